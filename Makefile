@@ -1,0 +1,37 @@
+# Every target sets up what it needs: `make test` and `make demo` are all a newcomer has to know.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench golden clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hourwheel needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY) ## three real nodes, 20,000 messages, the leader killed half-way: what comes out, and when
+	$(BIN)/python -m bench.demo
+
+check: $(READY) ## lint and types only
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: check ## lint, types and every test (under 12 minutes)
+	$(BIN)/pytest
+
+bench: $(READY) ## measure: schedule, lateness, restart; prints a table and JSON
+	$(BIN)/python -m bench.run
+
+golden: $(READY) ## rewrite the golden byte files (read the diff in review)
+	$(BIN)/pytest tests/storage tests/replication --golden
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

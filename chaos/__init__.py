@@ -1,0 +1,1 @@
+"""Faults on real processes, and the checkers that judge what came out."""

@@ -1,0 +1,1 @@
+"""One Hourwheel process: config, clock, service, dispatcher, delivery, metrics."""

@@ -1,0 +1,1 @@
+"""Bytes on disk and the wheel over them. No asyncio, no network, no clock, no Raft."""
