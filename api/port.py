@@ -1,0 +1,281 @@
+"""The service port: what the HTTP layer asks of the node, and every type that crosses it.
+
+The api folder imports nothing of ours; it is given an object with this shape. That keeps HTTP (parsing, limits,
+rendering, forwarding) apart from consensus and storage, and lets the tests run the real server over a port of forty
+lines. Rules of the border:
+
+- What comes in is validated: a port method never meets a field of the wrong type, size or spelling. Only what needs the
+  machine's state (keys, leases, revisions, disk, leadership) is left to it.
+- What goes out are plain values: times are int64 milliseconds UTC (`*_ms`), bodies are bytes, ids and receipts are str.
+- A refusal is a `Problem`. Anything else that escapes is answered 500 and logged with its traceback.
+- Every method may be cancelled at any await: the client closed its connection, or the node drains. A cancelled `pull`
+  has made no lease; a cancelled `schedule` may or may not have been proposed.
+- Methods other than `forward` are called on the leader only (`leads()` was true in the same step of the loop), except
+  `message(local=True)`, `cluster`, `ready` and `metrics`, which any node answers. Leadership lost later is for the port
+  to notice: `Problem("no-leader")` when nothing was proposed, `Problem("outcome-unknown")` when it may have happened.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from api.problem import Problem
+
+#: Most messages one pull may ask for, most receipts one ack may carry.
+PULL_MAX: Final = 1_000
+ACK_MAX: Final = 10_000
+#: Sum of the stored sizes (bodies and all) one pull hands over, so that base64 and escaping keep the answer <= 16 MiB.
+PULL_BYTES_MAX: Final = 7 * 1024 * 1024
+
+#: Rows of `ScheduleResult.status`.
+NEW: Final = 0
+REPLAYED: Final = 1
+CONFLICT: Final = 2
+KEPT: Final = 3
+FAILED: Final = 4
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """Who asks. Anonymous until there are tokens; later also the namespace and scopes."""
+
+    name: str
+
+
+ANONYMOUS: Final = Principal("anonymous")
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What one request may carry. Raising a size costs memory per connection, not safety."""
+
+    max_delay_ms: int = 3650 * 86_400_000  # how far ahead a due time may lie, measured from now_ms()
+    body_bytes_max: int = 256 * 1024  # one message's body, as kept
+    request_bytes_max: int = 1024 * 1024  # any request but a batch; holds a body of the limit in base64
+    batch_bytes_max: int = 16 * 1024 * 1024
+    batch_lines_max: int = 10_000
+
+
+class MessageIn(msgspec.Struct, frozen=True, gc=False):
+    """One message to schedule, parsed and validated.
+
+    At most one of `deliver_at_ms` (absolute; the past means now) and `delay_ms` is set; neither means now. Both are
+    within `Limits.max_delay_ms` by the answering node's clock at parsing.
+    `content_type` is "" for a JSON document (sent as `body`, kept byte for byte, given back as `body`); anything else
+    came as `body_base64`, is opaque bytes, and is given back as `body_base64`.
+    `fingerprint` (16 bytes, only with a key) covers the fields as sent except `key` and `on_conflict`.
+    """
+
+    topic: str
+    body: bytes
+    content_type: str = ""
+    deliver_at_ms: int | None = None
+    delay_ms: int | None = None
+    tags: tuple[str, ...] = ()
+    headers: dict[str, str] | None = None
+    key: str | None = None
+    on_conflict: str = "reject"  # reject | keep
+    fingerprint: bytes | None = None
+
+
+class ScheduleResult(msgspec.Struct, frozen=True):
+    """What became of each message, in the order given; columns of n rows.
+
+    `ids` S26; for CONFLICT and KEPT rows the id of the key's holder. `due_ms` int64; for REPLAYED and KEPT rows the
+    holder's. `status` uint8: NEW, REPLAYED (same key, same request: the first answer again), CONFLICT (on_conflict
+    reject), KEPT (on_conflict keep: the holder stays, nothing new was made), FAILED (see `problems`, which has one
+    entry per FAILED row; e.g. the second entry of a split batch met a lost leadership).
+    A refusal of everything is raised, not returned.
+    """
+
+    ids: npt.NDArray[np.bytes_]
+    due_ms: npt.NDArray[np.int64]
+    status: npt.NDArray[np.uint8]
+    problems: Mapping[int, Problem] = {}
+
+
+class HistoryEvent(msgspec.Struct, frozen=True):
+    """What happened to a message once: `event` is scheduled, leased, delivered, cancelled, moved, dead or expired."""
+
+    at_ms: int
+    event: str
+    node: str
+    term: int
+    attempt: int
+
+
+class MessageView(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as GET shows it. `content_type` "" means a JSON body, as in `MessageIn`."""
+
+    id: str
+    topic: str
+    state: str  # scheduled | ready | leased | delivered | cancelled | dead | expired
+    due_ms: int
+    asked_due_ms: int
+    created_ms: int
+    revision: int
+    attempt: int
+    body: bytes
+    content_type: str = ""
+    tags: Sequence[str] = ()
+    headers: Mapping[str, str] | None = None
+    key: str | None = None
+    handed_over_ms: int | None = None  # the newest hand-over
+    settled_ms: int | None = None
+    lateness_ms: int | None = None  # newest hand-over minus asked due
+    last_error: str | None = None
+    history: Sequence[HistoryEvent] = ()
+
+
+class CancelResult(msgspec.Struct, frozen=True):
+    """A cancel that took effect (now or earlier). `prior`: none | known | unknown, see API.md DELETE."""
+
+    id: str
+    attempts_made: int
+    prior: str
+
+
+class TopicChange(msgspec.Struct, frozen=True):
+    """Settings to set; None leaves a setting as it is. A PUT arrives with every field filled (defaults included)."""
+
+    mode: str | None = None  # pull
+    lease_ms: int | None = None  # 1 s .. 12 h
+    handover: str | None = None  # fast
+    paused: bool | None = None
+
+
+#: What a topic has that nobody configured; also what a PUT gives the fields it leaves out.
+TOPIC_DEFAULTS: Final = TopicChange(mode="pull", lease_ms=30_000, handover="fast", paused=False)
+
+
+class TopicView(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic with its settings. `counts` (messages by state) only where it was asked for: in the list."""
+
+    name: str
+    mode: str
+    lease_ms: int
+    handover: str
+    paused: bool
+    revision: int
+    created_ms: int
+    counts: Mapping[str, int] | None = None
+
+
+class PullIn(msgspec.Struct, frozen=True):
+    """A consumer's request for messages of one topic. `lease_ms` None means the topic's own."""
+
+    topic: str
+    max: int = 100  # 1 .. PULL_MAX
+    wait_ms: int = 0  # 0 .. 30,000
+    lease_ms: int | None = None  # 1 s .. 12 h
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One message handed over under a lease. `content_type` "" means a JSON body, as in `MessageIn`."""
+
+    id: str
+    receipt: str
+    attempt: int
+    term: int
+    leased_until_ms: int
+    topic: str
+    due_ms: int
+    asked_due_ms: int
+    created_ms: int
+    handed_over_ms: int
+    body: bytes
+    content_type: str = ""
+    tags: Sequence[str] = ()
+    headers: Mapping[str, str] | None = None
+    key: str | None = None
+    priority: int = 0
+    order_key: str | None = None
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """`checks`: name -> "ok" or what is missing, in the order to show them."""
+
+    ready: bool
+    checks: Mapping[str, str]
+
+
+class ForwardRequest(msgspec.Struct, frozen=True):
+    """A request on its way to the leader, untouched. `target` is path and query as they came, still quoted."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]  # the subset that means something to the leader, with Hourwheel-Forwarded set
+    body: bytes
+
+
+class ForwardAnswer(msgspec.Struct, frozen=True):
+    """The leader's answer; the server passes on status, body and those headers that are the contract's."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Port(Protocol):
+    """The node as the HTTP layer sees it. See the module's rules; times in ms, errors as `Problem`."""
+
+    node_id: str
+    limits: Limits
+
+    def now_ms(self) -> int:
+        """The node clock."""
+
+    def term(self) -> int:
+        """The newest term this node knows of."""
+
+    def leader(self) -> str | None:
+        """Node id of the leader as far as known; a hint for error answers."""
+
+    def leads(self) -> bool:
+        """Whether this node proposes now. False: the server forwards. Called on every request, so it must be cheap."""
+
+    async def forward(self, request: ForwardRequest) -> ForwardAnswer:
+        """Pass the request to the leader once. `no-leader` if none is known or it did not take the connection,
+        `outcome-unknown` if the connection broke after the request was sent (never sent again: it may have no key).
+        Cancelling closes the connection to the leader, which ends a long pull there."""
+
+    async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
+        """Durable on a majority and applied when it returns. At least one message."""
+
+    async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
+        """`unknown-message` also for text that is no id. Linearizable unless `local`."""
+
+    async def cancel(self, id: str, *, if_match: int | None, principal: Principal) -> CancelResult:
+        """`unknown-message`, `leased` (extra: handed_over, attempt, leased_until), `already-settled`,
+        `revision-mismatch`."""
+
+    async def put_topic(
+        self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal
+    ) -> TopicView:
+        """Set what `change` names. Without `create` an unknown topic is `unknown-topic`. `revision-mismatch`."""
+
+    async def topic(self, name: str, *, principal: Principal) -> TopicView:
+        """`unknown-topic`."""
+
+    async def topics(self, *, principal: Principal) -> Sequence[TopicView]:
+        """All topics by name, with counts by state."""
+
+    async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
+        """`unknown-topic`, `not-empty`, `revision-mismatch`, `not-supported-yet`."""
+
+    async def pull(self, request: PullIn, principal: Principal) -> Sequence[Delivery]:
+        """Hand over up to `max` and PULL_BYTES_MAX, waiting up to `wait_ms` for the first; empty when none came.
+        `unknown-topic`; `no-leader` when leadership ends during the wait."""
+
+    async def ack(self, topic: str, receipts: Sequence[str], principal: Principal) -> Sequence[str]:
+        """One result per receipt: acked | stale | invalid. Durable on a majority when it returns."""
+
+    async def cluster(self) -> Mapping[str, Any]:
+        """The document of GET /v1/cluster, JSON-able."""
+
+    def ready(self) -> Readiness:
+        """Whether this node serves: has caught up and knows a leader."""
+
+    def metrics(self) -> bytes:
+        """Prometheus text format."""
