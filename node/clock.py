@@ -1,0 +1,61 @@
+"""The node clock: the one home of time in a process.
+
+Wall clocks step; a scheduler that follows a step back hands over twice, and one that follows a step forward hands over
+early. So the node clock is monotonic time plus an offset that is slewed towards the wall clock at 500 ppm at most
+(what NTP daemons use), and never stepped while leading. A wall clock that steps by more than 500 ms is reported: the
+leader yields rather than lead on a clock that it knows is wrong, and while not leading the clock may step at once.
+
+Invariant: while `leading`, two readings never differ from the monotonic clock's difference by more than 500 ppm.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+SLEW_PPM = 500
+STEP_MS = 500
+
+
+class NodeClock:
+    """Milliseconds since the epoch that never jump. `wall` and `monotonic` (seconds) come from outside for tests."""
+
+    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._wall = wall
+        self._monotonic = monotonic
+        self._offset_s = wall() - monotonic()
+        self._slewed_at_s = monotonic()
+        self.leading = False
+
+    def monotonic(self) -> float:
+        """Seconds that only ever grow, for timeouts and trust."""
+        return self._monotonic()
+
+    def now_ms(self) -> int:
+        """The node clock, rounded down: what is due at this millisecond is due."""
+        return int((self._monotonic() + self._offset_s) * 1000)
+
+    def wall_ms(self) -> int:
+        """The operating system's wall clock, for stamps that only inform."""
+        return int(self._wall() * 1000)
+
+    def error_ms(self) -> float:
+        """How far the wall clock is ahead of the node clock."""
+        return (self._wall() - self._monotonic() - self._offset_s) * 1000
+
+    def slew(self) -> bool:
+        """Move towards the wall clock by what 500 ppm allow since the last call; call it about once a second.
+
+        Returns True when the wall clock has stepped past 500 ms: a leader must yield. When not leading, the clock then
+        steps to the wall clock at once.
+        """
+        now_s = self._monotonic()
+        allowed_s = (now_s - self._slewed_at_s) * SLEW_PPM / 1e6
+        self._slewed_at_s = now_s
+        error_s = self._wall() - now_s - self._offset_s
+        stepped = abs(error_s) * 1000 > STEP_MS
+        if stepped and not self.leading:
+            self._offset_s += error_s
+        else:
+            self._offset_s += max(-allowed_s, min(allowed_s, error_s))
+        return stepped

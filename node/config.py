@@ -1,0 +1,220 @@
+"""The configuration of one node: a TOML file, overridden by HOURWHEEL_* variables, as one frozen structure.
+
+Unknown keys are refused with the nearest known one, because a misspelt key that is silently ignored is found in
+production. Each field states its unit, range and trade-off; relations between fields are checked together at the end.
+
+An override names the field's path in upper case: HOURWHEEL_HTTP_LISTEN for `[http] listen`, HOURWHEEL_NODE_ID.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+DAY_MS = 86_400_000
+
+
+class ConfigError(Exception):
+    """The configuration is not usable; says which key, what was found and what is allowed."""
+
+
+class Listen(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a server listens."""
+
+    listen: str  # host:port
+    insecure: bool = False  # listen beyond loopback although there is no TLS and no token yet
+
+    @property
+    def host(self) -> str:
+        """Without the port."""
+        return self.listen.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """Of `listen`."""
+        return int(self.listen.rpartition(":")[2])
+
+
+class Peer(Struct, frozen=True, forbid_unknown_fields=True):
+    """One member of the cluster, as every node's file lists it; this node is among them."""
+
+    id: str
+    raft: str  # host:port other nodes reach its Raft listener at
+    http: str  # host:port other nodes reach its HTTP listener at
+
+
+class RaftOptions(Listen, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Timing of elections. Smaller is a faster failover and more false alarms on a busy machine."""
+
+    heartbeat_ms: Annotated[int, Meta(ge=10, le=1000)] = 50  # how often the leader proves that it lives
+    election_min_ms: Annotated[int, Meta(ge=100, le=60_000)] = 400  # a follower waits this long at the least
+    election_max_ms: Annotated[int, Meta(ge=150, le=120_000)] = 800  # a spread keeps candidates from colliding
+    # A leader acts this long after SENDING what a majority echoed.
+    trust_ms: Annotated[int, Meta(ge=50, le=60_000)] = 250
+
+
+class Limits(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one request may ask for."""
+
+    # Beyond it: 422 beyond-max-delay, never an immediate delivery.
+    max_delay_ms: Annotated[int, Meta(ge=1000, le=36_500 * DAY_MS)] = 3650 * DAY_MS
+    max_body_bytes: Annotated[int, Meta(ge=1, le=1 << 20)] = 256 * 1024  # one message's body
+    # Messages waiting to be proposed; past it 429 over-limit.
+    max_waiting_messages: Annotated[int, Meta(ge=1000, le=10_000_000)] = 200_000
+
+
+class Dispatch(Struct, frozen=True, forbid_unknown_fields=True):
+    """The leader's loop."""
+
+    # Hand-over pauses while the oldest uncommitted one is this old: bounds the failover duplicates.
+    stop_ms: Annotated[int, Meta(ge=10, le=1000)] = 50
+    beat_ms: Annotated[int, Meta(ge=1, le=50)] = 20  # Leases wait at most this long for an entry
+    state_ms: Annotated[int, Meta(ge=10, le=1000)] = 50  # how often the dispatch state goes out while it changes
+    window_per_topic: Annotated[int, Meta(ge=1000, le=10_000_000)] = 200_000  # ready positions in memory, 8 bytes each
+    window_total: Annotated[int, Meta(ge=1000, le=100_000_000)] = 2_000_000  # in all; what is past it stays on disk
+    lease_ms: Annotated[int, Meta(ge=1000, le=43_200_000)] = 30_000  # when neither the pull nor the topic says
+
+
+class StorageOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """When the files are made durable beyond the journal; restart replays the journal since the last checkpoint."""
+
+    checkpoint_s: Annotated[int, Meta(ge=1, le=3600)] = 30  # at most this long while something changes
+    checkpoint_journal_mb: Annotated[int, Meta(ge=1, le=65_536)] = 256  # or this much journal
+    staged_mb: Annotated[int, Meta(ge=1, le=4096)] = 64  # or this much of far hours in memory
+    retention_ms: Annotated[int, Meta(ge=1000, le=3650 * DAY_MS)] = DAY_MS  # a settled message stays known; in Genesis
+    key_retention_ms: Annotated[int, Meta(ge=1000, le=3650 * DAY_MS)] = DAY_MS  # a key past settling; in Genesis
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything one node is told from outside."""
+
+    node_id: str
+    data_dir: str
+    http: Listen
+    raft: RaftOptions
+    peers: tuple[Peer, ...]
+    limits: Limits = field(default_factory=Limits)
+    dispatch: Dispatch = field(default_factory=Dispatch)
+    storage: StorageOptions = field(default_factory=StorageOptions)
+
+    @property
+    def directory(self) -> Path:
+        """`data_dir` as a path."""
+        return Path(self.data_dir)
+
+    @property
+    def me(self) -> Peer:
+        """This node among the peers."""
+        return next(peer for peer in self.peers if peer.id == self.node_id)
+
+
+def load_config(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
+    """Read and check `path`; `environ` overrides single keys. Raises `ConfigError`."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_config(raw, environ)
+    except OSError as missing:
+        raise ConfigError(f"{path}: {missing.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ConfigError) as broken:
+        raise ConfigError(f"{path}: {broken}") from None
+
+
+def parse_config(raw: dict[str, Any], environ: Mapping[str, str]) -> Config:
+    """Check a parsed TOML document. Raises `ConfigError` naming the key."""
+    _override(Config, raw, environ, "HOURWHEEL")
+    try:
+        config = msgspec.convert(raw, Config)
+    except msgspec.ValidationError as refused:
+        raise ConfigError(_explain(str(refused))) from None
+    _check(config)
+    return config
+
+
+def _override(kind: type[Struct], raw: dict[str, Any], environ: Mapping[str, str], prefix: str) -> None:
+    """Put the values of HOURWHEEL_* variables into the raw document, as the field's type reads them."""
+    for known in msgspec.structs.fields(kind):
+        variable = f"{prefix}_{known.name.upper()}"
+        if isinstance(known.type, type) and issubclass(known.type, Struct):
+            table = raw.get(known.name, {})
+            if isinstance(table, dict):
+                _override(known.type, table, environ, variable)
+                if table:
+                    raw[known.name] = table
+        elif variable in environ:
+            try:
+                raw[known.name] = msgspec.convert(environ[variable], known.type, strict=False)
+            except msgspec.ValidationError as refused:
+                raise ConfigError(f"{variable}: {refused}; found {environ[variable]!r}") from None
+
+
+def _explain(refusal: str) -> str:
+    """`Object contains unknown field `x` - at `$.http`` as `http.x: ...`, with the nearest known key."""
+    reason, _, at = refusal.partition(" - at `$")
+    at = at.rstrip("`").lstrip(".")
+    named = re.search(r"field `(\w+)`", reason)
+    if named is None:
+        return f"{at}: {reason}"
+    key = f"{at}.{named[1]}".lstrip(".")
+    if "unknown" not in reason:
+        return f"{key}: is needed"
+    known = [
+        f.name
+        for kind in (Config, RaftOptions, Peer, Limits, Dispatch, StorageOptions)
+        for f in msgspec.structs.fields(kind)
+    ]
+    near = difflib.get_close_matches(named[1], known, 1)
+    return f"{key}: unknown key" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _check(config: Config) -> None:
+    if not config.node_id or not all(c.isalnum() or c in "-_." for c in config.node_id) or len(config.node_id) > 64:
+        raise ConfigError(f"node_id: 1 to 64 letters, digits, '-', '_' or '.', found {config.node_id!r}")
+    if config.raft.election_min_ms < 4 * config.raft.heartbeat_ms:
+        raise ConfigError("raft.election_min_ms: must be at least 4 heartbeats (raft.heartbeat_ms)")
+    if config.raft.election_max_ms <= config.raft.election_min_ms:
+        raise ConfigError("raft.election_max_ms: must be above raft.election_min_ms")
+    if config.raft.trust_ms >= config.raft.election_min_ms:
+        raise ConfigError("raft.trust_ms: must be below raft.election_min_ms, or two nodes could hand over at once")
+    _check_peers(config)
+    for name, server in (("http", config.http), ("raft", config.raft)):
+        _check_address(f"{name}.listen", server.listen)
+        if not _is_loopback(server.host) and not server.insecure:
+            raise ConfigError(
+                f"{name}.listen: {server.listen} is not loopback, and there is no TLS and no token yet; "
+                f"set {name}.insecure = true if this network is trusted"
+            )
+
+
+def _check_peers(config: Config) -> None:
+    ids = [peer.id for peer in config.peers]
+    if len(set(ids)) != len(ids):
+        raise ConfigError(f"peers: an id is listed twice: {', '.join(ids)}")
+    if config.node_id not in ids:
+        raise ConfigError(f"peers: this node ({config.node_id}) is not among them: {', '.join(ids)}")
+    if len(ids) not in (1, 3, 5):
+        raise ConfigError(f"peers: 1, 3 or 5 nodes form a cluster, found {len(ids)}")
+    for peer in config.peers:
+        _check_address(f"peers.{peer.id}.raft", peer.raft)
+        _check_address(f"peers.{peer.id}.http", peer.http)
+
+
+def _check_address(key: str, address: str) -> None:
+    host, colon, port = address.rpartition(":")
+    if not host or not colon or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise ConfigError(f"{key}: host:port is expected, found {address!r}")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,78 @@
+"""Columns in a section's payload: arrays one behind the other, each padded to 8 bytes, viewed in place when read.
+
+A section whose columns do not fit its length is refused before anything is applied, so that a short or hostile entry
+gives the same error on every node.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from replication.envelope import EntryRefused, pad8
+
+_LENGTH = struct.Struct("<II")
+
+
+def pack_columns(*columns: npt.NDArray[Any]) -> list[bytes]:
+    """Each column's bytes, padded to 8."""
+    packed = [np.ascontiguousarray(column).tobytes() for column in columns]
+    return [data + bytes(pad8(len(data))) for data in packed]
+
+
+def pack_map(value: dict[str, Any]) -> bytes:
+    """A length, then msgpack, padded to 8: for the few things of a command that are not columns."""
+    data: bytes = msgpack.packb(value)
+    return _LENGTH.pack(len(data), 0) + data + bytes(pad8(len(data)))
+
+
+class ColumnReader:
+    """Reads what `pack_map` and `pack_column` wrote, in the same order. Raises `EntryRefused` when it does not fit."""
+
+    def __init__(self, payload: memoryview, rows: int) -> None:
+        self._payload = payload
+        self._rows = rows
+        self._at = 0
+
+    def column(self, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """A read-only view of the next column, `rows` long."""
+        kind = np.dtype(dtype)
+        data = self.bytes(self._rows * kind.itemsize)
+        return np.frombuffer(data, dtype=kind)
+
+    def bytes(self, length: int) -> memoryview:
+        """A view of the next `length` bytes; skips their padding."""
+        if self._at + length > len(self._payload):
+            raise EntryRefused(
+                f"column of {length} bytes at byte {self._at} past the section's {len(self._payload)} bytes"
+            )
+        data = self._payload[self._at : self._at + length]
+        self._at += length + pad8(length)
+        return data
+
+    def map(self) -> dict[str, Any]:
+        """The next msgpack map."""
+        length, _ = _LENGTH.unpack(self._raw(_LENGTH.size))
+        try:
+            value = msgpack.unpackb(self.bytes(length), raw=False, strict_map_key=False)
+        except (ValueError, msgpack.UnpackException) as broken:
+            raise EntryRefused(f"map of {length} bytes is not msgpack: {broken}") from None
+        if not isinstance(value, dict):
+            raise EntryRefused(f"map expected, found {type(value).__name__}")
+        return value
+
+    def _raw(self, length: int) -> memoryview:
+        if self._at + length > len(self._payload):
+            raise EntryRefused(f"{length} bytes at byte {self._at} past the section's {len(self._payload)} bytes")
+        data = self._payload[self._at : self._at + length]
+        self._at += length
+        return data
+
+    def end(self) -> None:
+        """Nothing may follow the last column but its padding."""
+        if self._at < len(self._payload):
+            raise EntryRefused(f"{len(self._payload) - self._at} bytes after the last column")
