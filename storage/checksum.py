@@ -1,0 +1,51 @@
+"""Checksum of many short fixed-size rows at once.
+
+A CRC of a 64-byte unit costs 0.2 us, most of it the call from Python; a batch of 1,000 units would spend more time
+there than in all the rest of apply. A multilinear hash over 64-bit words is one multiplication and one sum that numpy
+does for all rows together. Each word is first folded (`w ^ w >> 32`, a bijection), because otherwise its top bit would
+reach only the top bit of the sum and two such flips would cancel. Any single flipped bit changes the result (a test
+shows it for every bit of every kind of row); other damage is missed once in 2^32. Zeros do not check to zero,
+so a hole is never a valid row.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+
+_MASK: Final = (1 << 64) - 1
+_WORDS_MAX: Final = 16
+_FOLD: Final = np.uint64(32)
+
+
+def _splitmix64(seed: int, count: int) -> list[int]:
+    """`count` well mixed 64-bit numbers: fixed constants of the format, not random at run time."""
+    numbers = []
+    for _ in range(count):
+        seed = (seed + 0x9E3779B97F4A7C15) & _MASK
+        mixed = seed
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+        numbers.append(mixed ^ (mixed >> 31))
+    return numbers
+
+
+_CONSTANTS: Final = _splitmix64(0x486F7572_77686565, _WORDS_MAX + 1)
+_START: Final = np.uint64(_CONSTANTS[0])
+_FACTORS: Final = np.array([number | 1 for number in _CONSTANTS[1:]], np.uint64)
+
+
+def checksum_rows(rows: U64) -> U32:
+    """Checksums, shape [n], of rows of 64-bit words, shape [n, w], w <= 16. The checksum's own field must be zero."""
+    width = rows.shape[1]
+    assert width <= _WORDS_MAX, f"rows of {width} words, at most {_WORDS_MAX}"
+    folded = rows >> _FOLD
+    folded ^= rows
+    folded *= _FACTORS[:width]
+    sums: U64 = folded.sum(axis=1, dtype=np.uint64)
+    sums += _START
+    sums >>= _FOLD
+    return sums.astype(np.uint32)

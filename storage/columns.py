@@ -1,0 +1,151 @@
+"""The columnar batches that go into the store and come out of it.
+
+A batch of 1,000 messages is a dozen arrays, never 1,000 objects: that is what lets apply go without a Python loop.
+All arrays of one batch have the same length n, one row per message.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+U16 = npt.NDArray[np.uint16]
+U8 = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitBatch:
+    """Units to append, in arrival order. `due_ms` is already clamped to the dispatch state's slot."""
+
+    due_ms: I64
+    size: U32  # bytes of each record in `records`, a multiple of 8
+    topic: U32
+    tags: U64  # bit-or of the tags' hashes
+    kind: U8
+    priority: U8
+    attempt: U16
+    flags: U32
+    records: Buffer  # the records of storage.record.encode_records, one after the other in row order
+    created_ms: int
+
+    def __len__(self) -> int:
+        return len(self.due_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class SettleBatch:
+    """What happened to units, in order; a unit may come more than once, the last row decides its state."""
+
+    position: U64
+    what: U8  # storage.format.LEASED .. RELEASED
+    at_ms: I64
+    when: I64  # lease end ms for leased, position moved to for moved, else 0
+    term: U32
+    attempt: U16
+    node: U16
+    code: U16
+    subscription: U16
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    @classmethod
+    def of(
+        cls,
+        position: npt.ArrayLike,
+        *,
+        what: npt.ArrayLike,
+        at_ms: npt.ArrayLike,
+        when: npt.ArrayLike = 0,
+        term: npt.ArrayLike = 0,
+        attempt: npt.ArrayLike = 0,
+        node: npt.ArrayLike = 0,
+        code: npt.ArrayLike = 0,
+        subscription: npt.ArrayLike = 0,
+    ) -> "SettleBatch":
+        """A batch from columns or single values; a single value stands for every row."""
+        at = np.atleast_1d(np.asarray(position, np.uint64))
+
+        def column(values: npt.ArrayLike, kind: Any) -> npt.NDArray[Any]:
+            return np.broadcast_to(np.asarray(values, kind), at.shape)
+
+        return cls(
+            at,
+            column(what, np.uint8),
+            column(at_ms, np.int64),
+            column(when, np.int64),
+            column(term, np.uint32),
+            column(attempt, np.uint16),
+            column(node, np.uint16),
+            column(code, np.uint16),
+            column(subscription, np.uint16),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StateColumns:
+    """State of units, in the order asked for. `state` is PENDING, LEASED .. EXPIRED, or UNKNOWN for no such unit."""
+
+    state: U8
+    attempt: U16  # of the newest settle record; 0 if there is none
+    term: U32  # likewise
+    lease_end_ms: I64  # 0 unless leased
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotColumns:
+    """Units in dispatch order (due_ms, local_index); across seconds that is the order of due_ms and arrival."""
+
+    due_ms: I64
+    position: U64
+    local_index: U32
+    topic: U32
+    tags: U64
+    priority: U8
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    @classmethod
+    def empty(cls) -> "SlotColumns":
+        """No units."""
+        return cls(
+            np.empty(0, np.int64),
+            np.empty(0, np.uint64),
+            np.empty(0, np.uint32),
+            np.empty(0, np.uint32),
+            np.empty(0, np.uint64),
+            np.empty(0, np.uint8),
+        )
+
+    def take(self, rows: npt.NDArray[Any]) -> "SlotColumns":
+        """The rows chosen by an index array or a mask, in that order."""
+        return SlotColumns(
+            self.due_ms[rows],
+            self.position[rows],
+            self.local_index[rows],
+            self.topic[rows],
+            self.tags[rows],
+            self.priority[rows],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedColumns:
+    """Leased units of one hour, in order of global_index."""
+
+    position: U64
+    lease_end_ms: I64
+    term: U32
+    attempt: U16
+
+    def __len__(self) -> int:
+        return len(self.position)

@@ -1,0 +1,193 @@
+"""The one home of operating-system file calls.
+
+Every byte Hourwheel keeps goes through a `Disk`, so that three things hold in one place: a failed write or sync is
+`DiskFailed` and ends the process (a second fsync after a failed one may report success without the data being there),
+writes are positional (content never depends on who wrote before), and a test can put a disk underneath that stops,
+tears or forgets. Files are written with pwrite, never through a mapping: a full disk is then an error, not a SIGBUS.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from typing_extensions import Buffer
+
+T = TypeVar("T")
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class DiskFailed(Exception):
+    """The disk refused an operation. Final: whoever sees it ends the process; nothing catches it and goes on."""
+
+    def __init__(self, operation: str, path: str, number: int) -> None:
+        super().__init__(f"disk failed: {operation} {path}: {os.strerror(number)} (errno {number}); the node stops")
+        self.operation = operation
+        self.path = path
+        self.errno = number
+
+
+def _path_of(fd: int) -> str:
+    """The path behind an open descriptor, for messages only."""
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return f"fd {fd}"
+
+
+class Disk:
+    """File calls with errors made final. Stateless, so usable from any thread; a descriptor belongs to its opener."""
+
+    def open_read(self, path: Path) -> int:
+        """Open for reading. Raises FileNotFoundError if there is none, DiskFailed for everything else."""
+        try:
+            return os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise self._failed("open", path, error) from error
+
+    def open_write(self, path: Path) -> int:
+        """Open for reading and writing; the file is created empty if there is none (its name is not yet durable)."""
+        return self._guard("open", path, lambda: os.open(path, os.O_RDWR | os.O_CREAT, 0o640))
+
+    def close(self, fd: int) -> None:
+        """Close a descriptor. Says nothing about durability."""
+        self._guard("close", fd, lambda: os.close(fd))
+
+    def read(self, fd: int, size: int, offset: int) -> bytes:
+        """Up to `size` bytes at `offset`; fewer only where the file ends."""
+        parts: list[bytes] = []
+        done = 0
+        try:
+            while done < size:
+                data = os.pread(fd, size - done, offset + done)
+                if len(data) == size:
+                    return data
+                if not data:
+                    break
+                parts.append(data)
+                done += len(data)
+        except OSError as error:
+            raise self._failed("read", fd, error) from error
+        return b"".join(parts)
+
+    def write(self, fd: int, data: Buffer, offset: int) -> None:
+        """Write all of `data` at `offset`. It is durable only after fdatasync or syncfs."""
+        view = memoryview(data).cast("B")
+        try:
+            while view:
+                written = os.pwrite(fd, view, offset)
+                if not written:
+                    raise OSError(errno.EIO, "nothing was written")
+                view, offset = view[written:], offset + written
+        except OSError as error:
+            raise self._failed("write", fd, error) from error
+
+    def fdatasync(self, fd: int) -> None:
+        """Make the file's bytes and length durable. A failure is final."""
+        self._guard("fdatasync", fd, lambda: os.fdatasync(fd))
+
+    def fsync_directory(self, path: Path) -> None:
+        """Make the names in a directory durable: after creating, renaming or removing an entry."""
+
+        def sync() -> None:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+        self._guard("fsync directory", path, sync)
+
+    def syncfs(self, fd: int) -> None:
+        """Make everything on the file system of `fd` durable: cheaper than one fdatasync for each of many files."""
+
+        def sync() -> None:
+            if _LIBC.syncfs(fd) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number))
+
+        self._guard("syncfs", fd, sync)
+
+    def truncate(self, fd: int, length: int) -> None:
+        """Cut (or extend with zeros) to `length` bytes."""
+        self._guard("truncate", fd, lambda: os.ftruncate(fd, length))
+
+    def size(self, fd: int) -> int:
+        """Length of the open file in bytes."""
+        return self._guard("stat", fd, lambda: os.fstat(fd).st_size)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Rename, replacing `new`. Durable after fsync_directory of the parent."""
+        self._guard("rename", old, lambda: os.rename(old, new))
+
+    def unlink(self, path: Path) -> None:
+        """Remove one file."""
+        self._guard("unlink", path, lambda: os.unlink(path))
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a directory and all in it; a missing one is fine (a removal may be repeated after a crash)."""
+
+        def remove() -> None:
+            try:
+                shutil.rmtree(path)
+            except FileNotFoundError:
+                return
+
+        self._guard("remove", path, remove)
+
+    def make_directory(self, path: Path) -> None:
+        """Create one directory; an existing one is fine. Its name is durable after fsync_directory of the parent."""
+
+        def make() -> None:
+            try:
+                os.mkdir(path, 0o750)
+            except FileExistsError:
+                return
+
+        self._guard("make directory", path, make)
+
+    def list_directory(self, path: Path) -> list[str]:
+        """Names in a directory, sorted."""
+        return sorted(self._guard("list", path, lambda: os.listdir(path)))
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is anything under this path."""
+        return os.path.lexists(path)
+
+    def lock(self, fd: int) -> bool:
+        """Take the exclusive lock of this file without waiting; False if another process holds it."""
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise self._failed("lock", fd, error) from error
+        return True
+
+    def free_bytes(self, path: Path) -> int:
+        """Bytes free for this process on the file system of `path`."""
+        stat = self._guard("statvfs", path, lambda: os.statvfs(path))
+        return stat.f_bavail * stat.f_frsize
+
+    def total_bytes(self, path: Path) -> int:
+        """Size in bytes of the file system of `path`."""
+        stat = self._guard("statvfs", path, lambda: os.statvfs(path))
+        return stat.f_blocks * stat.f_frsize
+
+    def _guard(self, operation: str, where: Path | int, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except OSError as error:
+            raise self._failed(operation, where, error) from error
+
+    @staticmethod
+    def _failed(operation: str, where: Path | int, error: OSError) -> DiskFailed:
+        path = _path_of(where) if isinstance(where, int) else str(where)
+        return DiskFailed(operation, path, error.errno or errno.EIO)

@@ -1,0 +1,193 @@
+"""What stands in the files of an hour, byte by byte. docs/format.md shows the same rulers; a test compares them.
+
+All numbers are little endian. Every file starts with one 64-byte header; `index` and `settle` then hold fixed-size
+rows, `log` holds records (storage/record.py). Zero is never a valid magic, version, kind or `what`, so a hole reads as
+damage.
+
+File header, 64 bytes:
+```
+ 0        8     10    12    14         16    20         24          40           60      64
+ | magic  | ver | flg | grp | reserved | hour | reserved | cluster id | reserved  | crc32c |
+```
+Index unit, 64 bytes, unit `g` at 64 + 64 g:
+```
+ 0        8      12            16             24                 32       40     48      52         56     57         58
+ | offset | size | local_index | global_index | pre_global_index | due_ms | tags | topic | checksum | kind | priority |
+ 58        60      64
+ | attempt | flags |
+```
+Settle record, 48 bytes, record `r` at 64 + 48 r:
+```
+ 0              8       16     24     28        30     32     34             36     37      38    40         44    48
+ | global_index | at_ms | when | term | attempt | node | code | subscription | what | flags | pad | previous | csum |
+```
+`offset` is the absolute offset of the record in `log`. `pre_global_index` is the unit before this one in the same
+second, -1 for the first. `previous` is 1 + the ordinal of the unit's settle record before this one, 0 for its first:
+the history of a unit is read by following it, without an index. `when` is the lease end for leased, the position moved
+to for moved. `csum` is the checksum.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from storage.checksum import U32, checksum_rows
+
+HEADER_SIZE: Final = 64
+MAGIC_LOG: Final = b"HWLOG"
+MAGIC_INDEX: Final = b"HWINDEX"
+MAGIC_SETTLE: Final = b"HWSETTLE"
+MAGIC_JOURNAL: Final = b"HWJRNL"
+VERSION: Final = 1
+"""The one version this code writes, of every kind of file. It reads the same one."""
+
+LEASED: Final = 1
+DELIVERED: Final = 2
+CANCELLED: Final = 3
+MOVED: Final = 4
+DEAD: Final = 5
+EXPIRED: Final = 6
+RELEASED: Final = 7
+"""What a settle record says of its unit. Leased to expired are its state too; released makes it pending again."""
+
+PENDING: Final = 0
+UNKNOWN: Final = 255
+"""The two states that no settle record names: nothing happened yet; there is no such unit."""
+
+UNIT_KEYED: Final = 1
+"""Unit flag: the message has a key."""
+
+UNIT: Final = np.dtype(
+    [
+        ("offset", "<u8"),
+        ("size", "<u4"),
+        ("local_index", "<u4"),
+        ("global_index", "<u8"),
+        ("pre_global_index", "<i8"),
+        ("due_ms", "<i8"),
+        ("tags", "<u8"),
+        ("topic", "<u4"),
+        ("checksum", "<u4"),
+        ("kind", "u1"),
+        ("priority", "u1"),
+        ("attempt", "<u2"),
+        ("flags", "<u4"),
+    ]
+)
+SETTLE: Final = np.dtype(
+    [
+        ("global_index", "<u8"),
+        ("at_ms", "<i8"),
+        ("when", "<i8"),
+        ("term", "<u4"),
+        ("attempt", "<u2"),
+        ("node", "<u2"),
+        ("code", "<u2"),
+        ("subscription", "<u2"),
+        ("what", "u1"),
+        ("flags", "u1"),
+        ("pad", "<u2"),
+        ("previous", "<u4"),
+        ("checksum", "<u4"),
+    ]
+)
+assert UNIT.itemsize == 64
+assert SETTLE.itemsize == 48
+
+Units = npt.NDArray[np.void]
+Settles = npt.NDArray[np.void]
+
+_HEADER: Final = struct.Struct("<8sHHHHII16s20s")
+_CRC: Final = struct.Struct("<I")
+_CRC_AT: Final = HEADER_SIZE - _CRC.size
+assert _HEADER.size == _CRC_AT
+
+
+class Corrupt(Exception):
+    """Bytes on disk are not what was written. The node stops rather than serve them."""
+
+    def __init__(self, file: str, offset: int, what: str, found: object, expected: object) -> None:
+        super().__init__(f"corrupt: {file} at byte {offset}: {what} is {found}, expected {expected}")
+        self.file = file
+        self.offset = offset
+        self.what = what
+        self.found = found
+        self.expected = expected
+
+
+class FormatRefused(Exception):
+    """A file of a version or with a flag this build does not know. It is left untouched."""
+
+    def __init__(self, file: str, what: str, found: object, supported: object) -> None:
+        super().__init__(f"format refused: {file}: {what} {found}; this build supports {supported}")
+        self.file = file
+        self.what = what
+        self.found = found
+        self.supported = supported
+
+
+@dataclass(frozen=True, slots=True)
+class FileHeader:
+    """The first 64 bytes of every file: what it is and whose. `hour` is 0 in files that belong to none."""
+
+    magic: bytes
+    group: int
+    hour: int
+    cluster_id: bytes
+
+    def encode(self) -> bytes:
+        """The 64 bytes, CRC32C last."""
+        assert len(self.cluster_id) == 16, f"cluster id of {len(self.cluster_id)} bytes"
+        fields = _HEADER.pack(self.magic, VERSION, 0, self.group, 0, self.hour, 0, self.cluster_id, bytes(20))
+        return fields + _CRC.pack(google_crc32c.value(fields))
+
+    @classmethod
+    def decode(cls, data: bytes, file: str) -> "FileHeader":
+        """Read the 64 bytes back. Raises Corrupt (short, or wrong checksum) or FormatRefused (version, flags)."""
+        if len(data) < HEADER_SIZE:
+            raise Corrupt(file, 0, "header length", len(data), HEADER_SIZE)
+        found, expected = google_crc32c.value(data[:_CRC_AT]), _CRC.unpack_from(data, _CRC_AT)[0]
+        if found != expected:
+            raise Corrupt(file, 0, "header checksum", f"{found:08x}", f"{expected:08x}")
+        magic, version, flags, group, zero, hour, zeros, cluster_id, rest = _HEADER.unpack_from(data)
+        if version != VERSION:
+            raise FormatRefused(file, "version", version, VERSION)
+        if flags or zero or zeros or any(rest):
+            raise FormatRefused(file, "flags", f"{flags:#06x}, reserved {zero}, {zeros}, {rest.hex()}", "none")
+        return cls(magic.rstrip(b"\0"), group, hour, cluster_id)
+
+    def expect(self, found: "FileHeader", file: str) -> None:
+        """Raises Corrupt naming the first field in which `found`, read from `file`, is not this header."""
+        for name in ("magic", "group", "hour", "cluster_id"):
+            mine, theirs = getattr(self, name), getattr(found, name)
+            if mine != theirs:
+                show = (lambda value: value.hex()) if name == "cluster_id" else str
+                raise Corrupt(file, 0, name, show(theirs), show(mine))
+
+
+def row_checksums(rows: npt.NDArray[np.void]) -> U32:
+    """Checksums, shape [n], of units or settle records as if their checksum field were zero. Does not change `rows`."""
+    clear = np.array(rows, copy=True)
+    clear["checksum"] = 0
+    return checksum_rows(clear.view(np.uint64).reshape(len(clear), -1))
+
+
+def seal(rows: npt.NDArray[np.void]) -> None:
+    """Fill in the checksum field of units or settle records, in place. `rows` must be contiguous."""
+    rows["checksum"] = 0
+    rows["checksum"] = checksum_rows(rows.view(np.uint64).reshape(len(rows), -1))
+
+
+def check_rows(rows: npt.NDArray[np.void], file: str, first: int) -> None:
+    """Raises Corrupt for the first row whose checksum is wrong; `first` is the ordinal of rows[0] in `file`."""
+    sums = row_checksums(rows)
+    wrong = np.flatnonzero(sums != rows["checksum"])
+    if len(wrong):
+        row = int(wrong[0])
+        offset = HEADER_SIZE + (first + row) * rows.dtype.itemsize
+        found, expected = f"{int(sums[row]):08x}", f"{int(rows['checksum'][row]):08x}"
+        raise Corrupt(file, offset, f"checksum of row {first + row}", found, expected)
