@@ -1,0 +1,136 @@
+"""Points in time on the wire: RFC 3339 with an offset or integer milliseconds in, RFC 3339 UTC with milliseconds out.
+
+A due time is a deadline for us: digits finer than a millisecond round up, so nothing becomes due before what was asked.
+An integer below 10**11 is refused: as milliseconds it lies before March 1973, so it is seconds, and taking it would
+deliver at once what was meant for later.
+
+Rendering is on the path of every answer, so the text of a second is cached and the column form (`render_times`) works
+on whole arrays.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+#: Integers below this are seconds, not milliseconds.
+SECONDS_BELOW: Final = 10**11
+#: Milliseconds of 9999-12-31T23:59:59.999Z, the last time that can be written.
+LAST_MS: Final = 253_402_300_799_999
+
+_RFC3339 = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,32}))?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+_HINT: Final = 'write RFC 3339 with an offset, such as "2026-11-21T02:10:20.125Z", or integer milliseconds since 1970'
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class BadTime(ValueError):
+    """The value is no point in time; the text says what to write instead."""
+
+
+def parse_time(value: object) -> int:
+    """Milliseconds since the epoch (may lie in the past, even before 1970), rounded up; `BadTime` otherwise."""
+    if type(value) is str:
+        # The shape we write ourselves, with the second cached: a batch has many times and few seconds.
+        if len(value) == 24 and value[23] == "Z" and value[19] == "." and value.isascii():
+            second = _plain_second(value[:19])
+            if second is not None and value[20:23].isdigit():
+                return second * 1000 + int(value[20:23])
+        return _parse_text(value)
+    if type(value) is int:
+        if value < SECONDS_BELOW:
+            raise BadTime(f"{value} looks like seconds (below 10^11); {_HINT}")
+        if value > LAST_MS:
+            raise BadTime(f"the integer is past the year 9999 in milliseconds; {_HINT}")
+        return value
+    raise BadTime(f"expected a string or integer milliseconds; {_HINT}")
+
+
+@lru_cache(maxsize=4096)
+def _plain_second(text: str) -> int | None:
+    """Epoch second of `YYYY-MM-DDTHH:MM:SS` (UTC), None when it is not exactly that."""
+    match = _RFC3339.fullmatch(text + "Z")
+    if match is None or match[4] == "60":
+        return None
+    try:
+        return _parse_text(text + "Z") // 1000
+    except BadTime:
+        return None
+
+
+def _parse_text(text: str) -> int:
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise BadTime(f'"{text[:40]}" is no time with an offset; {_HINT}')
+    date, hour, minute, second, fraction, offset = match.groups()
+    try:
+        # A leap second (:60) is the start of the next minute: up, like every deadline.
+        leap = 1 if second == "60" else 0
+        moment = datetime.fromisoformat(f"{date}T{hour}:{minute}:{59 if leap else second}+00:00")
+    except ValueError as error:
+        raise BadTime(f'"{text[:40]}" is no time: {error}; {_HINT}') from None
+    seconds = (moment - _EPOCH) // timedelta(seconds=1) + leap - _offset_seconds(text, offset)
+    if fraction is None:
+        return seconds * 1000
+    scaled = int(fraction) * 1000
+    return seconds * 1000 + -(-scaled // 10 ** len(fraction))
+
+
+def _offset_seconds(text: str, offset: str) -> int:
+    if offset in ("Z", "z"):
+        return 0
+    hours, minutes = int(offset[1:3]), int(offset[4:6])
+    if hours > 23 or minutes > 59:
+        raise BadTime(f'"{text[:40]}" has an offset out of range; {_HINT}')
+    return (-1 if offset[0] == "-" else 1) * (hours * 3600 + minutes * 60)
+
+
+@lru_cache(maxsize=4096)
+def _second_text(second: int) -> str:
+    return (_EPOCH + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+
+
+def render_time(value_ms: int) -> str:
+    """`2026-11-21T02:10:20.125Z`, always 24 characters. Years 0001 to 9999, else OverflowError."""
+    second, milli = divmod(value_ms, 1000)
+    return f"{_second_text(second)}.{milli:03d}Z"
+
+
+def _digits(width: int) -> npt.NDArray[np.uint8]:
+    numbers = np.arange(10**width)
+    powers = 10 ** np.arange(width - 1, -1, -1)
+    return (numbers[:, None] // powers % 10 + ord("0")).astype(np.uint8)
+
+
+_TWO: Final = _digits(2)
+_THREE: Final = _digits(3)
+_FOUR: Final = _digits(4)
+_SHAPE: Final = np.frombuffer(b"0000-00-00T00:00:00.000Z", np.uint8)
+
+
+def render_times(values_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """The texts of n times as a byte matrix [n, 24]. Same range as `render_time`; beyond it IndexError."""
+    days, in_day = np.divmod(values_ms, 86_400_000)
+    # Civil date from the day number (Hinnant): years begin in March so that the leap day comes last.
+    shifted = days + 719_468
+    era, of_era = np.divmod(shifted, 146_097)
+    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_from_march = (5 * of_year + 2) // 153
+    day = of_year - (153 * month_from_march + 2) // 5 + 1
+    month = np.where(month_from_march < 10, month_from_march + 3, month_from_march - 9)
+    year = year_of_era + 400 * era + (month <= 2)
+    texts = np.empty((len(values_ms), 24), np.uint8)
+    texts[:] = _SHAPE
+    texts[:, 0:4] = _FOUR[year]
+    texts[:, 5:7] = _TWO[month]
+    texts[:, 8:10] = _TWO[day]
+    texts[:, 11:13] = _TWO[in_day // 3_600_000]
+    texts[:, 14:16] = _TWO[in_day // 60_000 % 60]
+    texts[:, 17:19] = _TWO[in_day // 1000 % 60]
+    texts[:, 20:23] = _THREE[in_day % 1000]
+    return texts
