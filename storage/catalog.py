@@ -1,0 +1,251 @@
+"""The catalog: what is replicated besides the hours (topics, keys, genesis), and the checkpoint record, in one LMDB.
+
+LMDB because a checkpoint must be one atomic, durable step, and because it is ordered, so that its content can be
+listed in an order that does not depend on how its pages came to be. It opens its files itself, the only code besides
+storage/disk.py that does; it writes with pwrite, never through its mapping, and a commit returns only when synced.
+
+How a checkpoint goes (the store does the files in between):
+```
+loop    begin(record) -> frozen     changes are set aside; new ones collect over them
+thread  frozen.commit()             after the files' fdatasync: changes + record in ONE transaction, synced
+loop    finish(frozen)              reads move to the new transaction, what was set aside is dropped
+```
+Stopped anywhere before the end of commit: the old checkpoint. After it: the new one. There is no third.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import lmdb
+import numpy as np
+import numpy.typing as npt
+
+from storage.checkpoint import ABOUT, CheckpointRecord, read_checkpoint, write_checkpoint
+from storage.disk import Disk, DiskFailed
+from storage.format import Corrupt, FormatRefused
+from storage.genesis import Genesis, read_genesis, write_genesis
+from storage.key import KeyEntry, Keys
+from storage.table import HASH_MASK, Table, open_value, seal_value
+from storage.topic import DEFAULT_NAMESPACE, Topic, Topics
+
+FORMAT: Final = 1
+_FORMAT_KEY: Final = b"format"
+_U32: Final = struct.Struct("<I")
+_TABLES: Final = (b"meta", b"topics", b"keys")
+_MAP_SIZE: Final = 1 << 40
+"""Address space, not memory or disk: the most the catalog can grow to."""
+
+
+@dataclass(slots=True)
+class Frozen:
+    """One checkpoint on its way. Made by Catalog.begin; commit it in a thread, then give it to Catalog.finish."""
+
+    record: CheckpointRecord
+    _environment: lmdb.Environment
+    _about: "lmdb._Database"
+    _changes: list[tuple[Table, dict[bytes, bytes | None]]]
+    _path: Path
+    committed: bool = field(default=False)
+
+    def commit(self) -> None:
+        """Write the changes and the record in one transaction; durable when it returns.
+
+        May run in any thread, beside reads and changes of the catalog: it touches nothing but this object and LMDB.
+        Raises DiskFailed (final), Corrupt if a row it replaces does not match its checksum.
+        """
+        assert not self.committed, "committed twice"
+        count, total = self.record.catalog_count, self.record.catalog_hash
+        try:
+            with self._environment.begin(write=True) as transaction:
+                for table, changes in self._changes:
+                    more, added = table.commit(transaction, changes)
+                    count, total = count + more, total + added
+                self.record = replace(self.record, catalog_count=count, catalog_hash=total & HASH_MASK)
+                write_checkpoint(transaction, self._about, self.record)
+        except lmdb.Error as error:
+            raise _failed("commit", self._path, error) from error
+        self.committed = True
+
+
+class Catalog:
+    """Topics, keys and genesis as of now, over the LMDB of the last checkpoint. All on the loop's thread."""
+
+    def __init__(self, environment: lmdb.Environment, path: Path, about: "lmdb._Database", tables: list[Table]) -> None:
+        self._environment = environment
+        self._path = path
+        self._about = about
+        self._tables = tables
+        self._reader = environment.begin()
+        self._in_checkpoint = False
+        for table in tables:
+            table.read_from(self._reader)
+        self._check_format()
+        self.record: CheckpointRecord | None = read_checkpoint(self._reader, about)
+        """The last durable checkpoint, None before the first."""
+        self._meta, topics, keys = tables
+        self._topics = Topics(topics, self._meta)
+        self._topics.load()
+        self._keys = Keys(keys)
+
+    @classmethod
+    def open(cls, path: Path, disk: Disk) -> "Catalog":
+        """Open the catalog directory, or create it. One process, once: the data directory's LOCK sees to that.
+
+        Raises FormatRefused (another version), Corrupt (record, genesis or a topic), DiskFailed.
+        """
+        disk.make_directory(path)
+        try:
+            environment = lmdb.open(str(path), map_size=_MAP_SIZE, max_dbs=16, readahead=False, create=False)
+            about = environment.open_db(ABOUT)
+            tables = [Table(name, environment.open_db(name)) for name in _TABLES]
+            with environment.begin(write=True) as transaction:
+                if transaction.get(_FORMAT_KEY, db=about) is None and not transaction.stat(about)["entries"]:
+                    transaction.put(_FORMAT_KEY, seal_value(ABOUT, _FORMAT_KEY, _U32.pack(FORMAT)), db=about)
+        except (lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PageNotFoundError) as error:
+            raise Corrupt(f"{path}/data.mdb", 0, "LMDB", error, "a database") from error
+        except lmdb.Error as error:
+            raise _failed("open", path, error) from error
+        disk.fsync_directory(path)
+        disk.fsync_directory(path.parent)
+        try:
+            return cls(environment, path, about, tables)
+        except BaseException:
+            environment.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of LMDB. Changes since the last checkpoint are forgotten; the journal has them."""
+        self._reader.abort()
+        self._environment.close()
+
+    # genesis
+
+    @property
+    def genesis(self) -> Genesis | None:
+        """What the cluster is; None while it is not founded."""
+        return read_genesis(self._meta)
+
+    def found(self, genesis: Genesis) -> None:
+        """Found the cluster; once."""
+        write_genesis(self._meta, genesis)
+
+    # topics
+
+    def topic(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> Topic | None:
+        """The topic of this name, or None."""
+        return self._topics.find(name, namespace)
+
+    def topic_by_number(self, number: int) -> Topic | None:
+        """The topic of this number, or None."""
+        return self._topics.by_number(number)
+
+    def topics(self) -> list[Topic]:
+        """All topics in the order of their numbers."""
+        return self._topics.all()
+
+    def put_topic(self, name: str, settings: dict[str, Any], now_ms: int, namespace: str = DEFAULT_NAMESPACE) -> Topic:
+        """Create a topic (next number, revision 1) or replace its settings (revision + 1 if they differ)."""
+        return self._topics.put(name, settings, now_ms, namespace)
+
+    def drop_topic(self, number: int) -> None:
+        """Remove a topic, which must exist. Its number is never given again."""
+        self._topics.drop(number)
+
+    # keys
+
+    def key(self, topic: int, key: bytes) -> KeyEntry | None:
+        """What a key stands for, or None."""
+        return self._keys.find(topic, key)
+
+    def keys(self, topics: Sequence[int], keys: Sequence[bytes]) -> list[KeyEntry | None]:
+        """What n keys stand for, in their order."""
+        return self._keys.find_all(topics, keys)
+
+    def put_key(self, topic: int, key: bytes, entry: KeyEntry) -> None:
+        """Set what a key stands for."""
+        self._keys.put(topic, key, entry)
+
+    def put_keys(
+        self,
+        topics: Sequence[int],
+        keys: Sequence[bytes],
+        position: npt.NDArray[np.uint64],
+        random: npt.NDArray[np.uint64],
+        fingerprint: bytes,
+        due_ms: npt.NDArray[np.int64],
+    ) -> None:
+        """Set n keys at once; `fingerprint` is n times 16 bytes."""
+        self._keys.put_all(topics, keys, position, random, fingerprint, due_ms)
+
+    def drop_keys(self, topics: Sequence[int], keys: Sequence[bytes]) -> None:
+        """Forget n keys; missing ones are fine."""
+        self._keys.drop_all(topics, keys)
+
+    # checkpoint
+
+    @property
+    def changes(self) -> int:
+        """Rows changed since the last begin: what the next checkpoint writes."""
+        return sum(table.changes for table in self._tables)
+
+    def begin(self, record: CheckpointRecord) -> Frozen:
+        """Set the changes aside for a checkpoint. Cheap. One at a time: finish it, or end the process."""
+        assert not self._in_checkpoint, "one checkpoint at a time"
+        self._in_checkpoint = True
+        if self.record is not None:
+            assert record.applied_index >= self.record.applied_index, "a checkpoint does not go back"
+            record = replace(record, catalog_count=self.record.catalog_count, catalog_hash=self.record.catalog_hash)
+        changes = [(table, table.freeze()) for table in self._tables]
+        return Frozen(record, self._environment, self._about, changes, self._path)
+
+    def finish(self, frozen: Frozen) -> None:
+        """The checkpoint is durable: read from it from now on."""
+        assert frozen.committed, "finished before it was committed"
+        self._in_checkpoint = False
+        self._reader.abort()
+        self._reader = self._environment.begin()
+        for table in self._tables:
+            table.thaw(self._reader)
+        self.record = frozen.record
+
+    # verify and digest
+
+    def dump(self) -> Iterator[tuple[bytes, bytes, bytes]]:
+        """(table, key, value) of all there is, changes included, in an order that follows from the content alone."""
+        for table in self._tables:
+            for key, value in table.rows():
+                yield table.name, key, value
+
+    def faults(self) -> list[str]:
+        """Read every row of the last checkpoint: one line per wrong checksum, and if count or hash do not match."""
+        faults: list[str] = []
+        count = total = 0
+        try:
+            for table in self._tables:
+                more, added = table.scan(faults)
+                count, total = count + more, (total + added) & HASH_MASK
+        except lmdb.Error as error:
+            return [*faults, f"corrupt: {self._path}/data.mdb: {error}"]
+        expected = (0, 0) if self.record is None else (self.record.catalog_count, self.record.catalog_hash)
+        if count != expected[0]:
+            faults.append(f"corrupt: {self._path}: {count} rows, the checkpoint says {expected[0]}")
+        if total != expected[1]:
+            faults.append(f"corrupt: {self._path}: content hash {total:016x}, the checkpoint says {expected[1]:016x}")
+        return faults
+
+    def _check_format(self) -> None:
+        stored = self._reader.get(_FORMAT_KEY, db=self._about)
+        if stored is None:
+            raise Corrupt(str(self._path), 0, "catalog format", "missing", FORMAT)
+        found = _U32.unpack(open_value(ABOUT, _FORMAT_KEY, stored))[0]
+        if found != FORMAT:
+            raise FormatRefused(str(self._path), "catalog format", found, FORMAT)
+
+
+def _failed(operation: str, path: Path, error: lmdb.Error) -> DiskFailed:
+    """LMDB's codes above zero are the operating system's; its own (map full, ...) are below and no errno."""
+    code = getattr(error, "code", 0)
+    return DiskFailed(f"lmdb {operation} ({error})", str(path), max(code, 0))

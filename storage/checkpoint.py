@@ -1,0 +1,130 @@
+"""The checkpoint record: the one row that says which moment the files and the catalog stand for.
+
+It is written in the same LMDB transaction as the catalog's changes, after the files of all hours are durable. So
+after any crash the catalog is that of the record, and each file is at least as long as the record says; recovery cuts
+the rest off and replays the journal from `applied_index` + 1. LMDB keeps the transaction before the last one whole: if
+the newest was damaged and it opens the older, the journal must still reach back to it, or the node must refuse.
+
+Row, little endian (behind the 4-byte checksum that every catalog value has):
+```
+ 0     2       4       8               16             24     32            40                    48           56
+ | ver | flags | hours | applied_index | applied_term | tick | local_index | state_applied_index | max_now_ms |
+ 56              64             72                 74              74 + k
+ | catalog_count | catalog_hash | rolling hash k   | rolling hash  | then per hour, ascending: 48 bytes
+                                                                   | {hour, zero, log, index, settle, units, unsettled}
+```
+"""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import lmdb
+import numpy as np
+
+from storage.format import Corrupt, FormatRefused
+from storage.table import open_value, seal_value
+
+ABOUT: Final = b"about"
+"""The named database of what is about the catalog and not part of it: this record, and the catalog's format."""
+
+VERSION: Final = 1
+_KEY: Final = b"checkpoint"
+_HEAD: Final = struct.Struct("<HHIQQqqQqQQH")
+_HOUR: Final = np.dtype(
+    [
+        ("hour", "<u4"),
+        ("zero", "<u4"),
+        ("log_len", "<u8"),
+        ("index_len", "<u8"),
+        ("settle_len", "<u8"),
+        ("units", "<u8"),
+        ("unsettled", "<u8"),
+    ]
+)
+assert (_HEAD.size, _HOUR.itemsize) == (74, 48)
+
+
+class HourLengths(NamedTuple):
+    """Lengths in bytes of an hour's three files, and how many units it holds in all and unsettled."""
+
+    log_len: int
+    index_len: int
+    settle_len: int
+    units: int
+    unsettled: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRecord:
+    """What one checkpoint stands for. `catalog_count` and `catalog_hash` are filled in by the catalog's commit."""
+
+    applied_index: int
+    applied_term: int
+    tick: int
+    local_index: int
+    state_applied_index: int
+    max_now_ms: int
+    rolling_hash: bytes = b""
+    hours: Mapping[int, HourLengths] = field(default_factory=dict)
+    catalog_count: int = 0
+    catalog_hash: int = 0
+
+    def encode(self) -> bytes:
+        """The row's bytes; the same record gives the same bytes."""
+        head = _HEAD.pack(
+            VERSION,
+            0,
+            len(self.hours),
+            self.applied_index,
+            self.applied_term,
+            self.tick,
+            self.local_index,
+            self.state_applied_index,
+            self.max_now_ms,
+            self.catalog_count,
+            self.catalog_hash,
+            len(self.rolling_hash),
+        )
+        rows = np.array([(hour, 0, *self.hours[hour]) for hour in sorted(self.hours)], _HOUR)
+        return head + self.rolling_hash + rows.tobytes()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "CheckpointRecord":
+        """Read it back. Raises FormatRefused for another version or unknown flags, Corrupt for a wrong length."""
+        if len(data) < _HEAD.size:
+            raise Corrupt("catalog, checkpoint record", 0, "length", len(data), f"at least {_HEAD.size}")
+        version, flags, hours, *numbers, hash_len = _HEAD.unpack_from(data)
+        if version != VERSION:
+            raise FormatRefused("catalog, checkpoint record", "version", version, VERSION)
+        if flags:
+            raise FormatRefused("catalog, checkpoint record", "flags", f"{flags:#06x}", "none")
+        start = _HEAD.size + hash_len
+        if len(data) != start + hours * _HOUR.itemsize:
+            raise Corrupt("catalog, checkpoint record", 0, "length", len(data), start + hours * _HOUR.itemsize)
+        index, term, tick, local_index, state_index, max_now_ms, count, total = numbers
+        rows = np.frombuffer(data, _HOUR, offset=start).tolist()
+        return cls(
+            applied_index=index,
+            applied_term=term,
+            tick=tick,
+            local_index=local_index,
+            state_applied_index=state_index,
+            max_now_ms=max_now_ms,
+            rolling_hash=data[_HEAD.size : start],
+            hours={hour: HourLengths(*lengths) for hour, _, *lengths in rows},
+            catalog_count=count,
+            catalog_hash=total,
+        )
+
+
+def read_checkpoint(transaction: "lmdb.Transaction[bytes]", about: "lmdb._Database") -> CheckpointRecord | None:
+    """The record of this transaction, or None before the first checkpoint. Raises Corrupt or FormatRefused."""
+    stored = transaction.get(_KEY, db=about)
+    return None if stored is None else CheckpointRecord.decode(open_value(ABOUT, _KEY, stored))
+
+
+def write_checkpoint(transaction: "lmdb.Transaction[bytes]", about: "lmdb._Database", record: CheckpointRecord) -> None:
+    """Put the record into the transaction that writes the catalog's changes."""
+    transaction.put(_KEY, seal_value(ABOUT, _KEY, record.encode()), db=about)

@@ -1,0 +1,98 @@
+"""Topics: by name within a namespace, and by a number given in apply and never given again.
+
+Units carry the number (4 bytes) instead of the name, for as long as their hour exists; a number that came back under
+another name would deliver old messages to a new topic. There are thousands of topics, not millions, so all of them are
+kept decoded in memory and the apply path finds them in a dict.
+"""
+
+import struct
+from typing import Any, Final
+
+import msgspec
+
+from storage.table import Table
+
+_NUMBER: Final = struct.Struct(">I")
+_NEXT_NUMBER: Final = b"next_topic"
+_ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
+
+DEFAULT_NAMESPACE: Final = "default"
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
+    """One topic. `settings` are the fields of the API's topic object that were set; `revision` counts from 1."""
+
+    number: int
+    namespace: str
+    name: str
+    settings: dict[str, Any]
+    revision: int
+    created_ms: int
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(Topic)
+
+
+class Topics:
+    """All topics, in memory and over their table. Numbers start at 1; 0 is no topic."""
+
+    def __init__(self, table: Table, meta: Table) -> None:
+        self._table = table
+        self._meta = meta
+        self._by_number: dict[int, Topic] = {}
+        self._by_name: dict[tuple[str, str], Topic] = {}
+
+    def load(self) -> None:
+        """Read all topics. Raises Corrupt if a row's checksum does not match."""
+        for _, value in self._table.rows():
+            self._remember(_DECODER.decode(value))
+
+    def find(self, name: str, namespace: str) -> Topic | None:
+        """The topic of this name, or None."""
+        return self._by_name.get((namespace, name))
+
+    def by_number(self, number: int) -> Topic | None:
+        """The topic of this number, or None if there is none or it was dropped."""
+        return self._by_number.get(number)
+
+    def all(self) -> list[Topic]:
+        """All topics in the order of their numbers."""
+        return [self._by_number[number] for number in sorted(self._by_number)]
+
+    def put(self, name: str, settings: dict[str, Any], now_ms: int, namespace: str) -> Topic:
+        """Create the topic, or replace its settings. The revision grows only when the settings change."""
+        old = self.find(name, namespace)
+        if old is not None and old.settings == settings:
+            return old
+        if old is None:
+            topic = Topic(
+                number=self._next_number(),
+                namespace=namespace,
+                name=name,
+                settings=settings,
+                revision=1,
+                created_ms=now_ms,
+            )
+        else:
+            topic = msgspec.structs.replace(old, settings=settings, revision=old.revision + 1)
+        row = _ENCODER.encode(topic)
+        self._table.put(_NUMBER.pack(topic.number), row)
+        return self._remember(_DECODER.decode(row))
+
+    def drop(self, number: int) -> None:
+        """Remove a topic; its number is not given again."""
+        topic = self._by_number.pop(number)
+        del self._by_name[topic.namespace, topic.name]
+        self._table.drop(_NUMBER.pack(number))
+
+    def _next_number(self) -> int:
+        kept = self._meta.get(_NEXT_NUMBER)
+        number = 1 if kept is None else _NUMBER.unpack(kept)[0]
+        assert number not in self._by_number, f"topic number {number} was given before"
+        self._meta.put(_NEXT_NUMBER, _NUMBER.pack(number + 1))
+        return int(number)
+
+    def _remember(self, topic: Topic) -> Topic:
+        self._by_number[topic.number] = topic
+        self._by_name[topic.namespace, topic.name] = topic
+        return topic
