@@ -53,7 +53,11 @@ class Kind(IntEnum):
 
 
 class EntryRefused(Exception):
-    """These bytes are no entry that this node can apply; names what was found and what is understood."""
+    """These bytes are malformed: every node refuses them alike and goes on."""
+
+
+class UnknownCommand(Exception):
+    """A version or command that this node does not know: it must stop, for the others may know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +109,13 @@ def encode_entry(*, group: int, term: int, node: int, now_ms: int, sections: lis
 
 
 def decode_entry(entry: bytes) -> Envelope:
-    """Read an entry. Raises `EntryRefused` for an unknown version, kind or a length that does not fit."""
+    """Read an entry. Raises `UnknownCommand` for an unknown version or kind, `EntryRefused` for what does not fit."""
     view = memoryview(entry)
     if len(view) < _HEAD.size:
         raise EntryRefused(f"entry of {len(view)} bytes is shorter than its envelope of {_HEAD.size}")
     version, kind, group, term, now_ms, node, count, extension_len, reserved = _HEAD.unpack_from(view)
     if not VERSIONS_READ[0] <= version <= VERSIONS_READ[1] or kind != _COMMANDS or reserved:
-        raise EntryRefused(
+        raise UnknownCommand(
             f"envelope version {version}, kind {kind}: this node reads versions {VERSIONS_READ[0]} to "
             f"{VERSIONS_READ[1]} of kind {_COMMANDS}; upgrade it before it joins this cluster"
         )
@@ -125,7 +129,7 @@ def decode_entry(entry: bytes) -> Envelope:
         kind, version, flags, rows, length = _SECTION.unpack_from(view, at)
         at += _SECTION.size
         if version != 1 or flags or kind not in Kind.__members__.values():
-            raise EntryRefused(f"command kind {kind} version {version} flags {flags} is unknown to this node")
+            raise UnknownCommand(f"command kind {kind} version {version} flags {flags} is unknown to this node")
         if at + length > len(view):
             raise EntryRefused(f"section of {length} bytes at byte {at} past the entry's end {len(view)}")
         sections.append(Section(Kind(kind), rows, view[at : at + length]))

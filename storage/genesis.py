@@ -11,13 +11,16 @@ _KEY: Final = b"genesis"
 
 
 class Genesis(msgspec.Struct, frozen=True, kw_only=True):
-    """Cluster id (16 bytes), the secret receipts are made with, the ids of the first nodes, formats by name."""
+    """Cluster id (16 bytes), the secret receipts are made with, the ids of the first nodes, formats by name; how long a
+    settled message stays known and its key taken, which all nodes must agree on."""
 
     cluster_id: bytes
     secret: bytes
     nodes: tuple[str, ...]
     formats: dict[str, int]
     created_ms: int
+    retention_ms: int = 86_400_000
+    key_retention_ms: int = 86_400_000
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")

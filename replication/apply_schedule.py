@@ -1,0 +1,161 @@
+"""How new messages become units: topics named for the first time, keys that are taken, the clamp, the append.
+
+No Python work per message; only rows with a key cost a look-up each, for a key is an index of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from storage.store import Store
+
+from replication.command import ON_CONFLICT, Key, Schedule
+from replication.envelope import Envelope
+from storage.columns import UnitBatch
+from storage.format import UNIT_KEYED
+from storage.key import KeyEntry
+from storage.record import KIND_MESSAGE, RANDOM_WORD
+
+U8 = npt.NDArray[np.uint8]
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
+I64 = npt.NDArray[np.int64]
+
+NEW, REPLAYED, CONFLICT, KEPT = 0, 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """The rows that became units, as stored."""
+
+    position: U64
+    due_ms: I64
+    topic: U32
+    tags: U64
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A result per row. For REPLAYED, CONFLICT and KEPT rows position, random and due are the key's holder's."""
+
+    position: U64
+    random: U64
+    due_ms: I64
+    status: U8
+    fresh: Fresh
+    created_topics: tuple[int, ...]
+
+
+def apply_schedule(store: Store, command: Schedule, envelope: Envelope, *, floor_ms: int) -> Scheduled:
+    """Append the rows whose key is free (or that have none). `floor_ms` is the start of the slot the dispatch state
+    names: a unit too late for its slot is put there; the asked due time stays in the log."""
+    numbers, created = _topic_numbers(store, command, envelope)
+    topic = numbers[command.topic]
+    words = np.frombuffer(command.blob, np.uint64)
+    ends = np.cumsum(command.size, dtype=np.int64) // 8
+    starts = ends - command.size // 8
+    random = words[starts + RANDOM_WORD]
+    status = np.zeros(len(topic), np.uint8)
+    holders = _holders(store, command, topic, envelope, status) if command.keys else {}
+    rows = np.flatnonzero(status == NEW)
+    due_ms = np.maximum(command.due_ms, floor_ms)
+    tags = command.tags if len(command.tags) else np.zeros(len(topic), np.uint64)
+    blob = words if len(rows) == len(topic) else _gather(words, starts[rows], ends[rows])
+    flags = np.zeros(len(topic), np.uint32)
+    flags[[key.row for key in command.keys]] |= UNIT_KEYED
+    fresh = Fresh(np.empty(0, np.uint64), due_ms[rows], topic[rows], tags[rows])
+    if len(rows):
+        n = len(rows)
+        batch = UnitBatch(
+            due_ms=fresh.due_ms,
+            size=command.size[rows],
+            topic=fresh.topic,
+            tags=fresh.tags,
+            kind=np.full(n, KIND_MESSAGE, np.uint8),
+            priority=np.zeros(n, np.uint8),
+            attempt=np.zeros(n, np.uint16),
+            flags=flags[rows],
+            records=blob.view(np.uint8),
+            created_ms=envelope.now_ms,
+        )
+        fresh = Fresh(store.append(batch), fresh.due_ms, fresh.topic, fresh.tags)
+    position = np.zeros(len(topic), np.uint64)
+    position[rows] = fresh.position
+    _take_keys(store, command, topic, status, position, random, due_ms)
+    for row, (holder, of_row) in holders.items():
+        if of_row is not None:  # the same key twice in this command: the first row holds it
+            position[row], random[row], due_ms[row] = position[of_row], random[of_row], due_ms[of_row]
+        else:
+            assert holder is not None
+            position[row], random[row], due_ms[row] = holder.position, holder.random, holder.due_ms
+    return Scheduled(position, random, due_ms, status, fresh, tuple(created))
+
+
+def _topic_numbers(store: Store, command: Schedule, envelope: Envelope) -> tuple[U32, list[int]]:
+    """The number of each of the command's topics; one never configured is created with defaults."""
+    created: list[int] = []
+    numbers = np.empty(len(command.topics), np.uint32)
+    for i, name in enumerate(command.topics):
+        topic = store.catalog.topic(name, command.namespace)
+        if topic is None:
+            topic = store.catalog.put_topic(name, {}, now_ms=envelope.now_ms, namespace=command.namespace)
+            created.append(topic.number)
+        numbers[i] = topic.number
+    return numbers, created
+
+
+Holders = dict[int, tuple[KeyEntry | None, int | None]]
+
+
+def _holders(store: Store, command: Schedule, topic: U32, envelope: Envelope, status: U8) -> Holders:
+    """For each row whose key is taken, who holds it; sets the row's status."""
+    holders: Holders = {}
+    here: dict[tuple[int, bytes], Key] = {}
+    for key in command.keys:
+        name = (int(topic[key.row]), key.key)
+        earlier = here.get(name)
+        if earlier is not None:
+            holders[key.row] = (None, earlier.row)
+            status[key.row] = _verdict(key, earlier.fingerprint)
+            continue
+        holder = store.catalog.key(*name)
+        if holder is not None and _holds(store, holder, envelope):
+            holders[key.row] = (holder, None)
+            status[key.row] = _verdict(key, holder.fingerprint)
+        else:
+            here[name] = key
+    return holders
+
+
+def _verdict(key: Key, fingerprint: bytes) -> int:
+    if key.fingerprint == fingerprint:
+        return REPLAYED
+    return KEPT if ON_CONFLICT[key.on_conflict] == "keep" else CONFLICT
+
+
+def _holds(store: Store, holder: KeyEntry, envelope: Envelope) -> bool:
+    """Whether a key is still taken: until its message has been settled for the key retention."""
+    genesis = store.catalog.genesis
+    assert genesis is not None
+    settled_ms = store.settled_at(holder.position)
+    return settled_ms is None or settled_ms + genesis.key_retention_ms >= envelope.now_ms
+
+
+def _take_keys(
+    store: Store, command: Schedule, topic: U32, status: U8, position: U64, random: U64, due_ms: I64
+) -> None:
+    for key in command.keys:
+        if status[key.row] == NEW:
+            row = key.row
+            entry = KeyEntry(int(position[row]), int(random[row]), key.fingerprint, int(due_ms[row]))
+            store.catalog.put_key(int(topic[row]), key.key, entry)
+
+
+def _gather(words: U64, starts: I64, ends: I64) -> U64:
+    """The words of the records [start, end), one behind the other."""
+    lengths = ends - starts
+    shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    gathered: U64 = words[np.arange(len(shift)) + shift]
+    return gathered

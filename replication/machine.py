@@ -1,0 +1,239 @@
+"""The replicated machine: applies entries to the store, the same on every node.
+
+`apply` is a function of (what was applied before, index, term, entry) alone: it reads no clock and draws nothing, so
+all nodes build identical files. What it returns goes to whoever proposed the entry; what it tells the listener lets the
+leader's dispatcher follow along.
+
+Order within an entry: Genesis, Realign, DispatchState, Lease, Settle, Cancel, PutTopic, Schedule, Unlink. The state
+takes effect before the units it clamps; Leases of earlier hand-overs before a Cancel that must see them.
+
+Invariants: `tick` never goes back but by Realign; `applied_index` grows by what Raft says; an entry is read whole
+before anything of it is applied, so a broken one changes nothing and gives the same refusal on every node.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from storage.store import Store
+
+from replication.apply_schedule import Scheduled, apply_schedule
+from replication.apply_settle import Cancelled, apply_cancel, apply_lease, apply_settle
+from replication.command import (
+    UNPACK,
+    Cancel,
+    Command,
+    DispatchState,
+    Genesis,
+    Lease,
+    PutTopic,
+    Realign,
+    Schedule,
+    Settle,
+    Unlink,
+)
+from replication.envelope import VERSION, EntryRefused, Envelope, decode_entry
+from storage.checkpoint import CheckpointRecord
+from storage.genesis import Genesis as GenesisRow
+from storage.topic import Topic
+
+__all__ = ["Applied", "Cancelled", "Listener", "Machine", "Scheduled", "TopicPut"]
+
+I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+U16 = npt.NDArray[np.uint16]
+U8 = npt.NDArray[np.uint8]
+
+#: A unit is written at the latest this far before the tick that clamps it; nothing reads it, it only bounds `due_ms`.
+MS_PER_TICK = 1000
+
+
+class Listener(Protocol):
+    """The leader's dispatcher, told of what was applied, in order."""
+
+    def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
+        """New units, clamped as stored."""
+
+    def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
+        """Hand-overs whose Lease took effect."""
+
+    def on_settled(self, position: U64) -> None:
+        """Units that ended: delivered or cancelled."""
+
+    def on_topic(self, number: int, settings: dict[str, Any]) -> None:
+        """A topic was created or its settings changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPut:
+    """Result of PutTopic: the whole topic; `changed` is False when `revision` was not the client's."""
+
+    topic: Topic | None
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What an entry did: one result per section, in the entry's order; or why it was refused as a whole."""
+
+    index: int
+    term: int
+    results: tuple[Any, ...]
+    refused: str | None = None
+
+
+class Machine:
+    """Applies entries to `store`. One per group; driven by the Raft group alone."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.listener: Listener | None = None
+        record = store.checkpoint
+        self.applied_index = record.applied_index if record else 0
+        self.applied_term = record.applied_term if record else 0
+        self.tick = record.tick if record else 0
+        self.local_index = record.local_index if record else 0
+        self.state_applied_index = record.state_applied_index if record else 0
+        self.now_ms = record.max_now_ms if record else 0
+        self.rolling_hash = record.rolling_hash if record else bytes(16)
+
+    def apply(self, index: int, term: int, entry: bytes) -> Applied:
+        """Apply the entry at `index`. Raises `UnknownCommand` (this node must stop) for a command it cannot read, and
+        whatever the disk raises; a malformed entry is refused in the result, on every node alike."""
+        assert index > self.applied_index, (index, self.applied_index)
+        try:
+            envelope = decode_entry(entry)
+            commands = [UNPACK[section.kind](section) for section in envelope.sections]
+        except EntryRefused as refused:
+            self._advance(index, term, entry)
+            return Applied(index, term, (), str(refused))
+        self.now_ms = max(self.now_ms, envelope.now_ms)
+        results = tuple(self._apply_one(command, envelope, index, term) for command in commands)
+        self._advance(index, term, entry)
+        return Applied(index, term, results)
+
+    def skip(self, index: int, term: int) -> None:
+        """An entry without a command of ours (Raft's no-op) was applied."""
+        self._advance(index, term, b"")
+
+    def _advance(self, index: int, term: int, entry: bytes) -> None:
+        """Extend the rolling hash over what was applied and where it left the dispatch state."""
+        mark = f"{index} {term} {zlib.crc32(entry)} {self.tick} {self.local_index} {self.store.unit_count}"
+        self.rolling_hash = hashlib.blake2b(self.rolling_hash + mark.encode(), digest_size=16).digest()
+        self.applied_index, self.applied_term = index, term
+        self.store.applied_index, self.store.applied_term = index, term
+
+    def _apply_one(self, command: Command, envelope: Envelope, index: int, term: int) -> Any:
+        if isinstance(command, Schedule):
+            return self._schedule(command, envelope, index)
+        if isinstance(command, Settle):
+            result, settled = apply_settle(self.store, command, envelope)
+            if self.listener and len(settled):
+                self.listener.on_settled(settled)
+            return result
+        if isinstance(command, Cancel):
+            cancelled, settled = apply_cancel(self.store, command, envelope)
+            if self.listener and len(settled):
+                self.listener.on_settled(settled)
+            return cancelled
+        if isinstance(command, PutTopic):
+            return self._put_topic(command, envelope)
+        if isinstance(command, Genesis):
+            return self._genesis(command, envelope)
+        if isinstance(command, Unlink):
+            return self._unlink(command, envelope)
+        # What follows the dispatcher decided: void when the entry belongs to another term than the decision.
+        if envelope.term != term:
+            return None
+        if isinstance(command, Lease):
+            return self._lease(command, envelope)
+        return self._dispatch(command)
+
+    def _genesis(self, command: Genesis, envelope: Envelope) -> None:
+        if self.store.cluster_id is not None:
+            return
+        self.store.found(command.cluster_id)
+        self.store.catalog.found(
+            GenesisRow(
+                cluster_id=command.cluster_id,
+                secret=command.secret,
+                nodes=command.nodes,
+                formats={"entry": VERSION},
+                created_ms=envelope.now_ms,
+                retention_ms=command.retention_ms,
+                key_retention_ms=command.key_retention_ms,
+            )
+        )
+
+    def _dispatch(self, command: DispatchState | Realign) -> None:
+        if isinstance(command, Realign):
+            self.tick, self.local_index, self.state_applied_index = command.tick, 0, command.applied_index
+            self.now_ms = command.now_ms
+        elif (command.tick, command.local_index) >= (self.tick, self.local_index):
+            self.tick, self.local_index = command.tick, command.local_index
+            self.state_applied_index = command.applied_index
+
+    def _schedule(self, command: Schedule, envelope: Envelope, index: int) -> Scheduled:
+        scheduled = apply_schedule(self.store, command, envelope, floor_ms=self.tick * MS_PER_TICK)
+        fresh = scheduled.fresh
+        if self.listener is not None:
+            for number in scheduled.created_topics:
+                topic = self.store.catalog.topic_by_number(number)
+                assert topic is not None
+                self.listener.on_topic(number, topic.settings)
+            if len(fresh.position):
+                self.listener.on_units(
+                    fresh.due_ms, fresh.position, fresh.topic, fresh.tags, np.zeros(len(fresh.tags), np.uint8), index
+                )
+        return scheduled
+
+    def _lease(self, command: Lease, envelope: Envelope) -> U8:
+        took_effect = apply_lease(self.store, command, envelope)
+        if self.listener is not None:
+            held = took_effect.view(bool)
+            self.listener.on_leased(command.position[held], command.attempt[held], command.lease_end_ms[held])
+        return took_effect
+
+    def _put_topic(self, command: PutTopic, envelope: Envelope) -> TopicPut:
+        catalog = self.store.catalog
+        topic = catalog.topic(command.name, command.namespace)
+        if command.revision and (topic is None or topic.revision != command.revision):
+            return TopicPut(topic, False)
+        settings = (
+            dict(command.settings) if command.replace or topic is None else {**topic.settings, **command.settings}
+        )
+        topic = catalog.put_topic(command.name, settings, now_ms=envelope.now_ms, namespace=command.namespace)
+        if self.listener is not None:
+            self.listener.on_topic(topic.number, topic.settings)
+        return TopicPut(topic, True)
+
+    def _unlink(self, command: Unlink, envelope: Envelope) -> int:
+        """Unlink those hours that are over: passed by the tick, everything settled, the last settle past retention."""
+        genesis = self.store.catalog.genesis
+        assert genesis is not None
+        retention_ms = max(genesis.retention_ms, genesis.key_retention_ms)
+        unlinked = 0
+        for hour in command.hour.tolist():
+            over = self.tick >= (hour + 1) * 3600 and self.store.unsettled(hour) == 0
+            if over and self.store.settled_ms(hour) + retention_ms < envelope.now_ms:
+                self.store.unlink(hour)
+                unlinked += 1
+        return unlinked
+
+    def checkpoint_record(self) -> CheckpointRecord:
+        """What the next checkpoint says of the machine; the store fills in the files' lengths."""
+        return CheckpointRecord(
+            applied_index=self.applied_index,
+            applied_term=self.applied_term,
+            tick=self.tick,
+            local_index=self.local_index,
+            state_applied_index=self.state_applied_index,
+            max_now_ms=self.now_ms,
+            rolling_hash=self.rolling_hash,
+        )
