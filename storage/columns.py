@@ -5,7 +5,7 @@ All arrays of one batch have the same length n, one row per message.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -100,52 +100,10 @@ class StateColumns:
         return len(self.state)
 
 
-@dataclass(frozen=True, slots=True)
-class SlotColumns:
-    """Units in dispatch order (due_ms, local_index); across seconds that is the order of due_ms and arrival."""
-
-    due_ms: I64
-    position: U64
-    local_index: U32
-    topic: U32
-    tags: U64
-    priority: U8
-
-    def __len__(self) -> int:
-        return len(self.position)
-
-    @classmethod
-    def empty(cls) -> "SlotColumns":
-        """No units."""
-        return cls(
-            np.empty(0, np.int64),
-            np.empty(0, np.uint64),
-            np.empty(0, np.uint32),
-            np.empty(0, np.uint32),
-            np.empty(0, np.uint64),
-            np.empty(0, np.uint8),
-        )
-
-    def take(self, rows: npt.NDArray[Any]) -> "SlotColumns":
-        """The rows chosen by an index array or a mask, in that order."""
-        return SlotColumns(
-            self.due_ms[rows],
-            self.position[rows],
-            self.local_index[rows],
-            self.topic[rows],
-            self.tags[rows],
-            self.priority[rows],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class LeasedColumns:
+class LeasedColumns(NamedTuple):
     """Leased units of one hour, in order of global_index."""
 
     position: U64
     lease_end_ms: I64
     term: U32
     attempt: U16
-
-    def __len__(self) -> int:
-        return len(self.position)

@@ -1,0 +1,107 @@
+"""The chain of a second: units linked backwards, newest first, so that an insert is O(1) and sorts nothing.
+
+```
+heads[s] = {last_global_index 812, count 3}        index:  ... 17 ....... 350 ......... 812 ...
+                                                    pre:      -1 <------- 17 <-------- 350
+                                                    local:     0           1            2
+```
+A whole batch is linked at once: a stable sort by second ranks its rows, the first of each second continues the head,
+the others follow each other. Walking back reads in blocks where the chain is dense and unit by unit where it is thin:
+every unit of the second is a link of the chain, so one comparison over a block finds all of its links at once.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.format import Corrupt, Units
+from storage.position import I64
+
+SECONDS: Final = 3600
+
+_BLOCK_UNITS_MAX: Final = 65_536
+_BLOCK_UNITS_MIN: Final = 64
+_SPARSE: Final = 64
+"""A link in fewer than every 64th unit of a block is cheaper to read alone."""
+
+Read = Callable[[int, int], Units]
+
+
+def seconds_of(due_ms: I64) -> npt.NDArray[np.uint16]:
+    """The slot in its hour, 0 to 3599, of each due time; 16 bits wide, which numpy sorts by radix."""
+    return (due_ms // 1000 % SECONDS).astype(np.uint16)
+
+
+class Heads:
+    """For each second of an hour the last unit's global_index (-1: none) and how many there are: 16 bytes each."""
+
+    __slots__ = ("count", "last")
+
+    def __init__(self) -> None:
+        self.last: I64 = np.full(SECONDS, -1, np.int64)
+        self.count: I64 = np.zeros(SECONDS, np.int64)
+
+    def absorb(self, units: Units) -> None:
+        """Take in linked units, read in order from the index file: how heads are rebuilt."""
+        seconds = seconds_of(units["due_ms"])
+        self.count += np.bincount(seconds, minlength=SECONDS)
+        self.last[seconds] = units["global_index"].astype(np.int64)  # the last of equal seconds wins
+
+    def link(self, units: Units) -> None:
+        """Give units, in order of global_index, their local_index and pre_global_index, and take them in."""
+        seconds = seconds_of(units["due_ms"])
+        count = len(seconds)
+        order = np.argsort(seconds, kind="stable")
+        ranked = seconds[order]
+        indexes = units["global_index"].astype(np.int64)[order]
+        starts = np.flatnonzero(np.concatenate((np.ones(1, bool), ranked[1:] != ranked[:-1])))
+        used = ranked[starts]
+        lengths = np.diff(starts, append=count)
+        pre = np.empty(count, np.int64)
+        pre[1:] = indexes[:-1]
+        pre[starts] = self.last[used]
+        local = np.arange(count) + np.repeat(self.count[used] - starts, lengths)
+        units["pre_global_index"][order] = pre
+        units["local_index"][order] = local
+        self.last[used] = indexes[starts + lengths - 1]
+        self.count[used] += lengths
+
+    def second(self, second: int, read: Read, file: str) -> Units:
+        """The units of one second, in order of local_index, by walking its chain back.
+
+        `read(first, count)` gives verified units of the index. Raises Corrupt if the chain does not hold together.
+        """
+        missing = int(self.count[second])
+        at = int(self.last[second])
+        found: list[Units] = []
+        size = 1
+        while missing:
+            first = max(0, at + 1 - size)
+            block = read(first, at + 1 - first)
+            links = block if size == 1 else block[seconds_of(block["due_ms"]) == second]
+            if not len(links):
+                raise Corrupt(file, 0, f"chain of second {second}", f"unit {at} of another second", "one of its own")
+            links = links[-missing:]
+            found.append(links)
+            missing -= len(links)
+            before = int(links["pre_global_index"][0])
+            gap, at = at - before, before
+            if (at < 0) != (missing == 0):
+                raise Corrupt(file, 0, f"chain of second {second}", f"{missing} units short", "none")
+            if len(links) * _SPARSE < size or (size == 1 and gap > _SPARSE):
+                size = 1
+            else:
+                size = min(max(size * 4, _BLOCK_UNITS_MIN), _BLOCK_UNITS_MAX)
+        units = np.concatenate(found[::-1]) if found else read(0, 0)
+        self._check(units, second, file)
+        return units
+
+    @staticmethod
+    def _check(units: Units, second: int, file: str) -> None:
+        """A chain counts its units from 0 and stays in its second; anything else is damage that checksums passed."""
+        if not np.array_equal(units["local_index"], np.arange(len(units))):
+            raise Corrupt(file, 0, f"chain of second {second}", "out of count", f"0 to {len(units) - 1}")
+        if (seconds_of(units["due_ms"]) != second).any():
+            raise Corrupt(file, 0, f"chain of second {second}", "a unit of another second", "units of its own")

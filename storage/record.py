@@ -1,0 +1,296 @@
+"""The record of one message in an hour's `log`: everything about it that is not needed to order it.
+
+```
+ 0      4         5      6       8                 12            16        20         22           23         24
+ | size | version | kind | flags | header_checksum | payload_crc | id_hour | id_group | id_version | priority |
+ 24                32       40             48           56          64      68         72
+ | id_global_index | random | asked_due_ms | created_ms | expiry_ms | topic | body_len |
+ 72         74            76        78                 80           82              84              86        88
+ | tags_len | headers_len | key_len | content_type_len | target_len | order_key_len | extension_len | attempt |
+ 88         96                                                                                             size
+ | reserved | tags | headers | key | content_type | target | order_key | extension | body | zeros to 8 bytes |
+```
+`size` counts everything, zeros included. The header has the row checksum of storage/checksum.py, the payload zlib's
+CRC32 (fast for short buffers, and what Spark's crc32() computes). Tags are each a length byte and UTF-8; headers and
+extension are msgpack maps.
+
+A record is written twice. The proposer encodes it once, with what it knows; the whole id, the topic's number and the
+time of creation are known only in apply; `patch` fills them in for a whole batch in a handful of numpy calls. Bodies
+are copied with their batch, never one by one.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Final
+
+import msgpack
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from storage.checksum import U32, U64, checksum_rows
+from storage.format import Corrupt, FormatRefused
+from storage.message_id import ID_VERSION, RANDOM_BITS
+from storage.position import I64, pack
+
+RECORD_VERSION: Final = 1
+RECORD_SIZE_MAX: Final = 1 << 24
+"""Bytes. A length read from disk is bounded by this before anything is allocated for it."""
+
+KIND_MESSAGE: Final = 1
+"""The one kind of record, and of unit: a message to hand over."""
+
+HEADER: Final = np.dtype(
+    [
+        ("size", "<u4"),
+        ("version", "u1"),
+        ("kind", "u1"),
+        ("flags", "<u2"),
+        ("header_checksum", "<u4"),
+        ("payload_crc", "<u4"),
+        ("id_hour", "<u4"),
+        ("id_group", "<u2"),
+        ("id_version", "u1"),
+        ("priority", "u1"),
+        ("id_global_index", "<u8"),
+        ("random", "<u8"),
+        ("asked_due_ms", "<i8"),
+        ("created_ms", "<i8"),
+        ("expiry_ms", "<i8"),
+        ("topic", "<u4"),
+        ("body_len", "<u4"),
+        ("tags_len", "<u2"),
+        ("headers_len", "<u2"),
+        ("key_len", "<u2"),
+        ("content_type_len", "<u2"),
+        ("target_len", "<u2"),
+        ("order_key_len", "<u2"),
+        ("extension_len", "<u2"),
+        ("attempt", "<u2"),
+        ("reserved", "<u8"),
+    ]
+)
+RECORD_HEADER_SIZE: Final = HEADER.itemsize
+assert RECORD_HEADER_SIZE == 96
+RANDOM_WORD: Final = 4
+"""Which 64-bit word of a record holds its random bits: apply needs them for the answer and reads nothing else."""
+
+_WORDS: Final = np.arange(RECORD_HEADER_SIZE // 8)
+_LOW: Final = np.uint64(0xFFFF_FFFF)
+_HIGH: Final = np.uint64(32)
+_PADS: Final = [bytes(length) for length in range(8)]
+_RANDOM_MASK: Final = np.uint64((1 << RANDOM_BITS) - 1)
+_BODY_LEN_MAX: Final = RECORD_SIZE_MAX - 8 * 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """Messages as the proposer has them, one row each; a column that no message has is None and costs nothing."""
+
+    bodies: Sequence[bytes]
+    asked_due_ms: I64
+    random: U64  # the low 50 bits are used
+    content_types: Sequence[bytes] | None = None
+    tags: Sequence[tuple[bytes, ...]] | None = None
+    headers: Sequence[bytes] | None = None  # msgpack maps, b"" for none
+    keys: Sequence[bytes] | None = None
+    priority: npt.NDArray[np.uint8] | None = None
+    expiry_ms: I64 | None = None  # 0: never
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """Encoded records: `blob` holds them one after the other, `size` [n] says how long each is, a multiple of 8."""
+
+    blob: bytes
+    size: U32
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One message as read back, both checksums verified."""
+
+    group: int
+    position: int
+    random: int
+    topic: int
+    kind: int
+    priority: int
+    attempt: int
+    flags: int
+    asked_due_ms: int
+    created_ms: int
+    expiry_ms: int
+    tags: tuple[str, ...]
+    headers: dict[str, str]
+    key: bytes
+    content_type: str
+    target: bytes
+    order_key: bytes
+    extension: dict[str, Any]
+    body: bytes
+
+
+def _lengths(column: Sequence[bytes], kind: type[np.unsignedinteger[Any]]) -> npt.NDArray[Any]:
+    """Lengths in bytes; a length that does not fit its field is an OverflowError, never cut."""
+    return np.fromiter(map(len, column), kind, len(column))
+
+
+def encode_records(drafts: Drafts) -> RecordColumns:
+    """Records of a batch with the id, topic and creation time left zero. The one place with work per message."""
+    count = len(drafts)
+    header = np.zeros(count, HEADER)
+    optional: list[tuple[str, Sequence[bytes] | None]] = [
+        ("tags_len", None if drafts.tags is None else [_encode_tags(tags) for tags in drafts.tags]),
+        ("headers_len", drafts.headers),
+        ("key_len", drafts.keys),
+        ("content_type_len", drafts.content_types),
+    ]
+    present = [(name, column) for name, column in optional if column is not None]
+    for name, column in present:
+        header[name] = _lengths(column, np.uint16)
+    header["body_len"] = _lengths(drafts.bodies, np.uint32)
+    payloads = drafts.bodies
+    if present:
+        payloads = list(map(b"".join, zip(*(column for _, column in present), drafts.bodies, strict=True)))
+    length = _lengths(payloads, np.uint32)
+    assert not count or int(length.max()) < _BODY_LEN_MAX, f"a record's payload has {int(length.max())} bytes"
+    size = (length + np.uint32(RECORD_HEADER_SIZE + 7)) & ~np.uint32(7)
+    header["size"] = size
+    header["version"] = RECORD_VERSION
+    header["kind"] = KIND_MESSAGE
+    header["payload_crc"] = np.fromiter(map(zlib.crc32, payloads), np.uint32, count)
+    header["random"] = drafts.random & _RANDOM_MASK
+    header["asked_due_ms"] = drafts.asked_due_ms
+    if drafts.priority is not None:
+        header["priority"] = drafts.priority
+    if drafts.expiry_ms is not None:
+        header["expiry_ms"] = drafts.expiry_ms
+    headers = header.tobytes()
+    pads = (size - length - np.uint32(RECORD_HEADER_SIZE)).tolist()
+    parts: list[bytes] = [b""] * (3 * count)
+    parts[0::3] = [headers[start : start + RECORD_HEADER_SIZE] for start in range(0, len(headers), RECORD_HEADER_SIZE)]
+    parts[1::3] = payloads
+    parts[2::3] = [_PADS[pad] for pad in pads]
+    return RecordColumns(b"".join(parts), size)
+
+
+def _encode_tags(tags: tuple[bytes, ...]) -> bytes:
+    return b"".join([bytes((len(tag),)) + tag for tag in tags])
+
+
+def patch(
+    words: U64, size: U32, *, group: int, hour: I64, global_index: I64, topic: U32, created_ms: int
+) -> npt.NDArray[np.int64]:
+    """Fill in id, topic, creation time and header checksum of a batch of records, in place, without a loop.
+
+    `words` is the batch's blob as 64-bit words; the other columns are [n]. Returns each record's first word, [n].
+    """
+    ends = np.cumsum(size >> np.uint32(3), dtype=np.int64)
+    assert int(ends[-1]) == len(words), f"records of {int(ends[-1]) * 8} bytes in a blob of {len(words) * 8}"
+    starts: npt.NDArray[np.int64] = np.empty_like(ends)
+    starts[0] = 0
+    starts[1:] = ends[:-1]
+    at = starts[:, None] + _WORDS
+    header = words[at]
+    assert bool(((header[:, 0] & _LOW) == size).all()), "a record's size is not the size its batch names"
+    header[:, 2] &= np.uint64(0xFF << 56)
+    header[:, 2] |= hour.astype(np.uint64)
+    header[:, 2] |= np.uint64((ID_VERSION << 16 | group) << 32)
+    header[:, 3] = global_index
+    header[:, 6] = created_ms
+    header[:, 8] &= ~_LOW
+    header[:, 8] |= topic
+    header[:, 1] &= ~_LOW
+    header[:, 1] |= checksum_rows(header)
+    words[at] = header
+    return starts
+
+
+def check_headers(header: npt.NDArray[np.void], file: str, offsets: Sequence[int]) -> None:
+    """Raises Corrupt or FormatRefused for the first of these record headers that is not as written."""
+    words = header.view(np.uint64).reshape(len(header), -1)
+    clear = words.copy()
+    clear[:, 1] &= ~_LOW
+    sums = checksum_rows(clear)
+    wrong = np.flatnonzero(sums != header["header_checksum"])
+    if len(wrong):
+        row = int(wrong[0])
+        found, expected = f"{int(sums[row]):08x}", f"{int(header['header_checksum'][row]):08x}"
+        raise Corrupt(file, offsets[row], "record header checksum", found, expected)
+    for name, expected_value in (("version", RECORD_VERSION), ("flags", 0), ("reserved", 0)):
+        other = np.flatnonzero(header[name] != expected_value)
+        if len(other):
+            raise FormatRefused(
+                f"{file} at byte {offsets[int(other[0])]}", name, int(header[name][other[0]]), expected_value
+            )
+
+
+def decode_records(data: bytes | memoryview, starts: Sequence[int], file: str, base: int) -> list[Record]:
+    """Records that begin at `starts` in `data`, which is what stands in `file` from byte `base` on.
+
+    Raises Corrupt naming file and offset when a checksum, a length or the padding is not what was written.
+    """
+    view = memoryview(data)
+    offsets = [base + start for start in starts]
+    raw = bytearray()
+    for start, offset in zip(starts, offsets, strict=True):
+        if start + RECORD_HEADER_SIZE > len(view):
+            raise Corrupt(file, offset, "record header length", len(view) - start, RECORD_HEADER_SIZE)
+        raw += view[start : start + RECORD_HEADER_SIZE]
+    header = np.frombuffer(raw, HEADER)
+    check_headers(header, file, offsets)
+    return list(map(_decode_payload, repeat(view), starts, header.tolist(), repeat(file), offsets))
+
+
+def decode_record(data: bytes | memoryview, file: str, offset: int) -> Record:
+    """The record that begins `data`, read from `file` at `offset`. Raises as decode_records."""
+    return decode_records(data, [0], file, offset)[0]
+
+
+def _decode_payload(view: memoryview, start: int, header: tuple[Any, ...], file: str, offset: int) -> Record:
+    (
+        size, _, kind, flags, _, crc, hour, group, _, priority, global_index, random, asked_due_ms, created_ms,
+        expiry_ms, topic, body_len, tags_len, headers_len, key_len, content_type_len, target_len, order_key_len,
+        extension_len, attempt, _,
+    ) = header  # fmt: skip
+    end = start + size
+    if end > len(view):
+        raise Corrupt(file, offset, "record length", len(view) - start, size)
+    lengths = (tags_len, headers_len, key_len, content_type_len, target_len, order_key_len, extension_len, body_len)
+    at = start + RECORD_HEADER_SIZE
+    length = sum(lengths)
+    payload = bytes(view[at : at + length])
+    found = zlib.crc32(payload)
+    if found != crc:
+        raise Corrupt(file, offset, "record payload checksum", f"{found:08x}", f"{crc:08x}")
+    if not 0 <= size - RECORD_HEADER_SIZE - length < 8 or any(view[at + length : end]):
+        raise Corrupt(file, offset, "record padding", bytes(view[at + length : end]).hex(), "zeros")
+    parts = []
+    at = 0
+    for part_length in lengths:
+        parts.append(payload[at : at + part_length])
+        at += part_length
+    tags, headers, key, content_type, target, order_key, extension, body = parts
+    return Record(
+        group, pack(hour, global_index), random, topic, kind, priority, attempt, flags, asked_due_ms, created_ms,
+        expiry_ms, _decode_tags(tags) if tags else (), msgpack.unpackb(headers) if headers else {}, key,
+        content_type.decode(), target, order_key, msgpack.unpackb(extension) if extension else {}, body,
+    )  # fmt: skip
+
+
+def _decode_tags(data: bytes) -> tuple[str, ...]:
+    tags = []
+    at = 0
+    while at < len(data):
+        end = at + 1 + data[at]
+        tags.append(data[at + 1 : end].decode())
+        at = end
+    return tuple(tags)

@@ -1,0 +1,100 @@
+"""What has become of each unit of an hour: a cache over the settle file, rebuilt from it alone, last record wins.
+
+Dense columns, 19 bytes a unit, because acks come in batches for arbitrary units and a vectorised look-up must not
+search. They are held for hours in use only, and only as far as units have been settled: an hour that nobody touched yet
+costs nothing.
+"""
+
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.columns import I64, StateColumns
+from storage.format import LEASED, PENDING, RELEASED, Settles
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+class States:
+    """State by global_index. Units past the arrays' end have no settle record and are pending."""
+
+    __slots__ = ("attempt", "lease_end_ms", "newest", "state", "term")
+
+    def __init__(self) -> None:
+        self.state = np.zeros(0, np.uint8)
+        self.attempt = np.zeros(0, np.uint16)
+        self.term = np.zeros(0, np.uint32)
+        self.lease_end_ms = np.zeros(0, np.int64)
+        self.newest = np.zeros(0, np.uint32)  # 1 + ordinal of the unit's newest settle record; 0: none
+
+    def absorb(self, rows: Settles, first: int) -> None:
+        """Take in settle records, in file order, the first of which has ordinal `first`."""
+        if not len(rows):
+            return
+        at = rows["global_index"].astype(np.int64)
+        self._reach(int(at.max()) + 1)
+        what = rows["what"]
+        # numpy assigns in order, so the last of several records of one unit stays
+        self.state[at] = np.where(what == RELEASED, PENDING, what)
+        self.attempt[at] = rows["attempt"]
+        self.term[at] = rows["term"]
+        self.lease_end_ms[at] = np.where(what == LEASED, rows["when"], 0)
+        self.newest[at] = np.arange(first + 1, first + 1 + len(rows))
+
+    def link(self, rows: Settles, first: int) -> None:
+        """Fill in `previous` of new records before they are absorbed; `first` is the ordinal of rows[0]."""
+        at = rows["global_index"].astype(np.int64)
+        order = np.argsort(at, kind="stable")
+        ranked = at[order]
+        again = np.concatenate((np.zeros(1, bool), ranked[1:] == ranked[:-1]))
+        previous = self._read(self.newest, ranked)
+        previous[again] = first + 1 + order[np.flatnonzero(again) - 1]
+        rows["previous"][order] = previous
+
+    def at(self, indexes: I64) -> StateColumns:
+        """States of the units with these global indexes, all of which exist."""
+        return StateColumns(
+            self._read(self.state, indexes),
+            self._read(self.attempt, indexes),
+            self._read(self.term, indexes),
+            self._read(self.lease_end_ms, indexes),
+        )
+
+    def newest_at(self, indexes: I64) -> npt.NDArray[np.uint32]:
+        """1 + ordinal of the newest settle record of each unit, 0 where there is none."""
+        return self._read(self.newest, indexes)
+
+    def pending(self, indexes: I64) -> npt.NDArray[np.bool_]:
+        """Which of these units are pending."""
+        pending: npt.NDArray[np.bool_] = self._read(self.state, indexes) == PENDING
+        return pending
+
+    def settled(self, indexes: I64) -> int:
+        """How many of these units, each named once, are settled for good."""
+        return int((self._read(self.state, indexes) > LEASED).sum())
+
+    def leased(self) -> I64:
+        """Global indexes of all leased units, ascending."""
+        return np.flatnonzero(self.state == LEASED)
+
+    @staticmethod
+    def _read(column: npt.NDArray[Scalar], indexes: I64) -> npt.NDArray[Scalar]:
+        if len(column) and (not len(indexes) or int(indexes.max()) < len(column)):
+            return column[indexes]
+        values = np.zeros(len(indexes), column.dtype)
+        known = indexes < len(column)
+        values[known] = column[indexes[known]]
+        return values
+
+    def _reach(self, length: int) -> None:
+        """Make room for `length` units, doubling so that growing stays O(1) a unit."""
+        have = len(self.state)
+        if length <= have:
+            return
+        length = max(length, 2 * have, 1024)
+        for name in self.__slots__:
+            old = getattr(self, name)
+            new = np.zeros(length, old.dtype)
+            new[:have] = old
+            setattr(self, name, new)
