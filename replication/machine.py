@@ -94,7 +94,7 @@ class Machine:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.listener: Listener | None = None
-        record = store.checkpoint
+        record = store.catalog.record
         self.applied_index = record.applied_index if record else 0
         self.applied_term = record.applied_term if record else 0
         self.tick = record.tick if record else 0

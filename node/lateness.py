@@ -1,0 +1,56 @@
+"""Lateness of every hand-over, counted without work per message in Python.
+
+Buckets are 1 ms x 2^k and a few long ones (LIBRARIES' choice: what one looks at is the tail); recent values stand in a
+ring so that the cluster's page can give quantiles of the last hand-overs rather than of all time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+BUCKETS_MS: Final = np.array(
+    [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 120_000, 300_000, 900_000,
+     3_600_000],
+    np.int64,
+)  # fmt: skip
+RECENT: Final = 16_384
+
+
+class Lateness(Collector):
+    """A histogram of hand-over time minus due time, in ms, and the last `RECENT` values."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(len(BUCKETS_MS) + 1, np.int64)
+        self._sum_ms = 0
+        self._recent = np.zeros(RECENT, np.int64)
+        self._seen = 0
+
+    def observe(self, lateness_ms: npt.NDArray[np.int64]) -> None:
+        """Count hand-overs, int64[n] in ms."""
+        self._counts += np.bincount(np.searchsorted(BUCKETS_MS, lateness_ms), minlength=len(self._counts))
+        self._sum_ms += int(lateness_ms.sum())
+        newest = lateness_ms[-RECENT:]
+        self._recent[(self._seen + np.arange(len(newest))) % RECENT] = newest
+        self._seen += len(newest)
+
+    def quantiles(self) -> dict[str, int]:
+        """p50, p99, p99.9 and max of the last hand-overs; empty before the first."""
+        recent = self._recent[: min(self._seen, RECENT)]
+        if not len(recent):
+            return {}
+        p50, p99, p999, largest = np.quantile(recent, [0.5, 0.99, 0.999, 1.0], method="higher").tolist()
+        return {"p50": p50, "p99": p99, "p99_9": p999, "max": largest}
+
+    def collect(self) -> Iterator[Metric]:
+        """For the registry."""
+        family = HistogramMetricFamily("hourwheel_lateness_seconds", "Hand-over time minus due time of each hand-over")
+        names = [*(f"{ms / 1000:g}" for ms in BUCKETS_MS.tolist()), "+Inf"]
+        totals = np.cumsum(self._counts).tolist()
+        family.add_metric([], buckets=list(zip(names, totals, strict=True)), sum_value=self._sum_ms / 1000)
+        yield family

@@ -1,0 +1,59 @@
+"""One table of metrics: name, kind, sentence. Values are read when scraped, so the hot path pays for counters only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from node.lateness import Lateness
+
+COUNTER: Final = "counter"
+GAUGE: Final = "gauge"
+
+TABLE: Final = (
+    ("hourwheel_scheduled", COUNTER, "Messages this node proposed as leader"),
+    ("hourwheel_handed_over", COUNTER, "Hand-overs this node made as leader, repeats included"),
+    ("hourwheel_acked", COUNTER, "Acks this node answered with `acked`"),
+    ("hourwheel_entries", COUNTER, "Entries this node proposed as leader"),
+    ("hourwheel_leads", GAUGE, "1 while this node is the established leader"),
+    ("hourwheel_term", GAUGE, "The newest term this node knows of"),
+    ("hourwheel_commit_index", GAUGE, "The last entry known to be committed"),
+    ("hourwheel_applied_index", GAUGE, "The last entry applied"),
+    ("hourwheel_waiting", GAUGE, "Messages that wait to be proposed"),
+    ("hourwheel_ready", GAUGE, "Units dispatched and not yet handed over, as far as they are in memory"),
+    ("hourwheel_staged_bytes", GAUGE, "Bytes of far hours that only the journal and memory hold"),
+    ("hourwheel_free_bytes", GAUGE, "Free space of the data directory's file system"),
+    ("hourwheel_clock_error_seconds", GAUGE, "How far the wall clock is ahead of the node clock"),
+    ("hourwheel_tick_seconds", GAUGE, "The replicated dispatch state's tick, seconds since the epoch"),
+    ("hourwheel_checkpoint_index", GAUGE, "The entry that the last durable checkpoint covers"),
+)
+
+
+class Metrics(Collector):
+    """The table's values, from one function that reads them all."""
+
+    def __init__(self, read: Callable[[], dict[str, float]], lateness: Lateness) -> None:
+        self._read = read
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        self._registry.register(lateness)
+
+    def describe(self) -> list[Metric]:
+        """Nothing: values are not there yet when the registry asks at registration."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """For the registry."""
+        values = self._read()
+        assert set(values) == {name for name, _, _ in TABLE}, set(values) ^ {name for name, _, _ in TABLE}
+        for name, kind, sentence in TABLE:
+            family = CounterMetricFamily if kind == COUNTER else GaugeMetricFamily
+            yield family(name, sentence, value=values[name])
+
+    def render(self) -> bytes:
+        """Prometheus text format."""
+        return generate_latest(self._registry)

@@ -1,0 +1,163 @@
+"""The rules that CONTRIBUTING states and a machine can check: one pass over the syntax tree of every file.
+
+What the tree cannot show (is a name good, does a comment say why) stays with the reader.
+"""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OURS = ("api", "bench", "chaos", "cli", "node", "replication", "storage")
+
+#: Folder -> folders of ours that it may import (DESIGN section 4).
+MAY_IMPORT: dict[str, set[str]] = {
+    "storage": set(),
+    "replication": {"storage"},
+    "api": set(),
+    "node": {"storage", "replication", "api"},
+    "cli": set(OURS),
+    "chaos": set(OURS),
+    "bench": set(OURS),
+}
+
+#: Third-party package -> folders that may use it. A package that is not here is not used.
+THIRD_PARTY: dict[str, set[str]] = {
+    "aiohttp": {"api", "node", "cli", "chaos", "bench"},
+    "click": {"cli"},
+    "google_crc32c": {"storage", "replication"},
+    "hdrh": {"bench"},
+    "lmdb": {"storage"},
+    "msgpack": {"storage", "replication", "api", "node"},
+    "msgspec": {"storage", "api", "node", "cli", "chaos", "bench"},
+    "multidict": {"api"},
+    "numpy": {"storage", "replication", "node", "api", "chaos", "bench"},
+    "prometheus_client": {"node"},
+    "pysyncobj": {"replication"},
+    "rich": {"cli", "bench"},
+    "structlog": {"api", "node", "cli"},
+    "typing_extensions": {"storage"},
+    "uvloop": {"node", "cli", "bench", "chaos"},
+}
+
+#: Call that reaches outside -> the only files that may make it. Time, chance and files come in from there.
+HOMES: dict[str, set[str]] = {
+    "time.time": {"node/clock.py"},
+    "time.time_ns": {"node/clock.py"},
+    "os.urandom": {"node/entropy.py"},
+    "open": {"storage/disk.py"},
+    "os.open": {"storage/disk.py"},
+    "os.write": {"storage/disk.py"},
+    "os.pwrite": {"storage/disk.py"},
+    "os.fsync": {"storage/disk.py"},
+    "os.fdatasync": {"storage/disk.py"},
+}
+#: Folders whose code runs in a node and obeys HOMES; tools around it may read clocks and files.
+IN_A_NODE = ("api", "node", "replication", "storage")
+
+LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+
+
+def sources() -> list[Path]:
+    """Every Python file that git tracks or would track."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [ROOT / line for line in listed.stdout.split() if (ROOT / line).exists()]
+
+
+FILES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sources()}
+TREES = {name: ast.parse(text) for name, text in FILES.items()}
+NAMES = sorted(FILES)
+
+
+def folder(name: str) -> str:
+    """The top-level folder of a file."""
+    return name.split("/")[0]
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Top-level names of all modules that a file imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_module_says_what_it_is_for(name: str) -> None:
+    """Every module has a docstring."""
+    assert ast.get_docstring(TREES[name]), f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sizes(name: str) -> None:
+    """A file has at most 400 lines, a function at most 70."""
+    lines = FILES[name].count("\n")
+    assert lines <= LINES_MAX, f"{name} has {lines} lines, at most {LINES_MAX}"
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or 0) - node.lineno + 1
+            assert length <= FUNCTION_LINES_MAX, f"{name}:{node.lineno} {node.name} has {length} lines"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if folder(name) in OURS])
+def test_imports(name: str) -> None:
+    """A folder imports only what the table lets it import, of ours and of others'."""
+    here = folder(name)
+    for module in sorted(imported(TREES[name])):
+        if module in OURS:
+            assert module == here or module in MAY_IMPORT[here], f"{name} may not import {module}"
+        elif module not in sys.stdlib_module_names:
+            assert here in THIRD_PARTY.get(module, set()), f"{name} may not import {module}"
+
+
+def dotted(node: ast.expr) -> str:
+    """`os.open` of an attribute or name, "" of anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return ""
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if folder(name) in IN_A_NODE])
+def test_outside_world_comes_in_through_its_home(name: str) -> None:
+    """Clocks, chance and files are reached from one file each, so that the simulator can stand in for them."""
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.Attribute | ast.Name):
+            homes = HOMES.get(dotted(node))
+            assert homes is None or name in homes, f"{name}:{node.lineno} uses {dotted(node)}; its home is {homes}"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("storage/") or "/machine" in name])
+def test_pure_parts_import_no_clock_no_chance_no_loop(name: str) -> None:
+    """Storage and the machine know no time, no randomness, no event loop and no socket."""
+    assert not imported(TREES[name]) & {"time", "random", "secrets", "asyncio", "socket", "threading"}, name
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if folder(name) in (*OURS, "tests")])
+def test_public_things_have_docstrings(name: str) -> None:
+    """Every public class and function of a module, and every test, says what it is or holds true."""
+    for node in TREES[name].body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            assert ast.get_docstring(node), f"{name}:{node.lineno} {node.name} has no docstring"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_unfinished_words(name: str) -> None:
+    """What is not done has an issue, not a mark in the code."""
+    marks = ("TO" + "DO", "FIX" + "ME", "XX" + "X ")
+    for number, line in enumerate(FILES[name].splitlines(), 1):
+        assert not any(mark in line for mark in marks), f"{name}:{number} {line.strip()}"
