@@ -45,7 +45,7 @@ def parse_time(value: object) -> int:
         if value < SECONDS_BELOW:
             raise BadTime(f"{value} looks like seconds (below 10^11); {_HINT}")
         if value > LAST_MS:
-            raise BadTime(f"the integer is past the year 9999 in milliseconds; {_HINT}")
+            raise BadTime(f"the integer is past the year 9999; are these microseconds? {_HINT}")
         return value
     raise BadTime(f"expected a string or integer milliseconds; {_HINT}")
 
@@ -77,7 +77,7 @@ def _parse_text(text: str) -> int:
     if fraction is None:
         return seconds * 1000
     scaled = int(fraction) * 1000
-    return seconds * 1000 + -(-scaled // 10 ** len(fraction))
+    return seconds * 1000 + -(-scaled // int(10 ** len(fraction)))
 
 
 def _offset_seconds(text: str, offset: str) -> int:
@@ -100,37 +100,50 @@ def render_time(value_ms: int) -> str:
     return f"{_second_text(second)}.{milli:03d}Z"
 
 
-def _digits(width: int) -> npt.NDArray[np.uint8]:
+def _digits(width: int, dtype: str) -> npt.NDArray[np.unsignedinteger]:
+    """All numbers of `width` digits as ASCII, each packed into one unsigned integer of `width` bytes."""
     numbers = np.arange(10**width)
     powers = 10 ** np.arange(width - 1, -1, -1)
-    return (numbers[:, None] // powers % 10 + ord("0")).astype(np.uint8)
+    return (numbers[:, None] // powers % 10 + ord("0")).astype(np.uint8).view(dtype)[:, 0]
 
 
-_TWO: Final = _digits(2)
-_THREE: Final = _digits(3)
-_FOUR: Final = _digits(4)
-_SHAPE: Final = np.frombuffer(b"0000-00-00T00:00:00.000Z", np.uint8)
+#: One time as text, its digits as packed integers: a column is written with one gather, not one per digit.
+#: The milliseconds go with their "Z", because four bytes are an integer and three are not.
+TIME_TEXT: Final = np.dtype(
+    [("year", "<u4"), ("a", "S1"), ("month", "<u2"), ("b", "S1"), ("day", "<u2"), ("c", "S1")]
+    + [("hour", "<u2"), ("d", "S1"), ("minute", "<u2"), ("e", "S1"), ("second", "<u2"), ("f", "S1"), ("milli_z", "<u4")]
+)
+_TWO: Final = _digits(2, "<u2")
+_FOUR: Final = _digits(4, "<u4")
+_MILLI_Z: Final = np.frombuffer(b"".join(b"%03dZ" % milli for milli in range(1000)), "<u4")
 
 
-def render_times(values_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """The texts of n times as a byte matrix [n, 24]. Same range as `render_time`; beyond it IndexError."""
-    days, in_day = np.divmod(values_ms, 86_400_000)
+def write_times(texts: npt.NDArray[np.void], values_ms: npt.NDArray[np.int64]) -> None:
+    """Write n times into an array (or a field of one) of dtype `TIME_TEXT` that holds the separators already.
+
+    Same range as `render_time`; beyond it IndexError.
+    """
+    whole_days = values_ms // 86_400_000
+    in_day = (values_ms - whole_days * 86_400_000).astype(np.uint32)  # 32 bits divide twice as fast, and suffice
     # Civil date from the day number (Hinnant): years begin in March so that the leap day comes last.
-    shifted = days + 719_468
-    era, of_era = np.divmod(shifted, 146_097)
+    shifted = whole_days.astype(np.int32) + 719_468
+    era = shifted // 146_097
+    of_era = shifted - era * 146_097
     year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
     of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
     month_from_march = (5 * of_year + 2) // 153
-    day = of_year - (153 * month_from_march + 2) // 5 + 1
-    month = np.where(month_from_march < 10, month_from_march + 3, month_from_march - 9)
-    year = year_of_era + 400 * era + (month <= 2)
-    texts = np.empty((len(values_ms), 24), np.uint8)
-    texts[:] = _SHAPE
-    texts[:, 0:4] = _FOUR[year]
-    texts[:, 5:7] = _TWO[month]
-    texts[:, 8:10] = _TWO[day]
-    texts[:, 11:13] = _TWO[in_day // 3_600_000]
-    texts[:, 14:16] = _TWO[in_day // 60_000 % 60]
-    texts[:, 17:19] = _TWO[in_day // 1000 % 60]
-    texts[:, 20:23] = _THREE[in_day % 1000]
-    return texts
+    month = month_from_march + np.where(month_from_march < 10, 3, -9)
+    texts["year"] = _FOUR[year_of_era + 400 * era + (month <= 2)]
+    texts["month"] = _TWO[month]
+    texts["day"] = _TWO[of_year - (153 * month_from_march + 2) // 5 + 1]
+    second = in_day // 1000
+    minute = second // 60
+    hour = minute // 60
+    texts["hour"] = _TWO[hour]
+    texts["minute"] = _TWO[minute - hour * 60]
+    texts["second"] = _TWO[second - minute * 60]
+    texts["milli_z"] = _MILLI_Z[in_day - second * 1000]
+
+
+#: A time with every separator in place, to fill arrays with before `write_times`.
+TIME_BLANK: Final = b"0000-00-00T00:00:00.000Z"
