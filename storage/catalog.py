@@ -14,14 +14,12 @@ Stopped anywhere before the end of commit: the old checkpoint. After it: the new
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import lmdb
-import numpy as np
-import numpy.typing as npt
 
 from storage.checkpoint import ABOUT, CheckpointRecord, read_checkpoint, write_checkpoint
 from storage.disk import Disk, DiskFailed
@@ -34,7 +32,7 @@ from storage.topic import DEFAULT_NAMESPACE, Topic, Topics
 FORMAT: Final = 1
 _FORMAT_KEY: Final = b"format"
 _U32: Final = struct.Struct("<I")
-_TABLES: Final = (b"meta", b"topics", b"keys")
+_TABLES: Final = (b"meta", b"topics", b"keys", b"hour_keys")
 _MAP_SIZE: Final = 1 << 40
 """Address space, not memory or disk: the most the catalog can grow to."""
 
@@ -85,10 +83,10 @@ class Catalog:
         self._check_format()
         self.record: CheckpointRecord | None = read_checkpoint(self._reader, about)
         """The last durable checkpoint, None before the first."""
-        self._meta, topics, keys = tables
+        self._meta, topics, keys, hour_keys = tables
         self._topics = Topics(topics, self._meta)
         self._topics.load()
-        self._keys = Keys(keys)
+        self._keys = Keys(keys, hour_keys)
 
     @classmethod
     def open(cls, path: Path, disk: Disk) -> "Catalog":
@@ -160,29 +158,13 @@ class Catalog:
         """What a key stands for, or None."""
         return self._keys.find(topic, key)
 
-    def keys(self, topics: Sequence[int], keys: Sequence[bytes]) -> list[KeyEntry | None]:
-        """What n keys stand for, in their order."""
-        return self._keys.find_all(topics, keys)
-
     def put_key(self, topic: int, key: bytes, entry: KeyEntry) -> None:
         """Set what a key stands for."""
         self._keys.put(topic, key, entry)
 
-    def put_keys(
-        self,
-        topics: Sequence[int],
-        keys: Sequence[bytes],
-        position: npt.NDArray[np.uint64],
-        random: npt.NDArray[np.uint64],
-        fingerprint: bytes,
-        due_ms: npt.NDArray[np.int64],
-    ) -> None:
-        """Set n keys at once; `fingerprint` is n times 16 bytes."""
-        self._keys.put_all(topics, keys, position, random, fingerprint, due_ms)
-
-    def drop_keys(self, topics: Sequence[int], keys: Sequence[bytes]) -> None:
-        """Forget n keys; missing ones are fine."""
-        self._keys.drop_all(topics, keys)
+    def drop_hour_keys(self, hour: int) -> int:
+        """Forget the keys of the messages born in an hour, when it is unlinked; returns how many there were."""
+        return self._keys.drop_hour(hour)
 
     # checkpoint
 

@@ -84,12 +84,13 @@ class Table:
         """Remove a row; a missing one is fine."""
         self._live[key] = None
 
-    def rows(self) -> Iterator[tuple[bytes, bytes]]:
-        """All rows in the order of their keys, changes included. The table must not change meanwhile."""
+    def rows(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """The rows whose key begins so, in the order of their keys, changes included. The table must not change
+        meanwhile."""
         changed: dict[bytes, bytes | None] = {**(self._frozen or {}), **self._live}
-        order = sorted(changed)
+        order = sorted(key for key in changed if key.startswith(prefix))
         at = 0
-        for key, value in self._stored_rows():
+        for key, value in self._stored_rows(prefix):
             while at < len(order) and order[at] < key:
                 yield from _present(order[at], changed)
                 at += 1
@@ -145,10 +146,13 @@ class Table:
         stored = self._reader.get(key, db=self._database)
         return None if stored is None else open_value(self.name, key, stored)
 
-    def _stored_rows(self) -> Iterator[tuple[bytes, bytes]]:
+    def _stored_rows(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         assert self._reader is not None
-        for key, stored in self._reader.cursor(db=self._database):
-            yield key, open_value(self.name, key, stored)
+        with self._reader.cursor(db=self._database) as cursor:
+            found = cursor.set_range(prefix) if prefix else cursor.first()
+            while found and (key := cursor.key()).startswith(prefix):
+                yield key, open_value(self.name, key, cursor.value())
+                found = cursor.next()
 
 
 def _present(key: bytes, changed: dict[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes]]:
