@@ -6,6 +6,7 @@ apply, random bits and absolute times included; nothing here or in the machine r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -305,7 +306,7 @@ class Unlink:
 
 Command = Genesis | DispatchState | Realign | Lease | Settle | Cancel | PutTopic | Schedule | Unlink
 
-UNPACK = {
+UNPACK: dict[Kind, Callable[[Section], Command]] = {
     Kind.GENESIS: Genesis.unpack,
     Kind.REALIGN: Realign.unpack,
     Kind.DISPATCH_STATE: DispatchState.unpack,

@@ -1,0 +1,123 @@
+"""The entry's bytes: what goes in comes out, and what does not fit is refused before anything is applied."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replication.command import (
+    UNPACK,
+    Cancel,
+    Command,
+    DispatchState,
+    Genesis,
+    Key,
+    Lease,
+    PutTopic,
+    Realign,
+    Schedule,
+    Settle,
+    Unlink,
+)
+from replication.envelope import EntryRefused, Kind, UnknownCommand, decode_entry, encode_entry
+
+COMMANDS: list[Command] = [
+    Genesis(b"c" * 16, b"s" * 32, ("n1", "n2", "n3"), 1000, 2000),
+    Realign(1_700_000_000, 1_700_000_000_500, 12),
+    DispatchState(1_700_000_000, 5, 11),
+    Lease(
+        np.array([1, 2], np.uint64), np.array([1, 1], np.uint16), np.array([5, 6], np.int64), np.array([3, 4], np.int64)
+    ),
+    Settle(np.array([1], np.uint64), np.array([7], np.uint32), np.array([2], np.uint16), np.array([200], np.uint16)),
+    Cancel(np.array([9, 10, 11], np.uint64), np.array([0, 1, 0], np.uint8)),
+    PutTopic("default", "orders", {"paused": True}, replace=False, revision=3),
+    Schedule(
+        ("a", "b"),
+        np.array([10, 20], np.int64),
+        np.array([8, 16], np.uint32),
+        bytes(range(24)),
+        np.array([0, 1], np.uint16),
+        np.array([1, 2], np.uint64),
+        (Key(1, b"k", b"f" * 16, 1),),
+    ),
+    Unlink(np.array([472_222], np.int64)),
+]
+
+
+def entry_of(*commands: Command) -> bytes:
+    """An entry with these commands as sections."""
+    return encode_entry(group=0, term=7, node=2, now_ms=123, sections=[command.pack() for command in commands])
+
+
+def same(one: Command, other: Command) -> bool:
+    """Whether two commands have equal fields; arrays compare by content."""
+    if type(one) is not type(other):
+        return False
+    for name in type(one).__dataclass_fields__:
+        left, right = getattr(one, name), getattr(other, name)
+        if isinstance(left, np.ndarray):
+            if left.dtype != right.dtype or not np.array_equal(left, right):
+                return False
+        elif isinstance(left, bytes | memoryview):
+            if bytes(left) != bytes(right):
+                return False
+        elif left != right:
+            return False
+    return True
+
+
+def test_every_command_comes_back_in_the_order_of_its_kind() -> None:
+    """All commands in one entry, given in reverse: each is read back equal, in the order of effect."""
+    envelope = decode_entry(entry_of(*reversed(COMMANDS)))
+    assert (envelope.term, envelope.node, envelope.now_ms) == (7, 2, 123)
+    assert [section.kind for section in envelope.sections] == sorted(Kind)
+    for section, command in zip(envelope.sections, COMMANDS, strict=True):
+        assert same(UNPACK[section.kind](section), command), section.kind
+
+
+@given(st.integers(0, 10**6), st.integers(0, 255))
+def test_no_byte_of_an_entry_can_crash_the_reader(at: int, value: int) -> None:
+    """Whatever one byte becomes, the reader gives commands or one of its two refusals."""
+    entry = bytearray(entry_of(*COMMANDS))
+    entry[at % len(entry)] = value
+    try:
+        envelope = decode_entry(bytes(entry))
+        for section in envelope.sections:
+            UNPACK[section.kind](section)
+    except (EntryRefused, UnknownCommand):
+        pass
+
+
+@pytest.mark.parametrize("length", range(0, 200, 7))
+def test_a_short_entry_is_refused(length: int) -> None:
+    """Cut anywhere, an entry is refused, not read in part."""
+    with pytest.raises(EntryRefused):
+        decode_entry(entry_of(*COMMANDS)[:length])
+
+
+def test_an_unknown_command_or_version_stops_the_node_by_name() -> None:
+    """What the others may know and this node does not is another error than a broken entry."""
+    entry = bytearray(entry_of(DispatchState(1, 2, 3)))
+    entry[0] = 2
+    with pytest.raises(UnknownCommand, match="version 2"):
+        decode_entry(bytes(entry))
+    entry = bytearray(entry_of(DispatchState(1, 2, 3)))
+    entry[40] = 77
+    with pytest.raises(UnknownCommand, match="kind 77"):
+        decode_entry(bytes(entry))
+
+
+def test_a_schedule_whose_sizes_do_not_add_up_is_refused() -> None:
+    """Records are cut out of the blob by their sizes: they must fill it exactly."""
+    broken = Schedule(
+        ("a",), np.array([1], np.int64), np.array([16], np.uint32), bytes(24), np.array([0], np.uint16),
+        np.empty(0, np.uint64),
+    )  # fmt: skip
+    section = decode_entry(entry_of(broken)).sections[0]
+    with pytest.raises(EntryRefused, match="16 bytes by their sizes, 24 bytes found"):
+        Schedule.unpack(section)
+
+
+def test_the_dispatch_state_costs_the_same_for_one_unit_or_a_million() -> None:
+    """A6: the entry's size does not depend on what was dispatched."""
+    assert len(entry_of(DispatchState(1, 1, 1))) == len(entry_of(DispatchState(1, 1_000_000, 10**12))) == 80

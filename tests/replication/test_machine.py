@@ -1,0 +1,374 @@
+"""The machine on a real store in a temporary directory: what entries do to units, and that all nodes do the same."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from replication.apply_schedule import CONFLICT, KEPT, NEW, REPLAYED
+from replication.apply_settle import ACKED, CANCELLED, DOUBTFUL, INVALID, KNOWN, LEASED, NONE, SETTLED, STALE, UNKNOWN
+from replication.command import (
+    Cancel,
+    Command,
+    DispatchState,
+    Genesis,
+    Key,
+    Lease,
+    PutTopic,
+    Realign,
+    Schedule,
+    Settle,
+    Unlink,
+)
+from replication.envelope import encode_entry
+from replication.machine import Applied, Machine
+from storage.disk import Disk
+from storage.record import Drafts, encode_records
+from storage.store import Store
+
+HOUR_MS = 3_600_000
+T0 = 472_222 * HOUR_MS  # the start of an hour
+GENESIS = Genesis(b"c" * 16, b"s" * 32, ("n1", "n2", "n3"), retention_ms=60_000, key_retention_ms=60_000)
+
+
+class Log:
+    """Feeds a machine with entries, counting indexes as Raft does."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store = Store.open(directory, disk=Disk())
+        self.machine = Machine(self.store)
+        self.index = self.machine.applied_index
+
+    def apply(self, *commands: Command, now_ms: int = T0, term: int = 1, entry_term: int | None = None) -> Applied:
+        """One entry, decided in `term` and appended in `entry_term`."""
+        self.index += 1
+        entry = encode_entry(group=0, term=term, node=1, now_ms=now_ms, sections=[c.pack() for c in commands])
+        return self.machine.apply(self.index, entry_term or term, entry)
+
+    def state(self, position: int) -> int:
+        """The unit's state."""
+        return int(self.store.states(np.array([position], np.uint64)).state[0])
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[[str], Log]]:
+    """Makes founded logs on directories of their own; closes them."""
+    logs: list[Log] = []
+
+    def new(name: str) -> Log:
+        directory = tmp_path / name
+        directory.mkdir()
+        logs.append(Log(directory))
+        logs[-1].apply(GENESIS)
+        return logs[-1]
+
+    yield new
+    for log in logs:
+        log.store.close()
+
+
+@pytest.fixture
+def log(make: Callable[[str], Log]) -> Log:
+    """One founded log."""
+    return make("n1")
+
+
+def schedule(*due_ms: int, topic: str = "orders", keys: tuple[Key, ...] = (), body: bytes = b'"x"') -> Schedule:
+    """A Schedule of messages due at these times, with random bits from their row."""
+    n = len(due_ms)
+    due = np.array(due_ms, np.int64)
+    by_row = {key.row: key.key for key in keys}
+    drafts = Drafts(
+        bodies=[body] * n,
+        asked_due_ms=due,
+        random=np.arange(1, n + 1, dtype=np.uint64),
+        keys=[by_row.get(row, b"") for row in range(n)] if keys else None,
+    )
+    records = encode_records(drafts)
+    return Schedule((topic,), due, records.size, records.blob, np.zeros(n, np.uint16), np.empty(0, np.uint64), keys)
+
+
+def lease(*position: int, attempt: int = 1, end_ms: int = T0 + 30_000, at_ms: int = T0) -> Lease:
+    """Hand-overs of these units."""
+    n = len(position)
+    return Lease(
+        np.array(position, np.uint64),
+        np.full(n, attempt, np.uint16),
+        np.full(n, end_ms, np.int64),
+        np.full(n, at_ms, np.int64),
+    )
+
+
+def ack(*rows: tuple[int, int, int]) -> Settle:
+    """Acks of (position, term, attempt)."""
+    return Settle(
+        np.array([row[0] for row in rows], np.uint64),
+        np.array([row[1] for row in rows], np.uint32),
+        np.array([row[2] for row in rows], np.uint16),
+        np.zeros(len(rows), np.uint16),
+    )
+
+
+def cancel(*position: int, doubtful: bool = False) -> Cancel:
+    """Cancels of these units."""
+    return Cancel(np.array(position, np.uint64), np.full(len(position), doubtful, np.uint8))
+
+
+def placed(applied: Applied, section: int = 0) -> list[int]:
+    """The positions that a Schedule's result names."""
+    return [int(position) for position in applied.results[section].position]
+
+
+def test_scheduled_messages_stand_where_their_due_time_says(log: Log) -> None:
+    """Positions are the due hour and the ordinal in it, over batches and hours."""
+    first = placed(log.apply(schedule(T0 + 5, T0 + HOUR_MS, T0 + 6)))
+    second = placed(log.apply(schedule(T0 + 1)))
+    hour = T0 // HOUR_MS
+    assert [p >> 40 for p in first + second] == [hour, hour + 1, hour, hour]
+    assert [p & (1 << 40) - 1 for p in first + second] == [0, 0, 1, 2]
+
+
+def test_a_unit_too_late_for_its_slot_goes_to_the_slot_of_the_state(log: Log) -> None:
+    """Clamp: due becomes the start of the state's slot, the asked due stays in the record; in one entry the state
+    takes effect first."""
+    applied = log.apply(schedule(T0 + 100, T0 + 9_500), DispatchState(T0 // 1000 + 9, 4, 1))
+    assert applied.results[1].due_ms.tolist() == [T0 + 9_000, T0 + 9_500]
+    record = log.store.records(np.array(placed(applied, 1), np.uint64))[0]
+    assert record.asked_due_ms == T0 + 100
+
+
+def test_the_state_never_goes_back_but_by_realign(log: Log) -> None:
+    """A state that goes backwards is a no-op; Realign sets it either way."""
+    log.apply(DispatchState(1000, 5, 2))
+    log.apply(DispatchState(1000, 4, 3))
+    log.apply(DispatchState(999, 9, 3))
+    assert (log.machine.tick, log.machine.local_index) == (1000, 5)
+    log.apply(Realign(900, 900_000, 4))
+    assert (log.machine.tick, log.machine.local_index, log.machine.now_ms) == (900, 0, 900_000)
+
+
+def test_what_a_dispatcher_of_another_term_decided_is_void(log: Log) -> None:
+    """Lease, DispatchState and Realign of an entry that a later term completed change nothing; the rest counts."""
+    (position,) = placed(log.apply(schedule(T0)))
+    applied = log.apply(lease(position), DispatchState(T0 // 1000, 1, 1), schedule(T0 + 1), term=1, entry_term=2)
+    assert log.state(position) == 0
+    assert log.machine.tick == 0
+    assert applied.results[2].status.tolist() == [NEW]
+
+
+def test_ack_settles_once_and_answers_acked_again_to_the_same_receipt(log: Log) -> None:
+    """The receipt that settled answers acked again, an older or other one stale, an unknown unit invalid."""
+    (position,) = placed(log.apply(schedule(T0)))
+    log.apply(lease(position))
+    log.apply(lease(position, attempt=2, end_ms=T0 + 60_000))
+    results = log.apply(ack((position, 1, 1), (position, 1, 2), (position, 1, 2), (position, 1, 3), (99, 1, 1)))
+    assert results.results[0].tolist() == [STALE, ACKED, ACKED, STALE, INVALID]
+    assert log.apply(ack((position, 1, 2))).results[0].tolist() == [ACKED]
+    assert log.store.unsettled(T0 // HOUR_MS) == 0
+
+
+def test_a_receipt_whose_lease_the_log_never_saw_settles(log: Log) -> None:
+    """The dead leader's last hand-over counts, unless somebody newer holds the unit."""
+    one, two = placed(log.apply(schedule(T0, T0)))
+    log.apply(lease(two), term=3)
+    assert log.apply(ack((one, 2, 1), (two, 2, 1)), term=3).results[0].tolist() == [ACKED, STALE]
+
+
+def test_a_lease_of_a_settled_unit_or_not_newer_is_a_no_op(log: Log) -> None:
+    """Leases take effect only on unsettled units, in rising (term, attempt)."""
+    one, two = placed(log.apply(schedule(T0, T0)))
+    log.apply(cancel(one))
+    assert log.apply(lease(one, two)).results[0].tolist() == [0, 1]
+    assert log.apply(lease(two)).results[0].tolist() == [0]
+    assert log.apply(lease(two, two, attempt=2)).results[0].tolist() == [1, 0]
+
+
+def test_cancel_tells_the_truth(log: Log) -> None:
+    """Pending is cancelled (twice the same answer), leased refused while the lease runs, settled refused."""
+    a, b, c, d = placed(log.apply(schedule(T0, T0, T0, T0)))
+    log.apply(lease(b, c))
+    log.apply(ack((c, 1, 1)))
+    result = log.apply(cancel(a, b, c, 12345)).results[0]
+    assert result.result.tolist() == [CANCELLED, LEASED, SETTLED, UNKNOWN]
+    assert log.apply(cancel(a)).results[0].result.tolist() == [CANCELLED]
+    late = log.apply(cancel(b), now_ms=T0 + 30_001).results[0]
+    assert (late.result.tolist(), late.attempts.tolist(), late.prior.tolist()) == ([CANCELLED], [1], [KNOWN])
+    doubtful = log.apply(cancel(d, doubtful=True)).results[0]
+    assert doubtful.prior.tolist() == [DOUBTFUL]
+    again = log.apply(cancel(d, a)).results[0]
+    assert again.prior.tolist() == [DOUBTFUL, NONE]
+
+
+def test_leases_of_an_entry_come_before_its_cancels(log: Log) -> None:
+    """A hand-over whose Lease rides in the cancel's own entry is seen by the cancel."""
+    (position,) = placed(log.apply(schedule(T0)))
+    assert log.apply(cancel(position), lease(position)).results[1].result.tolist() == [LEASED]
+
+
+def key(row: int, fingerprint: bytes, rule: int = 0) -> Key:
+    """The key `k` on a row."""
+    return Key(row, b"k", fingerprint * 16, rule)
+
+
+def test_keys_make_a_second_sending_harmless(log: Log) -> None:
+    """Same key and request: the first answer again. Another request: conflict, or the holder kept, by its rule."""
+    first = log.apply(schedule(T0 + 5, keys=(key(0, b"a"),))).results[0]
+    again = log.apply(schedule(T0 + 9, keys=(key(0, b"a"),))).results[0]
+    assert again.status.tolist() == [REPLAYED]
+    for column in ("position", "random", "due_ms"):
+        assert getattr(again, column).tolist() == getattr(first, column).tolist()
+    other = log.apply(schedule(T0, T0, keys=(key(0, b"b", 0), key(1, b"c", 1)))).results[0]
+    assert other.status.tolist() == [CONFLICT, KEPT]
+    assert other.position.tolist() == first.position.tolist() * 2
+    assert log.store.unit_count == 1
+    assert log.apply(schedule(T0, topic="other", keys=(key(0, b"b"),))).results[0].status.tolist() == [NEW]
+
+
+def test_the_same_key_twice_in_one_entry(log: Log) -> None:
+    """The first row takes it, the second is judged against the first, and rows without keys go between them."""
+    result = log.apply(schedule(T0, T0 + 1, T0 + 2, keys=(key(0, b"a"), key(2, b"a")))).results[0]
+    assert result.status.tolist() == [NEW, NEW, REPLAYED]
+    assert result.position[2] == result.position[0]
+    assert result.due_ms[2] == T0
+    assert log.store.unit_count == 2
+
+
+def test_a_key_is_free_again_after_its_retention(log: Log) -> None:
+    """Until `key_retention_ms` past settling the key is taken, then another request may have it."""
+    (position,) = placed(log.apply(schedule(T0, keys=(key(0, b"a"),))))
+    log.apply(cancel(position), now_ms=T0)
+    taken = log.apply(schedule(T0, keys=(key(0, b"b"),)), now_ms=T0 + 60_000).results[0]
+    assert taken.status.tolist() == [CONFLICT]
+    free = log.apply(schedule(T0, keys=(key(0, b"b"),)), now_ms=T0 + 60_001).results[0]
+    assert free.status.tolist() == [NEW]
+
+
+def test_topics_are_created_by_use_and_changed_by_revision(log: Log) -> None:
+    """A topic that nobody configured has defaults; a PutTopic against another revision changes nothing."""
+    log.apply(schedule(T0))
+    topic = log.store.catalog.topic("orders")
+    assert topic is not None
+    assert topic.settings == {}
+    put = log.apply(PutTopic("default", "orders", {"paused": True}, replace=False, revision=topic.revision)).results[0]
+    assert put.changed
+    assert put.topic.settings == {"paused": True}
+    stale = log.apply(PutTopic("default", "orders", {"paused": False}, replace=True, revision=topic.revision)).results[
+        0
+    ]
+    assert not stale.changed
+    merged = log.apply(PutTopic("default", "orders", {"lease_ms": 5}, replace=False)).results[0]
+    assert merged.topic.settings == {"paused": True, "lease_ms": 5}
+    replaced = log.apply(PutTopic("default", "orders", {"lease_ms": 6}, replace=True)).results[0]
+    assert replaced.topic.settings == {"lease_ms": 6}
+
+
+def test_an_hour_is_unlinked_only_when_it_is_over(log: Log) -> None:
+    """The tick has passed it, all is settled, and the last settle is past retention: each alone is not enough."""
+    (position,) = placed(log.apply(schedule(T0)))
+    hour = np.array([T0 // HOUR_MS], np.int64)
+    late_ms = T0 + 2 * HOUR_MS
+    assert log.apply(Unlink(hour), now_ms=late_ms).results[0] == 0
+    log.apply(DispatchState((T0 + HOUR_MS) // 1000, 0, 1))
+    assert log.apply(Unlink(hour), now_ms=late_ms).results[0] == 0
+    log.apply(cancel(position), now_ms=late_ms)
+    assert log.apply(Unlink(hour), now_ms=late_ms + 60_000).results[0] == 0
+    assert log.apply(Unlink(hour), now_ms=late_ms + 60_001).results[0] == 1
+    assert log.state(position) == 255
+    assert log.apply(ack((position, 1, 1)), now_ms=late_ms + 60_002).results[0].tolist() == [INVALID]
+
+
+def test_a_broken_entry_is_refused_alike_and_the_machine_goes_on(make: Callable[[str], Log]) -> None:
+    """Poison: the same refusal on every node, nothing applied, the next entry works."""
+    refusals = []
+    for name in ("n1", "n2"):
+        log = make(name)
+        log.index += 1
+        refusals.append(log.machine.apply(log.index, 1, b"\x01\x01" + bytes(40)).refused)
+        assert placed(log.apply(schedule(T0)))
+    assert refusals[0] == refusals[1]
+    assert refusals[0] is not None
+
+
+FILE_COMMANDS = st.lists(
+    st.one_of(
+        st.lists(st.integers(-5_000, 2 * HOUR_MS), min_size=1, max_size=20).map(
+            lambda offsets: schedule(*(T0 + offset for offset in offsets))
+        ),
+        st.lists(st.integers(0, 30), min_size=1, max_size=5, unique=True).map(
+            lambda gs: lease(*((T0 // HOUR_MS) << 40 | g for g in gs))
+        ),
+        st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=5).map(
+            lambda rows: ack(*((T0 // HOUR_MS << 40 | g, term, attempt) for g, term, attempt in rows))
+        ),
+        st.lists(st.integers(0, 30), min_size=1, max_size=5).map(
+            lambda gs: cancel(*((T0 // HOUR_MS) << 40 | g for g in gs))
+        ),
+        st.integers(0, 20).map(lambda tick: DispatchState(T0 // 1000 + tick, 0, 1)),
+    ),
+    max_size=15,
+)
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    """Every file of every hour by its path."""
+    hours = directory / "hours"
+    return {str(path.relative_to(hours)): path.read_bytes() for path in sorted(hours.rglob("*")) if path.is_file()}
+
+
+def run_and_close(directory: Path, commands: list[Any], turn_at: int, checkpoint_at: int) -> tuple[Any, bytes]:
+    """Apply the commands on a new directory, turning the wheel and checkpointing at the given places."""
+    directory.mkdir()
+    log = Log(directory)
+    results = [repr(log.apply(GENESIS).results)]
+    for i, command in enumerate(commands):
+        if i == turn_at:
+            log.store.turn(T0 // HOUR_MS)
+        if i == checkpoint_at:
+            checkpoint(log)
+        results.append(repr(log.apply(command, now_ms=T0 + i).results))
+    checkpoint(log)
+    log.store.close()
+    return results, log.machine.rolling_hash
+
+
+def checkpoint(log: Log) -> None:
+    """All three steps at once."""
+    job = log.store.begin_checkpoint(log.machine.checkpoint_record())
+    job.run()
+    job.finish()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(FILE_COMMANDS, st.integers(0, 15), st.integers(0, 15))
+def test_applied_twice_gives_identical_files(
+    tmp_path_factory: pytest.TempPathFactory, commands: list[Any], turn_at: int, checkpoint_at: int
+) -> None:
+    """Whenever a node wrote, turned its wheel or checkpointed, its files, results and rolling hash are the same."""
+    base = tmp_path_factory.mktemp("twice")
+    one = run_and_close(base / "a", commands, turn_at, checkpoint_at)
+    other = run_and_close(base / "b", commands, 0, 99)
+    assert one == other
+    assert files(base / "a") == files(base / "b")
+
+
+def test_restart_from_a_checkpoint_and_replay_gives_the_same(make: Callable[[str], Log], tmp_path: Path) -> None:
+    """A machine that is reopened at its checkpoint and fed what came after ends as one that never stopped."""
+    whole, cut = make("whole"), make("cut")
+    for log in (whole, cut):
+        log.apply(schedule(T0 + 5, T0 + HOUR_MS * 3, keys=(key(0, b"a"),)))
+    checkpoint(cut)
+    for log in (whole, cut):
+        log.apply(schedule(T0 + 7, T0 + HOUR_MS * 3))
+    cut.store.close()
+    again = Log(tmp_path / "cut")
+    assert again.machine.applied_index == 2
+    again.apply(schedule(T0 + 7, T0 + HOUR_MS * 3))
+    assert again.machine.rolling_hash == whole.machine.rolling_hash
+    for log in (whole, again):
+        checkpoint(log)
+    assert files(tmp_path / "whole") == files(tmp_path / "cut")
+    again.store.close()
