@@ -2,8 +2,8 @@
 
 Why one entry in flight: the next entry then takes everything that came meanwhile, so its size follows the load by
 itself; under one client it holds one message, under a thousand it holds thousands, and each costs one journal write and
-one fdatasync per node. Nothing of a request is proposed twice: a request that was in an entry whose outcome is not known
-is answered `outcome-unknown`, and its client may send it again under its key.
+one fdatasync per node. Nothing of a request is proposed twice: a request that was in an entry whose outcome is not
+known is answered `outcome-unknown`, and its client may send it again under its key.
 
     requests -> queues -> flush (once per loop iteration) -> sections -> RaftGroup.propose -> applied -> futures
 
@@ -30,12 +30,14 @@ from node.entropy import Entropy
 from replication.command import Cancel, DispatchState, Genesis, Lease, PutTopic, Realign, Settle, Unlink
 from replication.envelope import Packed, encode_entry
 from replication.machine import Applied, Cancelled, Scheduled, TopicPut
+from storage.message_id import encode_ids
 
 U8 = npt.NDArray[np.uint8]
 U16 = npt.NDArray[np.uint16]
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
 
+GROUP = 0
 #: Bounds of one entry, so that a heartbeat is never held up behind it: bodies in bytes, and rows.
 ENTRY_BYTES_MAX = 3 * 1024 * 1024
 ENTRY_ROWS_MAX = 20_000
@@ -53,7 +55,16 @@ class Riders(Protocol):
         """The entry that held what `collect` gave last has been applied."""
 
 
-Part = tuple[int, int, Scheduled | str]  # first row, rows, and their result or the error they met
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Rows that went through an entry: their ids (S26), due times and statuses (replication.apply_schedule)."""
+
+    ids: npt.NDArray[np.bytes_]
+    due_ms: npt.NDArray[np.int64]
+    status: U8
+
+
+Part = tuple[int, int, Placed | str]  # first row, rows, and their result or the error they met
 
 
 @dataclass(slots=True)
@@ -66,7 +77,7 @@ class _Waiting:
     answered: int = 0  # rows whose part is known; invariant: answered <= taken
     parts: list[Part] = field(default_factory=list)
 
-    def answer(self, start: int, rows: int, result: Scheduled | str) -> None:
+    def answer(self, start: int, rows: int, result: Placed | str) -> None:
         """The part of the rows from `start` on is known; the last part resolves the future, in row order."""
         self.parts.append((start, rows, result))
         self.answered += rows
@@ -179,7 +190,7 @@ class Proposer:
             return
         sections.sort(key=lambda section: section[0][0])
         entry = encode_entry(
-            group=0,
+            group=GROUP,
             term=self._group.term,
             node=self.node,
             now_ms=now_ms,
@@ -274,9 +285,10 @@ class Proposer:
         schedule, _ = encode_schedule(messages, now_ms=now_ms, random=self._entropy.id_bits(len(messages)))
 
         def take(results: Scheduled | None, error: str | None) -> None:
+            placed = None if results is None else _place(results)
             at = 0
             for waiting, start, rows in taken:
-                waiting.answer(start, rows, error or "unknown" if results is None else _rows(results, at, at + rows))
+                waiting.answer(start, rows, error or "unknown" if placed is None else _rows(placed, at, at + rows))
                 at += rows
 
         sections.append((schedule.pack(), take))
@@ -293,17 +305,15 @@ class Proposer:
         self._settles, self._cancels, self._others = [], [], []
 
 
-def _rows(scheduled: Scheduled, start: int, stop: int) -> Scheduled:
+def _place(scheduled: Scheduled) -> Placed:
+    """Ids are made once for all rows of an entry."""
+    ids = encode_ids(GROUP, scheduled.position, scheduled.random)
+    return Placed(ids, scheduled.due_ms, scheduled.status)
+
+
+def _rows(placed: Placed, start: int, stop: int) -> Placed:
     """The rows of one request out of those of an entry."""
-    rows = slice(start, stop)
-    return Scheduled(
-        scheduled.position[rows],
-        scheduled.random[rows],
-        scheduled.due_ms[rows],
-        scheduled.status[rows],
-        scheduled.fresh,
-        scheduled.created_topics,
-    )
+    return Placed(placed.ids[start:stop], placed.due_ms[start:stop], placed.status[start:stop])
 
 
 def _resolve(future: asyncio.Future[Any]) -> Taker:

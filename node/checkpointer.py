@@ -1,0 +1,72 @@
+"""When to checkpoint, and what follows from one: the journal before it can go.
+
+A checkpoint bounds what a restart replays and what far hours hold in memory. Its cheap parts run on the loop; writing
+and syncing run in a thread, so that no hand-over waits for a disk.
+
+Order, and why: the journal is made durable up to the applied index first, because a checkpoint must never stand for
+entries that the journal could still lose; then the files; then LMDB's one transaction; only then segments are unlinked,
+and only those that every peer has, for a lagging peer is served from them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from node.config import StorageOptions
+from replication.journal import Journal
+from replication.machine import Machine
+
+_MB = 1 << 20
+CHECK_S = 0.25
+
+
+class Checkpointer:
+    """Runs beside everything else until stopped; `low_water` is the entry that every peer is known to have."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        journal: Journal,
+        options: StorageOptions,
+        *,
+        monotonic: Callable[[], float],
+        synced: Callable[[int], asyncio.Future[None]],
+        low_water: Callable[[], int],
+    ) -> None:
+        self._machine = machine
+        self._journal = journal
+        self._options = options
+        self._monotonic = monotonic
+        self._synced = synced
+        self._low_water = low_water
+        self._last_s = monotonic()
+        self._last_bytes = journal.written_bytes
+        self.index = machine.applied_index
+
+    async def run(self) -> None:
+        """Checkpoint whenever one of the limits is reached. Ends by cancellation; a failure is the process's end."""
+        while True:
+            await asyncio.sleep(CHECK_S)
+            if self._wanted():
+                await self.checkpoint()
+
+    def _wanted(self) -> bool:
+        if self._machine.applied_index == self.index or self._machine.store.cluster_id is None:
+            return False
+        return (
+            self._monotonic() - self._last_s >= self._options.checkpoint_s
+            or self._journal.written_bytes - self._last_bytes >= self._options.checkpoint_journal_mb * _MB
+            or self._machine.store.staged_bytes >= self._options.staged_mb * _MB
+        )
+
+    async def checkpoint(self) -> None:
+        """One checkpoint of what is applied now."""
+        self._last_s, self._last_bytes = self._monotonic(), self._journal.written_bytes
+        index = self._machine.applied_index
+        job = self._machine.store.begin_checkpoint(self._machine.checkpoint_record())
+        await self._synced(index)
+        await asyncio.to_thread(job.run)
+        job.finish()
+        self.index = index
+        self._journal.trim(min(index, self._low_water()))

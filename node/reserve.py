@@ -1,0 +1,45 @@
+"""The reserve of free space: below it new work is refused while acks, leases and checkpoints go on.
+
+A full disk stops a node (a failed write is final), so it must not get that far: when the leader, or a majority, has less
+free than the larger of 1 GiB and 5 % of its file system, schedules are refused with 503 before the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from api.problem import Problem
+from storage.disk import Disk
+
+RESERVE_BYTES: Final = 1 << 30
+RESERVE_SHARE: Final = 0.05
+
+
+class Reserve:
+    """Free space of this node, and whether the cluster takes new work. `low_peers` counts peers inside theirs."""
+
+    def __init__(self, directory: Path, disk: Disk, *, peers: int, low_peers: Callable[[], int]) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._peers = peers
+        self._low_peers = low_peers
+        self.free_bytes = 0
+        self.low = False
+        self.measure()
+
+    def measure(self) -> None:
+        """Look at the file system; called once a second."""
+        self.free_bytes = self._disk.free_bytes(self._directory)
+        total = self._disk.total_bytes(self._directory)
+        self.low = self.free_bytes < max(RESERVE_BYTES, int(total * RESERVE_SHARE))
+
+    def check(self) -> None:
+        """Raises `disk-full` when this node or a majority is inside the reserve."""
+        low = self.low + self._low_peers()
+        if self.low or low > self._peers // 2:
+            raise Problem(
+                "disk-full",
+                f"free space is below the reserve of 1 GiB or 5 % on {low} of {self._peers} nodes; deliveries go on",
+            )

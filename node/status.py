@@ -1,0 +1,111 @@
+"""What a node says about itself and the cluster: GET /v1/cluster, /readyz, and the values of the metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from api.port import Readiness
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+
+class Status:
+    """Reads the node's parts; changes nothing."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def cluster(self) -> dict[str, Any]:
+        """The document of GET /v1/cluster; the top level is group 0's."""
+        node = self._node
+        group, machine = node.group, node.machine
+        dispatch = {
+            "tick": machine.tick,
+            "local_index": machine.local_index,
+            "applied_index": machine.state_applied_index,
+        }
+        cluster_id = node.store.cluster_id
+        return {
+            "cluster_id": cluster_id.hex() if cluster_id else None,
+            "leader": group.leader_id,
+            "term": group.term,
+            "commit_index": group.commit_index,
+            "nodes": [self._member(peer.id) for peer in node.config.peers],
+            "dispatch": dispatch,
+            "lateness_ms": node.lateness.quantiles(),
+            "groups": [
+                {
+                    "id": 0,
+                    "leader": group.leader_id,
+                    "term": group.term,
+                    "commit_index": group.commit_index,
+                    "dispatch": dispatch,
+                }
+            ],
+        }
+
+    def _member(self, node_id: str) -> dict[str, Any]:
+        """One node as this one sees it: peers' figures come in the echoes of the leader's heartbeats."""
+        node = self._node
+        group = node.group
+        listed = next(peer for peer in node.config.peers if peer.id == node_id)
+        leads = group.leader_id == node_id
+        member: dict[str, Any] = {
+            "id": node_id,
+            "http": listed.http,
+            "raft": listed.raft,
+            "role": "leader" if leads else "follower",
+        }
+        if node_id == node.config.node_id:
+            applied, offset_ms, up = node.machine.applied_index, 0.0, True
+        else:
+            peer = group.peers[node_id]
+            applied, offset_ms, up = peer.applied_index, peer.clock_offset_ms, peer.connected
+        lag = None if applied is None else max(0, group.commit_index - applied)
+        state = "up" if up and not (lag and lag > CATCHING_UP) else "catching-up" if up else "down"
+        return {**member, "state": state, "applied_index": applied, "lag": lag, "clock_offset_ms": offset_ms}
+
+    def ready(self) -> Readiness:
+        """Ready: a leader is known, and what was committed when this node met it is applied here."""
+        node = self._node
+        group = node.group
+        leader = group.leader_id
+        checks = {
+            "leader": "ok" if leader else "no leader is known",
+            "founded": "ok" if node.store.cluster_id else "the cluster is not founded yet",
+            "caught_up": "ok",
+            "draining": "ok" if not node.draining else "shutting down",
+        }
+        if leader == node.config.node_id and node.reign is None:
+            checks["leader"] = "this node was elected and has not applied its first entry yet"
+        behind = group.commit_index - node.machine.applied_index
+        if behind > CATCHING_UP or not node.caught_up:
+            checks["caught_up"] = f"{max(behind, 0)} entries to apply"
+        return Readiness(all(check == "ok" for check in checks.values()), checks)
+
+    def values(self) -> dict[str, float]:
+        """The table of node.metrics."""
+        node = self._node
+        reign = node.reign
+        return {
+            "hourwheel_scheduled": node.proposer.rows,
+            "hourwheel_handed_over": node.handed_over,
+            "hourwheel_acked": node.acked,
+            "hourwheel_entries": node.proposer.entries,
+            "hourwheel_leads": float(reign is not None),
+            "hourwheel_term": node.group.term,
+            "hourwheel_commit_index": node.group.commit_index,
+            "hourwheel_applied_index": node.machine.applied_index,
+            "hourwheel_waiting": node.proposer.waiting_rows,
+            "hourwheel_ready": reign.ready_count if reign else 0,
+            "hourwheel_staged_bytes": node.store.staged_bytes,
+            "hourwheel_free_bytes": node.reserve.free_bytes,
+            "hourwheel_clock_error_seconds": node.clock.error_ms() / 1000,
+            "hourwheel_tick_seconds": node.machine.tick,
+            "hourwheel_checkpoint_index": node.checkpointer.index,
+        }
+
+
+#: Entries behind which a node counts as catching up.
+CATCHING_UP = 100
