@@ -21,6 +21,9 @@ from storage.position import I64
 
 SECONDS: Final = 3600
 
+NOT_LINKED: Final = -2
+"""pre_global_index of a unit that is staged: its chain is closed when it is written."""
+
 _BLOCK_UNITS_MAX: Final = 65_536
 _BLOCK_UNITS_MIN: Final = 64
 _SPARSE: Final = 64

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Buffer
 
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
@@ -30,7 +29,9 @@ class UnitBatch:
     priority: U8
     attempt: U16
     flags: U32
-    records: Buffer  # the records of storage.record.encode_records, one after the other in row order
+    records: (
+        bytes | bytearray | memoryview | U8
+    )  # the records of storage.record.encode_records, one after the other in row order
     created_ms: int
 
     def __len__(self) -> int:

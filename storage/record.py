@@ -82,7 +82,7 @@ _LOW: Final = np.uint64(0xFFFF_FFFF)
 _HIGH: Final = np.uint64(32)
 _PADS: Final = [bytes(length) for length in range(8)]
 _RANDOM_MASK: Final = np.uint64((1 << RANDOM_BITS) - 1)
-_BODY_LEN_MAX: Final = RECORD_SIZE_MAX - 8 * 65_536
+_PAYLOAD_MAX: Final = RECORD_SIZE_MAX - 8 * 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def encode_records(drafts: Drafts) -> RecordColumns:
     if present:
         payloads = list(map(b"".join, zip(*(column for _, column in present), drafts.bodies, strict=True)))
     length = _lengths(payloads, np.uint32)
-    assert not count or int(length.max()) < _BODY_LEN_MAX, f"a record's payload has {int(length.max())} bytes"
+    assert not count or int(length.max()) < _PAYLOAD_MAX, f"a record's payload has {int(length.max())} bytes"
     size = (length + np.uint32(RECORD_HEADER_SIZE + 7)) & ~np.uint32(7)
     header["size"] = size
     header["version"] = RECORD_VERSION

@@ -1,0 +1,86 @@
+"""A checkpoint on its way: staged hours written, everything synced, then one transaction that makes it so.
+
+```
+loop     Store.begin_checkpoint   freezes staged chunks, the files' lengths and the catalog's changes: one moment
+thread   run                      1 write what was staged   2 sync   3 commit the catalog with the record   4 remove
+loop     finish                   forget what was staged; reads of the catalog move on
+```
+| stopped | found at the next start | recovery |
+|---|---|---|
+| before 3 is done | the old record; longer, perhaps torn files; hours it does not name | cut, removed, replayed |
+| in or after 4 | the new record; perhaps an unlinked hour's directory | removed |
+
+Only `run` leaves the loop's thread. It touches the frozen chunks (never changed once staged), descriptors of its own,
+and LMDB through Frozen.commit; nothing of the store. The loop may append, settle and read meanwhile.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from storage.catalog import Frozen
+from storage.chain import Heads
+from storage.disk import Disk
+from storage.hour import FrozenHour, write_staged
+from storage.hour_file import HourFiles
+from storage.hour_set import FrozenHours
+
+_SYNC_EACH_MAX: Final = 8
+"""Up to this many hours are synced one by one; more cost less as one syncfs of the file system."""
+
+
+class CheckpointJob:
+    """One checkpoint; made by Store.begin_checkpoint, run once, then finished."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        hours: Path,
+        open_files: Callable[[int], HourFiles],
+        frozen: FrozenHours,
+        catalog: Frozen,
+        finished: Callable[["CheckpointJob"], None],
+    ) -> None:
+        self._disk = disk
+        self._directory = hours
+        self._open_files = open_files
+        self.hours = frozen
+        self.catalog = catalog
+        self._finished = finished
+
+    def run(self) -> None:
+        """Write, sync, commit. Blocks for as long as the disk takes. Raises DiskFailed or Corrupt, both final."""
+        for hour in self.hours.staged:
+            self._write(hour)
+        self._sync(sorted({*self.hours.written, *(hour.number for hour in self.hours.staged)}))
+        self.catalog.commit()
+        for number in self.hours.removed:
+            self._disk.remove_tree(self._directory / str(number))
+
+    def finish(self) -> None:
+        """Tell the store. On the loop's thread, after run has returned."""
+        self._finished(self)
+
+    def _write(self, frozen: FrozenHour) -> None:
+        files = self._open_files(frozen.number)
+        units = frozen.staged.joined_units()
+        heads = Heads()
+        if len(units):
+            for _, rows in files.index.blocks(frozen.saved_units):
+                heads.absorb(rows)
+        write_staged(files, frozen.staged, heads, units, frozen.saved_units, frozen.saved_settles)
+        files.close()
+
+    def _sync(self, hours: list[int]) -> None:
+        if not hours:
+            return
+        if len(hours) > _SYNC_EACH_MAX:
+            fd = self._disk.open_read(self._directory)
+            self._disk.syncfs(fd)
+            self._disk.close(fd)
+            return
+        for hour in hours:
+            files = self._open_files(hour)
+            files.sync()
+            files.close()
+        self._disk.fsync_directory(self._directory)

@@ -1,0 +1,189 @@
+"""The files of an hour: `log` by bytes, `index` and `settle` by rows. Opened when used, created when first written.
+
+Two of these may stand on the same file at once (the loop's and a running checkpoint's): writes are positional and both
+write the same bytes at the same place, so it does not matter who comes first.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+from storage.disk import Disk
+from storage.format import (
+    HEADER_SIZE,
+    MAGIC_INDEX,
+    MAGIC_LOG,
+    MAGIC_SETTLE,
+    SETTLE,
+    UNIT,
+    Corrupt,
+    FileHeader,
+    check_rows,
+)
+from storage.position import I64
+
+BLOCK_ROWS: Final = 65_536
+"""Rows read at a time in a pass over a whole file: 4 MiB of units."""
+
+_RUN_GAP_ROWS: Final = 32
+"""Rows not asked for that are read along rather than begin another read: 2 KiB, less than a call costs."""
+
+Rows = npt.NDArray[np.void]
+
+
+def runs(sorted_starts: I64, sorted_ends: I64, gap: int, most: int) -> Iterator[tuple[int, int]]:
+    """Split ascending pieces [start, end) into runs of rows [first, last) that are worth one read each.
+
+    A run ends where the next piece begins more than `gap` after the last one's end, or past `most` in all.
+    """
+    count = len(sorted_starts)
+    cuts = np.flatnonzero(sorted_starts[1:] - sorted_ends[:-1] > gap) + 1
+    for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), count], strict=True):
+        while first < last:
+            limit = int(sorted_starts[first]) + most
+            end = first + max(1, int(np.searchsorted(sorted_ends[first:last], limit, side="right")))
+            yield first, end
+            first = end
+
+
+class HourFile:
+    """One file, by bytes; offsets are absolute, the header included."""
+
+    def __init__(self, disk: Disk, path: Path, header: FileHeader) -> None:
+        self._disk = disk
+        self.path = path
+        self.name = f"{path.parent.name}/{path.name}"
+        self._header = header
+        self._reader = -1
+        self._writer = -1
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Exactly `size` bytes. Raises Corrupt if the file ends before."""
+        if self._reader < 0:
+            try:
+                self._reader = self._writer if self._writer >= 0 else self._disk.open_read(self.path)
+            except FileNotFoundError as error:
+                raise Corrupt(self.name, offset, "file", "missing", f"{offset + size} bytes") from error
+        data = self._disk.read(self._reader, size, offset)
+        if len(data) != size:
+            raise Corrupt(self.name, offset, "length", offset + len(data), f"at least {offset + size}")
+        return data
+
+    def write(self, data: Buffer, offset: int) -> None:
+        """Write at `offset`; a file without header gets it first."""
+        if self._writer < 0:
+            self._disk.make_directory(self.path.parent)
+            self._writer = self._disk.open_write(self.path)
+            if self._disk.size(self._writer) < HEADER_SIZE:
+                self._disk.write(self._writer, self._header.encode(), 0)
+        self._disk.write(self._writer, data, offset)
+
+    def cut(self, length: int) -> None:
+        """Check the header and cut the file to `length` bytes: what a crash left behind the checkpoint goes.
+
+        Raises Corrupt if the file is shorter: bytes are missing that were durable.
+        """
+        if length == 0:
+            if self._disk.exists(self.path):
+                self._disk.unlink(self.path)
+            return
+        self._header.expect(FileHeader.decode(self.read(HEADER_SIZE, 0), self.name), self.name)
+        size = self._disk.size(self._reader)
+        if size < length:
+            raise Corrupt(self.name, size, "length", size, f"{length}, as in the checkpoint")
+        if size > length:
+            if self._writer < 0:
+                self._writer = self._disk.open_write(self.path)
+            self._disk.truncate(self._writer, length)
+
+    def sync(self) -> None:
+        """Make the file's bytes durable, whoever wrote them."""
+        if self._writer < 0:
+            self._writer = self._disk.open_write(self.path)
+        self._disk.fdatasync(self._writer)
+
+    def close(self) -> None:
+        """Let go of the descriptors; the next use opens the file again."""
+        for fd in {self._reader, self._writer} - {-1}:
+            self._disk.close(fd)
+        self._reader = self._writer = -1
+
+
+class RowFile(HourFile):
+    """One file of fixed-size rows that are checked as they are read."""
+
+    def __init__(self, disk: Disk, path: Path, header: FileHeader, dtype: np.dtype[np.void]) -> None:
+        super().__init__(disk, path, header)
+        self._dtype = dtype
+
+    def offset(self, row: int) -> int:
+        """Where row `row` begins."""
+        return HEADER_SIZE + row * self._dtype.itemsize
+
+    def read_rows(self, first: int, count: int) -> Rows:
+        """Rows first .. first + count. Raises Corrupt for a wrong checksum, or a unit that is not in its place."""
+        if not count:
+            return np.empty(0, self._dtype)
+        rows = np.frombuffer(self.read(count * self._dtype.itemsize, self.offset(first)), self._dtype)
+        check_rows(rows, self.name, first)
+        if self._dtype is UNIT:
+            wrong = np.flatnonzero(rows["global_index"] != np.arange(first, first + count, dtype=np.uint64))
+            if len(wrong):
+                row = int(wrong[0])
+                found = int(rows["global_index"][row])
+                raise Corrupt(self.name, self.offset(first + row), "global_index", found, first + row)
+        return rows
+
+    def gather_rows(self, at: I64) -> Rows:
+        """The rows with these ordinals, in that order; neighbours are read together."""
+        result = np.empty(len(at), self._dtype)
+        order = np.argsort(at, kind="stable")
+        ranked = at[order]
+        for first, last in runs(ranked, ranked + 1, _RUN_GAP_ROWS, BLOCK_ROWS):
+            start = int(ranked[first])
+            block = self.read_rows(start, int(ranked[last - 1]) + 1 - start)
+            result[order[first:last]] = block[ranked[first:last] - start]
+        return result
+
+    def blocks(self, count: int) -> Iterator[tuple[int, Rows]]:
+        """(ordinal of the first row, rows) over the first `count` rows, a block at a time."""
+        for first in range(0, count, BLOCK_ROWS):
+            yield first, self.read_rows(first, min(BLOCK_ROWS, count - first))
+
+    def write_rows(self, rows: Rows, first: int) -> None:
+        """Write sealed rows, the first of which has ordinal `first`."""
+        self.write(np.ascontiguousarray(rows).view(np.uint8).data, self.offset(first))
+
+
+class HourFiles:
+    """The three files of one hour partition, `hours/<hour>/{log,index,settle}`."""
+
+    __slots__ = ("_disk", "directory", "index", "log", "settle")
+
+    def __init__(self, disk: Disk, hours: Path, hour: int, *, group: int, cluster_id: bytes) -> None:
+        self._disk = disk
+        self.directory = hours / str(hour)
+        self.log = HourFile(disk, self.directory / "log", FileHeader(MAGIC_LOG, group, hour, cluster_id))
+        index = FileHeader(MAGIC_INDEX, group, hour, cluster_id)
+        settle = FileHeader(MAGIC_SETTLE, group, hour, cluster_id)
+        self.index = RowFile(disk, self.directory / "index", index, UNIT)
+        self.settle = RowFile(disk, self.directory / "settle", settle, SETTLE)
+
+    def sync(self) -> None:
+        """Make what was written to the three files durable, and their names."""
+        for file in self._all():
+            if self._disk.exists(file.path):
+                file.sync()
+        self._disk.fsync_directory(self.directory)
+
+    def close(self) -> None:
+        """Let go of all descriptors."""
+        for file in self._all():
+            file.close()
+
+    def _all(self) -> Iterable[HourFile]:
+        return (self.log, self.index, self.settle)

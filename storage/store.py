@@ -1,0 +1,287 @@
+"""One group's messages on disk: the facade the replicated machine applies to and the dispatcher reads from.
+
+The store is a function of what was applied to it: it reads no clock, draws nothing, and its files depend on the order
+of commands alone, not on when anything was flushed. All methods are for the loop's thread; see CheckpointJob for the
+one that is not. Whatever it raises (DiskFailed, Corrupt, FormatRefused) is final for the process.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from storage.arrangement import Arrangement
+from storage.catalog import Catalog
+from storage.chain import SECONDS
+from storage.checkpoint import CheckpointRecord
+from storage.checkpoint_job import CheckpointJob
+from storage.columns import I64, U16, U64, LeasedColumns, SettleBatch, StateColumns, UnitBatch
+from storage.disk import Disk
+from storage.format import LEASED, SETTLE, UNIT, UNKNOWN, Corrupt, Settles, Units
+from storage.hour_file import HourFiles
+from storage.hour_set import STAGED_BYTES_SOFT, HourSet
+from storage.position import HOUR_MAX, INDEX_BITS, by_hour, hours_of, indexes_of
+from storage.record import Record, patch
+from storage.recovery import recover_hours
+from storage.slot import SlotColumns
+from storage.slot_scan import hour_pending, second_pending
+
+__all__ = [
+    "STAGED_BYTES_SOFT",
+    "LeasedColumns",
+    "SettleBatch",
+    "SlotColumns",
+    "StateColumns",
+    "Store",
+    "UnitBatch",
+]
+
+
+class Store:
+    """The hours, the catalog beside them, and their checkpoints. Open with `Store.open`."""
+
+    def __init__(self, directory: Path, disk: Disk, group: int, catalog: Catalog) -> None:
+        self._disk = disk
+        self._group = group
+        self._directory = directory / "hours"
+        self.catalog = catalog
+        self.checkpoint: CheckpointRecord | None = catalog.record
+        """The last durable checkpoint; None before the first."""
+        genesis = catalog.genesis
+        self.cluster_id: bytes | None = genesis.cluster_id if genesis else None
+        recovered = recover_hours(self._directory, self.checkpoint, disk, self._open_files)
+        self._hours = HourSet(recovered, self._open_files)
+        self.applied_index = self.checkpoint.applied_index if self.checkpoint else 0
+        self.applied_term = self.checkpoint.applied_term if self.checkpoint else 0
+
+    @classmethod
+    def open(cls, directory: Path, *, disk: Disk, group: int = 0) -> "Store":
+        """Open what is there, cut back to the last checkpoint, or begin with nothing.
+
+        Raises Corrupt, FormatRefused or DiskFailed.
+        """
+        hours, catalog_path = directory / "hours", directory / "catalog"
+        disk.make_directory(hours)
+        if disk.list_directory(hours) and not disk.exists(catalog_path / "data.mdb"):
+            raise Corrupt(str(catalog_path / "data.mdb"), 0, "catalog", "missing", "there, since there are hours")
+        catalog = Catalog.open(catalog_path, disk)
+        try:
+            return cls(directory, disk, group, catalog)
+        except BaseException:
+            catalog.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of all files. What was not checkpointed is in the journal."""
+        for hour in self._hours:
+            hour.files.close()
+        self.catalog.close()
+
+    def found(self, cluster_id: bytes) -> None:
+        """The cluster's id, 16 bytes, which every file's header names. The catalog's genesis row keeps it."""
+        assert self.cluster_id in (None, cluster_id), "the cluster is already founded"
+        self.cluster_id = cluster_id
+
+    @property
+    def unit_count(self) -> int:
+        """Units of all hours that are not unlinked, settled ones too."""
+        return self._hours.units
+
+    @property
+    def staged_bytes(self) -> int:
+        """Memory held by what waits for a checkpoint; past STAGED_BYTES_SOFT one is due."""
+        return self._hours.staged_bytes
+
+    # apply
+
+    def append(self, batch: UnitBatch) -> U64:
+        """Append units; returns their positions in row order. The due hour decides where, the order within is kept."""
+        if not len(batch):
+            return np.empty(0, np.uint64)
+        arranged = Arrangement.of(batch)
+        segments, words = arranged.segments, arranged.words
+        assert segments[0][0] >= 0, f"hour {segments[0][0]}"
+        assert segments[-1][0] <= HOUR_MAX, f"hour {segments[-1][0]}"
+        hours = [self._hours.begin(number) for number, _, _ in segments]
+        units = arranged.units([hour.units for hour in hours], [hour.log_end for hour in hours])
+        index = units["global_index"].astype(np.int64)
+        starts = patch(
+            words,
+            arranged.columns.size,
+            group=self._group,
+            hour=arranged.hour,
+            global_index=index,
+            topic=arranged.columns.topic,
+            created_ms=batch.created_ms,
+        )
+        starts = np.append(starts, len(words))
+        for hour, (_, first, last) in zip(hours, segments, strict=True):
+            staged = hour.append(units[first:last], words[starts[first] : starts[last]])
+            self._hours.appended(hour, last - first, staged)
+        self._hours.bound()
+        return arranged.restore((arranged.hour << INDEX_BITS | index).astype(np.uint64))
+
+    def settle(self, batch: SettleBatch) -> None:
+        """Record what happened to units, all of which must exist. The last row of a unit decides its state."""
+        rows = np.zeros(len(batch), SETTLE)
+        rows["global_index"] = indexes_of(batch.position)
+        for name in ("at_ms", "when", "term", "attempt", "node", "code", "subscription", "what"):
+            rows[name] = getattr(batch, name)
+        for hour, which, _ in self._hours.existing(batch.position):
+            self._hours.appended(hour, 0, hour.settle(rows[which]))
+        self._hours.bound()
+
+    # lookups
+
+    def states(self, positions: U64) -> StateColumns:
+        """State of each unit, in order; UNKNOWN where there is none."""
+        count = len(positions)
+        result = StateColumns(
+            np.full(count, UNKNOWN, np.uint8),
+            np.zeros(count, np.uint16),
+            np.zeros(count, np.uint32),
+            np.zeros(count, np.int64),
+        )
+        indexes = indexes_of(positions)
+        for number, rows in by_hour(hours_of(positions)):
+            hour = self._hours.use(number)
+            if hour is None:
+                continue
+            at = indexes[rows]
+            found = hour.states().at(at)
+            result.state[rows] = np.where(at < hour.units, found.state, UNKNOWN)
+            result.attempt[rows] = found.attempt
+            result.term[rows] = found.term
+            result.lease_end_ms[rows] = found.lease_end_ms
+        return result
+
+    def units(self, positions: U64) -> Units:
+        """Index units, dtype UNIT, in order. All must exist. A staged one's pre_global_index is chain.NOT_LINKED."""
+        result = np.empty(len(positions), UNIT)
+        for hour, rows, at in self._hours.existing(positions):
+            result[rows] = hour.unit_rows(at)
+        return result
+
+    def records(self, positions: U64) -> list[Record]:
+        """The records of these units, in order. All must exist."""
+        found: dict[int, Record] = {}
+        places = np.arange(len(positions))
+        for hour, rows, at in self._hours.existing(positions):
+            found.update(zip(places[rows].tolist(), hour.records(at), strict=True))
+        return [found[place] for place in range(len(positions))]
+
+    def newest(self, positions: U64) -> Settles:
+        """The newest settle record of each unit, in order, dtype SETTLE; `what` is 0 where there is none."""
+        result = np.zeros(len(positions), SETTLE)
+        for hour, rows, at in self._hours.existing(positions):
+            newest = hour.states().newest_at(at).astype(np.int64)
+            some = newest > 0
+            found = np.zeros(len(at), SETTLE)
+            found[some] = hour.settle_rows(newest[some] - 1)
+            result[rows] = found
+        return result
+
+    def history(self, position: int) -> Settles:
+        """All settle records of a unit, which must exist, oldest first."""
+        found = [np.empty(0, SETTLE)]
+        for hour, _, at in self._hours.existing(np.array([position], np.uint64)):
+            following = int(hour.states().newest_at(at)[0])
+            while following:
+                record = hour.settle_rows(np.array([following - 1]))
+                found.append(record)
+                previous = int(record["previous"][0])
+                if previous >= following:
+                    offset = hour.files.settle.offset(following - 1)
+                    raise Corrupt(hour.files.settle.name, offset, "previous", previous, f"at most {following - 1}")
+                following = previous
+        return np.concatenate(found[::-1])
+
+    def settled_at(self, position: int) -> int | None:
+        """When a unit was settled for good, ms; None if it is not yet. 0 if its hour is unlinked: long ago."""
+        at = np.array([position], np.uint64)
+        state = int(self.states(at).state[0])
+        if state == UNKNOWN:
+            return 0
+        return int(self.newest(at)["at_ms"][0]) if state > LEASED else None
+
+    def cancel_priors(self, positions: U64) -> U16:
+        """The code of each unit's newest settle record: what a cancel found out about hand-overs before it."""
+        codes: U16 = self.newest(positions)["code"]
+        return codes
+
+    # slots
+
+    def second(self, tick: int) -> SlotColumns:
+        """The pending units of one absolute second, in order of (due_ms, local_index)."""
+        hour = self._hours.use(tick // SECONDS)
+        return second_pending(hour, tick % SECONDS) if hour else SlotColumns.empty()
+
+    def due_seconds(self, hour: int) -> I64:
+        """Absolute seconds of an hour that hold units, settled or not, ascending."""
+        found = self._hours.use(hour)
+        return np.flatnonzero(found.heads().count) + hour * SECONDS if found else np.empty(0, np.int64)
+
+    def pending(
+        self, hour: int, before_ms: int | None = None, topic: int | None = None, limit: int | None = None
+    ) -> SlotColumns:
+        """The pending units of an hour in dispatch order: due before `before_ms`, of `topic`, the first `limit`."""
+        found = self._hours.use(hour) if self.unsettled(hour) else None
+        return hour_pending(found, before_ms, topic, limit) if found else SlotColumns.empty()
+
+    def leased(self, hour: int) -> LeasedColumns:
+        """The leased units of an hour, by global_index."""
+        found = self._hours.use(hour) if self.unsettled(hour) else None
+        at = found.states().leased() if found else np.empty(0, np.int64)
+        position = at.astype(np.uint64) | np.uint64(hour << INDEX_BITS)
+        states = self.states(position)
+        return LeasedColumns(position, states.lease_end_ms, states.term, states.attempt)
+
+    # hours
+
+    def hours(self) -> list[int]:
+        """The hours that hold units, ascending."""
+        return sorted(hour.number for hour in self._hours)
+
+    def open_hours(self) -> list[int]:
+        """The hours that hold units not settled for good, ascending."""
+        return sorted(hour.number for hour in self._hours if hour.unsettled)
+
+    def unsettled(self, hour: int) -> int:
+        """How many units of an hour are not settled for good."""
+        found = self._hours.find(hour)
+        return found.unsettled if found else 0
+
+    def settled_ms(self, hour: int) -> int:
+        """When the last thing happened to a unit of this hour, ms; 0 if nothing did."""
+        found = self._hours.use(hour)
+        if found is None or not found.settles:
+            return 0
+        return int(found.settle_rows(np.array([found.settles - 1]))["at_ms"][0])
+
+    def turn(self, now_hour: int) -> None:
+        """The hour wheel stands at `now_hour`: hours that became near are written and opened, others let go."""
+        self._hours.turn(now_hour)
+
+    def unlink(self, hour: int) -> None:
+        """Forget an hour. Its directory goes when a checkpoint without it is durable. Unknown hours are fine."""
+        self._hours.unlink(hour)
+
+    # checkpoint
+
+    def begin_checkpoint(self, record: CheckpointRecord) -> CheckpointJob:
+        """Freeze this moment; `record` says where the machine stands, the store adds the hours. One at a time.
+
+        Then `job.run()` in a thread, then `job.finish()` here.
+        """
+        frozen = self._hours.freeze()
+        catalog = self.catalog.begin(replace(record, hours=frozen.lengths))
+        return CheckpointJob(self._disk, self._directory, self._open_files, frozen, catalog, self._finish)
+
+    def _finish(self, job: CheckpointJob) -> None:
+        self.catalog.finish(job.catalog)
+        self.checkpoint = self.catalog.record
+        self._hours.thaw(job.hours)
+
+    def _open_files(self, hour: int) -> HourFiles:
+        assert self.cluster_id is not None, "no hour before genesis"
+        return HourFiles(self._disk, self._directory, hour, group=self._group, cluster_id=self.cluster_id)
