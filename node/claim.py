@@ -1,0 +1,73 @@
+"""Which units are in memory between the records and a consumer: in a window, or handed over and not yet applied.
+
+The records alone decide what is ready, so the same unit can be found twice: by the wheel and by a sweep over the
+records, or by two sweeps. A claim is what makes it come out once. One byte per unit of the hours that have claims, so
+that asking and marking are vectorised; an hour's bytes go when nothing in it is claimed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.position import by_hour, hours_of, indexes_of
+
+U64 = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
+
+_LEAST_ROWS = 4096
+
+
+class Claims:
+    """A set of positions. Every call takes positions that are distinct among themselves, shape [n], in any order."""
+
+    def __init__(self) -> None:
+        self._marks: dict[int, Mask] = {}  # hour -> one mark per unit; may be shorter than the hour
+        self._counts: dict[int, int] = {}  # hour -> marks set, always the sum of its marks
+
+    def __len__(self) -> int:
+        return sum(self._counts.values())
+
+    def mask(self, positions: U64) -> Mask:
+        """True, shape [n], where a position is claimed."""
+        claimed = np.zeros(len(positions), np.bool_)
+        for hour, rows in by_hour(hours_of(positions)):
+            marks = self._marks.get(hour)
+            if marks is not None:
+                index = indexes_of(positions[rows])
+                known = index < len(marks)
+                claimed[rows] = marks[np.where(known, index, 0)] & known
+        return claimed
+
+    def take(self, positions: U64) -> None:
+        """Claim positions, none of which is claimed."""
+        for hour, rows in by_hour(hours_of(positions)):
+            index = indexes_of(positions[rows])
+            marks = self._grown(hour, int(index.max()) + 1)
+            assert not marks[index].any(), f"hour {hour}: a unit is claimed twice"
+            marks[index] = True
+            self._counts[hour] += len(index)
+
+    def free(self, positions: U64) -> None:
+        """Give up claims on positions, all of which are claimed."""
+        for hour, rows in by_hour(hours_of(positions)):
+            index = indexes_of(positions[rows])
+            marks = self._marks[hour]
+            assert marks[index].all(), f"hour {hour}: a unit that is not claimed is freed"
+            marks[index] = False
+            self._counts[hour] -= len(index)
+
+    def sweep(self) -> None:
+        """Drop the bytes of hours without claims; `free` does not, since the present hour empties all the time."""
+        for hour in [hour for hour, count in self._counts.items() if not count]:
+            del self._marks[hour], self._counts[hour]
+
+    def _grown(self, hour: int, rows: int) -> Mask:
+        marks = self._marks.get(hour)
+        if marks is None or len(marks) < rows:
+            grown = np.zeros(max(rows, 2 * len(marks) if marks is not None else _LEAST_ROWS), np.bool_)
+            if marks is not None:
+                grown[: len(marks)] = marks
+            marks = self._marks[hour] = grown
+            self._counts.setdefault(hour, 0)
+        return marks

@@ -1,0 +1,378 @@
+"""The leader's loop: what is due goes from the wheel to the ready windows, and from there to consumers.
+
+`step` does all that is due and returns how long to sleep; everything else is told to it or asked of it:
+
+    machine  -- on_units, on_leased, on_settled, on_topic -->  Dispatcher  -- hand_over -->  consumers
+    proposer -- collect, committed, returned ------------->        |
+                                                                   v
+                          step: wheel -> windows, ended leases -> windows, backlog -> windows, dispatch state
+
+Three things are kept apart. *Dispatch* moves a due unit from its slot to ready; the dispatch state names what was.
+*Hand-over* takes it from ready under a lease, at once (fast mode), within the 50 ms that a crash may repeat. What *is*
+ready the records alone decide: windows, wheel and backlog are ways to find it, and every unit is checked against the
+records at the moment it is handed over. So what was settled meanwhile never goes out, and what is neither settled nor
+leased is found by the next look.
+
+Pure: it is given the time, the node clock's milliseconds rounded down. If the clock goes back, nothing goes out that is
+not due by the new time. Only a leader has one; a new term makes a new one, and `stop` drops everything at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from node.claim import Claims
+from node.hold import Holds
+from node.lease_book import HandOver, LeaseBook, LeaseEnds
+from node.ready import LaneKind, Ready
+from node.sweep import Sweep
+from replication.command import DispatchState, Lease, Realign
+from storage.format import LEASED, PENDING
+from storage.hour_wheel import HourWheel
+from storage.position import HOUR_MS
+from storage.second_wheel import SecondWheel
+from storage.slot import SlotColumns
+from storage.store import Store
+
+I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+U16 = npt.NDArray[np.uint16]
+U8 = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]
+
+REALIGN_MS = 500
+"""A replicated tick this far ahead of the clock is slept through; one farther ahead is set back by Realign."""
+
+PACE_MS = 10
+"""Overdue units are released to consumers `pace_per_step` at a time, this far apart."""
+
+PIECES_PER_STEP = 2
+"""Pieces of records read per step (node.sweep), so that a step stays within a few milliseconds."""
+
+CLOCK_BACK_MS = 10
+"""While the clock is behind where it was: how often to look whether what is ready is due again."""
+
+LOOK_ROWS = 16_384
+"""At most so many positions of a window are looked at together to find the few asked for."""
+
+ATTEMPT_MAX = 0xFFFF
+_NO_POSITIONS: U64 = np.empty(0, np.uint64)
+_NO_ATTEMPTS: U16 = np.empty(0, np.uint16)
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchOptions:
+    """How a leader dispatches; times in milliseconds, windows in units."""
+
+    stop_ms: int = 50  # uncommitted hand-overs lie less than this apart: the span a crash may repeat
+    beat_ms: int = 20  # a Lease waits at most this long for an entry; below stop_ms, or every beat stalls
+    state_ms: int = 50  # how often the dispatch state goes out while it changes
+    window_per_topic: int = 200_000  # ready units in memory, 8 bytes each
+    window_total: int = 2_000_000
+    pace_per_step: int = 1_000  # overdue units per PACE_MS that consumers may take: 100,000 a second
+    inline_reads: bool = True  # step reads slots itself; else the caller answers `loads` with `loaded`
+
+
+class Dispatcher:
+    """One term's dispatch state. Calls come from one thread, the event loop's; none blocks but for reading a slot or a
+    piece of an hour from the page cache."""
+
+    def __init__(self, store: Store, *, term: int, options: DispatchOptions | None = None) -> None:
+        self.term = term
+        self._store = store
+        self._options = options or DispatchOptions()
+        self._claims = Claims()
+        self._ends = LeaseEnds()
+        self._book = LeaseBook(stop_ms=self._options.stop_ms, beat_ms=self._options.beat_ms)
+        self._ready = Ready(self._claims, per_topic=self._options.window_per_topic, total=self._options.window_total)
+        self._holds = Holds()
+        self._paused: set[int] = set()
+        self._wheel: SecondWheel | None = None  # None: not begun (a Realign is on its way), or stopped
+        self._stopped = False
+        self._state = self._proposed = DispatchState(0, 0, 0)  # as of the last step; as of the last collect
+
+    # -- beginning and end
+
+    def promote(self, now_ms: int, tick: int) -> Realign | None:
+        """Begin to lead, all committed entries applied; `tick` is the replicated one. Nothing is read yet: the steps
+        that follow look through the records.
+
+        Returns the Realign to propose if the tick is more than REALIGN_MS ahead of the clock; `realigned` then begins.
+        A tick ahead by less is slept through; one behind jumps to the clock, and what is overdue is paced.
+        """
+        assert self._wheel is None, "promoted twice"
+        for topic in self._store.catalog.topics():
+            self.on_topic(topic.number, topic.settings)
+        if tick * 1000 - now_ms > REALIGN_MS:
+            return Realign(tick=now_ms // 1000, now_ms=now_ms, applied_index=self._store.applied_index)
+        self._begin(max(now_ms, tick * 1000), tick)
+        return None
+
+    def realigned(self, now_ms: int) -> None:
+        """The Realign is applied."""
+        if not self._stopped:
+            self._begin(now_ms, now_ms // 1000)
+
+    def _begin(self, start_ms: int, tick: int) -> None:
+        """Start the wheel: what became ready by `start_ms` is for the sweep, what is due later for the wheel."""
+        self._start_ms = self._latest_ms = start_ms  # latest_ms: all that is due by then is dispatched
+        self._wheel = SecondWheel(start_ms=start_ms)
+        self._hours = HourWheel(self._store, self._wheel, start_ms=start_ms)
+        self._hours.turn(start_ms)
+        self._sweep = Sweep(self._store, self._ready, self._claims, self._ends, start_ms=start_ms)
+        # A dead leader whose clock was ahead may have leased units of the hour after ours.
+        self._sweep.promote(max(start_ms // HOUR_MS, tick // 3600) + 1)
+        self._to_load: list[int] = []
+        self._pace_ms, self._pace_left = start_ms, 0
+        self._merged = self._store.applied_index  # the last entry whose units are all in the wheel or the sweep
+        self._state = DispatchState(*self._wheel.state, self._merged)
+        self._state_moved = True  # the state jumps to the clock
+        self._proposed_ms = start_ms
+
+    def stop(self) -> None:
+        """Step down: from now on nothing is ready, nothing is handed over, nothing is proposed."""
+        self._stopped = True
+        self._wheel = None
+        self._ready = Ready(Claims(), per_topic=self._options.window_per_topic, total=self._options.window_total)
+
+    # -- the loop
+
+    def step(self, now_ms: int) -> int | None:
+        """Do all that is due; returns for how many milliseconds there is nothing to do, None: until something is told.
+
+        0 means that there is more of a long job; other work of the event loop may go between.
+        """
+        if self._wheel is None:
+            return None
+        if now_ms < self._start_ms:
+            return self._start_ms - now_ms  # the replicated tick is ahead of this clock: sleep until they meet
+        if self._hours.turn(now_ms):
+            self._claims.sweep()
+            self._state_moved = True
+        self._load(now_ms)
+        due = self._wheel.take(now_ms)
+        self._ready.push(LaneKind.CURRENT, due.topic, due.position)
+        self._advance(now_ms, moved=len(due) > 0)
+        self._sweep.ended(self._ends.ended(now_ms))
+        more = self._read_pieces(now_ms)
+        self._refill_pace(now_ms)
+        return self._wait(now_ms, more)
+
+    def loads(self, now_ms: int) -> list[int]:
+        """Absolute seconds whose slots are to be read now (`store.second`), in this thread or another; answer each with
+        `loaded`, then step. For the caller that set `inline_reads` off; ask after every step."""
+        if self._wheel is None:
+            return []
+        ticks, self._to_load = [*self._to_load, *self._wheel.loads(now_ms)], []
+        return ticks
+
+    def loaded(self, tick: int, slot: SlotColumns) -> None:
+        """What was read of a second that `loads` named; it may miss what was applied since the read began."""
+        if self._wheel is not None:
+            self._wheel.load(tick, slot)
+
+    def _load(self, now_ms: int) -> None:
+        """Read slots: those due within a second now, and one of those that are due later."""
+        assert self._wheel is not None
+        self._to_load += self._wheel.loads(now_ms)
+        if self._options.inline_reads:
+            urgent = now_ms // 1000 + 1
+            while self._to_load:
+                tick = self._to_load.pop(0)
+                self._wheel.load(tick, self._store.second(tick))
+                if tick > urgent:
+                    break
+
+    def _advance(self, now_ms: int, *, moved: bool) -> None:
+        """The wheel gave out all that is due: the dispatch state may say so."""
+        assert self._wheel is not None
+        self._latest_ms = max(self._latest_ms, now_ms)
+        if self._wheel.exact:
+            self._state = DispatchState(*self._wheel.state, self._merged)
+            self._state_moved |= moved
+
+    def _read_pieces(self, now_ms: int) -> bool:
+        """Read a few pieces of records; whether there may be more. Not while the clock has gone back: a piece would
+        pass over units that were dispatched and are not due again yet."""
+        if now_ms < self._latest_ms:
+            return False
+        return all(self._sweep.piece(now_ms) for _ in range(PIECES_PER_STEP))
+
+    def _refill_pace(self, now_ms: int) -> None:
+        if not self._pace_ms - PACE_MS <= now_ms < self._pace_ms:
+            self._pace_ms, self._pace_left = now_ms + PACE_MS, self._options.pace_per_step
+
+    def _wait(self, now_ms: int, more: bool) -> int:
+        assert self._wheel is not None
+        if more or (self._to_load and self._options.inline_reads):
+            return 0
+        wakes = [self._hours.wake_ms(now_ms), self._wheel.wake_ms(now_ms), self._ends.next_ms()]
+        if self._ready.lanes[LaneKind.OVERDUE].windows and not self._pace_left:
+            wakes.append(self._pace_ms)
+        if now_ms < self._latest_ms:
+            wakes.append(min(self._latest_ms, now_ms + CLOCK_BACK_MS))
+        return max(0, min(wake for wake in wakes if wake is not None) - now_ms)
+
+    # -- hand-over
+
+    def waiting(self, topic: int) -> bool:
+        """Whether a hand-over of the topic is worth a try."""
+        if topic in self._paused:
+            return False
+        overdue = self._ready.waiting(LaneKind.OVERDUE, topic) > 0 and self._pace_left > 0
+        return overdue or self._ready.waiting(LaneKind.CURRENT, topic) > 0
+
+    def hand_over(self, topic: int, max_units: int, lease_ms: int, now_ms: int, *, trusted: bool) -> HandOver:
+        """Take up to `max_units` ready units of a topic under a lease that ends at now + lease_ms.
+
+        Empty if nothing is ready, the topic is paused, leadership is not trusted, or the oldest uncommitted hand-over
+        is `stop_ms` old. What is due now comes first, then what is overdue, as far as its pace allows.
+        """
+        allowed = trusted and self._wheel is not None and topic not in self._paused and self._book.allows(now_ms)
+        taken: list[tuple[U64, U16]] = []
+        room = max_units if allowed else 0
+        for kind in LaneKind:
+            room -= self._take(kind, topic, room, now_ms, taken)
+        hand_over = HandOver(
+            topic=topic,
+            position=np.concatenate([positions for positions, _ in taken]) if taken else _NO_POSITIONS,
+            attempt=np.concatenate([attempts for _, attempts in taken]) if taken else _NO_ATTEMPTS,
+            lease_end_ms=now_ms + lease_ms,
+            handed_over_ms=now_ms,
+        )
+        if len(hand_over):
+            self._book.add(hand_over)
+        return hand_over
+
+    def _take(self, kind: LaneKind, topic: int, room: int, now_ms: int, taken: list[tuple[U64, U16]]) -> int:
+        """Take up to `room` units of one lane that the records say are ready; returns how many."""
+        if kind is LaneKind.OVERDUE:
+            room = min(room, self._pace_left)
+        count, bite = 0, room
+        while count < room:
+            if now_ms < self._latest_ms:
+                bite = self._ready.waiting(kind, topic)  # what is due again may stand behind what is not
+            positions = self._ready.take(kind, topic, bite)
+            if not len(positions):
+                break
+            positions, attempts = self._checked(kind, topic, positions, room - count, now_ms)
+            if len(positions):
+                taken.append((positions, attempts))
+                count += len(positions)
+            elif now_ms < self._latest_ms:
+                break
+            bite = min(4 * bite, LOOK_ROWS)  # a window may be full of cancelled units
+        if kind is LaneKind.OVERDUE:
+            self._pace_left -= count
+        return count
+
+    def _checked(self, kind: LaneKind, topic: int, positions: U64, room: int, now_ms: int) -> tuple[U64, U16]:
+        """The first `room` of `positions`, taken from a window, to hand over now, and which attempt it is of each.
+
+        Those held by a command in flight step aside; the other ready ones, and those not due by a clock that went back,
+        return to the window; those that ended meanwhile are forgotten.
+        """
+        held = self._holds.mask(positions)
+        if held.any():
+            self._holds.put_aside(kind, topic, positions[held])
+            positions = positions[~held]
+        states = self._store.states(positions)
+        pending, leased = states.state == PENDING, states.state == LEASED
+        ready = pending | (leased & (states.lease_end_ms <= now_ms))
+        stays = ready.copy()
+        if now_ms < self._latest_ms:
+            stays = pending | leased
+            ready[pending] = self._store.units(positions[pending])["due_ms"] <= now_ms
+        chosen = np.flatnonzero(ready)[:room]
+        if not stays.all():
+            self._claims.free(positions[~stays])
+        if len(chosen) < np.count_nonzero(stays):
+            stays[chosen] = False
+            self._ready.put_back(kind, topic, positions[stays])
+        attempts = np.minimum(states.attempt[chosen], ATTEMPT_MAX - 1) + np.uint16(1)
+        return positions[chosen], attempts.astype(np.uint16)
+
+    def hold(self, positions: Iterable[int]) -> None:
+        """Do not hand these over until they are released: a command that ends or moves them is on its way."""
+        self._holds.add(positions)
+
+    def release(self, positions: Iterable[int]) -> None:
+        """The command has its result; what it did not end is first in line again."""
+        for kind, topic, position in self._holds.drop(positions):
+            self._ready.put_back(kind, topic, np.array([position], np.uint64))
+
+    # -- what goes into entries
+
+    def entry_due_ms(self) -> int | None:
+        """When an entry has to leave for the Leases and the state, though nobody else asks for one; None: never."""
+        if self._wheel is None:
+            return None
+        state_due_ms = self._proposed_ms + self._options.state_ms if self._state_moved else None
+        return min((due for due in (self._book.due_ms, state_due_ms) if due is not None), default=None)
+
+    def collect(self, now_ms: int, *, going: bool = True) -> tuple[Lease | None, DispatchState | None]:
+        """What rides in the entry being put together, handed out once: the Leases of hand-overs that are in no entry
+        yet, and the dispatch state if it moved.
+
+        `going`: the entry leaves in any case. If not, there is something only when `entry_due_ms` has come.
+        """
+        due_ms = self.entry_due_ms()
+        if self._wheel is None or not (going or (due_ms is not None and due_ms <= now_ms)):
+            return None, None
+        self._state_moved = False
+        state, before = self._state, self._proposed
+        if (state.tick, state.local_index) == (before.tick, before.local_index):
+            return self._book.collect(), None
+        self._proposed, self._proposed_ms = state, now_ms
+        return self._book.collect(), state
+
+    def committed(self) -> None:
+        """The entry with the oldest collected Leases is applied: the records hold those hand-overs."""
+        if self._wheel is None:
+            return
+        for hand_over in self._book.committed():
+            self._claims.free(hand_over.position)
+            states = self._store.states(hand_over.position)
+            ours = (states.term == self.term) & (states.attempt == hand_over.attempt)
+            stray = (states.state <= LEASED) & ~(ours & (states.state == LEASED))
+            if stray.any():  # a Lease that took no effect on an open unit: the records say when it is ready again
+                self._ends.add(hand_over.position[stray], states.lease_end_ms[stray], self._latest_ms)
+
+    def returned(self) -> None:
+        """The entry with what `collect` gave last was never proposed: it goes in the next one."""
+        if self._wheel is not None:
+            self._book.returned()
+
+    def dispatch_state(self) -> DispatchState:
+        """As of the last step: of the units of entries up to `applied_index`, all in slots before `tick` are
+        dispatched, and of slot `tick` the first `local_index` in order."""
+        return self._state
+
+    # -- what the machine applied, in order
+
+    def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
+        """New units: into the wheel if their hour is near; those of far hours are read when it is."""
+        if self._wheel is not None:
+            self._wheel.arrive(due_ms, position, topic, tags, priority)
+            self._merged = applied_index
+
+    def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
+        """Hand-overs whose Lease took effect: look again when it ends."""
+        if self._wheel is not None:
+            self._ends.add(position, lease_end_ms, self._latest_ms)
+
+    def on_settled(self, position: U64) -> None:
+        """Units that ended. Where they still stand in wheel or window, the check at hand-over leaves them out."""
+
+    def on_topic(self, number: int, settings: dict[str, Any]) -> None:
+        """A topic was created or its settings changed."""
+        if settings.get("paused", False):
+            self._paused.add(number)
+        else:
+            self._paused.discard(number)

@@ -1,0 +1,213 @@
+"""Ready windows: per topic the next positions to hand over, 8 bytes each, bounded per topic and in all.
+
+Ready is not a list. What is ready is written in the records (due and neither leased nor settled, or leased with an
+ended lease); a window holds only the next of it, and past its bound a topic remembers one position: where its backlog
+begins. `node.sweep` reads the records from there when the window has room again. So a slow topic with fifty million
+ready units costs what a fast one costs, and delays nobody.
+
+There are two lanes. CURRENT holds what became ready under this leader, OVERDUE what was ready when it began; a topic's
+overdue units are handed over beside what is due now and never before it.
+
+    push ->  [ window, at most `share` positions ] -> take
+                 | more                      ^
+                 v                           | room again: hungry
+             begins[topic] = position  -- sweep of the records --
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from node.claim import Claims
+from node.grouping import rows_by
+
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+
+_NOTHING: U64 = np.empty(0, np.uint64)
+
+
+class LaneKind(IntEnum):
+    """Which comes first when a consumer asks."""
+
+    CURRENT = 0
+    OVERDUE = 1
+
+
+class Window:
+    """The next positions of one topic in one lane, first in first out, kept as the arrays in which they came."""
+
+    __slots__ = ("_chunks", "count")
+
+    def __init__(self) -> None:
+        self._chunks: deque[U64] = deque()
+        self.count = 0  # always the sum of the chunks' lengths
+
+    def push(self, positions: U64) -> None:
+        """Behind the others."""
+        if len(positions):
+            self._chunks.append(positions)
+            self.count += len(positions)
+
+    def put_back(self, positions: U64) -> None:
+        """Before the others."""
+        if len(positions):
+            self._chunks.appendleft(positions)
+            self.count += len(positions)
+
+    def take(self, most: int) -> U64:
+        """Remove and return the first `most`, or all if there are fewer."""
+        parts: list[U64] = []
+        while most > 0 and self._chunks:
+            chunk = self._chunks.popleft()
+            if len(chunk) > most:
+                self._chunks.appendleft(chunk[most:])
+                chunk = chunk[:most]
+            parts.append(chunk)
+            most -= len(chunk)
+        return self._removed(parts)
+
+    def shed(self, keep: int) -> U64:
+        """Remove and return the last ones, all but the first `keep`."""
+        parts: list[U64] = []
+        most = self.count - keep
+        while most > 0:
+            chunk = self._chunks.pop()
+            if len(chunk) > most:
+                self._chunks.append(chunk[:-most].copy())  # a copy: a view would keep all of the chunk in memory
+                chunk = chunk[-most:]
+            parts.append(chunk)
+            most -= len(chunk)
+        return self._removed(parts)
+
+    def _removed(self, parts: list[U64]) -> U64:
+        removed = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else _NOTHING
+        self.count -= len(removed)
+        return removed
+
+
+@dataclass(slots=True)
+class Lane:
+    """One lane of all topics. A topic without ready units has no entry anywhere."""
+
+    windows: dict[int, Window] = field(default_factory=dict)  # topic -> its window, never empty
+    begins: dict[int, int] = field(default_factory=dict)  # topic -> no ready unit before this position is unclaimed
+    hungry: set[int] = field(default_factory=set)  # topics with a backlog and room for it
+
+
+class Ready:
+    """All windows of a leader. Every position in a window is claimed here; who takes it frees the claim."""
+
+    def __init__(self, claims: Claims, *, per_topic: int, total: int) -> None:
+        assert 0 < per_topic <= total, f"window of {per_topic} per topic, {total} in all"
+        self._claims = claims
+        self._per_topic = per_topic
+        self._total = total
+        self.count = 0  # positions in all windows
+        self.lanes = (Lane(), Lane())
+
+    @property
+    def share(self) -> int:
+        """How many positions one window may hold: an equal part of the total, so that slow topics crowd out nobody."""
+        windows = len(self.lanes[0].windows) + len(self.lanes[1].windows)
+        return max(1, min(self._per_topic, self._total // max(1, windows)))
+
+    def waiting(self, kind: LaneKind, topic: int) -> int:
+        """How many positions of the topic are in its window."""
+        window = self.lanes[kind].windows.get(topic)
+        return window.count if window is not None else 0
+
+    def push(self, kind: LaneKind, topics: U32, positions: U64, *, swept: bool = False) -> None:
+        """Units that are ready, in the order in which to hand them over; those already claimed are left out.
+
+        What has no room is remembered as the topic's backlog. Units that do not come from a sweep of the backlog
+        (`swept`) queue up behind it, as long as the window is not running empty.
+        """
+        free = ~self._claims.mask(positions)
+        if not free.all():
+            topics, positions = topics[free], positions[free]
+        for topic, rows in rows_by(topics):
+            self._push(kind, topic, positions[rows], swept)
+        if self.count > self._total:
+            self._shed()
+
+    def take(self, kind: LaneKind, topic: int, most: int) -> U64:
+        """The topic's next positions, at most `most`. They stay claimed."""
+        lane = self.lanes[kind]
+        window = lane.windows.get(topic)
+        if window is None or most <= 0:
+            return _NOTHING
+        positions = window.take(most)
+        self.count -= len(positions)
+        self._settle(lane, topic, window)
+        return positions
+
+    def put_back(self, kind: LaneKind, topic: int, positions: U64) -> None:
+        """Positions that were taken and not handed over, first in line again. They are still claimed."""
+        if len(positions):
+            self.lanes[kind].windows.setdefault(topic, Window()).put_back(positions)
+            self.count += len(positions)
+
+    def hungry(self, kind: LaneKind) -> list[int]:
+        """Topics that have a backlog and whose window is at most half full."""
+        lane = self.lanes[kind]
+        half = self.share // 2
+        lane.hungry -= {topic for topic in lane.hungry if self.waiting(kind, topic) > half}
+        return sorted(lane.hungry)
+
+    def swept(self, kind: LaneKind, topics: list[int], upto: int | None) -> None:
+        """The backlog of these topics before position `upto` is read; None: all of it."""
+        lane = self.lanes[kind]
+        for topic in topics:
+            if upto is None:
+                del lane.begins[topic]
+                lane.hungry.discard(topic)
+            else:
+                lane.begins[topic] = max(lane.begins[topic], upto)
+
+    def _push(self, kind: LaneKind, topic: int, positions: U64, swept: bool) -> None:
+        lane = self.lanes[kind]
+        window = lane.windows.get(topic)
+        if window is None:
+            window = lane.windows[topic] = Window()
+        share = self.share
+        behind = not swept and topic in lane.begins and window.count > share // 4
+        room = 0 if behind else max(0, share - window.count)
+        taken, rest = positions[:room], positions[room:]
+        if len(rest):
+            taken = taken.copy()  # a view would keep all of `positions` in memory
+            begin = int(rest.min())
+            lane.begins[topic] = min(begin, lane.begins.get(topic, begin))
+        self._claims.take(taken)
+        window.push(taken)
+        self.count += len(taken)
+        self._settle(lane, topic, window)
+
+    def _settle(self, lane: Lane, topic: int, window: Window) -> None:
+        """After a change of the window: hungry or not, and no empty window is kept."""
+        if topic in lane.begins and window.count <= self.share // 2:
+            lane.hungry.add(topic)
+        if not window.count:
+            del lane.windows[topic]
+
+    def _shed(self) -> None:
+        """Cut the largest windows to their share until an eighth of the total is free; the rest is backlog again."""
+        share = self.share
+        largest = sorted(
+            ((window.count, kind, topic) for kind in LaneKind for topic, window in self.lanes[kind].windows.items()),
+            reverse=True,
+        )
+        for count, kind, topic in largest:
+            if count <= share or self.count <= self._total - self._total // 8:
+                break
+            lane = self.lanes[kind]
+            shed = lane.windows[topic].shed(share)
+            self.count -= len(shed)
+            self._claims.free(shed)
+            begin = int(shed.min())
+            lane.begins[topic] = min(begin, lane.begins.get(topic, begin))

@@ -1,0 +1,144 @@
+"""Reading from the records what is ready: the one way into the windows beside the wheel.
+
+It serves a promotion (nothing is in memory, every hour that is not settled is looked through), the backlog of topics
+whose windows overflowed, and leases that ended. All three ask the same question of a range of positions: which units
+are pending and due, or leased with an ended lease, and not claimed? The answer is exact whenever it is asked, so
+nothing has to be remembered about the range, and asking twice is harmless.
+
+A range is read in pieces of PIECE_ROWS, one or two milliseconds each, a few per step of the dispatcher: what is due now
+never waits for hours of backlog, and the memory used is that of one piece. Within a piece units come in the order in
+which they became ready.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from node.claim import Claims
+from node.lease_book import LeaseEnds, Span
+from node.ready import LaneKind, Ready
+from storage.format import LEASED, PENDING, UNKNOWN
+from storage.position import HOUR_MS, INDEX_BITS
+from storage.store import Store
+
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+
+PIECE_ROWS = 65_536
+
+
+class Found(NamedTuple):
+    """Ready units of a piece, shape [n] each, in the order in which they became ready, and where the next piece is."""
+
+    overdue: npt.NDArray[np.bool_]  # ready by the time this leader began
+    topic: U32
+    position: U64
+    next: int  # the position to read on from: behind the piece, or the start of the next hour
+
+
+class Sweep:
+    """The ranges still to be read. `start_ms` divides the lanes: what was ready by then is OVERDUE."""
+
+    def __init__(self, store: Store, ready: Ready, claims: Claims, ends: LeaseEnds, *, start_ms: int) -> None:
+        self._store = store
+        self._ready = ready
+        self._claims = claims
+        self._ends = ends
+        self._start_ms = start_ms
+        self._ended: deque[Span] = deque()  # leases that ended under this leader
+        self._found: deque[Span] = deque()  # what the promotion found; running leases in it are new to `ends`
+        self._last_hour = start_ms // HOUR_MS  # no ready unit is in a later hour
+
+    def promote(self, last_hour: int) -> None:
+        """Look through every hour up to `last_hour` that is not wholly settled."""
+        self._last_hour = max(self._last_hour, last_hour)
+        self._found += (_hour_span(hour) for hour in self._store.open_hours() if hour <= last_hour)
+
+    @property
+    def promoting(self) -> bool:
+        """Whether the promotion's look through the hours is still going on."""
+        return bool(self._found)
+
+    def ended(self, spans: list[Span]) -> None:
+        """Leases in these spans have ended."""
+        self._ended += spans
+        for span in spans:
+            self._last_hour = max(self._last_hour, span.first >> INDEX_BITS)
+
+    def piece(self, now_ms: int) -> bool:
+        """Read one piece of what is most urgent into the windows; False if nothing is left to read.
+
+        All that is due by `now_ms` must have been dispatched, so that a backlog read to its end is over.
+        """
+        self._last_hour = max(self._last_hour, now_ms // HOUR_MS)
+        return (
+            self._span(self._ended, now_ms, note_leases=False)
+            or self._backlog(LaneKind.CURRENT, now_ms)
+            or self._span(self._found, now_ms, note_leases=True)
+            or self._backlog(LaneKind.OVERDUE, now_ms)
+        )
+
+    def _span(self, spans: deque[Span], now_ms: int, *, note_leases: bool) -> bool:
+        """One piece of the first span, whatever the topic."""
+        if not spans:
+            return False
+        span = spans.popleft()
+        found = self._read(span, now_ms, note_leases=note_leases)
+        if found.next < span.end:
+            spans.appendleft(Span(found.next, span.end))
+        for kind, rows in ((LaneKind.CURRENT, ~found.overdue), (LaneKind.OVERDUE, found.overdue)):
+            self._ready.push(kind, found.topic[rows], found.position[rows], swept=True)
+        return True
+
+    def _backlog(self, kind: LaneKind, now_ms: int) -> bool:
+        """One piece for the topics of this lane whose windows have room."""
+        hungry = self._ready.hungry(kind)
+        if not hungry:
+            return False
+        begins = self._ready.lanes[kind].begins
+        span = self._span_from(min(begins[topic] for topic in hungry))
+        if span is None:
+            self._ready.swept(kind, hungry, None)
+            return True
+        found = self._read(span, now_ms, note_leases=False)
+        self._ready.swept(kind, hungry, found.next)
+        rows = (found.overdue == (kind is LaneKind.OVERDUE)) & np.isin(found.topic, np.array(hungry, np.uint32))
+        self._ready.push(kind, found.topic[rows], found.position[rows], swept=True)
+        return True
+
+    def _span_from(self, position: int) -> Span | None:
+        """From `position` to the end of its hour, or of the next one that is not settled; None past the last hour."""
+        first_hour = position >> INDEX_BITS
+        for hour in self._store.open_hours():
+            if first_hour <= hour <= self._last_hour:
+                span = _hour_span(hour)
+                return Span(max(position, span.first), span.end)
+        return None
+
+    def _read(self, span: Span, now_ms: int, *, note_leases: bool) -> Found:
+        """The ready units of the first piece of a span that nobody claimed."""
+        end = min(span.end, span.first + PIECE_ROWS)
+        positions = np.arange(span.first, end, dtype=np.uint64)
+        states = self._store.states(positions)
+        if states.state[-1] == UNKNOWN:
+            end = _hour_span(span.first >> INDEX_BITS).end  # past the hour's last unit
+        leased = states.state == LEASED
+        ended = leased & (states.lease_end_ms <= now_ms)
+        if note_leases:
+            running = leased & ~ended
+            self._ends.add(positions[running], states.lease_end_ms[running], now_ms)
+        rows = np.flatnonzero(((states.state == PENDING) | ended) & ~self._claims.mask(positions))
+        units = self._store.units(positions[rows])
+        since = np.where(ended[rows], states.lease_end_ms[rows], units["due_ms"])
+        ready = np.flatnonzero(since <= now_ms)
+        order = ready[np.argsort(since[ready], kind="stable")]
+        return Found(since[order] <= self._start_ms, units["topic"][order], positions[rows[order]], end)
+
+
+def _hour_span(hour: int) -> Span:
+    """All positions an hour can have."""
+    return Span(hour << INDEX_BITS, (hour + 1) << INDEX_BITS)
