@@ -228,6 +228,11 @@ class Dispatcher:
         overdue = self._ready.waiting(LaneKind.OVERDUE, topic) > 0 and self._pace_left > 0
         return overdue or self._ready.waiting(LaneKind.CURRENT, topic) > 0
 
+    @property
+    def ready_count(self) -> int:
+        """Positions in all windows; what is ready beyond them is backlog."""
+        return self._ready.count
+
     def hand_over(self, topic: int, max_units: int, lease_ms: int, now_ms: int, *, trusted: bool) -> HandOver:
         """Take up to `max_units` ready units of a topic under a lease that ends at now + lease_ms.
 
