@@ -176,10 +176,10 @@ class Catalog:
     def begin(self, record: CheckpointRecord) -> Frozen:
         """Set the changes aside for a checkpoint. Cheap. One at a time: finish it, or end the process."""
         assert not self._in_checkpoint, "one checkpoint at a time"
-        self._in_checkpoint = True
         if self.record is not None:
             assert record.applied_index >= self.record.applied_index, "a checkpoint does not go back"
             record = replace(record, catalog_count=self.record.catalog_count, catalog_hash=self.record.catalog_hash)
+        self._in_checkpoint = True
         changes = [(table, table.freeze()) for table in self._tables]
         return Frozen(record, self._environment, self._about, changes, self._path)
 

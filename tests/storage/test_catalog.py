@@ -1,0 +1,421 @@
+"""The catalog against plain dicts, over checkpoints, crashes and flipped bits."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from storage.catalog import Catalog, Frozen
+from storage.checkpoint import CheckpointRecord
+from storage.disk import Disk, DiskFailed
+from storage.format import Corrupt, FormatRefused
+from storage.genesis import Genesis
+from storage.key import KeyEntry
+from storage.position import pack
+from storage.table import seal_value
+from storage.topic import Topic
+
+GENESIS = Genesis(
+    cluster_id=bytes(range(16)),
+    secret=b"s" * 32,
+    nodes=("n1", "n2", "n3"),
+    formats={"hour": 1},
+    created_ms=7,
+    retention_ms=1000,
+    key_retention_ms=2000,
+)
+
+
+def record(applied_index: int) -> CheckpointRecord:
+    """A checkpoint record of this index."""
+    return CheckpointRecord(
+        applied_index=applied_index, applied_term=1, tick=0, local_index=0, state_applied_index=0, max_now_ms=0
+    )
+
+
+def entry(position: int, seed: int = 1) -> KeyEntry:
+    """A key's entry at this position."""
+    return KeyEntry(position, seed, bytes([seed]) * 16, 1000 + seed)
+
+
+def checkpoint(catalog: Catalog, applied_index: int) -> None:
+    """One whole checkpoint."""
+    frozen = catalog.begin(record(applied_index))
+    frozen.commit()
+    catalog.finish(frozen)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    """A new catalog."""
+    catalog = Catalog.open(tmp_path / "catalog", Disk())
+    yield catalog
+    catalog.close()
+
+
+class Model:
+    """What a catalog should hold."""
+
+    def __init__(self) -> None:
+        self.topics: dict[int, Topic] = {}
+        self.next_number = 1
+        self.keys: dict[tuple[int, bytes], KeyEntry] = {}
+
+    def copy(self) -> "Model":
+        """A copy that does not change with this one."""
+        model = Model()
+        model.topics, model.next_number, model.keys = dict(self.topics), self.next_number, dict(self.keys)
+        return model
+
+
+NAMES = st.sampled_from(["a", "b", "orders.eu"])
+KEYS = st.sampled_from([b"", b"k", b"k\x00", b"\xff" * 128, b"longer"])
+
+
+class CatalogMachine(RuleBasedStateMachine):
+    """Random changes, checkpoints in both halves, and crashes at every point between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = tempfile.TemporaryDirectory()
+        self.path = Path(self.directory.name) / "catalog"
+        self.catalog = Catalog.open(self.path, Disk())
+        self.model = Model()
+        self.durable = Model()
+        self.durable_index = 0
+        self.frozen: tuple[Frozen, Model] | None = None
+        self.index = 0
+
+    def teardown(self) -> None:
+        """Let go of the files."""
+        self.catalog.close()
+        self.directory.cleanup()
+
+    @rule(name=NAMES, setting=st.integers(0, 2), namespace=st.sampled_from(["default", "other"]))
+    def put_topic(self, name: str, setting: int, namespace: str) -> None:
+        """Create or change a topic."""
+        topic = self.catalog.put_topic(name, {"lease": setting}, 5, namespace)
+        old = next((t for t in self.model.topics.values() if (t.namespace, t.name) == (namespace, name)), None)
+        if old is None:
+            assert (topic.number, topic.revision) == (self.model.next_number, 1)
+            self.model.next_number += 1
+        else:
+            changed = old.settings != {"lease": setting}
+            assert (topic.number, topic.revision) == (old.number, old.revision + changed)
+        self.model.topics[topic.number] = topic
+
+    @precondition(lambda self: self.model.topics)
+    @rule(data=st.data())
+    def drop_topic(self, data: st.DataObject) -> None:
+        """Remove a topic; its number stays used."""
+        number = data.draw(st.sampled_from(sorted(self.model.topics)))
+        self.catalog.drop_topic(number)
+        del self.model.topics[number]
+
+    @rule(topic=st.integers(1, 3), key=KEYS, hour=st.integers(0, 3), seed=st.integers(0, 255))
+    def put_key(self, topic: int, key: bytes, hour: int, seed: int) -> None:
+        """Set a key, perhaps over an older message of another hour."""
+        self.model.keys[topic, key] = entry(pack(hour, seed), seed)
+        self.catalog.put_key(topic, key, self.model.keys[topic, key])
+
+    @rule(hour=st.integers(0, 3))
+    def drop_hour_keys(self, hour: int) -> None:
+        """Unlink an hour: its keys go, and only they."""
+        gone = [name for name, held in self.model.keys.items() if held.position >> 40 == hour]
+        assert self.catalog.drop_hour_keys(hour) == len(gone)
+        for name in gone:
+            del self.model.keys[name]
+
+    @precondition(lambda self: self.frozen is None)
+    @rule()
+    def begin(self) -> None:
+        """Set the changes aside."""
+        self.index += 1
+        self.frozen = (self.catalog.begin(record(self.index)), self.model.copy())
+        assert self.catalog.changes == 0
+
+    @precondition(lambda self: self.frozen is not None and not self.frozen[0].committed)
+    @rule()
+    def commit(self) -> None:
+        """Write them, in a thread."""
+        assert self.frozen is not None
+        frozen, model = self.frozen
+        thread = threading.Thread(target=frozen.commit)
+        thread.start()
+        thread.join()
+        assert frozen.committed
+        self.durable, self.durable_index = model, self.index
+
+    @precondition(lambda self: self.frozen is not None and self.frozen[0].committed)
+    @rule()
+    def finish(self) -> None:
+        """Read from the new checkpoint."""
+        assert self.frozen is not None
+        self.catalog.finish(self.frozen[0])
+        self.frozen = None
+        assert self.catalog.faults() == []
+
+    @rule()
+    def crash(self) -> None:
+        """Stop anywhere: exactly the last checkpoint whose commit returned is there, count and hash included."""
+        self.catalog.close()
+        self.catalog = Catalog.open(self.path, Disk())
+        self.model, self.frozen, self.index = self.durable.copy(), None, self.durable_index
+        found = self.catalog.record
+        assert (0 if found is None else found.applied_index) == self.durable_index
+        assert self.catalog.faults() == []
+
+    @invariant()
+    def equal(self) -> None:
+        """All that can be read is what the model says."""
+        assert self.catalog.topics() == [self.model.topics[number] for number in sorted(self.model.topics)]
+        for topic in self.model.topics.values():
+            assert self.catalog.topic(topic.name, topic.namespace) == topic
+            assert self.catalog.topic_by_number(topic.number) == topic
+        names = [(topic, key) for topic in range(1, 4) for key in (b"", b"k", b"k\x00", b"\xff" * 128, b"longer")]
+        assert [self.catalog.key(*name) for name in names] == [self.model.keys.get(name) for name in names]
+        rows = list(self.catalog.dump())
+        order = [b"meta", b"topics", b"keys", b"hour_keys"]
+        assert rows == sorted(rows, key=lambda row: (order.index(row[0]), row[1]))
+        assert len([row for row in rows if row[0] == b"hour_keys"]) == len(self.model.keys)
+
+
+CatalogMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestCatalogAgainstDicts: Any = CatalogMachine.TestCase
+
+
+def test_dump_does_not_depend_on_history(tmp_path: Path) -> None:
+    """Two catalogs with the same content dump the same, however their changes were spread over checkpoints."""
+    one, other = Catalog.open(tmp_path / "one", Disk()), Catalog.open(tmp_path / "other", Disk())
+    for catalog, every in ((one, 1), (other, 50)):
+        for index in range(1, 101):
+            catalog.put_topic(f"t{index % 7}", {"lease": index, "a": {"z": 1, "b": 2}}, index)
+            catalog.put_key(1, b"%d" % (index % 13), entry(pack(index % 3, index)))
+            if index % every == 0:
+                checkpoint(catalog, index)
+    assert list(one.dump()) == list(other.dump())
+    assert one.record is not None
+    assert other.record is not None
+    assert one.record.catalog_hash == other.record.catalog_hash
+    one.close()
+    other.close()
+
+
+def test_genesis_is_kept_and_given_once(tmp_path: Path) -> None:
+    """The cluster is founded once; a second genesis breaks an invariant; it is there after reopening."""
+    catalog = Catalog.open(tmp_path / "catalog", Disk())
+    assert catalog.genesis is None
+    catalog.found(GENESIS)
+    with pytest.raises(AssertionError):
+        catalog.found(GENESIS)
+    checkpoint(catalog, 1)
+    catalog.close()
+    catalog = Catalog.open(tmp_path / "catalog", Disk())
+    assert catalog.genesis == GENESIS
+    catalog.close()
+
+
+def test_settings_do_not_change_with_the_callers_dict(catalog: Catalog) -> None:
+    """A topic's settings are a copy: changing the dict that was given changes nothing."""
+    given: dict[str, Any] = {"retry": {"max_attempts": 3}}
+    catalog.put_topic("a", given, 1)
+    given["retry"]["max_attempts"] = 4
+    topic = catalog.topic("a")
+    assert topic is not None
+    assert topic.settings == {"retry": {"max_attempts": 3}}
+
+
+def test_one_checkpoint_at_a_time(catalog: Catalog) -> None:
+    """A second begin before the first is finished, a finish before the commit, an index that goes back: refused."""
+    checkpoint(catalog, 5)
+    with pytest.raises(AssertionError):
+        catalog.begin(record(4))
+    frozen = catalog.begin(record(6))
+    with pytest.raises(AssertionError):
+        catalog.begin(record(7))
+    with pytest.raises(AssertionError):
+        catalog.finish(frozen)
+
+
+CHILD = """
+import os, sys
+from pathlib import Path
+import storage.catalog as module
+from storage.disk import Disk
+from tests.storage.test_catalog import checkpoint, entry
+
+catalog = module.Catalog.open(Path(sys.argv[1]), Disk())
+catalog.put_key(1, b"old", entry(1))
+checkpoint(catalog, 1)
+catalog.put_key(1, b"new", entry(2))
+catalog.drop_hour_keys(0)
+catalog.put_key(2, b"new", entry(3))
+write = module.write_checkpoint
+def stop_before(*arguments):
+    os._exit(3)
+def stop_inside(*arguments):
+    write(*arguments)
+    os._exit(3)
+if sys.argv[2] != "after":
+    module.write_checkpoint = {"before": stop_before, "inside": stop_inside}[sys.argv[2]]
+from tests.storage.test_catalog import record
+catalog.begin(record(2)).commit()
+os._exit(3)
+"""
+
+
+@pytest.mark.parametrize(("stop", "index", "rows"), [("before", 1, 2), ("inside", 1, 2), ("after", 2, 2)])
+def test_a_killed_process_leaves_one_checkpoint_or_the_other(tmp_path: Path, stop: str, index: int, rows: int) -> None:
+    """A process that dies within the transaction leaves the old record with the old rows; after it, the new ones."""
+    path = tmp_path / "catalog"
+    child = subprocess.run([sys.executable, "-c", CHILD, str(path), stop], env={**os.environ}, check=False)
+    assert child.returncode == 3
+    catalog = Catalog.open(path, Disk())
+    assert catalog.record is not None
+    assert catalog.record.applied_index == index
+    assert catalog.faults() == []
+    assert (catalog.key(1, b"old") is not None) == (index == 1)
+    assert (catalog.key(2, b"new") is not None) == (index == 2)
+    assert len(list(catalog.dump())) == rows
+    catalog.close()
+
+
+def flip(path: Path, needle: bytes, at: int, bit: int) -> None:
+    """Flip one bit in every place of the LMDB file where these bytes stand."""
+    data = bytearray(path.read_bytes())
+    places = [place for place in range(len(data)) if data.startswith(needle, place)]
+    assert places
+    for place in places:
+        data[place + at] ^= 1 << bit
+    path.write_bytes(data)
+
+
+def test_every_flipped_byte_of_a_value_is_found(tmp_path: Path) -> None:
+    """A flipped bit in any byte of a stored value, or of its checksum, is Corrupt when read, and a fault in verify."""
+    path = tmp_path / "catalog"
+    catalog = Catalog.open(path, Disk())
+    held = entry(pack(9, 77), 200)
+    catalog.put_key(5, b"payment-1", held)
+    checkpoint(catalog, 1)
+    [value] = [value for table, _, value in catalog.dump() if table == b"keys"]
+    catalog.close()
+    stored = seal_value(b"keys", b"\x00\x00\x00\x05payment-1", value)
+    clean = (path / "data.mdb").read_bytes()
+    for at in range(len(stored)):
+        flip(path / "data.mdb", stored, at, at % 8)
+        catalog = Catalog.open(path, Disk())
+        with pytest.raises(Corrupt, match="checksum"):
+            catalog.key(5, b"payment-1")
+        assert any("checksum" in fault for fault in catalog.faults())
+        catalog.close()
+        (path / "data.mdb").write_bytes(clean)
+
+
+def test_a_flipped_key_is_found_by_verify(tmp_path: Path) -> None:
+    """A row whose key was damaged is a fault, since the checksum covers the key as well."""
+    path = tmp_path / "catalog"
+    catalog = Catalog.open(path, Disk())
+    catalog.put_key(5, b"payment-1", entry(pack(9, 77)))
+    checkpoint(catalog, 1)
+    catalog.close()
+    flip(path / "data.mdb", b"payment-1", 8, 0)
+    catalog = Catalog.open(path, Disk())
+    assert len([fault for fault in catalog.faults() if "checksum" in fault]) == 2
+    catalog.close()
+
+
+def test_a_damaged_topic_or_record_stops_the_node(tmp_path: Path) -> None:
+    """Topics and the checkpoint record are read at the start: damage there is Corrupt from open."""
+    path = tmp_path / "catalog"
+    catalog = Catalog.open(path, Disk())
+    catalog.put_topic("invoices", {}, 1)
+    checkpoint(catalog, 0x1122334455)
+    catalog.close()
+    clean = (path / "data.mdb").read_bytes()
+    for needle in (b"invoices", (0x1122334455).to_bytes(8, "little")):
+        flip(path / "data.mdb", needle, 2, 3)
+        with pytest.raises(Corrupt):
+            Catalog.open(path, Disk())
+        (path / "data.mdb").write_bytes(clean)
+    Catalog.open(path, Disk()).close()
+
+
+def change_row(path: Path, table: bytes, key: bytes, stored: bytes | None) -> None:
+    """Put a stored value into the catalog's LMDB, or remove a row, behind the catalog's back."""
+    with lmdb.open(str(path), max_dbs=16) as environment:
+        database = environment.open_db(table)
+        with environment.begin(write=True) as transaction:
+            if stored is None:
+                assert transaction.delete(key, db=database)
+            else:
+                transaction.put(key, stored, db=database)
+
+
+def test_a_lost_and_an_added_row_are_found(tmp_path: Path) -> None:
+    """A row that vanished, or one with a right checksum that nobody wrote, shows in count and hash."""
+    path = tmp_path / "catalog"
+    catalog = Catalog.open(path, Disk())
+    catalog.put_topic("a", {}, 1)
+    checkpoint(catalog, 1)
+    catalog.close()
+    change_row(path, b"keys", b"stranger", seal_value(b"keys", b"stranger", b"value"))
+    catalog = Catalog.open(path, Disk())
+    faults = catalog.faults()
+    catalog.close()
+    assert [word for fault in faults for word in ("rows", "hash") if word in fault] == ["rows", "hash"]
+    change_row(path, b"keys", b"stranger", None)
+    change_row(path, b"meta", b"next_topic", None)
+    catalog = Catalog.open(path, Disk())
+    assert len(catalog.faults()) == 2
+    catalog.close()
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    """A catalog of a newer format is refused by name; a missing format is damage; a file that is no LMDB as well."""
+    path = tmp_path / "catalog"
+    Catalog.open(path, Disk()).close()
+    change_row(path, b"about", b"format", seal_value(b"about", b"format", (2).to_bytes(4, "little")))
+    with pytest.raises(FormatRefused, match="catalog format 2"):
+        Catalog.open(path, Disk())
+    catalog = Catalog.open(tmp_path / "other", Disk())
+    checkpoint(catalog, 1)
+    catalog.close()
+    change_row(tmp_path / "other", b"about", b"format", None)
+    with pytest.raises(Corrupt, match="catalog format is missing"):
+        Catalog.open(tmp_path / "other", Disk())
+    (tmp_path / "other" / "data.mdb").write_bytes(b"x" * 65536)
+    with pytest.raises(Corrupt, match="LMDB"):
+        Catalog.open(tmp_path / "other", Disk())
+
+
+def test_a_failed_commit_is_final(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of LMDB in the commit is DiskFailed, and the checkpoint cannot be finished."""
+
+    def fail(*_: object) -> None:
+        raise lmdb.DiskError("mdb_txn_commit", 5)
+
+    monkeypatch.setattr("storage.catalog.write_checkpoint", fail)
+    frozen = catalog.begin(record(1))
+    with pytest.raises(DiskFailed, match="lmdb commit"):
+        frozen.commit()
+    assert not frozen.committed
+    with pytest.raises(AssertionError):
+        catalog.finish(frozen)
+
+
+def test_a_commit_is_synced(catalog: Catalog) -> None:
+    """The environment syncs data and meta page at each commit, and does not write through its mapping."""
+    flags = catalog._environment.flags()
+    assert flags["sync"]
+    assert flags["metasync"]
+    assert not flags["writemap"]

@@ -1,0 +1,87 @@
+"""The checkpoint record: golden bytes, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.checkpoint import CheckpointRecord, HourLengths
+from storage.format import Corrupt, FormatRefused
+
+GOLDEN = Path(__file__).parent / "golden" / "checkpoint-1.hex"
+U64 = st.integers(0, 2**64 - 1)
+I64 = st.integers(-(2**63), 2**63 - 1)
+
+RECORD = CheckpointRecord(
+    applied_index=0x0102030405,
+    applied_term=6,
+    tick=1_790_000_000,
+    local_index=17,
+    state_applied_index=0x0102030400,
+    max_now_ms=1_790_000_000_125,
+    rolling_hash=bytes(range(32)),
+    hours={497_223: HourLengths(4096, 128, 64, 1, 0), 497_222: HourLengths(1 << 40, 1 << 30, 1 << 20, 1 << 24, 99)},
+    catalog_count=12,
+    catalog_hash=0xFEDCBA9876543210,
+)
+
+
+@given(
+    numbers=st.tuples(U64, U64, I64, I64, U64, I64, U64, U64),
+    rolling_hash=st.binary(max_size=64),
+    hours=st.dictionaries(st.integers(0, 2**24 - 1), st.tuples(U64, U64, U64, U64, U64), max_size=5),
+)
+def test_a_record_is_read_as_it_was_written(
+    numbers: tuple[int, ...], rolling_hash: bytes, hours: dict[int, tuple[int, int, int, int, int]]
+) -> None:
+    """Any record comes back equal, and the same content gives the same bytes whatever the order of its hours."""
+    index, term, tick, local_index, state_index, max_now_ms, count, total = numbers
+    lengths = {hour: HourLengths(*each) for hour, each in hours.items()}
+
+    def make(hours: dict[int, HourLengths]) -> CheckpointRecord:
+        return CheckpointRecord(
+            applied_index=index,
+            applied_term=term,
+            tick=tick,
+            local_index=local_index,
+            state_applied_index=state_index,
+            max_now_ms=max_now_ms,
+            rolling_hash=rolling_hash,
+            hours=hours,
+            catalog_count=count,
+            catalog_hash=total,
+        )
+
+    data = make(lengths).encode()
+    assert CheckpointRecord.decode(data) == make(lengths)
+    assert make(dict(reversed(lengths.items()))).encode() == data
+
+
+def test_golden_bytes(request: pytest.FixtureRequest) -> None:
+    """Version 1 stays what it is: these bytes are in the directories of others."""
+    if request.config.getoption("--golden"):
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.write_text(RECORD.encode().hex("\n", -16) + "\n")
+    golden = bytes.fromhex(GOLDEN.read_text())
+    assert RECORD.encode() == golden
+    assert CheckpointRecord.decode(golden) == RECORD
+
+
+def test_unknown_versions_and_flags_are_refused_by_name() -> None:
+    """A newer version or an unknown flag is FormatRefused naming what was found."""
+    data = RECORD.encode()
+    with pytest.raises(FormatRefused, match="version 2"):
+        CheckpointRecord.decode(b"\x02\x00" + data[2:])
+    with pytest.raises(FormatRefused, match="flags 0x0001"):
+        CheckpointRecord.decode(data[:2] + b"\x01\x00" + data[4:])
+
+
+def test_any_other_length_is_corrupt() -> None:
+    """A record that was cut or has more bytes than it says is Corrupt at every length."""
+    data = RECORD.encode()
+    for length in range(len(data)):
+        with pytest.raises(Corrupt, match="length"):
+            CheckpointRecord.decode(data[:length])
+    with pytest.raises(Corrupt, match="length"):
+        CheckpointRecord.decode(data + b"\x00")

@@ -1,0 +1,75 @@
+"""The hour wheel: what is near is mapped in time, once."""
+
+import numpy as np
+
+from storage.hour_wheel import HourWheel
+from storage.position import HOUR_MS
+from storage.second_wheel import SecondWheel
+from tests.storage.test_second_wheel import Shelf, arrive, listed, run_idle, slot
+
+START_MS = 10 * HOUR_MS + 3_598_000
+
+
+def rig(dues: list[int]) -> tuple[Shelf, SecondWheel, HourWheel]:
+    """Wheels at 10:59:58 over a store that holds units at these times."""
+    shelf = Shelf()
+    shelf.append(dues)
+    wheel = SecondWheel(start_ms=START_MS)
+    return shelf, wheel, HourWheel(shelf, wheel, start_ms=START_MS)
+
+
+def test_the_example_of_the_header() -> None:
+    """12:30:00 is known at the start, 13:10:00 an hour later; the wheel turns once an hour."""
+    half_past, ten_past = 12 * HOUR_MS + 1_800_000, 13 * HOUR_MS + 600_000
+    shelf, wheel, hours = rig([half_past, ten_past])
+    assert hours.turn(START_MS)
+    assert wheel.wake_ms(START_MS) == half_past - 10_000
+    assert not hours.turn(START_MS + 1999)
+    assert hours.wake_ms(START_MS) == 11 * HOUR_MS
+    assert hours.turn(11 * HOUR_MS)
+    assert shelf.turns == [10, 11]
+    wakes, taken = run_idle(wheel, shelf, 11 * HOUR_MS, 14 * HOUR_MS)
+    assert wakes == [half_past - 10_000, half_past, ten_past - 10_000, ten_past]
+    assert [due for due, _ in taken] == [half_past, ten_past]
+
+
+def test_units_of_far_hours_cost_the_wheel_nothing() -> None:
+    """An arrival for an hour that is not near leaves no trace in the wheel; the turn that maps its hour brings it."""
+    shelf, wheel, hours = rig([])
+    hours.turn(START_MS)
+    far = shelf.append([13 * HOUR_MS])
+    arrive(wheel, far)
+    assert wheel.wake_ms(START_MS) is None
+    hours.turn(11 * HOUR_MS)
+    assert wheel.wake_ms(11 * HOUR_MS) == 13 * HOUR_MS - 10_000
+
+
+def test_hours_leaped_over_are_due() -> None:
+    """After a leap of ten hours the units of all hours between are loaded and given, in order."""
+    dues = [hour * HOUR_MS + 5 for hour in range(11, 22)]
+    shelf, wheel, hours = rig(dues)
+    hours.turn(START_MS)
+    now_ms = 21 * HOUR_MS + 10
+    hours.turn(now_ms)
+    for tick in wheel.loads(now_ms):
+        wheel.load(tick, slot(shelf.units[tick]))
+    assert [due for due, _ in listed(wheel.take(now_ms))] == dues
+
+
+def test_nothing_turns_back() -> None:
+    """A clock that goes back across the hour turns nothing, and the hour is not mapped a second time afterwards."""
+    shelf, wheel, hours = rig([12 * HOUR_MS])
+    hours.turn(11 * HOUR_MS)
+    assert not hours.turn(11 * HOUR_MS - 1)
+    assert not hours.turn(11 * HOUR_MS + 1)
+    assert shelf.turns == [11]
+    assert hours.wake_ms(11 * HOUR_MS - 1) == 12 * HOUR_MS
+    assert wheel.loads(12 * HOUR_MS) == [12 * 3600]
+
+
+def test_seconds_before_the_start_are_not_used() -> None:
+    """Of the hour of the start only the seconds from the start on are the wheel's: the rest is the promotion's."""
+    shelf, wheel, hours = rig([START_MS - 1000, START_MS, START_MS + 1000])
+    hours.turn(START_MS)
+    assert wheel.loads(START_MS) == [START_MS // 1000, START_MS // 1000 + 1]
+    assert np.array_equal(shelf.due_seconds(10), np.arange(-1, 2) + START_MS // 1000)
