@@ -48,10 +48,12 @@ class Fields(msgspec.Struct, frozen=True):
     """The names an object of the contract may carry.
 
     `served`: name -> checker. `raw`: served names whose checker gets the value's bytes as they came. `planned`: names
-    of the contract that are not supported yet. `read_only`: names that only answers carry.
+    of the contract that are not supported yet. `read_only`: names that only answers carry. `required`: served names
+    that have to be there, with what to say when they are not (`read_object` only).
     """
 
     served: Mapping[str, Checker]
+    required: Mapping[str, str] = {}
     planned: Collection[str] = ()
     read_only: Collection[str] = ()
     raw: Collection[str] = ()
@@ -132,6 +134,10 @@ def decode_value(raw: msgspec.Raw) -> Any:
 def read_object(data: bytes, fields: Fields) -> dict[str, Any]:
     """The checked members of a JSON object; a `Problem` that names every fault otherwise."""
     faults = Faults()
-    values = read_members(split_object(data), fields, faults)
+    members = split_object(data)
+    values = read_members(members, fields, faults)
+    for name, detail in fields.required.items():
+        if name not in members:
+            faults.add("invalid-field", pointer_to(name), detail)
     faults.raise_any()
     return values

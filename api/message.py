@@ -116,7 +116,8 @@ def accept(wire: JsonMessage | OpaqueMessage, now_ms: int, limits: Limits) -> Me
     if wire.key is UNSET:
         return MessageIn(topic, body, content_type, deliver_at_ms, delay_ms, tags, headers, None, on_conflict)
     key = read_key(wire.key)
-    sent = {name: value for name in _FINGERPRINTED if (value := getattr(wire, name, UNSET)) is not UNSET}
+    names = _JSON_FINGERPRINTED if type(wire) is JsonMessage else _FINGERPRINTED
+    sent = [(name, value) for name in names if (value := getattr(wire, name)) is not UNSET]
     mark = fingerprint(sent, body)
     return MessageIn(topic, body, content_type, deliver_at_ms, delay_ms, tags, headers, key, on_conflict, mark)
 
@@ -139,7 +140,7 @@ def explain(data: bytes, now_ms: int, limits: Limits) -> MessageIn:
     faults.raise_any()
     opaque = "body_base64" in values
     body: bytes = values["body_base64"] if opaque else values["body"]
-    mark = fingerprint({name: sent[name] for name in _FINGERPRINTED if name in sent}, body) if "key" in sent else None
+    mark = fingerprint([(name, sent[name]) for name in _FINGERPRINTED if name in sent], body) if "key" in sent else None
     return MessageIn(
         topic=values["topic"],
         body=body,
@@ -183,18 +184,24 @@ def _fields(now_ms: int, limits: Limits, sent: dict[str, Any]) -> Fields:
     return Fields({name: noted(name, checker) for name, checker in served.items()}, planned=PLANNED, raw=("body",))
 
 
-#: What the fingerprint covers besides the body. A field that comes later joins only when it is sent, so keys outlive
-#: upgrades. `key` and `on_conflict` are not part of what is asked for.
-_FINGERPRINTED: Final = ("topic", "body_base64", "content_type", "delay", "deliver_at", "tags", "headers")
+#: What the fingerprint covers besides the body, sorted. A field that comes later joins only when it is sent, so keys
+#: outlive upgrades. `key` and `on_conflict` are not part of what is asked for.
+_FINGERPRINTED: Final = ("body_base64", "content_type", "delay", "deliver_at", "headers", "tags", "topic")
+_JSON_FINGERPRINTED: Final = ("delay", "deliver_at", "headers", "tags", "topic")
 
 
-def fingerprint(sent: dict[str, Any], body: bytes) -> bytes:
-    """16 bytes that two requests share when they sent the same fields: order and white space outside the body do not
-    count, the body counts byte for byte (base64: what it stands for)."""
-    pairs = [
-        (name, sorted(value.items()) if name == "headers" else value if name != "body_base64" else True)
-        for name, value in sorted(sent.items())
-    ]
+def fingerprint(sent: list[tuple[str, Any]], body: bytes) -> bytes:
+    """16 bytes that two requests share when they sent the same fields, given as (name, value as sent) sorted by name.
+
+    Order and white space outside the body do not count; the body counts byte for byte (base64: what it stands for).
+    """
+    pairs: list[tuple[str, Any]] = []
+    for name, value in sent:
+        if name == "headers":
+            value = sorted(value.items())
+        elif name == "body_base64":
+            value = True
+        pairs.append((name, value))
     digest = blake2b(msgspec.msgpack.encode(pairs), digest_size=16, person=_FINGERPRINT_OF)
     digest.update(body)
     return digest.digest()

@@ -1,0 +1,161 @@
+"""One request and what its handler needs to answer it.
+
+The exchange reads the body within the route's limit and the time allowed, checks its media type, and makes answers that
+carry the headers of the contract. It is made for every request, so it holds plain attributes and does nothing before it
+is asked to.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+from aiohttp import hdrs, web
+
+from api.answer import JSON, Answer
+from api.port import Port, Principal
+from api.problem import FieldFault, Problem
+
+if TYPE_CHECKING:
+    from api.server import Server
+
+#: A body has to be complete this long after its header.
+BODY_MAX_S: Final = 30.0
+
+
+class Exchange:
+    """A request on its way through a handler. `params` are the path's, decoded; `principal` is who asks."""
+
+    __slots__ = ("bytes_max", "params", "port", "principal", "request", "request_id", "server", "target")
+
+    def __init__(self, server: "Server", request: web.BaseRequest, request_id: str, principal: Principal) -> None:
+        self.server = server
+        self.port: Port = server.port
+        self.request = request
+        self.request_id = request_id
+        self.principal = principal
+        self.target = request.raw_path
+        self.params: Mapping[str, str] = {}
+        self.bytes_max = self.port.limits.request_bytes_max
+
+    # What came
+
+    def query(self, known: Collection[str], planned: Collection[str] = ()) -> dict[str, str]:
+        """The query's parameters; an unknown one is refused like an unknown field."""
+        _, _, text = self.target.partition("?")
+        if not text:
+            return {}
+        try:
+            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=32, errors="strict")
+        except ValueError as error:
+            raise Problem("invalid-field", f"the query cannot be read: {error}") from None
+        for name, _ in pairs:
+            if name in known:
+                continue
+            code, detail = (
+                "unknown-field",
+                f'"{name[:40]}" is not a parameter here; known: {", ".join(known) or "none"}',
+            )
+            if name in planned:
+                code, detail = (
+                    "not-supported-yet",
+                    f"{name} is part of the contract but not supported yet; leave it out",
+                )
+            raise Problem(code, detail, errors=[FieldFault("", detail, parameter=name[:40])])
+        return dict(pairs)
+
+    def if_match(self) -> int | None:
+        """The revision of If-Match; None without the header or with `*`."""
+        text = self.request.headers.get("If-Match")
+        if text is None or text.strip() == "*":
+            return None
+        digits = text.strip().removeprefix("W/").strip('"')
+        if digits.isascii() and digits.isdigit() and len(digits) <= 15:
+            return int(digits)
+        detail = 'If-Match holds a revision as its ETag gave it, such as "3"'
+        raise Problem("invalid-field", detail, errors=[FieldFault("", detail, header="If-Match")])
+
+    def require_type(self, accepted: Collection[str]) -> None:
+        """Refuse a body of another media type. Without a Content-Type the first of `accepted` is assumed."""
+        headers = self.request.headers
+        sent = headers.get(hdrs.CONTENT_TYPE)
+        if sent is not None and sent not in accepted and sent.partition(";")[0].strip().lower() not in accepted:
+            raise Problem(
+                "unsupported-media-type",
+                f'"{sent[:60]}" is not taken here; send Content-Type: {" or ".join(accepted)}',
+            )
+
+    async def read(self) -> bytes:
+        """The whole body. `too-large` past the limit, `request-timeout` when it does not come, 415 if encoded."""
+        content = self.request.content
+        encoding = self.request.headers.get(hdrs.CONTENT_ENCODING)
+        if encoding is not None and encoding.lower() != "identity":
+            raise Problem(
+                "unsupported-media-type", f'Content-Encoding "{encoding[:40]}" is not taken; send the body plain'
+            )
+        try:
+            if content.is_eof():
+                data = content.read_nowait(-1)
+                if len(data) > self.bytes_max:
+                    raise self._too_large(len(data))
+                return data
+            return await self._read_slowly()
+        except web.RequestPayloadError as error:
+            raise Problem("malformed-request", f"the body is not what the header says: {error}") from None
+
+    async def _read_slowly(self) -> bytes:
+        announced = self.request.content_length
+        if announced is not None and announced > self.bytes_max:
+            raise self._too_large(announced)
+        if self.request.headers.get(hdrs.EXPECT, "").lower() == "100-continue" and self.request.transport is not None:
+            self.request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(BODY_MAX_S):
+                while chunk := await self.request.content.readany():
+                    chunks.append(chunk)
+                    size += len(chunk)
+                    if size > self.bytes_max:
+                        raise self._too_large(size)
+        except TimeoutError:
+            raise Problem("request-timeout", f"the body was not complete {BODY_MAX_S:.0f} s after its header") from None
+        return b"".join(chunks)
+
+    def _too_large(self, size: int) -> Problem:
+        return Problem(
+            "too-large", f"a request to this route holds at most {self.bytes_max} bytes, got {size}; send less at once"
+        )
+
+    # What goes back
+
+    def answer(
+        self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """An answer with the contract's headers."""
+        return Answer.of(
+            status,
+            body,
+            content_type,
+            stamp=f"{self.server.stamp()}X-Request-Id: {self.request_id}\r\n",
+            headers=headers,
+            keep_alive=self.server.keeps(self.request),
+            bodyless=self.request.method == "HEAD",
+        )
+
+    def relay(self, status: int, body: bytes, content_type: str, headers: Mapping[str, str]) -> Answer:
+        """Another node's answer: its Hourwheel-Node and -Term (among `headers`) stand for ours."""
+        return Answer.of(
+            status,
+            body,
+            content_type,
+            stamp=f"{self.server.date()}X-Request-Id: {self.request_id}\r\n",
+            headers=headers,
+            keep_alive=self.server.keeps(self.request),
+            bodyless=self.request.method == "HEAD",
+        )
+
+    def document(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+        """An answer with a JSON document."""
+        return self.answer(status, msgspec.json.encode(value), JSON, headers)

@@ -1,0 +1,143 @@
+"""The handlers of /v1/messages: schedule one or many, look one up, cancel one."""
+
+from typing import Any, Final
+
+import msgspec
+
+from api.answer import JSON, NDJSON, Answer
+from api.batch import key_conflict, read_batch, render_batch
+from api.exchange import Exchange
+from api.message import JSON as JSON_BODY
+from api.message import parse_message
+from api.port import CONFLICT, FAILED, KEPT, NEW, REPLAYED, HistoryEvent, MessageIn, MessageView, ScheduleResult
+from api.problem import FieldFault, Problem
+from api.route import Route
+from api.timestamp import render_time
+
+_JSON_TYPES: Final = (JSON,)
+_NDJSON_TYPES: Final = (NDJSON, "application/ndjson", "application/jsonl")
+
+
+async def schedule(exchange: Exchange) -> Answer:
+    """POST /v1/messages: 201 with the message's id; 200 for a key that is kept; 409 for one that is held."""
+    exchange.require_type(_JSON_TYPES)
+    if "?" in exchange.target:
+        exchange.query(())
+    data = await exchange.read()
+    message = parse_message(data, exchange.port.now_ms(), exchange.port.limits)
+    result = await exchange.port.schedule((message,), exchange.principal)
+    status = int(result.status[0])
+    if status in (NEW, REPLAYED):
+        id_text = result.ids[0].decode()
+        due = render_time(int(result.due_ms[0]))
+        headers = {"Location": f"/v1/messages/{id_text}", "ETag": '"1"'}
+        if status == REPLAYED:
+            headers["Idempotency-Replayed"] = "true"
+        # The id is base32 and the topic's characters are checked, so neither needs escaping.
+        body = f'{{"id":"{id_text}","topic":"{message.topic}","due":"{due}","state":"scheduled","revision":1}}'
+        return exchange.answer(201, body.encode(), JSON, headers)
+    return await _other(exchange, message, result, status)
+
+
+async def _other(exchange: Exchange, message: MessageIn, result: ScheduleResult, status: int) -> Answer:
+    """The answer to a single message that was neither new nor a repetition."""
+    if status == CONFLICT:
+        raise key_conflict(result, 0)
+    if status == FAILED:
+        raise result.problems[0]
+    assert status == KEPT
+    view = await exchange.port.message(result.ids[0].decode(), local=False, principal=exchange.principal)
+    shape = {
+        "id": view.id,
+        "topic": message.topic,
+        "due": render_time(view.due_ms),
+        "state": view.state,
+        "revision": view.revision,
+        "kept": True,
+    }
+    return exchange.document(shape, headers={"Location": f"/v1/messages/{view.id}", "ETag": f'"{view.revision}"'})
+
+
+async def schedule_batch(exchange: Exchange) -> Answer:
+    """POST /v1/messages/batch: 200 with one result per line."""
+    exchange.require_type(_NDJSON_TYPES)
+    query = exchange.query(("atomic",))
+    if query.get("atomic", "false") != "false":
+        detail = "atomic batches are part of the contract but not supported yet; leave atomic out"
+        raise Problem("not-supported-yet", detail, errors=[FieldFault("", detail, parameter="atomic")])
+    batch = read_batch(await exchange.read(), exchange.port.now_ms(), exchange.port.limits)
+    result = await exchange.port.schedule(batch.messages, exchange.principal) if batch.messages else None
+    return exchange.answer(200, render_batch(batch, result), NDJSON)
+
+
+async def look_up(exchange: Exchange) -> Answer:
+    """GET /v1/messages/{id}."""
+    local = _is_local(exchange)
+    view = await exchange.port.message(exchange.params["id"], local=local, principal=exchange.principal)
+    return exchange.document(_shape(view), headers={"ETag": f'"{view.revision}"'})
+
+
+def _is_local(exchange: Exchange) -> bool:
+    """Whether `?consistency=local` asks for this node's own state."""
+    wish = exchange.query(("consistency",)).get("consistency")
+    if wish not in (None, "local"):
+        detail = f'consistency is "local" or left out, got "{wish[:40]}"'
+        raise Problem("invalid-field", detail, errors=[FieldFault("", detail, parameter="consistency")])
+    return wish == "local"
+
+
+async def cancel(exchange: Exchange) -> Answer:
+    """DELETE /v1/messages/{id}."""
+    exchange.query(())
+    result = await exchange.port.cancel(
+        exchange.params["id"], if_match=exchange.if_match(), principal=exchange.principal
+    )
+    return exchange.document(
+        {"id": result.id, "result": "cancelled", "attempts_made": result.attempts_made, "prior": result.prior}
+    )
+
+
+def _shape(view: MessageView) -> dict[str, Any]:
+    shape: dict[str, Any] = {
+        "id": view.id,
+        "topic": view.topic,
+        "state": view.state,
+        "due": render_time(view.due_ms),
+        "asked_due": render_time(view.asked_due_ms),
+        "created": render_time(view.created_ms),
+        "revision": view.revision,
+        "attempt": view.attempt,
+        "tags": view.tags,
+        "headers": view.headers or {},
+        "key": view.key,
+        "content_type": view.content_type or JSON_BODY,
+        "handed_over": None if view.handed_over_ms is None else render_time(view.handed_over_ms),
+        "settled": None if view.settled_ms is None else render_time(view.settled_ms),
+        "lateness_ms": view.lateness_ms,
+        "last_error": view.last_error,
+        "history": [_event_shape(event) for event in view.history],
+    }
+    if view.content_type:
+        shape["body_base64"] = view.body  # msgspec writes bytes as base64
+    else:
+        shape["body"] = msgspec.Raw(view.body)
+    return shape
+
+
+def _event_shape(event: HistoryEvent) -> dict[str, Any]:
+    return {
+        "at": render_time(event.at_ms),
+        "event": event.event,
+        "node": event.node,
+        "term": event.term,
+        "attempt": event.attempt,
+    }
+
+
+ROUTES: Final = (
+    Route("POST", "/v1/messages", schedule),
+    Route("POST", "/v1/messages/batch", schedule_batch, batch=True),
+    Route("GET", "/v1/messages/{id}", look_up, stays=_is_local),
+    Route("DELETE", "/v1/messages/{id}", cancel),
+)
+"""What this file serves."""

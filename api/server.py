@@ -1,0 +1,254 @@
+"""The HTTP server of a node: finds the route, passes requests on to the leader, turns refusals into problems.
+
+It stands on aiohttp's low-level server, not on web.Application: with our own route table, and answers that leave as
+one write (`api.answer`), a request costs about half. What every request goes through, in order: request id, route (404,
+405), draining (503), principal, leadership (pass on or 503 no-leader), handler. Whatever a handler raises that is not a
+`Problem` is logged with its traceback and answered 500 with the request id to look for; nothing else about it leaves.
+"""
+
+import asyncio
+import errno
+import itertools
+import logging
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from api import message_route, node_route, pull_route, topic_route
+from api.answer import PROBLEM, Answer, http_date
+from api.connection import Listener
+from api.exchange import Exchange
+from api.port import ANONYMOUS, ForwardRequest, Port, Principal
+from api.problem import FieldFault, Problem
+from api.route import Route, RouteTable
+
+_log = logging.getLogger("api")
+
+ROUTES: Final = (*message_route.ROUTES, *topic_route.ROUTES, *pull_route.ROUTES, *node_route.ROUTES)
+
+FORWARDED: Final = "Hourwheel-Forwarded"
+REQUEST_ID: Final = "X-Request-Id"
+_IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+#: Request headers that mean something to the leader; the rest ends here.
+_PASSED_ON: Final = ("Content-Type", "Content-Encoding", "If-Match", "Accept", _IDEMPOTENCY_KEY)
+#: Headers of the leader's answer that are the contract's, by lower-case name.
+_PASSED_BACK: Final = {
+    name.lower(): name
+    for name in (
+        ("Location", "ETag", "Retry-After", "Allow", "Idempotency-Replayed") + ("Hourwheel-Node", "Hourwheel-Term")
+    )
+}
+_SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
+
+#: How often the watchdog looks at connections, and how long requests at work are waited for at the end.
+WATCH_EVERY_S: Final = 1.0
+GRACE_S: Final = 10.0
+
+
+class ListenFailed(Exception):
+    """The address cannot be listened on; the text says which and why, for the operator."""
+
+
+class Server:
+    """One node's HTTP server. Made by `serve`; ended by `close`."""
+
+    def __init__(self, port: Port, routes: Sequence[Route] = ROUTES) -> None:
+        self.port = port
+        #: From the first call of `drain`: only health routes are answered.
+        self.draining = False
+        self._table = RouteTable(routes)
+        self._direct = {(route.method, route.pattern): route for route in routes if "{" not in route.pattern}
+        self._listener = Listener(self.handle, self._refuse_bytes)
+        self._socket: asyncio.Server | None = None
+        self._watchdog: asyncio.Task[None] | None = None
+        self._waiting: set[asyncio.Task[Any]] = set()
+        self._numbers = itertools.count(1)
+        self._id_prefix = f"{port.node_id}-{port.now_ms():x}-"
+        self._stamp = ("", -1, -1)
+
+    # The life of the server
+
+    async def listen(self, host: str, listen_port: int) -> None:
+        """Open the socket. `ListenFailed` with the reason."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._socket = await loop.create_server(self._listener, host, listen_port, backlog=1024)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if error.errno == errno.EADDRINUSE:
+                reason = "the address is in use; stop the process that listens there or configure another port"
+            raise ListenFailed(f"cannot listen for HTTP on {host}:{listen_port}: {reason}") from error
+        self._watchdog = loop.create_task(self._watch())
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port listened on (the port given by the system when 0 was asked for)."""
+        assert self._socket is not None, "listen first"
+        name = self._socket.sockets[0].getsockname()
+        return name[0], name[1]
+
+    def drain(self) -> None:
+        """Refuse new work with 503 `draining` and end every wait with it. Idempotent; health routes go on."""
+        self.draining = True
+        for task in self._waiting:
+            task.cancel()
+
+    async def close(self, grace_s: float = GRACE_S) -> None:
+        """Drain, stop listening, let requests at work finish for `grace_s`, close all connections. Idempotent."""
+        self.drain()
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            socket.close()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watchdog
+            self._watchdog = None
+        await self._listener.shutdown(grace_s)
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(WATCH_EVERY_S)
+            self._listener.close_overdue(loop.time())
+
+    # The way of a request
+
+    async def handle(self, request: web.BaseRequest) -> Answer:
+        """Answer one request. Raises nothing but cancellation (the client has gone)."""
+        request_id = request.headers.get(REQUEST_ID)
+        if request_id is None or _SANE_ID.fullmatch(request_id) is None:
+            request_id = f"{self._id_prefix}{next(self._numbers)}"
+        exchange = Exchange(self, request, request_id, self._principal(request))
+        try:
+            route = self._direct.get((request.method, exchange.target))
+            if route is None:
+                route, exchange.params = self._table.find(request.method, self._relative(exchange))
+            if self.draining and not route.health:
+                raise _draining()
+            if route.batch:
+                exchange.bytes_max = self.port.limits.batch_bytes_max
+            if route.waits:
+                return await self._wait(route, exchange)
+            return await self._run(route, exchange)
+        except Problem as problem:
+            return self._refuse(exchange, problem)
+        except Exception:
+            _log.exception("request %s: %s %s failed", request_id, request.method, exchange.target[:200])
+            return self._refuse(exchange, Problem("internal", f"see the node's log for request {request_id}"))
+
+    async def _run(self, route: Route, exchange: Exchange) -> Answer:
+        if route.leader and not self.port.leads() and not (route.stays is not None and route.stays(exchange)):
+            return await self._forward(exchange)
+        if route.method != "GET" and route.leader and _IDEMPOTENCY_KEY in exchange.request.headers:
+            raise _no_idempotency_header(route)
+        return await route.handler(exchange)
+
+    async def _wait(self, route: Route, exchange: Exchange) -> Answer:
+        """Run a handler that may wait for long, so that draining can end it."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting.add(task)
+        try:
+            return await self._run(route, exchange)
+        except asyncio.CancelledError:
+            if not self.draining or exchange.request.transport is None:
+                raise
+            task.uncancel()
+            raise _draining() from None
+        finally:
+            self._waiting.discard(task)
+
+    async def _forward(self, exchange: Exchange) -> Answer:
+        """Pass the request to the leader as it came, and its answer back."""
+        request = exchange.request
+        came_by = request.headers.get(FORWARDED)
+        if came_by is not None:
+            raise Problem("no-leader", f"{came_by[:64]} took this node for the leader, and it is not; try again")
+        headers = {name: text for name in _PASSED_ON if (text := request.headers.get(name)) is not None}
+        headers[FORWARDED] = self.port.node_id
+        headers[REQUEST_ID] = exchange.request_id
+        method = "GET" if request.method == "HEAD" else request.method
+        body = await exchange.read() if method not in ("GET", "DELETE") else b""
+        answer = await self.port.forward(ForwardRequest(method, exchange.target, headers, body))
+        content_type = "application/octet-stream"
+        back: dict[str, str] = {}
+        for name, text in answer.headers.items():
+            lower = name.lower()
+            if lower == "content-type":
+                content_type = text
+            elif lower in _PASSED_BACK:
+                back[_PASSED_BACK[lower]] = text
+        return exchange.relay(answer.status, answer.body, content_type, back)
+
+    @staticmethod
+    def _principal(request: web.BaseRequest) -> Principal:
+        """Who asks: the one place where authentication will stand."""
+        return ANONYMOUS
+
+    @staticmethod
+    def _relative(exchange: Exchange) -> str:
+        """The target as path and query; a proxy may send it with scheme and host."""
+        if not exchange.target.startswith("/"):
+            exchange.target = str(exchange.request.rel_url)
+        return exchange.target
+
+    # What every answer carries
+
+    def stamp(self) -> str:
+        """Date, Hourwheel-Node and Hourwheel-Term as header lines; made once per second and term."""
+        second = self.port.now_ms() // 1000
+        term = self.port.term()
+        text, at, of = self._stamp
+        if at != second or of != term:
+            text = f"{self.date()}Hourwheel-Node: {self.port.node_id}\r\nHourwheel-Term: {term}\r\n"
+            self._stamp = (text, second, term)
+        return text
+
+    def date(self) -> str:
+        """The Date header's line."""
+        return f"Date: {http_date(self.port.now_ms() // 1000)}\r\n"
+
+    def keeps(self, request: web.BaseRequest) -> bool:
+        """Whether the connection stays open after this answer. Not if part of the body was left unread."""
+        return request.keep_alive and not self.draining and request.content.is_eof() and request.version >= (1, 1)
+
+    def _refuse(self, exchange: Exchange, problem: Problem) -> Answer:
+        headers = dict(problem.headers)
+        if problem.retry_after_s is not None:
+            headers["Retry-After"] = str(problem.retry_after_s)
+        return exchange.answer(problem.status, self._body(problem, exchange.request_id), PROBLEM, headers)
+
+    def _refuse_bytes(self, problem: Problem) -> Answer:
+        """The answer to what is not HTTP: there is no exchange to speak of, and the connection ends."""
+        request_id = f"{self._id_prefix}{next(self._numbers)}"
+        stamp = f"{self.stamp()}{REQUEST_ID}: {request_id}\r\n"
+        return Answer.of(problem.status, self._body(problem, request_id), PROBLEM, stamp=stamp, keep_alive=False)
+
+    def _body(self, problem: Problem, request_id: str) -> bytes:
+        context: dict[str, Any] = {"term": self.port.term(), "request_id": request_id}
+        leader = self.port.leader()
+        if leader is not None:
+            context["leader"] = leader
+        return msgspec.json.encode(problem.shape(**context))
+
+
+def _draining() -> Problem:
+    return Problem("draining", "this node is shutting down; ask another node")
+
+
+def _no_idempotency_header(route: Route) -> Problem:
+    instead = "; a message carries its key in the field key" if route.pattern.startswith("/v1/messages") else ""
+    detail = f"the header {_IDEMPOTENCY_KEY} is part of the contract but not supported yet{instead}"
+    return Problem("not-supported-yet", detail, errors=[FieldFault("", detail, header=_IDEMPOTENCY_KEY)])
+
+
+async def serve(port: Port, host: str, listen_port: int) -> Server:
+    """A running server on `host:listen_port` (0: any free port, see `Server.address`). `ListenFailed` if it cannot."""
+    server = Server(port)
+    await server.listen(host, listen_port)
+    return server

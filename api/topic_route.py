@@ -1,0 +1,120 @@
+"""The handlers of /v1/topics: replace, merge, show, list and delete a topic's settings."""
+
+from typing import Any, Final
+
+from api.answer import JSON, Answer
+from api.document import Fields, read_object
+from api.duration import render_duration
+from api.exchange import Exchange
+from api.field import Fault, read_choice, read_flag, read_lease, read_topic
+from api.port import TOPIC_DEFAULTS, TopicChange, TopicView
+from api.problem import FieldFault, Problem
+from api.route import Route
+from api.timestamp import render_time
+
+_SETTINGS: Final = Fields(
+    {
+        "mode": lambda value: read_choice(value, ("pull",), ("push",)),
+        "lease": read_lease,
+        "handover": lambda value: read_choice(value, ("fast",), ("strict",)),
+        "paused": read_flag,
+    },
+    planned=("target", "retry", "rate", "dead_letter"),
+    read_only=("topic", "revision", "created", "counts"),
+)
+
+
+def topic_of(exchange: Exchange) -> str:
+    """The topic in the path, checked."""
+    try:
+        return read_topic(exchange.params["topic"])
+    except Fault as fault:
+        raise Problem("invalid-field", fault.detail, errors=[FieldFault("", fault.detail, parameter="topic")]) from None
+
+
+async def replace(exchange: Exchange) -> Answer:
+    """PUT: the settings sent, and the defaults for the rest; creates the topic."""
+    name = topic_of(exchange)
+    values = await _settings(exchange)
+    change = TopicChange(
+        mode=values.get("mode", TOPIC_DEFAULTS.mode),
+        lease_ms=values.get("lease", TOPIC_DEFAULTS.lease_ms),
+        handover=values.get("handover", TOPIC_DEFAULTS.handover),
+        paused=values.get("paused", TOPIC_DEFAULTS.paused),
+    )
+    return await _put(exchange, name, change, create=True)
+
+
+async def merge(exchange: Exchange) -> Answer:
+    """PATCH: the settings sent; the topic has to exist."""
+    name = topic_of(exchange)
+    values = await _settings(exchange)
+    change = TopicChange(
+        mode=values.get("mode"),
+        lease_ms=values.get("lease"),
+        handover=values.get("handover"),
+        paused=values.get("paused"),
+    )
+    return await _put(exchange, name, change, create=False)
+
+
+async def _settings(exchange: Exchange) -> dict[str, Any]:
+    exchange.query(())
+    exchange.require_type((JSON,))
+    return read_object(await exchange.read() or b"{}", _SETTINGS)
+
+
+async def _put(exchange: Exchange, name: str, change: TopicChange, *, create: bool) -> Answer:
+    if_match = exchange.if_match()
+    view = await exchange.port.put_topic(name, change, create=create, if_match=if_match, principal=exchange.principal)
+    return _one(exchange, view)
+
+
+async def show(exchange: Exchange) -> Answer:
+    """GET one."""
+    exchange.query(())
+    return _one(exchange, await exchange.port.topic(topic_of(exchange), principal=exchange.principal))
+
+
+async def show_all(exchange: Exchange) -> Answer:
+    """GET all, with counts by state."""
+    exchange.query((), ("limit", "cursor"))
+    views = await exchange.port.topics(principal=exchange.principal)
+    return exchange.document({"items": [_shape(view) for view in views], "next_cursor": None})
+
+
+async def delete(exchange: Exchange) -> Answer:
+    """DELETE a topic that has nothing pending."""
+    name = topic_of(exchange)
+    exchange.query((), ("pending",))
+    await exchange.port.delete_topic(name, if_match=exchange.if_match(), principal=exchange.principal)
+    return exchange.document({"topic": name, "result": "deleted"})
+
+
+def _one(exchange: Exchange, view: TopicView) -> Answer:
+    return exchange.document(_shape(view), headers={"ETag": f'"{view.revision}"'})
+
+
+def _shape(view: TopicView) -> dict[str, Any]:
+    shape: dict[str, Any] = {
+        "topic": view.name,
+        "mode": view.mode,
+        "lease": render_duration(view.lease_ms),
+        "handover": view.handover,
+        "paused": view.paused,
+        "revision": view.revision,
+        "created": render_time(view.created_ms),
+    }
+    if view.counts is not None:
+        shape["counts"] = dict(view.counts)
+    return shape
+
+
+ROUTES: Final = (
+    Route("GET", "/v1/topics", show_all),
+    Route("PUT", "/v1/topics/{topic}", replace),
+    Route("PATCH", "/v1/topics/{topic}", merge),
+    Route("GET", "/v1/topics/{topic}", show),
+    Route("DELETE", "/v1/topics/{topic}", delete),
+)
+"""What this file serves."""

@@ -1,0 +1,270 @@
+"""A port of a few dictionaries: enough service behind the real server to see every shape of the contract.
+
+It keeps the port's rules (who may call what, what is raised when) and no others: nothing is replicated or durable.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from api.port import (
+    CONFLICT,
+    FAILED,
+    KEPT,
+    NEW,
+    REPLAYED,
+    TOPIC_DEFAULTS,
+    CancelResult,
+    Delivery,
+    ForwardAnswer,
+    ForwardRequest,
+    HistoryEvent,
+    Limits,
+    MessageIn,
+    MessageView,
+    Principal,
+    PullIn,
+    Readiness,
+    ScheduleResult,
+    TopicChange,
+    TopicView,
+)
+from api.problem import Problem
+from api.timestamp import render_time
+
+#: The port's clock unless a test moves it: 2026-11-21T02:10:20.125Z.
+NOW_MS = 1_795_227_020_125
+
+
+class Held(msgspec.Struct):
+    """A scheduled message as the port keeps it."""
+
+    id: str
+    message: MessageIn
+    due_ms: int
+    state: str = "scheduled"
+    attempt: int = 0
+
+
+class MemoryPort:
+    """See the module. `principals` records who asked; `forwarded` what was passed on."""
+
+    def __init__(self, node_id: str = "n1", limits: Limits | None = None) -> None:
+        self.node_id = node_id
+        self.limits = limits or Limits()
+        self.clock_ms = NOW_MS
+        self.leading = True
+        self.known_leader: str | None = node_id
+        self.held: dict[str, Held] = {}
+        self.keys: dict[tuple[str, str], tuple[str, bytes]] = {}
+        self.topic_views: dict[str, TopicView] = {}
+        self.principals: list[Principal] = []
+        self.forwarded: list[ForwardRequest] = []
+        self.forward_to: Any = None
+        self.raises: Exception | None = None
+        self.fails: dict[int, Problem] = {}
+        self.arrived = asyncio.Event()
+        self.waits = 0
+        self.ended_waits = 0
+        self.waiting = asyncio.Event()
+
+    def now_ms(self) -> int:
+        return self.clock_ms
+
+    def term(self) -> int:
+        return 7
+
+    def leader(self) -> str | None:
+        return self.known_leader
+
+    def leads(self) -> bool:
+        return self.leading
+
+    async def forward(self, request: ForwardRequest) -> ForwardAnswer:
+        self.forwarded.append(request)
+        if self.forward_to is None:
+            raise Problem("no-leader", "no leader is known")
+        answer: ForwardAnswer = await self.forward_to(request)
+        return answer
+
+    async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
+        self.principals.append(principal)
+        if self.raises is not None:
+            raise self.raises
+        ids, dues, statuses = [], [], []
+        for row, message in enumerate(messages):
+            held, status = self._keep(message)
+            ids.append(held.id)
+            dues.append(held.due_ms)
+            statuses.append(FAILED if row in self.fails else status)
+        self.arrived.set()
+        return ScheduleResult(
+            np.array(ids, "S26"), np.array(dues, np.int64), np.array(statuses, np.uint8), dict(self.fails)
+        )
+
+    def _keep(self, message: MessageIn) -> tuple[Held, int]:
+        if message.key is not None and (message.topic, message.key) in self.keys:
+            id_text, mark = self.keys[message.topic, message.key]
+            if mark == message.fingerprint:
+                return self.held[id_text], REPLAYED
+            return self.held[id_text], KEPT if message.on_conflict == "keep" else CONFLICT
+        due_ms = self.clock_ms + (message.delay_ms or 0)
+        if message.deliver_at_ms is not None:
+            due_ms = max(self.clock_ms, message.deliver_at_ms)
+        held = Held(f"{len(self.held):026d}", message, due_ms)
+        self.held[held.id] = held
+        if message.key is not None:
+            assert message.fingerprint is not None
+            assert len(message.fingerprint) == 16
+            self.keys[message.topic, message.key] = (held.id, message.fingerprint)
+        return held, NEW
+
+    def _find(self, id_text: str) -> Held:
+        held = self.held.get(id_text)
+        if held is None:
+            raise Problem("unknown-message", f"there is no message {id_text[:64]}")
+        return held
+
+    async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
+        held = self._find(id)
+        message = held.message
+        return MessageView(
+            id=id,
+            topic=message.topic,
+            state=held.state,
+            due_ms=held.due_ms,
+            asked_due_ms=held.due_ms,
+            created_ms=self.clock_ms,
+            revision=1,
+            attempt=held.attempt,
+            body=message.body,
+            content_type=message.content_type,
+            tags=message.tags,
+            headers=message.headers,
+            key=message.key,
+            last_error="local" if local else None,
+            history=[HistoryEvent(self.clock_ms, "scheduled", "n1", 7, 0)],
+        )
+
+    async def cancel(self, id: str, *, if_match: int | None, principal: Principal) -> CancelResult:
+        held = self._find(id)
+        if if_match not in (None, 1):
+            raise Problem("revision-mismatch", f"the revision is 1, not {if_match}")
+        if held.state == "leased":
+            until = render_time(self.clock_ms + 30_000)
+            raise Problem("leased", "a consumer has it", handed_over=until, attempt=1, leased_until=until)
+        held.state = "cancelled"
+        return CancelResult(id, 0, "none")
+
+    async def put_topic(
+        self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal
+    ) -> TopicView:
+        old = self.topic_views.get(name)
+        if old is None and not create:
+            raise Problem("unknown-topic", f"there is no topic {name}")
+        if if_match is not None and (old is None or old.revision != if_match):
+            raise Problem("revision-mismatch", "the topic has changed")
+        settings = msgspec.structs.asdict(old or TOPIC_DEFAULTS)
+        settings.update({key: value for key, value in msgspec.structs.asdict(change).items() if value is not None})
+        view = TopicView(
+            name=name,
+            mode=settings["mode"],
+            lease_ms=settings["lease_ms"],
+            handover=settings["handover"],
+            paused=settings["paused"],
+            revision=old.revision + 1 if old else 1,
+            created_ms=self.clock_ms,
+        )
+        self.topic_views[name] = view
+        return view
+
+    async def topic(self, name: str, *, principal: Principal) -> TopicView:
+        if name not in self.topic_views:
+            raise Problem("unknown-topic", f"there is no topic {name}")
+        return self.topic_views[name]
+
+    async def topics(self, *, principal: Principal) -> Sequence[TopicView]:
+        return [
+            msgspec.structs.replace(view, counts={"scheduled": 2}) for _, view in sorted(self.topic_views.items())
+        ]
+
+    async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
+        if any(held.message.topic == name for held in self.held.values()):
+            raise Problem("not-empty", f"{name} has pending messages")
+        if self.topic_views.pop(name, None) is None:
+            raise Problem("unknown-topic", f"there is no topic {name}")
+
+    async def pull(self, request: PullIn, principal: Principal) -> Sequence[Delivery]:
+        if request.topic == "nowhere":
+            raise Problem("unknown-topic", "there is no topic nowhere")
+        ready = self._ready(request)
+        if not ready and request.wait_ms:
+            self.waits += 1
+            self.waiting.set()
+            try:
+                async with asyncio.timeout(request.wait_ms / 1000):
+                    await self.arrived.wait()
+            except TimeoutError:
+                return []
+            except asyncio.CancelledError:
+                self.ended_waits += 1
+                raise
+            ready = self._ready(request)
+        return [self._hand_over(held, request) for held in ready]
+
+    def _ready(self, request: PullIn) -> list[Held]:
+        fitting = [
+            held
+            for held in self.held.values()
+            if held.state == "scheduled" and held.message.topic == request.topic and held.due_ms <= self.clock_ms
+        ]
+        return fitting[: request.max]
+
+    def _hand_over(self, held: Held, request: PullIn) -> Delivery:
+        held.state = "leased"
+        held.attempt += 1
+        message = held.message
+        return Delivery(
+            id=held.id,
+            receipt=f"r-{held.id}-{held.attempt}",
+            attempt=held.attempt,
+            term=7,
+            leased_until_ms=self.clock_ms + (request.lease_ms or 30_000),
+            topic=message.topic,
+            due_ms=held.due_ms,
+            asked_due_ms=held.due_ms,
+            created_ms=self.clock_ms,
+            handed_over_ms=self.clock_ms,
+            body=message.body,
+            content_type=message.content_type,
+            tags=message.tags,
+            headers=message.headers,
+            key=message.key,
+        )
+
+    async def ack(self, topic: str, receipts: Sequence[str], principal: Principal) -> Sequence[str]:
+        results = []
+        for receipt in receipts:
+            parts = receipt.split("-")
+            held = self.held.get(parts[1]) if len(parts) == 3 else None
+            if held is None:
+                results.append("invalid")
+            elif parts[2] != str(held.attempt):
+                results.append("stale")
+            else:
+                held.state = "delivered"
+                results.append("acked")
+        return results
+
+    async def cluster(self) -> Mapping[str, Any]:
+        return {"cluster_id": "c", "leader": self.known_leader, "term": 7, "nodes": []}
+
+    def ready(self) -> Readiness:
+        has_leader = self.known_leader is not None
+        return Readiness(has_leader, {"applied": "ok", "leader": "ok" if has_leader else "no leader is known"})
+
+    def metrics(self) -> bytes:
+        return b"hourwheel_up 1\n"
