@@ -1,0 +1,97 @@
+"""R: how soon the service is back after each fault, and whether it answers when nothing is wrong."""
+
+from dataclasses import asdict, dataclass
+
+from chaos.bounds import Bounds
+from chaos.event import Fault, HandedOver, Offered
+from chaos.history import History
+from chaos.verdict import Verdict, percentiles
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Milliseconds from one fault's begin; None: not seen again before the history ends.
+
+    first_ack: an offer sent after the fault is acknowledged. first_on_time: a message due after the fault is received
+    on time. new_term: anything is received in a term above those seen before (None where the fault ends no term).
+    """
+
+    fault: str
+    first_ack_ms: float | None
+    first_on_time_ms: float | None
+    new_term_ms: float | None
+
+
+def recoveries(history: History, bounds: Bounds) -> list[Recovery]:
+    """One row per fault, in order."""
+    acks = sorted((event.sent_mono_ms, event.mono_ms) for event in history.acknowledged().values())
+    received = history.of(HandedOver)
+    rows = []
+    for fault in history.faults():
+        begin = fault.mono_ms
+        highest = max((event.term for event in received if event.mono_ms <= begin), default=0)
+        on_time = (
+            event.mono_ms - begin
+            for event in received
+            if event.mono_ms > begin
+            and event.asked_due_ms > fault.wall_ms
+            and event.wall_ms - event.asked_due_ms <= bounds.on_time_ms
+        )
+        new_term = (event.mono_ms - begin for event in received if event.mono_ms > begin and event.term > highest)
+        rows.append(
+            Recovery(
+                fault=f"{fault.kind} {fault.node} ({fault.role})",
+                first_ack_ms=min((mono_ms - begin for sent_ms, mono_ms in acks if sent_ms > begin), default=None),
+                first_on_time_ms=next(on_time, None),
+                new_term_ms=next(new_term, None),
+            )
+        )
+    return rows
+
+
+def acknowledged_share(history: History, bounds: Bounds) -> tuple[int, int]:
+    """(acknowledged, offered) of the messages offered outside the fault windows."""
+    windows = bounds.fault_windows(history)
+    calm = [
+        event.number
+        for event in history.of(Offered)
+        if not any(begin <= event.mono_ms <= end for begin, end in windows)
+    ]
+    acknowledged = history.acknowledged()
+    return sum(number in acknowledged for number in calm), len(calm)
+
+
+def _wrong(row: Recovery, fault: Fault, last_offer_ms: float, bounds: Bounds) -> list[str]:
+    """What is wrong with one recovery. A fault after the last offer has nothing to come back for."""
+    if fault.mono_ms + bounds.window_ms > last_offer_ms:
+        return []
+    wrong = []
+    for name, value in (("acknowledgement", row.first_ack_ms), ("on-time hand-over", row.first_on_time_ms)):
+        if value is None:
+            wrong.append(f"{row.fault}: no {name} after it")
+        elif bounds.recovery_ms is not None and value > bounds.recovery_ms:
+            wrong.append(f"{row.fault}: first {name} after {value:.0f} ms, the bound is {bounds.recovery_ms}")
+    return wrong
+
+
+def check_recovery(history: History, bounds: Bounds) -> Verdict:
+    """R: each fault recovered from, and at least the bound's share of what was offered outside the fault windows
+    acknowledged.
+    """
+    rows = recoveries(history, bounds)
+    acknowledged, offered = acknowledged_share(history, bounds)
+    last_offer_ms = max((event.mono_ms for event in history.of(Offered)), default=0.0)
+    faults = [
+        wrong
+        for row, fault in zip(rows, history.faults(), strict=True)
+        for wrong in _wrong(row, fault, last_offer_ms, bounds)
+    ]
+    if acknowledged < bounds.acknowledged_share * offered:
+        faults.append(f"{acknowledged} of {offered} messages offered outside the fault windows were acknowledged")
+    figure: dict[str, object] = {
+        "faults": len(rows),
+        "acknowledged_share": round(acknowledged / offered, 4) if offered else None,
+    }
+    for name in ("first_ack_ms", "first_on_time_ms", "new_term_ms"):
+        figure[name] = percentiles([value for row in rows if (value := asdict(row)[name]) is not None])
+    return Verdict("R", figure, faults)

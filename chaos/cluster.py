@@ -1,0 +1,264 @@
+"""A cluster of real `hourwheel serve` processes that faults can be put on.
+
+Everything is done to a process by the pid it was started with, and every wait is for something a node says (its
+cluster page, its readiness) or for the end of a process: a wait for time to pass would test the machine's mood.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from storage.verify import digest
+
+from chaos.slow_disk import SlowDisk
+from cli.local_cluster import LOOPBACK, LocalNode, how_it_ended, last_words, start_process, write_config
+
+POLL_S = 0.02
+READY_S = 60.0
+STOP_S = 30.0
+
+
+class ClusterFailed(Exception):
+    """The cluster did not come to the state waited for; says which, and what the nodes logged last."""
+
+
+@dataclass(frozen=True)
+class Leadership:
+    """Who leads, as the leader itself says."""
+
+    node_id: str
+    term: int
+    commit_index: int
+
+
+def free_ports(count: int) -> list[int]:
+    """`count` ports nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for held in sockets:
+            held.bind((LOOPBACK, 0))
+        return [int(held.getsockname()[1]) for held in sockets]
+    finally:
+        for held in sockets:
+            held.close()
+
+
+class Cluster:
+    """`count` nodes n1.. below `directory`; `settings` are further config tables; `slow` makes their disks slowable."""
+
+    def __init__(
+        self,
+        directory: Path,
+        count: int = 3,
+        settings: Mapping[str, Mapping[str, object]] | None = None,
+        slow: bool = False,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        ports = free_ports(2 * count)
+        rows = [LocalNode(f"n{i + 1}", ports[2 * i], ports[2 * i + 1], directory / f"n{i + 1}") for i in range(count)]
+        self.nodes = {node.node_id: node for node in rows}
+        for node in rows:
+            write_config(node, rows, settings)
+        self.slow_disk = SlowDisk(directory) if slow else None
+        if self.slow_disk is not None:
+            self.slow_disk.build()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._http: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1.0))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node_id in self.running():
+            await self.kill(node_id)
+        if self._http is not None:
+            await self._http.close()
+
+    def running(self) -> list[str]:
+        """Ids of the nodes whose process lives (paused ones too)."""
+        return [node_id for node_id, process in self._processes.items() if process.poll() is None]
+
+    def pid(self, node_id: str) -> int:
+        """Of the node's last process."""
+        return self._processes[node_id].pid
+
+    def start(self, *node_ids: str) -> None:
+        """Starts these nodes (default: all). They are not ready yet."""
+        for node_id in node_ids or tuple(self.nodes):
+            assert node_id not in self.running(), f"{node_id} runs already"
+            environment = self.slow_disk.environment(node_id) if self.slow_disk is not None else {}
+            self._processes[node_id] = start_process(self.nodes[node_id], environment)
+
+    async def stop(self, node_id: str) -> None:
+        """SIGTERM, and waits for the end. Raises ClusterFailed if it does not end in time or not with 0."""
+        self._signal(node_id, signal.SIGTERM)
+        returncode = await self.ended(node_id)
+        if returncode:
+            raise ClusterFailed(
+                f"{node_id} asked to stop: {how_it_ended(returncode)}\n{last_words(self.nodes[node_id])}"
+            )
+
+    async def kill(self, node_id: str) -> None:
+        """SIGKILL, and waits for the end."""
+        self.signal_kill(node_id)
+        await self.ended(node_id)
+
+    def signal_kill(self, node_id: str) -> None:
+        """SIGKILL; `ended` then waits for it."""
+        self._signal(node_id, signal.SIGKILL)
+
+    def pause(self, node_id: str) -> None:
+        """SIGSTOP."""
+        self._signal(node_id, signal.SIGSTOP)
+
+    def resume(self, node_id: str) -> None:
+        """SIGCONT."""
+        self._signal(node_id, signal.SIGCONT)
+
+    def wipe(self, node_id: str) -> None:
+        """Removes the data directory of a node that does not run."""
+        assert node_id not in self.running(), f"{node_id} runs"
+        shutil.rmtree(self.nodes[node_id].data_path)
+
+    async def status(self, node_id: str) -> dict[str, Any] | None:
+        """The node's cluster page, or None when it does not give one."""
+        assert self._http is not None, "use `async with`"
+        try:
+            async with self._http.get(f"{self.nodes[node_id].url}/v1/cluster") as answer:
+                document = await answer.json()
+                return document if answer.status == 200 and isinstance(document, dict) else None
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            return None
+
+    async def is_ready(self, node_id: str) -> bool:
+        """Whether /readyz answers 200."""
+        assert self._http is not None, "use `async with`"
+        try:
+            async with self._http.get(f"{self.nodes[node_id].url}/readyz") as answer:
+                return answer.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    async def wait_ready(self, *node_ids: str, timeout_s: float = READY_S) -> None:
+        """Until these nodes (default: all that run) are ready."""
+        wanted = node_ids or tuple(self.running())
+
+        async def ready() -> bool:
+            return all([await self.is_ready(node_id) for node_id in wanted])
+
+        await self._until(ready, f"{', '.join(wanted)} ready", timeout_s)
+
+    async def leadership(self) -> Leadership | None:
+        """The leader of the highest term that says so itself, or None."""
+        found: list[Leadership] = []
+        for node_id, page in zip(self.nodes, await asyncio.gather(*map(self.status, self.nodes)), strict=True):
+            if page is not None and page.get("leader") == node_id:
+                found.append(Leadership(node_id, int(page["term"]), int(page["commit_index"])))
+        return max(found, key=lambda leadership: leadership.term, default=None)
+
+    async def wait_leader(self, after_term: int = 0, timeout_s: float = READY_S) -> Leadership:
+        """Until a node says that it leads a term above `after_term`."""
+        found: list[Leadership] = []
+
+        async def led() -> bool:
+            now = await self.leadership()
+            if now is not None and now.term > after_term:
+                found.append(now)
+            return bool(found)
+
+        await self._until(led, f"a leader of a term above {after_term}", timeout_s)
+        return found[0]
+
+    async def wait_applied(self, index: int, *node_ids: str, timeout_s: float = READY_S) -> None:
+        """Until these nodes have applied at least `index`."""
+
+        async def applied() -> bool:
+            return all([_applied(await self.status(node_id), node_id) >= index for node_id in node_ids])
+
+        await self._until(applied, f"{', '.join(node_ids)} at index {index}", timeout_s)
+
+    async def wait_level(self, timeout_s: float = READY_S) -> int:
+        """Until all running nodes have applied the same index, and again a moment later. Returns that index."""
+        seen: list[set[int]] = [set()]
+
+        async def level() -> bool:
+            pages = [await self.status(node_id) for node_id in self.running()]
+            now = {_applied(page, node_id) for page, node_id in zip(pages, self.running(), strict=True)}
+            steady = len(now) == 1 and -1 not in now and now == seen[0]
+            seen[0] = now
+            return steady
+
+        await self._until(level, "the same applied index on all nodes", timeout_s, POLL_S * 10)
+        return seen[0].pop()
+
+    async def digests(self, attempts: int = 4) -> dict[str, tuple[str, int]]:
+        """Stops all nodes gracefully, the leader last, and returns digest and applied index of each; all stay stopped.
+
+        What a leader still commits while the first follower stops (its last dispatch state) makes the indexes differ;
+        then the nodes are started again, so that the one behind catches up, and stopped once more.
+        """
+        for _ in range(attempts):
+            await self.wait_level()
+            leader = (await self.wait_leader()).node_id
+            for node_id in sorted(self.running(), key=lambda node_id: node_id == leader):
+                await self.stop(node_id)
+            found = {node_id: digest(node.data_path) for node_id, node in self.nodes.items()}
+            if len({applied for _, applied in found.values()}) == 1:
+                return found
+            self.start()
+            await self.wait_ready()
+        raise ClusterFailed(f"after {attempts} graceful stops the nodes are at different indexes: {found}")
+
+    async def _until(self, condition: Callable[[], Any], what: str, timeout_s: float, poll_s: float = POLL_S) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not await condition():
+                    self._check_alive()
+                    await asyncio.sleep(poll_s)
+        except TimeoutError:
+            raise ClusterFailed(f"waited {timeout_s} s for {what}\n{self._logs()}") from None
+
+    def _check_alive(self) -> None:
+        for node_id, process in self._processes.items():
+            returncode = process.poll()
+            if returncode is not None and returncode > 0:
+                raise ClusterFailed(
+                    f"{node_id} ended by itself: {how_it_ended(returncode)}\n{last_words(self.nodes[node_id], 30)}"
+                )
+
+    def _logs(self) -> str:
+        return "\n".join(f"--- {node_id}\n{last_words(node)}" for node_id, node in self.nodes.items())
+
+    def _signal(self, node_id: str, number: signal.Signals) -> None:
+        process = self._processes[node_id]
+        assert process.poll() is None, f"{node_id} does not run"
+        os.kill(process.pid, number)
+
+    async def ended(self, node_id: str) -> int:
+        """Waits for the end of the node's process; its return code. Raises ClusterFailed if it does not end."""
+        try:
+            return await asyncio.to_thread(self._processes[node_id].wait, STOP_S)
+        except subprocess.TimeoutExpired:
+            raise ClusterFailed(
+                f"{node_id} did not end within {STOP_S} s\n{last_words(self.nodes[node_id], 30)}"
+            ) from None
+
+
+def _applied(page: dict[str, Any] | None, node_id: str) -> int:
+    """The applied index a node reports of itself; -1 when it reports none."""
+    for row in (page or {}).get("nodes", []):
+        if row.get("id") == node_id and row.get("applied_index") is not None:
+            return int(row["applied_index"])
+    return -1

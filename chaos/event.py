@@ -1,0 +1,98 @@
+"""What can be seen of a cluster from outside, one struct per kind of observation.
+
+A history is a list of these and nothing else: the checkers may not ask the cluster anything, so a verdict can be
+repeated from the file and a test can plant a fault by editing one event. `mono_ms` (monotonic, one process) orders
+events; `wall_ms` (Unix epoch, floored) compares with the times that nodes write, which is sound because clients and
+nodes share one machine's clock.
+"""
+
+from typing import Literal
+
+import msgspec
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
+    """Base: when the observation was made."""
+
+    mono_ms: float
+    wall_ms: int
+
+
+class Offered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A message is about to be sent for the first time; `number` is the workload's own name for it, and its body."""
+
+    number: int
+    keyed: bool
+    asked_due_ms: int
+
+
+class Answered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The final outcome of an offer. `unknown` is no failure: the message may or may not come out. `sent_mono_ms`: the
+    last try's sending.
+    """
+
+    number: int
+    node: str
+    outcome: Literal["acknowledged", "refused", "unknown"]
+    sent_mono_ms: float
+    message_id: str = ""
+    due_ms: int = 0
+    detail: str = ""
+
+
+class HandedOver(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A message received by a consumer. `connection` names one TCP connection's consumer, `response` counts its
+    answers.
+    """
+
+    number: int
+    message_id: str
+    term: int
+    attempt: int
+    due_ms: int
+    asked_due_ms: int
+    handed_over_ms: int
+    leased_until_ms: int
+    node: str
+    connection: str
+    response: int
+
+
+class Acked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to an ack; `result` is `acked`, `stale`, `invalid`, or `unknown` when none came."""
+
+    number: int
+    message_id: str
+    term: int
+    attempt: int
+    result: str
+
+
+class Cancelled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to a cancel: `cancelled` with `prior` and `attempts_made`, `refused` (409), or `unknown`."""
+
+    number: int
+    message_id: str
+    outcome: Literal["cancelled", "refused", "unknown"]
+    asked_wall_ms: int
+    prior: str = ""
+    attempts_made: int = 0
+
+
+class Led(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A node said of itself that it leads this term."""
+
+    term: int
+    leader: str
+
+
+class Fault(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A fault put on a node begins or is over. `role` is what the node was when it began."""
+
+    kind: Literal["kill", "pause", "stop", "wipe", "slow"]
+    node: str
+    role: Literal["leader", "follower"]
+    phase: Literal["begin", "end"]
+
+
+Event = Offered | Answered | HandedOver | Acked | Cancelled | Led | Fault

@@ -1,0 +1,81 @@
+"""The record of a run: every event in the order it was seen, and the few views that all checkers share.
+
+Kept in memory while the run goes on (a client that writes files measures its own disk), written as NDJSON afterwards.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from chaos.event import Answered, Cancelled, Event, Fault, HandedOver, Offered
+from node.clock import NodeClock
+
+E = TypeVar("E", bound=Event)
+
+
+class History:
+    """Events in the order of `mono_ms`; append with `record`."""
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self.events: list[Event] = list(events)
+        self._listeners: list[Callable[[Event], None]] = []
+        self._wall_ms = NodeClock().wall_ms
+
+    def now(self) -> tuple[float, int]:
+        """(mono_ms, wall_ms) of this moment, for the event about to be recorded."""
+        return time.monotonic() * 1000, self._wall_ms()
+
+    def record(self, event: Event) -> None:
+        """Adds an event and tells it to all listeners."""
+        self.events.append(event)
+        for listener in self._listeners:
+            listener(event)
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Calls `listener` with every event recorded from now on."""
+        self._listeners.append(listener)
+
+    def of(self, kind: type[E]) -> list[E]:
+        """All events of one kind, in order."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def offered(self) -> dict[int, Offered]:
+        """Offers by number."""
+        return {event.number: event for event in self.of(Offered)}
+
+    def answered(self) -> dict[int, Answered]:
+        """Final outcomes by number."""
+        return {event.number: event for event in self.of(Answered)}
+
+    def acknowledged(self) -> dict[int, Answered]:
+        """Acknowledged offers by number."""
+        return {event.number: event for event in self.of(Answered) if event.outcome == "acknowledged"}
+
+    def hand_overs(self) -> dict[int, list[HandedOver]]:
+        """Hand-overs by number, each list ordered by (term, attempt), then by when it was seen."""
+        by_number: dict[int, list[HandedOver]] = {}
+        for event in self.of(HandedOver):
+            by_number.setdefault(event.number, []).append(event)
+        for several in by_number.values():
+            several.sort(key=lambda event: (event.term, event.attempt, event.mono_ms))
+        return by_number
+
+    def cancels(self) -> dict[int, Cancelled]:
+        """Answers to cancels by number."""
+        return {event.number: event for event in self.of(Cancelled)}
+
+    def faults(self) -> list[Fault]:
+        """Beginnings of faults, in order."""
+        return [event for event in self.of(Fault) if event.phase == "begin"]
+
+    def write(self, path: Path) -> None:
+        """Writes one JSON object a line."""
+        path.write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in self.events))
+
+    @classmethod
+    def read(cls, path: Path) -> "History":
+        """Reads what `write` wrote."""
+        return cls(msgspec.json.Decoder(Event).decode_lines(path.read_bytes()))

@@ -1,0 +1,71 @@
+"""Puts faults on a cluster by role and writes each into the history.
+
+A fault's moment is taken just after its signal went out: what a node stamped before is then before it, which is what
+the checkers ask. The events of leadership come from the same place, because who leads is known here anyway.
+"""
+
+from typing import Literal
+
+from chaos.cluster import Cluster, Leadership
+from chaos.event import Fault, Led
+from chaos.history import History
+
+Kind = Literal["kill", "pause", "stop", "wipe", "slow"]
+Role = Literal["leader", "follower"]
+
+
+class Nemesis:
+    """Faults on `cluster`, recorded in `history`."""
+
+    def __init__(self, cluster: Cluster, history: History) -> None:
+        self._cluster, self._history = cluster, history
+        self._turn = 0
+
+    async def leader(self, after_term: int = 0) -> Leadership:
+        """Waits for a leader of a term above `after_term` and records it."""
+        leadership = await self._cluster.wait_leader(after_term)
+        mono_ms, wall_ms = self._history.now()
+        self._history.record(Led(mono_ms=mono_ms, wall_ms=wall_ms, term=leadership.term, leader=leadership.node_id))
+        return leadership
+
+    async def choose(self, role: Role) -> tuple[str, Leadership]:
+        """A node of this role (followers in turn), and who leads."""
+        leadership = await self.leader()
+        if role == "leader":
+            return leadership.node_id, leadership
+        followers = [node_id for node_id in self._cluster.running() if node_id != leadership.node_id]
+        self._turn += 1
+        return followers[self._turn % len(followers)], leadership
+
+    async def kill(self, role: Role) -> tuple[str, Leadership]:
+        """kill -9 a node of this role; for a leader, returns when another leads. Returns the node killed and the
+        leadership after.
+        """
+        node_id, leadership = await self.choose(role)
+        self._cluster.signal_kill(node_id)
+        self.mark("kill", node_id, role, "begin")
+        await self._cluster.ended(node_id)
+        return node_id, await self.leader(leadership.term) if role == "leader" else leadership
+
+    async def restart(self, node_id: str, role: Role) -> None:
+        """Starts a killed node; returns when it is ready."""
+        self._cluster.start(node_id)
+        await self._cluster.wait_ready(node_id)
+        self.mark("kill", node_id, role, "end")
+
+    async def pause_leader(self) -> tuple[str, Leadership]:
+        """SIGSTOP the leader; returns when another node leads: the paused node and the new leadership."""
+        node_id, leadership = await self.choose("leader")
+        self._cluster.pause(node_id)
+        self.mark("pause", node_id, "leader", "begin")
+        return node_id, await self.leader(leadership.term)
+
+    def resume(self, node_id: str) -> None:
+        """SIGCONT."""
+        self._cluster.resume(node_id)
+        self.mark("pause", node_id, "leader", "end")
+
+    def mark(self, kind: Kind, node_id: str, role: Role, phase: Literal["begin", "end"]) -> None:
+        """Records a fault's begin or end, now."""
+        mono_ms, wall_ms = self._history.now()
+        self._history.record(Fault(mono_ms=mono_ms, wall_ms=wall_ms, kind=kind, node=node_id, role=role, phase=phase))

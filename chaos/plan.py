@@ -1,0 +1,31 @@
+"""What a workload offers and how its clients behave: one frozen structure, so that a run is repeated from it and its
+seed.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Defaults are a light mixed load: half the messages with a key, ten a request."""
+
+    topic: str = "chaos"
+    rate: float = 1_000  # messages a second
+    duration_s: float = 10.0  # of offering
+    batch: int = 10  # messages a request; 1: single POST
+    delay_ms: tuple[int, int] = (200, 2_000)  # due so long after the offer, uniform, ends included
+    keyed_share: float = 0.5  # of the requests: with keys, hence sent again when the outcome is unknown
+    cancel_share: float = 0.0  # of the acknowledged messages: cancelled around their due time
+    consumers_per_node: int = 2
+    pull_max: int = 200
+    wait_ms: int = 2_000  # of a long poll
+    lease_ms: int = 10_000  # after an ack lost in a failover a message comes again so much later
+    retry_s: float = 20.0  # a producer gives a message up after this
+    request_s: float = 5.0  # a request without answer is given up after this (a long poll: wait_ms more)
+    drain_s: float = 40.0  # after the last offer: how long to wait for what is outstanding
+    seed: int = 1
+
+    @property
+    def count(self) -> int:
+        """Messages in all."""
+        return round(self.rate * self.duration_s)

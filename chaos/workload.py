@@ -1,0 +1,119 @@
+"""A whole run: consumers on every node, producers, then waiting for what is still outstanding.
+
+Outstanding is an acknowledged message that neither was handed over nor may have been cancelled. The run ends when none
+is left and every ack has its answer, or when `drain_s` is over: then the rest is lost as far as anybody outside can
+tell, and the checkers say so.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Sequence
+
+import aiohttp
+
+from chaos.canceller import Canceller
+from chaos.consumer import AGAIN_S, Acker, Consumer
+from chaos.event import Answered, Cancelled, Event, HandedOver
+from chaos.history import History
+from chaos.plan import Plan
+from chaos.producer import Producer
+from cli.local_cluster import LocalNode
+
+
+class Outstanding:
+    """Numbers acknowledged and not yet handed over or cancelled; counts for displays."""
+
+    def __init__(self, history: History) -> None:
+        self.acknowledged_count = 0
+        self._over: set[int] = set()
+        self._left: set[int] = set()
+        self._none_left = asyncio.Event()
+        self._none_left.set()
+        history.listen(self._see)
+
+    @property
+    def over_count(self) -> int:
+        """Messages handed over or cancelled so far."""
+        return len(self._over)
+
+    def _see(self, event: Event) -> None:
+        match event:
+            case Answered(outcome="acknowledged"):
+                self.acknowledged_count += 1
+                if event.number not in self._over:
+                    self._left.add(event.number)
+                    self._none_left.clear()
+            case HandedOver() | Cancelled(outcome="cancelled" | "unknown"):
+                self._over.add(event.number)
+                self._left.discard(event.number)
+                if not self._left:
+                    self._none_left.set()
+            case _:
+                return
+
+    async def none_left(self) -> None:
+        """Returns when nothing is outstanding; call it after the last offer's outcome."""
+        await self._none_left.wait()
+
+
+class Workload:
+    """One run of `plan` against `nodes`, recorded in `history`."""
+
+    def __init__(self, nodes: Sequence[LocalNode], plan: Plan, history: History) -> None:
+        self.nodes, self.plan, self.history = list(nodes), plan, history
+        self.outstanding = Outstanding(history)
+        self._ackers = [Acker(self.nodes, turn, plan, history) for turn in range(len(self.nodes))]
+
+    async def run(self) -> bool:
+        """Offers and consumes everything; False when something was still outstanding at the end."""
+        await self.configure()
+        async with self.consuming():
+            await Producer(self.nodes, self.plan, self.history).run()
+            return await self.drain()
+
+    async def configure(self) -> None:
+        """Creates the topic, so that consumers have one to wait at; tries the nodes in turn until one has done it."""
+        document = {"mode": "pull", "lease": self.plan.lease_ms}
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=self.plan.request_s)) as http:
+            for node in itertools.cycle(self.nodes):
+                try:
+                    async with http.put(f"{node.url}/v1/topics/{self.plan.topic}", json=document) as answer:
+                        if answer.status < 300:
+                            return
+                        if answer.status < 500:
+                            raise RuntimeError(f"topic refused: {await answer.text()}")
+                except (aiohttp.ClientError, TimeoutError):
+                    pass
+                await asyncio.sleep(AGAIN_S)
+
+    @contextlib.asynccontextmanager
+    async def consuming(self) -> AsyncIterator[None]:
+        """Consumers, ackers and the canceller run inside this block."""
+        tasks = [asyncio.create_task(acker.run()) for acker in self._ackers]
+        for node, acker in zip(self.nodes, self._ackers, strict=True):
+            for number in range(self.plan.consumers_per_node):
+                consumer = Consumer(f"{node.node_id}/{number}", node, self.plan, self.history, acker.queue)
+                tasks.append(asyncio.create_task(consumer.run()))
+        if self.plan.cancel_share:
+            tasks.append(asyncio.create_task(Canceller(self.nodes, self.plan, self.history).run()))
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
+
+    async def drain(self) -> bool:
+        """Waits until nothing is outstanding and all acks are answered; False when `drain_s` went by first."""
+        try:
+            async with asyncio.timeout(self.plan.drain_s):
+                await self.outstanding.none_left()
+                for acker in self._ackers:
+                    await acker.queue.join()
+        except TimeoutError:
+            return False
+        return True

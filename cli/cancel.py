@@ -1,0 +1,20 @@
+"""`hourwheel cancel ID`: after exit 0 no hand-over of the message starts."""
+
+from urllib.parse import quote
+
+import click
+
+from cli.connection import Connection
+from cli.output import client_options, show_fields, show_json
+
+
+@click.command()
+@click.argument("message_id", metavar="ID")
+@client_options
+def command(message_id: str, url: str, timeout: float, output: str) -> None:
+    """Cancels the message ID; says how many hand-overs were made before."""
+    document = Connection(url, timeout).call("DELETE", f"/v1/messages/{quote(message_id, safe='')}").document
+    if output == "json":
+        show_json(document)
+    else:
+        show_fields(document.items())

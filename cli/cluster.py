@@ -1,0 +1,29 @@
+"""`hourwheel cluster status`: who leads, who lags, whose clock is off."""
+
+import click
+
+from cli.connection import Connection
+from cli.output import client_options, show_fields, show_json, show_table
+
+COLUMNS = ("id", "role", "state", "http", "raft", "applied_index", "lag", "clock_offset_ms")
+
+
+@click.group()
+def command() -> None:
+    """Looks at the cluster."""
+
+
+@command.command()
+@client_options
+def status(url: str, timeout: float, output: str) -> None:
+    """Shows leader, term, indexes and every node, as the asked node sees them."""
+    document = Connection(url, timeout).call("GET", "/v1/cluster").document
+    if output == "json":
+        show_json(document)
+        return
+    show_fields(
+        (name, document.get(name))
+        for name in ("cluster_id", "leader", "term", "commit_index", "dispatch", "lateness_ms")
+    )
+    click.echo()
+    show_table(COLUMNS, [[node.get(column) for column in COLUMNS] for node in document.get("nodes", [])])

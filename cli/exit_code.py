@@ -1,0 +1,67 @@
+"""The exit codes of the `hourwheel` command: one table, because scripts are written against them.
+
+A script has to tell "the message is wrong" (mend the call) from "nobody answers" (try later) from "it may have
+happened" (send again with the same key). Those are different rows here and never change their number; `hourwheel
+--help` prints this table and nothing else describes it.
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What an exit code means; the sentences are in `SENTENCES`."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    REFUSED = 4
+    NOT_FOUND = 5
+    CONFLICT = 6
+    UNAVAILABLE = 7
+    UNKNOWN = 8
+    CONFIG = 9
+    ADDRESS = 10
+    DATA = 11
+    CHILD = 12
+
+
+SENTENCES: dict[ExitCode, str] = {
+    ExitCode.OK: "done",
+    ExitCode.FAILED: "an error of the service or of this command (HTTP 500, or a defect)",
+    ExitCode.USAGE: "the command line is wrong",
+    ExitCode.UNREACHABLE: "no node answers at the address",
+    ExitCode.REFUSED: "the request is refused: a field, a limit, a type (HTTP 400, 401, 403, 413, 415, 422)",
+    ExitCode.NOT_FOUND: "no such message, topic or route (HTTP 404, 405)",
+    ExitCode.CONFLICT: "its state does not allow it: leased, settled, key held by another request (HTTP 409, 412, 428)",
+    ExitCode.UNAVAILABLE: "not now: no leader, over a limit, disk full, draining (HTTP 429, 503); nothing was done",
+    ExitCode.UNKNOWN: "may or may not have happened (HTTP 504, or the connection broke); send again with the same key",
+    ExitCode.CONFIG: "serve: the config file is refused",
+    ExitCode.ADDRESS: "serve, dev: an address cannot be listened on (port in use)",
+    ExitCode.DATA: "serve, verify: the data directory is refused, damaged or could not be written",
+    ExitCode.CHILD: "dev: a node ended before the cluster was ready, or all have ended",
+}
+
+_BY_STATUS: dict[int, ExitCode] = {
+    400: ExitCode.REFUSED,
+    401: ExitCode.REFUSED,
+    403: ExitCode.REFUSED,
+    404: ExitCode.NOT_FOUND,
+    405: ExitCode.NOT_FOUND,
+    409: ExitCode.CONFLICT,
+    412: ExitCode.CONFLICT,
+    413: ExitCode.REFUSED,
+    415: ExitCode.REFUSED,
+    422: ExitCode.REFUSED,
+    428: ExitCode.CONFLICT,
+    429: ExitCode.UNAVAILABLE,
+    503: ExitCode.UNAVAILABLE,
+    504: ExitCode.UNKNOWN,
+}
+
+
+def of_status(status: int) -> ExitCode:
+    """The exit code of an HTTP status; a status of neither success nor the table is `FAILED`."""
+    if 200 <= status < 300:
+        return ExitCode.OK
+    return _BY_STATUS.get(status, ExitCode.FAILED)

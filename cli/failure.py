@@ -1,0 +1,41 @@
+"""How the command fails: one exception that carries its exit code and, with `-o json`, the whole problem document.
+
+Errors go to stderr in both forms, so that stdout holds nothing but results and can be piped on.
+"""
+
+import json
+from typing import Any
+
+import click
+
+from cli.exit_code import ExitCode, of_status
+
+
+class Failure(Exception):
+    """Ends the command with `code`; shown as one sentence, or as `document` in JSON output."""
+
+    def __init__(self, code: ExitCode, message: str, document: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.document = document if document is not None else {"code": code.name.lower(), "detail": message}
+        self.as_json = False
+
+    def show(self) -> None:
+        """Writes the failure to stderr: a sentence for people, one JSON line for programs."""
+        text = json.dumps(self.document, ensure_ascii=False) if self.as_json else f"hourwheel: {self.message}"
+        click.echo(text, err=True)
+
+
+def of_problem(status: int, document: dict[str, Any]) -> Failure:
+    """The failure for an `application/problem+json` answer: code and detail, then one line per field with its limit."""
+    code = document.get("code") or "no-code"
+    lines = [f"{code} (HTTP {status}): {document.get('detail') or document.get('title') or 'no detail given'}"]
+    for error in document.get("errors") or []:
+        lines.append(f"  {error.get('pointer') or '/'}: {error.get('detail') or 'refused'}")
+    for name in ("holder", "handed_over", "leased_until", "retry_after"):
+        if document.get(name) is not None:
+            lines.append(f"  {name}: {document[name]}")
+    if document.get("request_id"):
+        lines.append(f"  request id: {document['request_id']}")
+    return Failure(of_status(status), "\n".join(lines), document)

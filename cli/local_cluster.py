@@ -1,0 +1,133 @@
+"""Where the nodes of a cluster on this machine live: ids, ports, directories, config files, and how one is started.
+
+`hourwheel dev`, the chaos tests, the demo and the benchmarks all run the same thing: real `hourwheel serve` processes
+from config files. This is the one place that knows how such a file looks and how such a process is started, so that
+none of them tests something a user cannot run.
+
+A node started here is told its parent's pid and ends with it, even when the parent is killed with -9: no orphan keeps
+the ports.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
+RAFT_PORT_OFFSET = 100
+
+
+@dataclass(frozen=True)
+class LocalNode:
+    """One node: its id, its ports on loopback and its folder (config, log, data)."""
+
+    node_id: str
+    http_port: int
+    raft_port: int
+    directory: Path
+
+    @property
+    def http(self) -> str:
+        """host:port of the HTTP listener."""
+        return f"{LOOPBACK}:{self.http_port}"
+
+    @property
+    def raft(self) -> str:
+        """host:port of the Raft listener."""
+        return f"{LOOPBACK}:{self.raft_port}"
+
+    @property
+    def url(self) -> str:
+        """Base URL of its API."""
+        return f"http://{self.http}"
+
+    @property
+    def config_path(self) -> Path:
+        """Its config file."""
+        return self.directory / "node.toml"
+
+    @property
+    def log_path(self) -> Path:
+        """What it wrote on stdout and stderr, over all its starts."""
+        return self.directory / "node.log"
+
+    @property
+    def data_path(self) -> Path:
+        """Its data directory."""
+        return self.directory / "data"
+
+
+def by_port(directory: Path, count: int, port: int) -> list[LocalNode]:
+    """`count` nodes n1, n2, ...: HTTP on port, port + 1, ..., Raft 100 above."""
+    return [
+        LocalNode(f"n{i + 1}", port + i, port + RAFT_PORT_OFFSET + i, directory / f"n{i + 1}") for i in range(count)
+    ]
+
+
+def write_config(
+    node: LocalNode, nodes: Sequence[LocalNode], settings: Mapping[str, Mapping[str, object]] | None = None
+) -> None:
+    """Writes the node's config file; `settings` are further tables, {table: {key: value}}, merged into those of this
+    file.
+    """
+    quoted = json.dumps
+    tables: dict[str, dict[str, object]] = {"http": {"listen": node.http}, "raft": {"listen": node.raft}}
+    for table, values in (settings or {}).items():
+        tables.setdefault(table, {}).update(values)
+    lines = [f"node_id = {quoted(node.node_id)}", f"data_dir = {quoted(str(node.data_path.resolve()))}"]
+    for table, values in tables.items():
+        lines += ["", f"[{table}]"] + [f"{key} = {quoted(value)}" for key, value in values.items()]
+    for peer in nodes:
+        lines += [
+            "",
+            "[[peers]]",
+            f"id = {quoted(peer.node_id)}",
+            f"raft = {quoted(peer.raft)}",
+            f"http = {quoted(peer.http)}",
+        ]
+    node.directory.mkdir(parents=True, exist_ok=True)
+    node.config_path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def start_process(node: LocalNode, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Starts `hourwheel serve` for the node; its output is appended to its log file. Returns at once: it is not ready
+    yet.
+    """
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "cli",
+        "serve",
+        "--config",
+        str(node.config_path),
+        "--parent",
+        str(os.getpid()),
+    ]
+    root = str(Path(__file__).resolve().parent.parent)
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    with node.log_path.open("ab") as log:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=os.environ | {"PYTHONPATH": path} | dict(environment or {}),
+            start_new_session=True,
+        )
+
+
+def last_words(node: LocalNode, lines: int = 5) -> str:
+    """The end of the node's log, for a report of why it died."""
+    try:
+        return "\n".join(node.log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+    except FileNotFoundError:
+        return ""
+
+
+def how_it_ended(returncode: int) -> str:
+    """A process's return code in words."""
+    return f"killed by signal {-returncode}" if returncode < 0 else f"exit code {returncode}"

@@ -1,0 +1,65 @@
+"""`hourwheel`: one command, its subcommands loaded only when called.
+
+A node must not import the client's tables, nor a client the whole server: each subcommand is a module of its own,
+named in `COMMANDS` with the sentence `--help` shows, and imported when it is run. That keeps `hourwheel --help` at the
+cost of click alone.
+"""
+
+import importlib
+
+import click
+
+from cli.exit_code import SENTENCES
+from cli.failure import Failure
+
+COMMANDS: dict[str, str] = {
+    "serve": "run one node from its config file",
+    "dev": "run a whole cluster on this machine",
+    "schedule": "schedule one message",
+    "get": "show a message and its history",
+    "cancel": "cancel a message that is not yet handed over",
+    "pull": "take due messages of a topic",
+    "cluster": "look at the cluster",
+    "verify": "check a data directory offline",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are modules `cli.<name>` with a click command named `command`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order a newcomer needs them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports the subcommand's module; None for an unknown name (click then suggests)."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Runs the subcommand; a failure is shown and becomes the exit code."""
+        try:
+            super().invoke(ctx)
+        except Failure as failure:
+            failure.show()
+            ctx.exit(int(failure.code))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Lists commands and exit codes without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(int(code)), sentence) for code, sentence in SENTENCES.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(package_name="hourwheel")
+def main() -> None:
+    """Hourwheel: deliver this at that time, replicated. `hourwheel COMMAND --help` says more."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""`hourwheel schedule TOPIC BODY`: one message, by delay or at a time.
+
+Checks nothing itself: what a valid topic, delay or key is, is said once, by the node, and its answer names the field
+and the limit.
+"""
+
+import base64
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.connection import Connection
+from cli.exit_code import ExitCode
+from cli.failure import Failure
+from cli.output import client_options, show_fields, show_json
+
+
+def _pairs(values: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for value in values:
+        name, equals, content = value.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE", param_hint="--header")
+        pairs[name] = content
+    return pairs
+
+
+def _content(body: str | None, text: str | None, file: str | None, content_type: str | None) -> dict[str, object]:
+    """The body fields of the request: BODY as JSON, or bytes with their content type."""
+    if sum(value is not None for value in (body, text, file)) != 1:
+        raise click.UsageError("give exactly one of BODY (JSON), --text and --file")
+    if body is not None:
+        if content_type is not None:
+            raise click.UsageError("--content-type goes with --text or --file; BODY is JSON")
+        try:
+            return {"body": json.loads(body)}
+        except ValueError as error:
+            raise click.BadParameter(f"not JSON: {error}; use --text for plain text", param_hint="BODY") from None
+    if text is not None:
+        raw = text.encode()
+    else:
+        assert file is not None
+        try:
+            raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        except OSError as error:
+            raise Failure(ExitCode.USAGE, f"cannot read {file}: {error.strerror}") from None
+    default_type = "application/octet-stream" if text is None else "text/plain; charset=utf-8"
+    return {"body_base64": base64.b64encode(raw).decode(), "content_type": content_type or default_type}
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("body", required=False)
+@click.option("--text", help="the body as plain text")
+@click.option("--file", help="the body from a file, byte for byte ('-' is stdin)")
+@click.option("--content-type", help="of --text or --file")
+@click.option("--delay", help="how long from now: 250ms 10s 3m 2h 7d")
+@click.option("--at", "deliver_at", help="when: 2026-11-21T02:10:20.125Z, or integer milliseconds since 1970")
+@click.option("--tag", "tags", multiple=True, help="may be given several times")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="may be given several times")
+@click.option("--key", help="makes the request safe to send again")
+@click.option("--on-conflict", help="when the key is held by another request: reject, keep")
+@client_options
+def command(
+    topic: str,
+    body: str | None,
+    text: str | None,
+    file: str | None,
+    content_type: str | None,
+    url: str,
+    timeout: float,
+    output: str,
+    **options: Any,
+) -> None:
+    """Schedules one message on TOPIC with BODY (JSON); without --delay or --at it is due now."""
+    request: dict[str, object] = {"topic": topic} | _content(body, text, file, content_type)
+    for name in ("delay", "deliver_at", "key", "on_conflict"):
+        if options[name] is not None:
+            value = options[name]
+            request[name] = int(value) if name != "key" and value.isascii() and value.isdigit() else value
+    if options["tags"]:
+        request["tags"] = list(options["tags"])
+    if options["headers"]:
+        request["headers"] = _pairs(options["headers"])
+    answer = Connection(url, timeout).call("POST", "/v1/messages", request)
+    document = answer.document
+    replayed = answer.headers.get("idempotency-replayed") == "true"
+    if output == "json":
+        show_json(document | {"replayed": True} if replayed else document)
+        return
+    rows = [(name, document.get(name)) for name in ("id", "topic", "due", "state")]
+    show_fields(rows + ([("replayed", "yes: this key was answered before")] if replayed else []))

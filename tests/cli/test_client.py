@@ -1,0 +1,242 @@
+"""schedule, get, cancel, pull, cluster status: what is sent, what is shown, and the exit code of each failure."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.connection import Connection
+from cli.exit_code import SENTENCES, ExitCode, of_status
+from cli.failure import Failure
+from tests.cli.conftest import Call
+from tests.cli.scripted_node import ScriptedNode
+
+SCHEDULED = {"id": "0A", "topic": "orders", "due": "2026-11-21T02:10:20.125Z", "state": "scheduled", "revision": 1}
+
+
+def test_schedule_sends_what_is_given_and_nothing_else(node: ScriptedNode, call: Call) -> None:
+    """Options become fields of the contract; fields not given are not sent, so that the node's defaults hold."""
+    node.say(201, SCHEDULED)
+    result = call(
+        *("schedule", "orders", '{"a": [1]}', "--delay", "30m", "--tag", "eu", "--tag", "vip"),
+        *("--header", "x-trace=a=b", "--key", "17", "--on-conflict", "keep"),
+    )
+    assert result.exit_code == ExitCode.OK, result.output
+    sent = {"topic": "orders", "body": {"a": [1]}, "delay": "30m", "tags": ["eu", "vip"]}
+    sent |= {"headers": {"x-trace": "a=b"}, "key": "17", "on_conflict": "keep"}
+    assert node.requests == [("POST", "/v1/messages", sent)]
+    assert "0A" in result.stdout
+    assert "2026-11-21T02:10:20.125Z" in result.stdout
+
+
+def test_schedule_times_in_milliseconds_are_numbers(node: ScriptedNode, call: Call) -> None:
+    """--at and --delay take integers as milliseconds, as the contract does."""
+    node.say(201, SCHEDULED)
+    node.say(201, SCHEDULED)
+    call("schedule", "orders", "null", "--at", "1800000000000")
+    call("schedule", "orders", "null", "--delay", "250")
+    assert node.requests[0][2] == {"topic": "orders", "body": None, "deliver_at": 1_800_000_000_000}
+    assert node.requests[1][2] == {"topic": "orders", "body": None, "delay": 250}
+
+
+@pytest.mark.parametrize(
+    ("args", "stdin", "sent"),
+    [
+        (("--text", "héllo"), None, {"body_base64": "aMOpbGxv", "content_type": "text/plain; charset=utf-8"}),
+        (("--file", "-"), b"\x00\xff", {"body_base64": "AP8=", "content_type": "application/octet-stream"}),
+        (("--file", "-", "--content-type", "image/png"), b"", {"body_base64": "", "content_type": "image/png"}),
+    ],
+)
+def test_schedule_bodies_that_are_not_json(
+    node: ScriptedNode, call: Call, args: tuple[str, ...], stdin: bytes | None, sent: dict[str, str]
+) -> None:
+    """Text and files go byte for byte."""
+    node.say(201, SCHEDULED)
+    assert call("schedule", "orders", *args, stdin=stdin).exit_code == ExitCode.OK
+    assert node.requests[0][2] == {"topic": "orders"} | sent
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (),
+        ('{"a":1}', "--text", "x"),
+        ("not json",),
+        ("1", "--content-type", "text/plain"),
+        ("1", "--header", "novalue"),
+        ("--file", "/nonexistent/body"),
+    ],
+)
+def test_schedule_usage_errors_send_nothing(node: ScriptedNode, call: Call, args: tuple[str, ...]) -> None:
+    """A command line that cannot be meant is refused before anything is sent."""
+    result = call("schedule", "orders", *args)
+    assert result.exit_code == ExitCode.USAGE, result.output
+    assert not node.requests
+
+
+def test_schedule_says_when_a_key_was_answered_before(node: ScriptedNode, call: Call) -> None:
+    """A replayed answer is marked, in both forms."""
+    node.say(201, SCHEDULED, {"Idempotency-Replayed": "true"})
+    node.say(201, SCHEDULED, {"Idempotency-Replayed": "true"})
+    assert "replayed" in call("schedule", "orders", "1", "--key", "k").stdout
+    assert json.loads(call("schedule", "orders", "1", "--key", "k", "-o", "json").stdout)["replayed"] is True
+
+
+def test_problem_is_shown_with_field_and_limit(node: ScriptedNode, call: Call) -> None:
+    """A refusal names code, field and limit on stderr, and stdout stays empty; JSON output is the problem itself."""
+    problem = {"code": "beyond-max-delay", "status": 422, "detail": "too far", "request_id": "r1"}
+    problem["errors"] = [{"pointer": "/delay", "detail": "4000d is beyond max_delay 3650d"}]
+    node.say(422, problem)
+    node.say(422, problem)
+    result = call("schedule", "orders", "1", "--delay", "4000d")
+    assert result.exit_code == ExitCode.REFUSED
+    assert result.stdout == ""
+    for part in ("beyond-max-delay", "HTTP 422", "/delay: 4000d is beyond max_delay 3650d", "r1"):
+        assert part in result.stderr
+    assert json.loads(call("schedule", "orders", "1", "--delay", "4000d", "-o", "json").stderr) == problem
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, ExitCode.REFUSED),
+        (404, ExitCode.NOT_FOUND),
+        (409, ExitCode.CONFLICT),
+        (413, ExitCode.REFUSED),
+        (429, ExitCode.UNAVAILABLE),
+        (500, ExitCode.FAILED),
+        (503, ExitCode.UNAVAILABLE),
+        (504, ExitCode.UNKNOWN),
+    ],
+)
+def test_exit_code_follows_the_status(node: ScriptedNode, call: Call, status: int, code: ExitCode) -> None:
+    """Each kind of answer has its fixed exit code."""
+    node.say(status, {"code": "some-code", "detail": "why"}, {"Retry-After": "2"})
+    result = call("cancel", "0A")
+    assert result.exit_code == code
+    assert "some-code" in result.stderr
+    assert "retry_after: 2 s" in result.stderr
+
+
+def test_exit_codes_are_one_complete_table() -> None:
+    """Every code has its sentence, and no number is used twice."""
+    assert set(SENTENCES) == set(ExitCode)
+    assert len({int(code) for code in ExitCode}) == len(ExitCode.__members__)
+    assert of_status(201) == ExitCode.OK
+    assert of_status(418) == ExitCode.FAILED
+
+
+def test_nobody_listens(call: Call) -> None:
+    """A refused connection says so, with the address, and nothing was sent."""
+    result = call("get", "0A", "--url", "http://127.0.0.1:9")
+    assert result.exit_code == ExitCode.UNREACHABLE
+    assert "http://127.0.0.1:9" in result.stderr
+    assert "refused" in result.stderr
+
+
+def test_connection_that_breaks_after_sending(node: ScriptedNode, call: Call) -> None:
+    """A change without an answer is unknown and says how to go on; a read without one changed nothing."""
+    node.hang_up()
+    node.hang_up()
+    result = call("schedule", "orders", "1")
+    assert result.exit_code == ExitCode.UNKNOWN
+    assert "same key" in result.stderr
+    assert call("get", "0A").exit_code == ExitCode.UNREACHABLE
+
+
+def test_answer_that_is_not_a_nodes(node: ScriptedNode, call: Call) -> None:
+    """Something else listening on the port is named as such."""
+    node.say(200, b"<html>hello</html>")
+    result = call("get", "0A")
+    assert result.exit_code == ExitCode.FAILED
+    assert "is it a Hourwheel node?" in result.stderr
+
+
+@pytest.mark.parametrize("url", ["ftp://h", "http://h:99999", "http://h/path", "http://"])
+def test_addresses_that_are_none(url: str) -> None:
+    """An address is HOST:PORT with nothing behind it."""
+    with pytest.raises(Failure) as refused:
+        Connection(url)
+    assert refused.value.code == ExitCode.USAGE
+
+
+def test_get_shows_the_message_and_its_history(node: ScriptedNode, call: Call) -> None:
+    """Fields that are absent are left out; --local is passed on; the id is quoted."""
+    event = {"at": "2026-11-21T02:10:20.125Z", "event": "scheduled", "node": "n1", "term": 3, "attempt": 0}
+    document = {"id": "0A", "state": "scheduled", "body": {"a": 1}, "settled": None, "history": [event]}
+    node.say(200, document)
+    node.say(200, document)
+    table = call("get", "0A/..", "--local").stdout
+    assert node.requests[0][1] == "/v1/messages/0A%2F..?consistency=local"
+    assert '{"a": 1}' in table
+    assert "settled" not in table
+    assert "scheduled" in table
+    assert json.loads(call("get", "0A", "-o", "json").stdout) == document
+
+
+def test_cancel_shows_what_came_before(node: ScriptedNode, call: Call) -> None:
+    """The answer's `prior` is part of the truth."""
+    node.say(200, {"id": "0A", "result": "cancelled", "attempts_made": 1, "prior": "known"})
+    result = call("cancel", "0A")
+    assert result.exit_code == ExitCode.OK
+    assert "known" in result.stdout
+    assert node.requests == [("DELETE", "/v1/messages/0A", None)]
+
+
+def pulled(number: int) -> dict[str, object]:
+    """A message as a pull gives it."""
+    return {
+        "id": f"0{number}",
+        "receipt": f"r{number}",
+        "attempt": 1,
+        "term": 2,
+        "due": "d",
+        "lateness_ms": 1,
+        "body": number,
+    }
+
+
+def test_pull_leaves_the_messages_leased(node: ScriptedNode, call: Call) -> None:
+    """Without --ack nothing is settled; whole ids and receipts are printed, however wide."""
+    node.say(200, {"messages": [pulled(1) | {"receipt": "r" * 300}]})
+    result = call("pull", "orders", "--max", "5", "--wait", "1.5", "--lease", "10s")
+    assert node.requests == [("POST", "/v1/topics/orders/pull", {"max": 5, "wait": 1500, "lease": "10s"})]
+    assert "r" * 300 in result.stdout
+
+
+def test_pull_with_ack_settles_what_was_printed(node: ScriptedNode, call: Call) -> None:
+    """--ack sends every receipt once; nothing to ack sends nothing."""
+    node.say(200, {"messages": [pulled(1), pulled(2)]})
+    node.say(200, {"results": [{"receipt": "r1", "result": "acked"}, {"receipt": "r2", "result": "acked"}]})
+    node.say(200, {"messages": []})
+    assert call("pull", "orders", "--ack", "-o", "json").exit_code == ExitCode.OK
+    assert node.requests[1] == ("POST", "/v1/topics/orders/ack", {"receipts": ["r1", "r2"]})
+    assert call("pull", "orders", "--ack").exit_code == ExitCode.OK
+    assert len(node.requests) == 3
+
+
+def test_pull_says_what_was_not_acked(node: ScriptedNode, call: Call) -> None:
+    """A stale receipt ends the command with a conflict that names it."""
+    node.say(200, {"messages": [pulled(1), pulled(2)]})
+    node.say(200, {"results": [{"receipt": "r1", "result": "acked"}, {"receipt": "r2", "result": "stale"}]})
+    result = call("pull", "orders", "--ack")
+    assert result.exit_code == ExitCode.CONFLICT
+    assert "1 of 2 not acked: r2: stale" in result.stderr
+
+
+def test_cluster_status(node: ScriptedNode, call: Call) -> None:
+    """Leader, term and each node's row."""
+    rows = [{"id": "n1", "role": "leader", "state": "up", "applied_index": 7, "lag": 0, "clock_offset_ms": 0.1}]
+    node.say(200, {"cluster_id": "c", "leader": "n1", "term": 4, "commit_index": 7, "nodes": rows})
+    result = call("cluster", "status")
+    assert result.exit_code == ExitCode.OK
+    for part in ("n1", "leader", "4", "7"):
+        assert part in result.stdout
+
+
+def test_file_body_is_read(node: ScriptedNode, call: Call, tmp_path: Path) -> None:
+    """--file PATH sends the file's bytes."""
+    (tmp_path / "body").write_bytes(b"abc")
+    node.say(201, SCHEDULED)
+    call("schedule", "orders", "--file", str(tmp_path / "body"))
+    assert node.requests[0][2]["body_base64"] == "YWJj"

@@ -1,0 +1,41 @@
+"""The command itself: help without loading, lazily loaded subcommands."""
+
+import subprocess
+import sys
+
+from click.testing import CliRunner
+
+from cli.exit_code import SENTENCES
+from cli.main import COMMANDS, main
+
+HEAVY = ("aiohttp", "numpy", "pysyncobj", "lmdb", "rich", "uvloop", "asyncio", "msgspec")
+
+
+def test_help_lists_commands_and_exit_codes() -> None:
+    """`--help` names every subcommand with its sentence, and the table of exit codes."""
+    text = CliRunner().invoke(main, ["--help"]).output
+    for name in COMMANDS:
+        assert f"\n  {name} " in text
+    for code in SENTENCES:
+        assert f"\n  {int(code)} " in text
+
+
+def test_every_subcommand_has_help() -> None:
+    """Each name in the table is a module with a command, whose help says what it is for."""
+    for name in COMMANDS:
+        result = CliRunner().invoke(main, [name, "--help"])
+        assert result.exit_code == 0, result.output
+        assert len(result.output.splitlines()) > 4
+
+
+def test_help_and_client_commands_import_nothing_heavy() -> None:
+    """A client's start does not pay for the server: neither help nor `get` loads what only a node needs."""
+    script = (
+        "import sys; from cli.main import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    for args in (["--help"], ["get", "0A", "--url", "http://127.0.0.1:9"]):
+        done = subprocess.run([sys.executable, "-c", script, *args], capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == "[]"
