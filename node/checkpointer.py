@@ -3,9 +3,9 @@
 A checkpoint bounds what a restart replays and what far hours hold in memory. Its cheap parts run on the loop; writing
 and syncing run in a thread, so that no hand-over waits for a disk.
 
-Order, and why: the journal is made durable up to the applied index first, because a checkpoint must never stand for
-entries that the journal could still lose; then the files; then LMDB's one transaction; only then segments are unlinked,
-and only those that every peer has, for a lagging peer is served from them.
+Order, and why: the journal is ahead already, because the group applies an entry only when this disk has it; then the
+files; then LMDB's one transaction; only then segments are unlinked, and only those that every peer has, for a lagging
+peer is served from them.
 """
 
 from __future__ import annotations
@@ -31,14 +31,12 @@ class Checkpointer:
         options: StorageOptions,
         *,
         monotonic: Callable[[], float],
-        synced: Callable[[int], asyncio.Future[None]],
         low_water: Callable[[], int],
     ) -> None:
         self._machine = machine
         self._journal = journal
         self._options = options
         self._monotonic = monotonic
-        self._synced = synced
         self._low_water = low_water
         self._last_s = monotonic()
         self._last_bytes = journal.written_bytes
@@ -65,7 +63,6 @@ class Checkpointer:
         self._last_s, self._last_bytes = self._monotonic(), self._journal.written_bytes
         index = self._machine.applied_index
         job = self._machine.store.begin_checkpoint(self._machine.checkpoint_record())
-        await self._synced(index)
         await asyncio.to_thread(job.run)
         job.finish()
         self.index = index

@@ -20,7 +20,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from replication.group import Outcome, RaftGroup
 
 from api.port import MessageIn
 from api.problem import Problem
@@ -29,6 +28,7 @@ from node.draft import encode_schedule
 from node.entropy import Entropy
 from replication.command import Cancel, DispatchState, Genesis, Lease, PutTopic, Realign, Settle, Unlink
 from replication.envelope import Packed, encode_entry
+from replication.group import Outcome, RaftGroup
 from replication.machine import Applied, Cancelled, Scheduled, TopicPut
 from storage.message_id import encode_ids
 
@@ -41,18 +41,23 @@ GROUP = 0
 #: Bounds of one entry, so that a heartbeat is never held up behind it: bodies in bytes, and rows.
 ENTRY_BYTES_MAX = 3 * 1024 * 1024
 ENTRY_ROWS_MAX = 20_000
+#: Errors of a proposal that did not get into the log.
+NOT_PROPOSED = ("not-leader", "overloaded")
 #: A proposal whose outcome is not known by then is answered so; Raft may still commit it.
 OUTCOME_TIMEOUT_S = 10.0
 
 
 class Riders(Protocol):
-    """What rides in every entry: the dispatcher's Leases and state (see node.dispatcher)."""
+    """What rides in every entry: the dispatcher's Leases and state (node.dispatcher)."""
 
-    def collect(self, now_ms: int) -> tuple[Lease | None, DispatchState | None]:
-        """What has not been proposed yet; handed out once."""
+    def collect(self, now_ms: int, *, going: bool) -> tuple[Lease | None, DispatchState | None]:
+        """What has not been proposed yet, handed out once; if nothing else is `going`, only what is due."""
 
     def committed(self) -> None:
-        """The entry that held what `collect` gave last has been applied."""
+        """The entry that held what `collect` gave first has been applied."""
+
+    def returned(self) -> None:
+        """The entry that held what `collect` gave last was not proposed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +184,13 @@ class Proposer:
             return
         now_ms = self._clock.now_ms()
         sections: list[tuple[Packed, Taker]] = []
-        riding = self._take_riders(sections, now_ms)
         self._take_settles(sections)
         self._take_cancels(sections)
         for packed, future in self._others:
             sections.append((packed, _resolve(future)))
         self._others.clear()
         self._take_messages(sections, now_ms)
+        riding = self._take_riders(sections, now_ms)
         if not sections:
             return
         sections.sort(key=lambda section: section[0][0])
@@ -209,14 +214,17 @@ class Proposer:
             error = "refused"
         for i, taker in enumerate(takers):
             taker(applied.results[i] if applied and error is None else None, error)
-        if riding is not None and riding is self.riders and error is None:
-            riding.committed()
+        if riding is not None and riding is self.riders:
+            if error is None:
+                riding.committed()
+            elif error in NOT_PROPOSED:
+                riding.returned()
         self.kick()
 
     def _take_riders(self, sections: list[tuple[Packed, Taker]], now_ms: int) -> Riders | None:
         if self.riders is None:
             return None
-        lease, state = self.riders.collect(now_ms)
+        lease, state = self.riders.collect(now_ms, going=bool(sections))
         for command in (lease, state):
             if command is not None:
                 sections.append((command.pack(), _ignore))

@@ -118,10 +118,6 @@ class Machine:
         self._advance(index, term, entry)
         return Applied(index, term, results)
 
-    def skip(self, index: int, term: int) -> None:
-        """An entry without a command of ours (Raft's no-op) was applied."""
-        self._advance(index, term, b"")
-
     def _advance(self, index: int, term: int, entry: bytes) -> None:
         """Extend the rolling hash over what was applied and where it left the dispatch state."""
         mark = f"{index} {term} {zlib.crc32(entry)} {self.tick} {self.local_index} {self.store.unit_count}"

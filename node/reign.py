@@ -1,0 +1,259 @@
+"""One term of this node as leader: its dispatcher, the loop that drives it, and the pulls that wait for it.
+
+A Reign begins when the no-op of the term is applied and ends, at once, when leadership is lost; nothing of it survives
+into another term. The loop does all that is due and sleeps until the dispatcher's next time, or until it is poked: by
+new units, committed Leases, released holds, changed topics.
+
+A pull that waits makes its lease itself, in the step in which it wakes and with no await between, so that a consumer
+whose connection closed has cost nobody a lease, and trust is asked for at the moment of the hand-over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from api.port import TOPIC_DEFAULTS, Delivery, PullIn
+from api.problem import Problem
+from node.dispatcher import Dispatcher, DispatchOptions
+from node.lease_book import HandOver
+from node.proposer import GROUP
+from node.receipt import Receipt, Receipts
+from storage.message_id import encode_ids
+from storage.record import Record
+from storage.topic import Topic
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+U16 = npt.NDArray[np.uint16]
+U8 = npt.NDArray[np.uint8]
+
+#: How soon to look again when a hand-over was refused for lack of trust: less than a heartbeat.
+TRUST_RETRY_MS = 20
+
+
+class Reign:
+    """Made on the loop when this node is established as leader; `run` drives it, `end` ends it."""
+
+    def __init__(self, node: Node) -> None:
+        genesis = node.store.catalog.genesis
+        assert genesis is not None, "a reign begins after genesis"
+        options = node.config.dispatch
+        self._node = node
+        self.term = node.group.term
+        self.promoted_ms = node.clock.now_ms()
+        self.may_have_predecessor = node.machine.tick > 0
+        self.receipts = Receipts(genesis.secret)
+        self._poked = asyncio.Event()
+        self._waiters: dict[int, deque[asyncio.Future[None]]] = {}
+        self._over = False
+        self._dispatcher = Dispatcher(
+            node.store,
+            term=self.term,
+            options=DispatchOptions(
+                stop_ms=options.stop_ms,
+                beat_ms=options.beat_ms,
+                state_ms=options.state_ms,
+                window_per_topic=options.window_per_topic,
+                window_total=options.window_total,
+            ),
+        )
+        self._realign = self._dispatcher.promote(self.promoted_ms, node.machine.tick)
+        node.machine.listener = self
+        node.proposer.riders = self._dispatcher
+
+    def trusted(self) -> bool:
+        """Whether this node may act as leader at this moment."""
+        return not self._over and self._node.group.trusted()
+
+    @property
+    def ready_count(self) -> int:
+        """Units in the ready windows."""
+        return self._dispatcher.ready_count
+
+    # -- the loop
+
+    async def run(self) -> None:
+        """Until cancelled. All that is due, then sleep."""
+        if self._realign is not None:
+            await self._node.proposer.other(self._realign)
+            self._dispatcher.realigned(self._node.clock.now_ms())
+        while True:
+            self._poked.clear()
+            wait_ms = self._step()
+            try:
+                await asyncio.wait_for(self._poked.wait(), None if wait_ms is None else wait_ms / 1000)
+            except TimeoutError:
+                continue
+
+    def _step(self) -> int | None:
+        """One step of the dispatcher; wakes pulls and the proposer; returns how many milliseconds to sleep."""
+        now_ms = self._node.clock.now_ms()
+        wait_ms = self._dispatcher.step(now_ms)
+        waits = [] if wait_ms is None else [wait_ms]
+        due_ms = self._dispatcher.entry_due_ms()
+        if due_ms is not None:
+            if due_ms <= now_ms:
+                self._node.proposer.kick()
+            else:
+                waits.append(due_ms - now_ms)
+        if self._wake_pulls():
+            waits.append(TRUST_RETRY_MS)
+        return min(waits, default=None)
+
+    def poke(self) -> None:
+        """Something changed: step now."""
+        self._poked.set()
+
+    def _wake_pulls(self) -> bool:
+        """Wake one waiting pull per topic that has something (it wakes the next); whether any must be woken again."""
+        again = False
+        for topic, waiters in self._waiters.items():
+            if waiters and self._dispatcher.waiting(topic):
+                again = True
+                self._wake_one(waiters)
+        return again
+
+    @staticmethod
+    def _wake_one(waiters: deque[asyncio.Future[None]]) -> None:
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    # -- pull
+
+    async def pull(self, topic: Topic, request: PullIn) -> list[Delivery]:
+        """Hand over up to `request.max` units, waiting for the first. Raises `no-leader` when the reign ends."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.wait_ms / 1000
+        while True:
+            settings = self._settings(topic)
+            lease_ms = request.lease_ms or settings.get("lease_ms") or TOPIC_DEFAULTS.lease_ms
+            assert isinstance(lease_ms, int)
+            now_ms = self._node.clock.now_ms()
+            hand_over = self._dispatcher.hand_over(
+                topic.number, request.max, lease_ms, now_ms, trusted=self.trusted()
+            )
+            if len(hand_over):
+                self._wake_next(topic.number)
+                return self._deliver(hand_over, topic.name)
+            left_s = deadline - loop.time()
+            if left_s <= 0:
+                return []
+            await self._wait(topic.number, left_s)
+
+    def _settings(self, topic: Topic) -> dict[str, Any]:
+        newest = self._node.store.catalog.topic_by_number(topic.number)
+        return newest.settings if newest else topic.settings
+
+    def _wake_next(self, topic: int) -> None:
+        """A hand-over was made: Leases wait for the beat, and another pull may find more."""
+        waiters = self._waiters.get(topic)
+        if waiters and self._dispatcher.waiting(topic):
+            self._wake_one(waiters)
+        self.poke()
+
+    async def _wait(self, topic: int, left_s: float) -> None:
+        """Until the topic has something, `left_s` are over, or the reign is."""
+        if self._over:
+            raise _ended()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiters = self._waiters.setdefault(topic, deque())
+        waiters.append(waiter)
+        timer = asyncio.get_running_loop().call_later(left_s, lambda: waiter.done() or waiter.set_result(None))
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            waiters.remove(waiter)
+        if self._over:
+            raise _ended()
+
+    def _deliver(self, hand_over: HandOver, topic: str) -> list[Delivery]:
+        records = self._node.store.records(hand_over.position)
+        random = np.fromiter((record.random for record in records), np.uint64, len(records))
+        ids = encode_ids(GROUP, hand_over.position, random).astype("U26").tolist()
+        due_ms = self._node.store.units(hand_over.position)["due_ms"]
+        asked_ms = np.fromiter((record.asked_due_ms for record in records), np.int64, len(records))
+        self._node.count_handed_over(hand_over.handed_over_ms - asked_ms)
+        rows = zip(ids, records, hand_over.attempt.tolist(), due_ms.tolist(), strict=True)
+        return [self._delivery(hand_over, topic, *row) for row in rows]
+
+    def _delivery(
+        self, hand_over: HandOver, topic: str, id: str, record: Record, attempt: int, due_ms: int
+    ) -> Delivery:
+        named = Receipt(record.position, record.random, record.topic, 0, self.term, attempt)
+        return Delivery(
+            id=id,
+            receipt=self.receipts.make(named),
+            attempt=attempt,
+            term=self.term,
+            leased_until_ms=hand_over.lease_end_ms,
+            topic=topic,
+            due_ms=due_ms,
+            asked_due_ms=record.asked_due_ms,
+            created_ms=record.created_ms,
+            handed_over_ms=hand_over.handed_over_ms,
+            body=record.body,
+            content_type=record.content_type,
+            tags=record.tags,
+            headers=record.headers or None,
+            key=record.key.decode() if record.key else None,
+            priority=record.priority,
+        )
+
+    @contextmanager
+    def held(self, position: int) -> Iterator[None]:
+        """The dispatcher does not hand this unit over while a command that ends it is on its way."""
+        self._dispatcher.hold([position])
+        try:
+            yield
+        finally:
+            self._dispatcher.release([position])
+            self.poke()
+
+    # -- what the machine applied (replication.machine.Listener)
+
+    def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
+        """New units."""
+        self._dispatcher.on_units(due_ms, position, topic, tags, priority, applied_index)
+        self.poke()
+
+    def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
+        """Hand-overs whose Lease took effect."""
+        self._dispatcher.on_leased(position, attempt, lease_end_ms)
+        self.poke()
+
+    def on_settled(self, position: U64) -> None:
+        """Units that ended."""
+        self._dispatcher.on_settled(position)
+
+    def on_topic(self, number: int, settings: dict[str, Any]) -> None:
+        """A topic was created or its settings changed."""
+        self._dispatcher.on_topic(number, settings)
+        self.poke()
+
+    def end(self) -> None:
+        """Leadership is lost: stop at once; pulls that wait are told so."""
+        self._over = True
+        self._dispatcher.stop()
+        self._node.machine.listener = None
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+
+def _ended() -> Problem:
+    return Problem("no-leader", "the leader changed during the wait; pull again")

@@ -1,0 +1,284 @@
+"""One node: opens what is on disk, joins the group, serves HTTP, and ends in order.
+
+    data directory -> store (cut back to its checkpoint) -> machine -> journal -> Raft group -> service -> HTTP
+
+Two rules hold everything together. Whatever fails for good (a write, an fsync, a checksum, an apply that raises) ends the
+process: `fatal` is called once and nothing is served after it. And leadership is a Reign object: while this node is the
+established leader there is one, and it is gone in the same step of the loop in which leadership is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+
+from api.port import Limits
+from api.server import Server, serve
+from node.checkpointer import Checkpointer
+from node.clock import NodeClock
+from node.config import Config
+from node.entropy import Entropy
+from node.forward import Forwarder
+from node.lateness import Lateness
+from node.metrics import Metrics
+from node.proposer import Proposer
+from node.reign import Reign
+from node.reserve import RESERVE_BYTES, Reserve
+from node.service import Service
+from node.status import Status
+from replication.command import Genesis
+from replication.driver import GroupDriver
+from replication.group import RaftGroup
+from replication.handshake import Identity
+from replication.journal import Journal
+from replication.machine import Machine
+from replication.options import GroupOptions, Vitals
+from replication.transport import AsyncTransport
+from storage.data_directory import DataDirectory
+from storage.disk import Disk
+from storage.position import HOUR_MS
+from storage.store import Store
+
+log = structlog.get_logger()
+
+#: How often the clock is slewed, free space measured and the near hours turned.
+HOUSEKEEPING_S = 0.5
+
+
+class Node:
+    """The parts of one node and how they hang together. `run` serves until `stop` or a failure."""
+
+    def __init__(self, config: Config) -> None:
+        """Opens the directory and everything in it. Raises DirectoryRefused, FormatRefused, Corrupt, DiskFailed."""
+        self.config = config
+        self.clock = NodeClock()
+        self.disk = Disk()
+        self._entropy = Entropy()
+        self._closing = contextlib.ExitStack()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._ended: asyncio.Future[None] | None = None
+        self.reign: Reign | None = None
+        self._reign_task: asyncio.Task[None] | None = None
+        self.draining = False
+        self.lateness = Lateness()
+        self.handed_over = self.acked = 0
+        try:
+            self._open()
+        except BaseException:
+            self._closing.close()
+            raise
+
+    def _open(self) -> None:
+        config = self.config
+        directory = DataDirectory.open(config.directory, config.node_id, self.disk, self._entropy.bytes(16))
+        self._closing.callback(directory.close)
+        self.store = Store.open(config.directory, disk=self.disk)
+        self._closing.callback(self.store.close)
+        self.store.turn(self.clock.now_ms() // HOUR_MS)
+        self.machine = Machine(self.store)
+        self.journal = Journal.open(directory.journal, disk=self.disk, cluster_id=self.store.cluster_id)
+        self._closing.callback(self.journal.close)
+        peers = {peer.id: peer.raft for peer in config.peers if peer.id != config.node_id}
+        self.transport = AsyncTransport(
+            Identity(config.node_id, directory.store_id, self.store.cluster_id),
+            (config.raft.host, config.raft.port),
+            {node_id: _address(raft) for node_id, raft in peers.items()},
+        )
+        self.group = RaftGroup(
+            _group_options(config, tuple(sorted(peers))),
+            self.journal,
+            self.transport.attach,
+            self.machine.apply,
+            monotonic=self.clock.monotonic,
+            random=self._entropy.random().random,
+            vitals=self._vitals,
+        )
+        self.group.start_at(self.machine.applied_index)
+        self.group.on_established = self._established
+        self.group.on_stepped_down = self._stepped_down
+        self.driver = GroupDriver(self.group, self.transport, on_fatal=self.fatal)
+        self.reserve = Reserve(config.directory, self.disk, peers=len(config.peers), low_peers=self._low_peers)
+        number = sorted(peer.id for peer in config.peers).index(config.node_id) + 1
+        self.proposer = Proposer(
+            self.group, self.clock, self._entropy, node=number, waiting_max=config.limits.max_waiting_messages
+        )
+        self.checkpointer = Checkpointer(
+            self.machine,
+            self.journal,
+            config.storage,
+            monotonic=self.clock.monotonic,
+            low_water=lambda: self.group.low_water,
+        )
+        self.forwarder = Forwarder(self._leader_http)
+        self.status = Status(self)
+        self.metrics = Metrics(self.status.values, self.lateness)
+        limits = Limits(max_delay_ms=config.limits.max_delay_ms, body_bytes_max=config.limits.max_body_bytes)
+        self.service = Service(self, limits)
+
+    # -- life
+
+    async def run(self) -> None:
+        """Serve until `stop`; raises what ended the node otherwise."""
+        self._ended = asyncio.get_running_loop().create_future()
+        http: Server | None = None
+        try:
+            await self.forwarder.start()
+            await self.driver.start()
+            http = await serve(self.service, self.config.http.host, self.config.http.port)
+            self._spawn(self._keep_house())
+            self._spawn(self.checkpointer.run())
+            log.info("serving", node=self.config.node_id, http=self.config.http.listen, raft=self.config.raft.listen)
+            await self._ended
+        finally:
+            self.draining = True
+            self._stepped_down()
+            if http is not None:
+                await http.close()
+            await self.forwarder.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.driver.close()
+            self._close()
+
+    def stop(self) -> None:
+        """End in order."""
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    def fatal(self, error: BaseException) -> None:
+        """Something failed for good: end the node with it."""
+        log.error("fatal", error=str(error), kind=type(error).__name__)
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_exception(error)
+
+    def _close(self) -> None:
+        """A last checkpoint, unless the node failed, so that a restart has little to replay; then let go."""
+        failed = self.group.failure is not None and not isinstance(self.group.failure, StopIteration)
+        try:
+            if not failed and self.store.cluster_id is not None:
+                self.journal.sync_now()
+                job = self.store.begin_checkpoint(self.machine.checkpoint_record())
+                job.run()
+                job.finish()
+        finally:
+            self._closing.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run beside everything else; if it fails the node ends."""
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._task_ended)
+        self._tasks.append(task)
+        return task
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.remove(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fatal(error)
+
+    async def _keep_house(self) -> None:
+        """What time alone brings: the clock's slew, free space, hours that become near, news about the leader."""
+        leader: str | None = None
+        while True:
+            stepped = self.clock.slew()
+            if stepped:
+                log.warning("wall clock stepped", error_ms=self.clock.error_ms())
+            self.reserve.measure()
+            self.store.turn(self.clock.now_ms() // HOUR_MS)
+            if self.group.leader_id != leader:
+                leader = self.group.leader_id
+                self.forwarder.leader_changed()
+            await asyncio.sleep(HOUSEKEEPING_S)
+
+    # -- leadership
+
+    def _established(self) -> None:
+        """The no-op of the own term is applied: found the cluster if nobody did, then reign."""
+        self.clock.leading = True
+        self._spawn(self._begin_reign(self.group.term))
+
+    async def _begin_reign(self, term: int) -> None:
+        if self.store.cluster_id is None:
+            storage = self.config.storage
+            genesis = Genesis(
+                cluster_id=self._entropy.bytes(16),
+                secret=self._entropy.bytes(32),
+                nodes=tuple(sorted(peer.id for peer in self.config.peers)),
+                retention_ms=storage.retention_ms,
+                key_retention_ms=storage.key_retention_ms,
+            )
+            await self.proposer.other(genesis)
+        if self.group.established and self.group.term == term and not self.draining:
+            self.reign = Reign(self)
+            self._reign_task = self._spawn(self.reign.run())
+            self.forwarder.leader_changed()
+            log.info("leading", node=self.config.node_id, term=term)
+
+    def _stepped_down(self) -> None:
+        """Leadership is lost: nothing of it goes on."""
+        self.clock.leading = False
+        if self.reign is not None:
+            self.reign.end()
+            self.reign = None
+            log.info("stepped down", node=self.config.node_id, term=self.group.term)
+        if self._reign_task is not None:
+            self._reign_task.cancel()
+            self._reign_task = None
+        self.proposer.step_down()
+
+    # -- what the parts ask
+
+    def _vitals(self) -> Vitals:
+        return Vitals(self.clock.now_ms(), self.reserve.free_bytes)
+
+    def _low_peers(self) -> int:
+        return sum(0 < peer.free_bytes < RESERVE_BYTES for peer in self.group.peers.values())
+
+    def _leader_http(self) -> str | None:
+        leader = self.group.leader_id
+        if leader == self.config.node_id and self.reign is None:
+            return None
+        return next((peer.http for peer in self.config.peers if peer.id == leader), None)
+
+    def count_handed_over(self, lateness_ms: npt.NDArray[np.int64]) -> None:
+        """Hand-overs were made, this late."""
+        self.handed_over += len(lateness_ms)
+        self.lateness.observe(lateness_ms)
+
+    def count_acked(self, count: int) -> None:
+        """Acks were answered."""
+        self.acked += count
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _group_options(config: Config, peers: tuple[str, ...]) -> GroupOptions:
+    raft = config.raft
+    return GroupOptions(
+        node_id=config.node_id,
+        peers=peers,
+        heartbeat_s=raft.heartbeat_ms / 1000,
+        trust_s=raft.trust_ms / 1000,
+        election_min_s=raft.election_min_ms / 1000,
+        election_max_s=raft.election_max_ms / 1000,
+        fallback_s=(raft.trust_ms + raft.election_min_ms) / 2000,
+    )
+
+
+async def run(config: Config) -> None:
+    """One node until SIGTERM or SIGINT. Raises what made it end otherwise."""
+    node = Node(config)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, node.stop)
+    await node.run()

@@ -1,0 +1,63 @@
+"""The node clock: it follows the wall clock slowly, and never jumps while leading."""
+
+from node.clock import NodeClock
+
+
+class Clocks:
+    """A wall clock and a monotonic clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.wall_s = 1_700_000_000.0
+        self.monotonic_s = 50.0
+
+    def pass_s(self, seconds: float) -> None:
+        """Time passes on both."""
+        self.wall_s += seconds
+        self.monotonic_s += seconds
+
+
+def make() -> tuple[Clocks, NodeClock]:
+    """Clocks in step and a node clock on them."""
+    clocks = Clocks()
+    return clocks, NodeClock(lambda: clocks.wall_s, lambda: clocks.monotonic_s)
+
+
+def test_it_starts_at_the_wall_clock_and_rounds_down() -> None:
+    """A millisecond that is not over has not come."""
+    clocks, clock = make()
+    clocks.pass_s(0.0019)
+    assert clock.now_ms() == 1_700_000_000_001
+
+
+def test_a_step_of_the_wall_clock_does_not_move_a_leader() -> None:
+    """Either way: 500 ppm at most, and the step is reported."""
+    for step_s in (3600.0, -3600.0):
+        clocks, clock = make()
+        clock.leading = True
+        clocks.wall_s += step_s
+        before = clock.now_ms()
+        clocks.pass_s(10)
+        assert clock.slew()
+        assert abs(clock.now_ms() - before - 10_000) <= 5
+
+
+def test_a_node_that_does_not_lead_takes_the_step_at_once() -> None:
+    """Nothing was promised by its clock."""
+    clocks, clock = make()
+    clocks.wall_s += 3600
+    assert clock.slew()
+    assert abs(clock.error_ms()) < 1
+
+
+def test_a_small_error_is_slewed_away() -> None:
+    """100 ms are gone after 200 s, without ever running backwards."""
+    clocks, clock = make()
+    clock.leading = True
+    clocks.wall_s -= 0.1
+    last = clock.now_ms()
+    for _ in range(220):
+        clocks.pass_s(1)
+        assert not clock.slew()
+        assert clock.now_ms() >= last
+        last = clock.now_ms()
+    assert abs(clock.error_ms()) < 1

@@ -1,0 +1,85 @@
+"""Configuration: everything known is read, everything else is refused by name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.config import ConfigError, load_config, parse_config
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    """A complete document of node n1 of three; `changes` replace top-level keys, None removes one."""
+    peers = [{"id": f"n{i}", "raft": f"127.0.0.1:{7500 + i}", "http": f"127.0.0.1:{7400 + i}"} for i in (1, 2, 3)]
+    whole: dict[str, Any] = {
+        "node_id": "n1",
+        "data_dir": "data",
+        "http": {"listen": "127.0.0.1:7401"},
+        "raft": {"listen": "127.0.0.1:7501"},
+        "peers": peers,
+        **changes,
+    }
+    return {key: value for key, value in whole.items() if value is not None}
+
+
+def test_a_complete_file_is_read(tmp_path: Path) -> None:
+    """Strings, numbers and tables arrive; what is left out has its default."""
+    path = tmp_path / "n1.toml"
+    path.write_text(
+        'node_id = "n1"\ndata_dir = "d"\n[http]\nlisten = "127.0.0.1:1"\n[raft]\nlisten = "[::1]:2"\ntrust_ms = 200\n'
+        '[[peers]]\nid = "n1"\nraft = "h:2"\nhttp = "h:1"\n'
+    )
+    config = load_config(path, {})
+    assert (config.http.host, config.http.port, config.raft.host, config.raft.trust_ms) == ("127.0.0.1", 1, "::1", 200)
+    assert config.dispatch.stop_ms == 50
+    assert config.me.http == "h:1"
+
+
+def test_environment_overrides_single_keys() -> None:
+    """HOURWHEEL_<TABLE>_<KEY> wins over the file and is read as the key's type."""
+    environ = {"HOURWHEEL_DATA_DIR": "other", "HOURWHEEL_DISPATCH_STOP_MS": "40", "HOURWHEEL_HTTP_INSECURE": "true"}
+    config = parse_config(document(), environ)
+    assert (config.data_dir, config.dispatch.stop_ms, config.http.insecure) == ("other", 40, True)
+    with pytest.raises(ConfigError, match="HOURWHEEL_DISPATCH_STOP_MS"):
+        parse_config(document(), {"HOURWHEEL_DISPATCH_STOP_MS": "soon"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"node_idd": "x"}, "node_idd: unknown key; did you mean node_id"),
+        ({"http": {"listen": "127.0.0.1:1", "insecur": True}}, "http.insecur: unknown key; did you mean insecure"),
+        ({"node_id": None}, "node_id: is needed"),
+        ({"peers": None}, "peers: is needed"),
+        ({"http": {}}, "http.listen: is needed"),
+        ({"http": {"listen": 7}}, "http.listen: Expected `str`"),
+        ({"dispatch": {"stop_ms": 5}}, "dispatch.stop_ms: Expected `int` >= 10"),
+        ({"raft": {"listen": "127.0.0.1:1", "trust_ms": 450}}, "raft.trust_ms: must be below raft.election_min_ms"),
+        ({"raft": {"listen": "127.0.0.1:1", "heartbeat_ms": 200}}, "raft.election_min_ms: must be at least 4"),
+        ({"node_id": "n9"}, r"this node \(n9\) is not among them"),
+        ({"node_id": "n 1"}, "node_id: 1 to 64 letters"),
+        ({"http": {"listen": "127.0.0.1"}}, "http.listen: host:port is expected"),
+        ({"http": {"listen": "0.0.0.0:80"}}, "http.listen: 0.0.0.0:80 is not loopback.*insecure = true"),
+        ({"peers": [{"id": "n1", "raft": "h:1"}]}, r"peers\[0\].http: is needed|peers.*http"),
+    ],
+)
+def test_what_is_wrong_is_named(changes: dict[str, Any], message: str) -> None:
+    """Each error says which key, and what is allowed or meant."""
+    with pytest.raises(ConfigError, match=message):
+        parse_config(document(**changes), {})
+
+
+def test_a_listener_beyond_loopback_is_a_decision() -> None:
+    """insecure = true is what it takes until there is TLS."""
+    config = parse_config(document(http={"listen": "0.0.0.0:80", "insecure": True}), {})
+    assert config.http.host == "0.0.0.0"
+
+
+def test_a_missing_file_and_broken_toml_are_named(tmp_path: Path) -> None:
+    """The path stands in front of every error."""
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: No such file"):
+        load_config(tmp_path / "nowhere.toml", {})
+    broken = tmp_path / "broken.toml"
+    broken.write_text("node_id = ")
+    with pytest.raises(ConfigError, match=r"broken\.toml"):
+        load_config(broken, {})
