@@ -1,0 +1,169 @@
+"""Stopped anywhere, the store opens again and replay gives the same bytes."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from storage.disk import Disk
+from storage.format import UNKNOWN, Corrupt
+from storage.store import Store
+from storage.verify import digest, verify
+from tests.storage.faulty_disk import Stopped, StoppingDisk
+from tests.storage.workload import ENTRIES, HOUR, content, replay, run
+
+Whole = tuple[dict[str, bytes], str, int]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """(files, digest, operations) of the workload run without a fault."""
+    directory = tmp_path_factory.mktemp("whole")
+    disk = StoppingDisk()
+    run(directory, disk)
+    return content(directory), digest(directory)[0], len(disk.operations)
+
+
+def _stop(directory: Path, disk: StoppingDisk) -> bool:
+    """Run until the disk stops; whether it did."""
+    try:
+        run(directory, disk)
+    except Stopped:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("loss", ["torn", "unsynced"])
+def test_stop_at_every_operation(quick_path: Path, whole: Whole, loss: str) -> None:
+    """A stop in any write, sync or removal, with a write torn anywhere or all unsynced bytes gone, loses nothing that
+    the journal can replay: files and digest become those of the run without a stop."""
+    files, expected, operations = whole
+    assert operations > 60, "the workload shrank"
+    for stop_at in range(1, operations + 1):
+        directory = quick_path / f"{stop_at}"
+        directory.mkdir()
+        disk = StoppingDisk(stop_at, torn_bytes=stop_at * 7 % 60 if loss == "torn" else None)
+        assert _stop(directory, disk)
+        if loss == "unsynced" and (directory / "hours").exists():
+            disk.lose_unsynced(directory / "hours")
+        run(directory, Disk())
+        assert content(directory) == files, f"stopped at {stop_at}, {disk.operations[-1]}"
+        assert digest(directory)[0] == expected
+        shutil.rmtree(directory)
+
+
+def test_stop_twice(quick_path: Path, whole: Whole) -> None:
+    """A stop while recovering from a stop is no worse."""
+    files, expected, operations = whole
+    for stop_at in range(3, operations, 9):
+        directory = quick_path / f"{stop_at}"
+        directory.mkdir()
+        _stop(directory, StoppingDisk(stop_at, torn_bytes=5))
+        for again in range(1, 6):
+            _stop(directory, StoppingDisk(again, torn_bytes=1))
+        run(directory, Disk())
+        assert content(directory) == files
+        assert digest(directory)[0] == expected
+        shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("name", ["log", "index", "settle"])
+def test_cut_at_every_byte(quick_path: Path, whole: Whole, name: str) -> None:
+    """Cut behind the checkpoint the tail is replayed; cut before it the start refuses, and verify tells where."""
+    behind = quick_path / "behind"
+    behind.mkdir()
+    store = Store.open(behind, disk=Disk())
+    replay(store, ENTRIES, checkpoints=(9, 11))
+    store.close()
+    store = Store.open(shutil.copytree(behind, quick_path / "probe"), disk=Disk())
+    assert store.checkpoint is not None
+    lengths = store.checkpoint.hours[HOUR + 9]
+    store.close()
+    durable = {"log": lengths.log_len, "index": lengths.index_len, "settle": lengths.settle_len}[name]
+    size = (behind / "hours" / str(HOUR + 9) / name).stat().st_size
+    assert size > durable > 64
+    for length in range(durable - 49, size):
+        directory = shutil.copytree(behind, quick_path / f"{length}")
+        with (directory / "hours" / str(HOUR + 9) / name).open("r+b") as file:
+            file.truncate(length)
+        if length < durable:
+            assert any(f"{HOUR + 9}/{name} at byte {length}" in fault for fault in verify(directory).faults)
+            with pytest.raises(Corrupt, match=f"{HOUR + 9}/{name}"):
+                Store.open(directory, disk=Disk())
+        else:
+            assert verify(directory).sound
+            run(directory, Disk())
+            assert content(directory) == whole[0]
+        shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("name", ["log", "index", "settle"])
+def test_flip_every_byte(quick_path: Path, name: str) -> None:
+    """A bit flipped in any byte of a file is found by verify, and stops a node that opens or reads it."""
+    run(quick_path, Disk())
+    path = quick_path / "hours" / str(HOUR + 20) / name
+    sound = path.read_bytes()
+    assert verify(quick_path).sound
+    for at in range(len(sound)):
+        path.write_bytes(sound[:at] + bytes([sound[at] ^ 1 << at % 8]) + sound[at + 1 :])
+        faults = verify(quick_path).faults
+        assert faults, f"byte {at} of {name}"
+        assert all(f"{HOUR + 20}/" in fault for fault in faults), faults
+        with pytest.raises(Corrupt, match=f"{HOUR + 20}/"):
+            _read_hour(quick_path, HOUR + 20)
+    path.write_bytes(sound)
+    assert verify(quick_path).sound
+    _read_hour(quick_path, HOUR + 20)
+
+
+def _read_hour(directory: Path, hour: int) -> None:
+    """Open, and ask for all there is of an hour."""
+    store = Store.open(directory, disk=Disk())
+    try:
+        positions = np.arange(2, dtype=np.uint64) + np.uint64(hour << 40)
+        assert len(store.records(positions)) == 2
+        assert (store.states(positions).state != UNKNOWN).all()
+        assert len(store.history(hour << 40)) == 2
+    finally:
+        store.close()
+
+
+def test_damage_in_several_places(quick_path: Path) -> None:
+    """Verify tells of every damaged row and record, not just the first."""
+    run(quick_path, Disk())
+    directory = quick_path / "hours" / str(HOUR)
+    for name, offsets in {
+        "index": (64 + 40, 64 + 64 * 3 + 1),
+        "log": (64 + 100, 64 + 250),
+        "settle": (64 + 8,),
+    }.items():
+        data = bytearray((directory / name).read_bytes())
+        for at in offsets:
+            data[at] ^= 0x10
+        (directory / name).write_bytes(data)
+    faults = verify(quick_path).faults
+    assert sorted(fault.split(":")[1].split()[0] for fault in faults) == [
+        f"{HOUR}/index", f"{HOUR}/index", f"{HOUR}/log", f"{HOUR}/settle",
+    ], faults  # fmt: skip
+
+
+def test_catalog_gone(quick_path: Path) -> None:
+    """Hours without a catalog are not taken for leftovers and removed: the start refuses."""
+    run(quick_path, Disk())
+    shutil.rmtree(quick_path / "catalog")
+    before = content(quick_path)
+    with pytest.raises(Corrupt, match=r"data\.mdb"):
+        Store.open(quick_path, disk=Disk())
+    assert content(quick_path) == before
+    assert "data.mdb" in verify(quick_path).faults[0]
+
+
+def test_unlinked_directory_comes_back(quick_path: Path) -> None:
+    """An unlinked hour whose removal a power cut undid is removed again at the next start."""
+    run(quick_path, Disk())
+    files = content(quick_path)
+    shutil.copytree(quick_path / "hours" / str(HOUR), quick_path / "hours" / str(HOUR + 1))
+    assert "1 hours" in verify(quick_path).notes[0]
+    Store.open(quick_path, disk=Disk()).close()
+    assert content(quick_path) == files
