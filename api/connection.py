@@ -54,6 +54,12 @@ class Connection(RequestHandler):
         elif not self._header_since and self._waiter is not None:
             self._header_since = self._loop.time()
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Go on reading, if it was paused. aiohttp asks for it after every body it hands out and then runs its parser
+        over nothing (4 us of every request); not paused means that there is nothing left to parse."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
     def header_overdue(self, now: float) -> bool:
         """Whether the client has had `HEADER_MAX_S` for a header and has not finished it."""
         return bool(self._header_since) and now - self._header_since > HEADER_MAX_S
