@@ -52,9 +52,6 @@ REALIGN_MS = 500
 PACE_MS = 10
 """Overdue units are released to consumers `pace_per_step` at a time, this far apart."""
 
-PIECES_PER_STEP = 2
-"""Pieces of records read per step (node.sweep), so that a step stays within a few milliseconds."""
-
 CLOCK_BACK_MS = 10
 """While the clock is behind where it was: how often to look whether what is ready is due again."""
 
@@ -160,7 +157,7 @@ class Dispatcher:
         self._ready.push(LaneKind.CURRENT, due.topic, due.position)
         self._advance(now_ms, moved=len(due) > 0)
         self._sweep.ended(self._ends.ended(now_ms))
-        more = self._read_pieces(now_ms)
+        more = self._read_piece(now_ms)
         self._refill_pace(now_ms)
         return self._wait(now_ms, more)
 
@@ -197,12 +194,10 @@ class Dispatcher:
             self._state = DispatchState(*self._wheel.state, self._merged)
             self._state_moved |= moved
 
-    def _read_pieces(self, now_ms: int) -> bool:
-        """Read a few pieces of records; whether there may be more. Not while the clock has gone back: a piece would
-        pass over units that were dispatched and are not due again yet."""
-        if now_ms < self._latest_ms:
-            return False
-        return all(self._sweep.piece(now_ms) for _ in range(PIECES_PER_STEP))
+    def _read_piece(self, now_ms: int) -> bool:
+        """Read one piece of records; whether there may be more. Not while the clock has gone back: it would pass over
+        units that were dispatched and are not due again yet."""
+        return now_ms >= self._latest_ms and self._sweep.piece(now_ms)
 
     def _refill_pace(self, now_ms: int) -> None:
         if not self._pace_ms - PACE_MS <= now_ms < self._pace_ms:

@@ -28,8 +28,9 @@ from node.draft import encode_schedule
 from node.entropy import Entropy
 from replication.command import Cancel, DispatchState, Genesis, Lease, PutTopic, Realign, Settle, Unlink
 from replication.envelope import Packed, encode_entry
-from replication.group import Outcome, RaftGroup
+from replication.group import RaftGroup
 from replication.machine import Applied, Cancelled, Scheduled, TopicPut
+from replication.proposal import Outcome
 from storage.message_id import encode_ids
 
 U8 = npt.NDArray[np.uint8]

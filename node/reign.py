@@ -74,7 +74,7 @@ class Reign:
 
     def trusted(self) -> bool:
         """Whether this node may act as leader at this moment."""
-        return not self._over and self._node.group.trusted()
+        return not self._over and self._node.group.trusted(self._node.clock.monotonic())
 
     @property
     def ready_count(self) -> int:
@@ -171,7 +171,7 @@ class Reign:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiters = self._waiters.setdefault(topic, deque())
         waiters.append(waiter)
-        timer = asyncio.get_running_loop().call_later(left_s, lambda: waiter.done() or waiter.set_result(None))
+        timer = asyncio.get_running_loop().call_later(left_s, _wake, waiter)
         try:
             await waiter
         finally:
@@ -251,8 +251,12 @@ class Reign:
         self._node.machine.listener = None
         for waiters in self._waiters.values():
             for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+                _wake(waiter)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _ended() -> Problem:

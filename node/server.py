@@ -36,11 +36,10 @@ from node.status import Status
 from replication.command import Genesis
 from replication.driver import GroupDriver
 from replication.group import RaftGroup
-from replication.handshake import Identity
 from replication.journal import Journal
 from replication.machine import Machine
 from replication.options import GroupOptions, Vitals
-from replication.transport import AsyncTransport
+from replication.transport import AsyncTransport, Identity
 from storage.data_directory import DataDirectory
 from storage.disk import Disk
 from storage.position import HOUR_MS
@@ -101,6 +100,7 @@ class Node:
             vitals=self._vitals,
         )
         self.group.start_at(self.machine.applied_index)
+        self.machine.on_founded = self._founded
         self.group.on_established = self._established
         self.group.on_stepped_down = self._stepped_down
         self.driver = GroupDriver(self.group, self.transport, on_fatal=self.fatal)
@@ -114,7 +114,7 @@ class Node:
             self.journal,
             config.storage,
             monotonic=self.clock.monotonic,
-            low_water=lambda: self.group.low_water,
+            low_water=self._low_water,
         )
         self.forwarder = Forwarder(self._leader_http)
         self.status = Status(self)
@@ -234,6 +234,13 @@ class Node:
         self.proposer.step_down()
 
     # -- what the parts ask
+
+    def _founded(self, cluster_id: bytes) -> None:
+        self.journal.set_cluster_id(cluster_id)
+        self.transport.set_cluster_id(cluster_id)
+
+    def _low_water(self) -> int:
+        return min((peer.match_index for peer in self.group.peers.values()), default=self.machine.applied_index)
 
     def _vitals(self) -> Vitals:
         return Vitals(self.clock.now_ms(), self.reserve.free_bytes)

@@ -46,7 +46,7 @@ class Status:
         }
 
     def _member(self, node_id: str) -> dict[str, Any]:
-        """One node as this one sees it: peers' figures come in the echoes of the leader's heartbeats."""
+        """One node as this one sees it. Peers' figures come in the echoes of a leader's heartbeats; others know null."""
         node = self._node
         group = node.group
         listed = next(peer for peer in node.config.peers if peer.id == node_id)
@@ -57,11 +57,14 @@ class Status:
             "raft": listed.raft,
             "role": "leader" if leads else "follower",
         }
-        if node_id == node.config.node_id:
-            applied, offset_ms, up = node.machine.applied_index, 0.0, True
-        else:
+        applied: int | None = node.machine.applied_index
+        offset_ms: float | None = 0.0
+        up = True
+        if node_id != node.config.node_id:
             peer = group.peers[node_id]
-            applied, offset_ms, up = peer.applied_index, peer.clock_offset_ms, peer.connected
+            up = peer.connected
+            heard = group.is_leader and peer.applied_index > 0
+            applied, offset_ms = (peer.applied_index, round(peer.clock_offset_ms, 1)) if heard else (None, None)
         lag = None if applied is None else max(0, group.commit_index - applied)
         state = "up" if up and not (lag and lag > CATCHING_UP) else "catching-up" if up else "down"
         return {**member, "state": state, "applied_index": applied, "lag": lag, "clock_offset_ms": offset_ms}
@@ -80,7 +83,7 @@ class Status:
         if leader == node.config.node_id and node.reign is None:
             checks["leader"] = "this node was elected and has not applied its first entry yet"
         behind = group.commit_index - node.machine.applied_index
-        if behind > CATCHING_UP or not node.caught_up:
+        if behind > CATCHING_UP:
             checks["caught_up"] = f"{max(behind, 0)} entries to apply"
         return Readiness(all(check == "ok" for check in checks.values()), checks)
 

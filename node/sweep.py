@@ -5,9 +5,9 @@ whose windows overflowed, and leases that ended. All three ask the same question
 are pending and due, or leased with an ended lease, and not claimed? The answer is exact whenever it is asked, so
 nothing has to be remembered about the range, and asking twice is harmless.
 
-A range is read in pieces of PIECE_ROWS, one or two milliseconds each, a few per step of the dispatcher: what is due now
-never waits for hours of backlog, and the memory used is that of one piece. Within a piece units come in the order in
-which they became ready.
+A range is read in pieces, a few milliseconds each, one per step of the dispatcher: what is due now does not wait for
+hours of backlog, and the memory used is that of one piece. Within a piece units come in the order in which they became
+ready.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ from storage.store import Store
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 
-PIECE_ROWS = 65_536
+LOOK_ROWS = 65_536
+"""States looked at per piece: cheap, so that an hour with little left to do is passed quickly."""
+
+READ_ROWS = 16_384
+"""Units read per piece, with their checksums: 0.4 microseconds each. A piece ends with its last one."""
 
 
 class Found(NamedTuple):
@@ -121,17 +125,20 @@ class Sweep:
 
     def _read(self, span: Span, now_ms: int, *, note_leases: bool) -> Found:
         """The ready units of the first piece of a span that nobody claimed."""
-        end = min(span.end, span.first + PIECE_ROWS)
+        end = min(span.end, span.first + LOOK_ROWS)
         positions = np.arange(span.first, end, dtype=np.uint64)
         states = self._store.states(positions)
         if states.state[-1] == UNKNOWN:
             end = _hour_span(span.first >> INDEX_BITS).end  # past the hour's last unit
         leased = states.state == LEASED
         ended = leased & (states.lease_end_ms <= now_ms)
-        if note_leases:
-            running = leased & ~ended
-            self._ends.add(positions[running], states.lease_end_ms[running], now_ms)
         rows = np.flatnonzero(((states.state == PENDING) | ended) & ~self._claims.mask(positions))
+        if len(rows) > READ_ROWS:
+            rows = rows[:READ_ROWS]
+            end = int(positions[rows[-1]]) + 1
+        if note_leases:
+            running = np.flatnonzero(leased & ~ended & (positions < end))
+            self._ends.add(positions[running], states.lease_end_ms[running], now_ms)
         units = self._store.units(positions[rows])
         since = np.where(ended[rows], states.lease_end_ms[rows], units["due_ms"])
         ready = np.flatnonzero(since <= now_ms)

@@ -44,6 +44,8 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         """Whether there was no journal: the directory is new, or somebody emptied it."""
         self.write_seq = self.durable_seq = 0
         """Numbers of the newest buffered and the newest durable write since the start."""
+        self.written_bytes = 0
+        """Bytes handed to the disk since the start: tells when a checkpoint is due."""
         self.durable_index = log.last
         """All entries up to this index are on this disk."""
         self.voter = found.voter
@@ -229,6 +231,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         active, pending = self._active, self._pending
         sync = self._flight = Sync(self._disk, active, pending, self.write_seq, self._log.last)
         if pending:
+            self.written_bytes += sum(map(len, pending))
             self._sealed = len(pending) == 2 and pending[0][KIND_AT] == META
             self._pending = []
             active.batch = active.size

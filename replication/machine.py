@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -94,6 +95,7 @@ class Machine:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.listener: Listener | None = None
+        self.on_founded: Callable[[bytes], None] | None = None
         record = store.catalog.record
         self.applied_index = record.applied_index if record else 0
         self.applied_term = record.applied_term if record else 0
@@ -166,6 +168,8 @@ class Machine:
                 key_retention_ms=command.key_retention_ms,
             )
         )
+        if self.on_founded is not None:
+            self.on_founded(command.cluster_id)
 
     def _dispatch(self, command: DispatchState | Realign) -> None:
         if isinstance(command, Realign):
@@ -218,6 +222,7 @@ class Machine:
         for hour in command.hour.tolist():
             over = self.tick >= (hour + 1) * 3600 and self.store.unsettled(hour) == 0
             if over and self.store.settled_ms(hour) + retention_ms < envelope.now_ms:
+                self.store.catalog.drop_hour_keys(hour)
                 self.store.unlink(hour)
                 unlinked += 1
         return unlinked
