@@ -6,6 +6,7 @@ hold. Clients send again with their keys when an outcome is unknown, hence `sche
 Exit status 1 when anything is lost or early.
 """
 
+import argparse
 import asyncio
 import json
 import shutil
@@ -17,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -31,7 +31,7 @@ from chaos.nemesis import Nemesis
 from chaos.plan import Plan
 from chaos.workload import Outstanding, Workload
 
-KILL_AT_S = 5.0
+KILL_SHARE = 0.5
 SHOW_S = 0.1
 LINE_EVERY_S = 1.0
 NOTHING_WRONG, SOMETHING_WRONG = 0, 1
@@ -55,7 +55,7 @@ class Lines:
 
     def say(self, text: str) -> None:
         """An event, with the seconds since the start."""
-        click.echo(f"{time.monotonic() - self._start:6.1f} s  {text}")
+        print(f"{time.monotonic() - self._start:6.1f} s  {text}", flush=True)
 
     def update(self, outstanding: Outstanding) -> None:
         """At most a line a second."""
@@ -154,7 +154,7 @@ def show(found: Result) -> None:
     for name, value in rows:
         table.add_row(name, str(value))
     Console().print(table)
-    click.echo(json.dumps(vars(found)))
+    print(json.dumps(vars(found)))
 
 
 async def kill_leader(nemesis: Nemesis, cluster: Cluster, shown: Display, after_s: float) -> None:
@@ -180,7 +180,7 @@ async def run(directory: Path, plan: Plan, kill_at_s: float) -> Result:
     history = History()
     count = plan.count
     async with Cluster(directory) as cluster:
-        click.echo(f"starting 3 nodes in {directory}: " + ", ".join(node.url for node in cluster.nodes.values()))
+        print(f"starting 3 nodes in {directory}: " + ", ".join(node.url for node in cluster.nodes.values()))
         cluster.start()
         await cluster.wait_ready()
         nemesis = Nemesis(cluster, history)
@@ -204,18 +204,21 @@ async def run(directory: Path, plan: Plan, kill_at_s: float) -> Result:
     return result(history)
 
 
-@click.command()
-@click.option("--dir", "directory", type=click.Path(path_type=Path), default=Path("demo-data"), show_default=True)
-@click.option("--count", type=int, default=20_000, show_default=True, help="messages")
-@click.option("--seconds", type=float, default=10.0, show_default=True, help="over which they are scheduled")
-def main(directory: Path, count: int, seconds: float) -> None:
+def main() -> None:
     """Three nodes, a steady stream of messages, the leader killed half-way."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--dir", type=Path, default=Path("demo-data"), help="made anew; kept for looking at")
+    parser.add_argument("--count", type=int, default=20_000, help="messages")
+    parser.add_argument("--seconds", type=float, default=10.0, help="over which they are scheduled")
+    options = parser.parse_args()
+    directory: Path = options.dir
     if directory.exists():
         if not (directory / "n1" / "node.toml").exists() and any(directory.iterdir()):
-            raise click.UsageError(f"{directory} holds something that is not a demo's")
+            parser.error(f"{directory} holds something that is not a demo's")
         shutil.rmtree(directory)
-    plan = Plan(topic="demo", rate=count / seconds, duration_s=seconds, batch=20, keyed_share=1.0, lease_ms=5_000)
-    found = asyncio.run(run(directory, plan, seconds * KILL_AT_S / 10))
+    rate = options.count / options.seconds
+    plan = Plan(topic="demo", rate=rate, duration_s=options.seconds, batch=20, keyed_share=1.0, lease_ms=5_000)
+    found = asyncio.run(run(directory, plan, options.seconds * KILL_SHARE))
     show(found)
     sys.exit(found.exit_status)
 

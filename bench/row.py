@@ -3,7 +3,6 @@
 import json
 from dataclasses import asdict, dataclass, field
 
-import click
 from rich.console import Console
 from rich.table import Table
 
@@ -27,4 +26,4 @@ def show(rows: list[Row]) -> None:
     console = Console()
     console.width = max(console.width, 120)
     console.print(table)
-    click.echo(json.dumps([asdict(row) for row in rows]))
+    print(json.dumps([asdict(row) for row in rows]))

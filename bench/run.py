@@ -5,12 +5,13 @@ alone, on a fresh cluster; without a part all of them run. No thresholds here: a
 see, and to profile.
 """
 
+import argparse
 import asyncio
 import shutil
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import click
 import uvloop
 
 from bench.lateness import lateness
@@ -33,31 +34,26 @@ async def _part(name: str, directory: Path, seconds: float, pending: int) -> lis
     async with Cluster(directory / name) as cluster:
         cluster.start()
         await cluster.wait_ready()
-        click.echo(f"{name} ...", err=True)
+        print(f"{name} ...", file=sys.stderr, flush=True)
         rows = await parts[name](cluster)
     shutil.rmtree(directory / name)
     return rows
 
 
-@click.command()
-@click.argument("parts", nargs=-1, type=click.Choice(PARTS))
-@click.option("--dir", "directory", type=click.Path(path_type=Path), default=Path("bench-data"), show_default=True)
-@click.option("--seconds", type=click.FloatRange(min=1), default=5.0, show_default=True, help="of each measurement")
-@click.option(
-    "--pending",
-    type=click.IntRange(min=1_000),
-    default=5_000_000,
-    show_default=True,
-    help="messages before the restart",
-)
-def main(parts: tuple[str, ...], directory: Path, seconds: float, pending: int) -> None:
-    """Measures PARTS (default: all) and prints a table and one JSON line."""
+def main() -> None:
+    """Measures the parts named (default: all) and prints a table and one JSON line."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("parts", nargs="*", choices=(*PARTS, []), metavar="PART", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--dir", type=Path, default=Path("bench-data"), help="for the nodes; removed again")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    parser.add_argument("--pending", type=int, default=5_000_000, help="messages before the restart")
+    options = parser.parse_args()
     rows: list[Row] = []
-    for name in parts or PARTS:
-        if (directory / name).exists():
-            shutil.rmtree(directory / name)
+    for name in options.parts or PARTS:
+        if (options.dir / name).exists():
+            shutil.rmtree(options.dir / name)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            rows += runner.run(_part(name, directory, seconds, pending))
+            rows += runner.run(_part(name, options.dir, options.seconds, options.pending))
     show(rows)
 
 

@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
-from storage.verify import digest
 
 from chaos.slow_disk import SlowDisk
 from cli.local_cluster import LOOPBACK, LocalNode, how_it_ended, last_words, start_process, write_config
+from storage.verify import digest
 
 POLL_S = 0.02
 READY_S = 60.0

@@ -4,6 +4,7 @@ A fault's moment is taken just after its signal went out: what a node stamped be
 the checkers ask. The events of leadership come from the same place, because who leads is known here anyway.
 """
 
+import asyncio
 from typing import Literal
 
 from chaos.cluster import Cluster, Leadership
@@ -53,17 +54,15 @@ class Nemesis:
         await self._cluster.wait_ready(node_id)
         self.mark("kill", node_id, role, "end")
 
-    async def pause_leader(self) -> tuple[str, Leadership]:
-        """SIGSTOP the leader; returns when another node leads: the paused node and the new leadership."""
+    async def pause_leader(self, seconds: float) -> tuple[str, Leadership]:
+        """SIGSTOP the leader for at least so long and until another leads. Returns the node and the new leadership."""
         node_id, leadership = await self.choose("leader")
         self._cluster.pause(node_id)
         self.mark("pause", node_id, "leader", "begin")
-        return node_id, await self.leader(leadership.term)
-
-    def resume(self, node_id: str) -> None:
-        """SIGCONT."""
+        after, _ = await asyncio.gather(self.leader(leadership.term), asyncio.sleep(seconds))
         self._cluster.resume(node_id)
         self.mark("pause", node_id, "leader", "end")
+        return node_id, after
 
     def mark(self, kind: Kind, node_id: str, role: Role, phase: Literal["begin", "end"]) -> None:
         """Records a fault's begin or end, now."""

@@ -77,9 +77,14 @@ class Producer:
         self._nodes, self._plan, self._history = list(nodes), plan, history
         self._random = np.random.default_rng(plan.seed)
         self._turn = itertools.count()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Nothing new is offered from now on."""
+        self._stopped = True
 
     async def run(self) -> None:
-        """Sends every message at its moment; returns when each has its final outcome."""
+        """Sends every message at its moment, until all or `stop`; returns when each has its final outcome."""
         plan, loop = self._plan, asyncio.get_running_loop()
         start, count = loop.time(), plan.count
         timeout = aiohttp.ClientTimeout(total=plan.request_s)
@@ -87,6 +92,8 @@ class Producer:
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http, asyncio.TaskGroup() as sending:
             for first in range(0, count, plan.batch):
                 await asyncio.sleep(max(0.0, start + first / plan.rate - loop.time()))
+                if self._stopped:
+                    break
                 sending.create_task(self._send(http, self._draw(first, min(plan.batch, count - first))))
 
     def _draw(self, first: int, count: int) -> list[Offer]:

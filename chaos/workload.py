@@ -63,13 +63,18 @@ class Workload:
     def __init__(self, nodes: Sequence[LocalNode], plan: Plan, history: History) -> None:
         self.nodes, self.plan, self.history = list(nodes), plan, history
         self.outstanding = Outstanding(history)
+        self._producer = Producer(self.nodes, plan, history)
         self._ackers = [Acker(self.nodes, turn, plan, history) for turn in range(len(self.nodes))]
+
+    def stop(self) -> None:
+        """Nothing new is offered; `run` goes on until what was offered is over."""
+        self._producer.stop()
 
     async def run(self) -> bool:
         """Offers and consumes everything; False when something was still outstanding at the end."""
         await self.configure()
         async with self.consuming():
-            await Producer(self.nodes, self.plan, self.history).run()
+            await self._producer.run()
             return await self.drain()
 
     async def configure(self) -> None:

@@ -37,9 +37,8 @@ def command(config_path: Path, parent: int | None) -> None:
     """Runs one node until SIGTERM or SIGINT."""
     if parent is not None:
         _end_with(parent)
-    from node.server import run
-
     from node.config import ConfigError, load_config
+    from node.server import run
     from storage.data_directory import DirectoryRefused
     from storage.disk import DiskFailed
     from storage.format import Corrupt, FormatRefused

@@ -1,5 +1,10 @@
-"""`hourwheel verify DIR`: every checksum of a stopped node's data directory; with `--digest` one hash to compare nodes."""
+"""`hourwheel verify DIR`: every checksum of a stopped node's data directory; `--digest`: one hash to compare nodes by.
 
+The directory is locked meanwhile: a node cannot start under the reader, and one that runs is not taken for damaged.
+one.
+"""
+
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -15,21 +20,39 @@ from cli.output import output_option, show_fields, show_json
 @output_option
 def command(directory: Path, only_digest: bool, output: str) -> None:
     """Checks the data directory DIR of a node that does not run; exit 11 when anything in it is damaged."""
-    from storage.data_directory import DirectoryRefused
-    from storage.disk import DiskFailed
+    from storage.data_directory import DataDirectory, DirectoryRefused
+    from storage.disk import Disk, DiskFailed
     from storage.format import Corrupt, FormatRefused
-    from storage.verify import digest, verify
 
     try:
-        if only_digest:
-            value, applied_index = digest(directory)
-            document: dict[str, object] = {"digest": value, "applied_index": applied_index}
-        else:
-            report = verify(directory)
-            document = {"faults": [str(fault) for fault in report.faults]}
+        held = DataDirectory.inspect(directory, Disk())
+        try:
+            document = _digest(directory) if only_digest else _verify(directory, output)
+        finally:
+            held.close()
     except (DirectoryRefused, FormatRefused, Corrupt, DiskFailed, FileNotFoundError) as error:
-        raise Failure(ExitCode.DATA, f"{directory}: {error}") from None
+        raise Failure(ExitCode.DATA, str(error)) from None
     if output == "json":
         show_json(document)
     else:
         show_fields(document.items())
+
+
+def _digest(directory: Path) -> dict[str, object]:
+    from storage.verify import digest
+
+    value, applied_index = digest(directory)
+    return {"digest": value, "applied_index": applied_index}
+
+
+def _verify(directory: Path, output: str) -> dict[str, object]:
+    """The report of a sound directory. Raises Failure with all faults of one that is not."""
+    from storage.verify import verify
+
+    report = verify(directory)
+    document = asdict(report)
+    if not report.sound:
+        if output == "json":
+            raise Failure(ExitCode.DATA, "damaged", document)
+        raise Failure(ExitCode.DATA, "\n".join([f"{directory} is damaged:", *report.faults, *report.notes]))
+    return {name: value for name, value in document.items() if name != "faults"} | {"sound": True}

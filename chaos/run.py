@@ -1,0 +1,79 @@
+"""`make chaos`: the full runs that are too long for `make test`; `python -m chaos.run SCENARIO` runs one.
+
+Each prints its verdicts with their figures, how many trials they stand for (n trials without a failure say only "less
+than 3/n"), and leaves its history behind for looking at. Exit status 1 if any promise is broken.
+"""
+
+import argparse
+import asyncio
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.bounds import Bounds
+from chaos.plan import Plan
+from chaos.scenario import Script, kills, pauses, slow_followers
+from chaos.trial import Trial
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A script with the load it runs under; `times` is the number of faults."""
+
+    script: Script
+    times: int
+    plan: Plan
+    slow: bool = False
+
+
+FOREVER_S = 3_600.0
+
+
+def scenarios(times: int) -> dict[str, Scenario]:
+    """All scenarios by name, each with so many faults."""
+    load = Plan(rate=1_000, duration_s=FOREVER_S, batch=10, lease_ms=10_000, cancel_share=0.01)
+    slow_load = Plan(rate=500, duration_s=FOREVER_S, batch=10, lease_ms=10_000)
+    pinned = Plan(rate=1_500, duration_s=FOREVER_S, batch=15, lease_ms=10_000, consumers_per_node=4)
+    return {
+        "kill-leader": Scenario(kills("leader", times), times, load),
+        "kill-follower": Scenario(kills("follower", times), times, load),
+        "kill-leader-slow": Scenario(slow_followers(100, kills("leader", times)), times, slow_load, slow=True),
+        "pause-leader": Scenario(pauses(times, 3.0), times, pinned),
+    }
+
+
+async def run(name: str, scenario: Scenario, directory: Path, bounds: Bounds) -> bool:
+    """Runs one scenario and prints what came out; whether all promises held."""
+    print(f"{name}: {scenario.times} faults at {scenario.plan.rate:g} messages/s ...", flush=True)
+    async with Trial(directory, scenario.plan, slow=scenario.slow) as trial:
+        await trial.run(scenario.script)
+        outcome = await trial.judge(bounds)
+    print(outcome.describe())
+    held = not outcome.broken
+    chance = f"none in {scenario.times}: less than {3 / scenario.times:.1%} a fault at 95 %"
+    print(f"{name}: {chance if held else 'BROKEN'}; history in {directory / 'history.ndjson'}\n", flush=True)
+    return held
+
+
+def main() -> None:
+    """Runs the scenarios named (default: all) and judges them by the promises."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"of {', '.join(scenarios(1))}")
+    parser.add_argument("--times", type=int, default=20, help="faults in each")
+    parser.add_argument("--dir", type=Path, default=Path("chaos-data"), help="made anew; kept for looking at")
+    options = parser.parse_args()
+    known = scenarios(options.times)
+    if unknown := [name for name in options.scenarios if name not in known]:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
+    held = True
+    for name in options.scenarios or known:
+        directory = options.dir / name
+        if directory.exists():
+            shutil.rmtree(directory)
+        held &= asyncio.run(run(name, known[name], directory, Bounds()))
+    sys.exit(0 if held else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The scripts of faults, each one of the ways in which a cluster is hurt; parameters are how often and for how long."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from chaos.nemesis import Role
+from chaos.trial import Trial
+
+Script = Callable[[Trial], Awaitable[None]]
+CALM_S = 1.5
+
+
+def kills(role: Role, times: int) -> Script:
+    """kill -9 a node of this role again and again; the next comes when the killed one is ready and the service has run
+    calmly.
+    """
+
+    async def script(trial: Trial) -> None:
+        calm = int(trial.plan.rate * CALM_S)
+        for _ in range(times):
+            await trial.served(calm)
+            node_id, _ = await trial.nemesis.kill(role)
+            await trial.served(calm)
+            await trial.nemesis.restart(node_id, role)
+        await trial.served(calm)
+
+    return script
+
+
+def slow_followers(delay_ms: int, inner: Script) -> Script:
+    """Both followers' fdatasync takes `delay_ms`, at every leader anew, while `inner` runs."""
+
+    async def script(trial: Trial) -> None:
+        slow_disk = trial.cluster.slow_disk
+        assert slow_disk is not None, "the trial's disks cannot be slowed"
+
+        async def follow() -> None:
+            term = 0
+            while True:
+                leadership = await trial.cluster.wait_leader(term, timeout_s=float("inf"))
+                term = leadership.term
+                for node_id in trial.cluster.nodes:
+                    slow_disk.set(node_id, 0 if node_id == leadership.node_id else delay_ms)
+
+        following = asyncio.create_task(follow())
+        try:
+            await inner(trial)
+        finally:
+            following.cancel()
+            for node_id in trial.cluster.nodes:
+                slow_disk.set(node_id, 0)
+
+    return script
+
+
+def pauses(times: int, seconds: float) -> Script:
+    """SIGSTOP the leader for `seconds`, wake it under a new leader; times of no service are what the pause costs, not
+    waits of the script.
+    """
+
+    async def script(trial: Trial) -> None:
+        calm = int(trial.plan.rate * CALM_S)
+        for _ in range(times):
+            await trial.served(calm)
+            node_id, _ = await trial.nemesis.pause_leader(seconds)
+            await trial.served(calm)
+            await trial.cluster.wait_ready(node_id)
+
+    return script

@@ -1,0 +1,105 @@
+"""One trial: a cluster under load, a script of faults, the verdicts, and the nodes' files compared at the end.
+
+The script waits on what the consumers see (`served`), so that faults come when the service is known to run, however
+slow the machine is.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from chaos.bounds import Bounds
+from chaos.checker import judge
+from chaos.cluster import READY_S, Cluster, ClusterFailed
+from chaos.event import Event, HandedOver
+from chaos.history import History
+from chaos.nemesis import Nemesis
+from chaos.plan import Plan
+from chaos.verdict import Verdict
+from chaos.workload import Workload
+from storage.verify import verify
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial ended with: verdicts by promise, digest and applied index by node, faults of files by node."""
+
+    verdicts: dict[str, Verdict]
+    digests: dict[str, tuple[str, int]]
+    damage: dict[str, list[str]]
+
+    @property
+    def broken(self) -> list[str]:
+        """Everything that is wrong, as lines."""
+        lines = [verdict.describe() for verdict in self.verdicts.values() if not verdict.holds]
+        if len(set(self.digests.values())) > 1:
+            lines.append(f"H: the nodes' files differ: {self.digests}")
+        return lines + [f"{node_id}: {fault}" for node_id, faults in self.damage.items() for fault in faults]
+
+    def describe(self) -> str:
+        """All verdicts and the digests, a line each."""
+        lines = [verdict.describe() for verdict in self.verdicts.values()]
+        return "\n".join(lines + [f"H: {node_id} {value}" for node_id, value in self.digests.items()] + self.broken)
+
+
+class Trial:
+    """A cluster in `directory` under `plan`. Use as `async with`; the script gets the trial."""
+
+    def __init__(
+        self,
+        directory: Path,
+        plan: Plan,
+        *,
+        slow: bool = False,
+        settings: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> None:
+        self.directory, self.plan = directory, plan
+        self.history = History()
+        self.cluster = Cluster(directory, slow=slow, settings=settings)
+        self.nemesis = Nemesis(self.cluster, self.history)
+        self.workload = Workload(list(self.cluster.nodes.values()), plan, self.history)
+        self._served = 0
+        self._more = asyncio.Event()
+        self.history.listen(self._count)
+
+    async def __aenter__(self) -> Self:
+        await self.cluster.__aenter__()
+        self.cluster.start()
+        await self.cluster.wait_ready()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.history.write(self.directory / "history.ndjson")
+        await self.cluster.__aexit__(None, None, None)
+
+    def _count(self, event: Event) -> None:
+        if isinstance(event, HandedOver):
+            self._served += 1
+            self._more.set()
+
+    async def served(self, count: int, timeout_s: float = READY_S) -> None:
+        """Until `count` more messages were handed over."""
+        until = self._served + count
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._served < until:
+                    self._more.clear()
+                    await self._more.wait()
+        except TimeoutError:
+            raise ClusterFailed(f"only {self._served - until + count} of {count} hand-overs in {timeout_s} s") from None
+
+    async def run(self, script: Callable[[Self], Awaitable[None]]) -> None:
+        """Runs the script under load; then the load ends and what is outstanding is waited for."""
+        async with asyncio.TaskGroup() as tasks:
+            load = tasks.create_task(self.workload.run())
+            await script(self)
+            self.workload.stop()
+            await load
+
+    async def judge(self, bounds: Bounds) -> Outcome:
+        """Stops all nodes gracefully and judges the history and the files."""
+        digests = await self.cluster.digests()
+        damage = {node_id: verify(node.data_path).faults for node_id, node in self.cluster.nodes.items()}
+        return Outcome({verdict.promise: verdict for verdict in judge(self.history, bounds)}, digests, damage)

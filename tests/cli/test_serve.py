@@ -1,0 +1,88 @@
+"""`hourwheel serve` refuses what it cannot run on: each cause with its own exit code and a sentence, never a
+traceback.
+"""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from chaos.cluster import free_ports
+from cli.exit_code import ExitCode
+from cli.local_cluster import LocalNode, write_config
+from storage.data_directory import DataDirectory
+from storage.disk import Disk
+
+END_S = 40
+
+
+def local_node(directory: Path) -> LocalNode:
+    """A single node with free ports and its config written."""
+    http_port, raft_port = free_ports(2)
+    node = LocalNode("n1", http_port, raft_port, directory / "n1")
+    write_config(node, [node])
+    return node
+
+
+def refused(node: LocalNode, code: ExitCode) -> str:
+    """Runs serve, which must end with this code by itself; what it said."""
+    command = [sys.executable, "-m", "cli", "serve", "--config", str(node.config_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=END_S, check=False)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_config_with_an_unknown_key(tmp_path: Path) -> None:
+    """The file, the key and the nearest known one."""
+    node = local_node(tmp_path)
+    node.config_path.write_text(node.config_path.read_text().replace("node_id", "nodeid"))
+    said = refused(node, ExitCode.CONFIG)
+    assert str(node.config_path) in said
+    assert "nodeid" in said
+    assert "node_id" in said
+
+
+def test_listen_address_that_is_not_loopback(tmp_path: Path) -> None:
+    """Refused until `insecure = true`; says so."""
+    node = local_node(tmp_path)
+    text = node.config_path.read_text().replace(f'listen = "{node.http}"', f'listen = "0.0.0.0:{node.http_port}"')
+    node.config_path.write_text(text)
+    assert "insecure = true" in refused(node, ExitCode.CONFIG)
+
+
+def test_missing_config(tmp_path: Path) -> None:
+    """A path that is not there."""
+    node = LocalNode("n1", 1, 2, tmp_path / "nowhere")
+    assert str(node.config_path) in refused(node, ExitCode.CONFIG)
+
+
+def test_port_in_use(tmp_path: Path) -> None:
+    """HTTP and Raft alike."""
+    node = local_node(tmp_path)
+    for port in (node.http_port, node.raft_port):
+        with socket.socket() as holder:
+            holder.bind(("127.0.0.1", port))
+            holder.listen()
+            assert f"127.0.0.1:{port}" in refused(node, ExitCode.ADDRESS)
+
+
+def test_data_directory_of_another_node(tmp_path: Path) -> None:
+    """Whose it is, and who was refused; the directory is left as it was."""
+    node = local_node(tmp_path)
+    DataDirectory.open(node.data_path, "n7", Disk(), bytes(16)).close()
+    before = sorted(path.name for path in node.data_path.iterdir())
+    said = refused(node, ExitCode.DATA)
+    assert "n7" in said
+    assert "n1" in said
+    assert sorted(path.name for path in node.data_path.iterdir()) == before
+
+
+def test_data_directory_in_use(tmp_path: Path) -> None:
+    """Another process holds it."""
+    node = local_node(tmp_path)
+    held = DataDirectory.open(node.data_path, "n1", Disk(), bytes(16))
+    try:
+        assert str(node.data_path) in refused(node, ExitCode.DATA)
+    finally:
+        held.close()
