@@ -1,0 +1,137 @@
+"""Votes, pre-votes and the voter rule as messages: election.py decides, the library counts, this connects the two.
+
+The library answers RequestVote correctly (term, log, one vote a term) but asks nobody first, forgets who answered, and
+knows neither quiet times nor nodes that must not vote. So requests reach it only when this node may vote at all, and
+answers only once per peer (R5, R6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from replication.core import CANDIDATE, LEADER
+from replication.election import CatchUp, Census, Election
+from replication.frame import Message
+from replication.station import Station
+
+
+class Ballot:
+    """One node's part in elections."""
+
+    def __init__(self, station: Station, random: Callable[[], float]) -> None:
+        options = station.options
+        self._station = station
+        self._core = station.core
+        self._election = Election(
+            len(station.peers) + 1,
+            min_s=options.election_min_s,
+            max_s=options.election_max_s,
+            random=random,
+            now=station.monotonic(),
+        )
+        self._census = Census(station.peers)
+        self._catch_up = CatchUp()
+
+    @property
+    def handlers(self) -> dict[str, Callable[[str, Message], None]]:
+        """The kinds of message this part takes."""
+        return {
+            "stale_term": self._stale_term,
+            "request_vote": self._request_vote,
+            "response_vote": self._response_vote,
+            "pre_vote": self._pre_vote,
+            "pre_vote_ok": self._pre_vote_ok,
+            "census": self._census_asked,
+            "census_answer": self._census_answered,
+        }
+
+    def tick(self, now: float) -> None:
+        """Become a voter, or ask for votes, when it is time."""
+        if not self._station.journal.voter:
+            self._seek_vote(now)
+        elif self._core.state != LEADER and self._election.due(now):
+            if self._election.ask(self._core.term + 1, now):
+                self._campaign(now)
+            else:
+                self._ask("pre_vote", self._core.term + 1)
+
+    def heard_leader(self, now: float) -> None:
+        """The leader of the current term spoke."""
+        self._election.heard_leader(now)
+
+    def heard_heartbeat(self, term: int, last_index: int) -> None:
+        """The leader of `term` said where its log ends."""
+        self._catch_up.heartbeat(term, last_index)
+
+    def granted(self) -> None:
+        """The library gives a vote."""
+        self._election.granted(self._station.monotonic())
+
+    def _seek_vote(self, now: float) -> None:
+        core, journal = self._core, self._station.journal
+        if (self._empty and self._census.all_empty) or self._catch_up.reached(
+            core.term, core.commit_index, journal.durable_index
+        ):
+            journal.set_voter(True)
+        elif self._census.due(now):
+            for peer in self._station.peers:
+                self._station.wire.send(peer, {"type": "census"})
+
+    @property
+    def _empty(self) -> bool:
+        return self._core.term == 0 and self._core.last_index <= 1
+
+    def _may_grant(self) -> bool:
+        # A leader does not vote either: it steps down by itself once no majority echoes it, or when told of its term.
+        station = self._station
+        return station.journal.voter and self._core.state != LEADER and self._election.may_grant(station.monotonic())
+
+    def _ask(self, kind: str, term: int) -> None:
+        message = {
+            "type": kind,
+            "term": term,
+            "last_log_index": self._core.last_index,
+            "last_log_term": self._core.last_term,
+        }
+        for peer in self._station.peers:
+            self._station.outbox.send(peer, message)
+
+    def _campaign(self, now: float) -> None:
+        self._election.campaigned(now)
+        self._core.campaign()
+        if self._core.state == CANDIDATE:
+            self._ask("request_vote", self._core.term)
+
+    def _stale_term(self, peer: str, message: Message) -> None:
+        if message["term"] > self._core.term:
+            self._core.adopt(message["term"])
+
+    def _request_vote(self, peer: str, message: Message) -> None:
+        if not self._station.stale(peer, message) and self._may_grant():
+            self._core.handle(peer, message)
+
+    def _response_vote(self, peer: str, message: Message) -> None:
+        in_time = self._core.state == CANDIDATE and message["term"] == self._core.term
+        if in_time and self._election.first_vote(peer):
+            self._core.handle(peer, message)
+
+    def _pre_vote(self, peer: str, message: Message) -> None:
+        core = self._core
+        if message["term"] <= core.term:
+            # It would campaign in a term that is over: it has to know ours before it can win.
+            self._station.wire.send(peer, {"type": "stale_term", "term": core.term})
+            return
+        theirs = (message["last_log_term"], message["last_log_index"])
+        if self._may_grant() and theirs >= (core.last_term, core.last_index):
+            self._station.wire.send(peer, {"type": "pre_vote_ok", "term": message["term"]})
+
+    def _pre_vote_ok(self, peer: str, message: Message) -> None:
+        wanted = message["term"] == self._core.term + 1 and self._core.state != LEADER
+        if wanted and self._election.pre_voted(peer, message["term"]):
+            self._campaign(self._station.monotonic())
+
+    def _census_asked(self, peer: str, message: Message) -> None:
+        self._station.wire.send(peer, {"type": "census_answer", "empty": self._empty})
+
+    def _census_answered(self, peer: str, message: Message) -> None:
+        self._census.answered(peer, message["empty"])

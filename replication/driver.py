@@ -1,0 +1,139 @@
+"""Turns a RaftGroup with asyncio: ticks when something happened, and writes the journal off the loop.
+
+Latency is one tick. Whatever gives the group something to do (a message, a proposal, a finished write, a timer) asks
+for a step, and all that was asked for before the loop comes round is one step: entries leave in it, acknowledgements
+that arrived in one read are counted together, one write of the journal takes all that waits. Nothing waits for a timer;
+the timer is only for heartbeats and elections.
+
+The step hands the journal's bytes to one thread for write and fdatasync, and goes on; when they are durable the thread
+says so and the next step releases what waited for it (outbox.py). One write is under way at a time: what comes
+meanwhile is the next one's group. A plain thread and a SimpleQueue, since an executor's futures cost more than the
+hand-over itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from replication.group import RaftGroup
+from replication.journal_sync import Sync
+from replication.proposal import Outcome
+
+TICK_S = 0.01
+
+
+class Service(Protocol):
+    """What the driver starts before and closes after the group: the transport."""
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class GroupDriver:
+    """Runs one group on the running loop from `start` to `close`. `on_fatal` is called once and ends the process."""
+
+    def __init__(self, group: RaftGroup, transport: Service, *, on_fatal: Callable[[BaseException], None]) -> None:
+        self.group = group
+        self._transport = transport
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stepping = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._syncing: Sync | None = None
+        self._closing = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._work: queue.SimpleQueue[Sync | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
+        group.on_wake = self.wake
+        group.on_fatal = on_fatal
+
+    async def start(self) -> None:
+        """Start the transport, the thread and the ticks. Raises OSError if the address cannot be had."""
+        self._loop = asyncio.get_running_loop()
+        await self._transport.start()
+        self._thread.start()
+        self._tick()
+
+    async def close(self) -> None:
+        """Stop: open proposals are unknown, the last write is finished. The journal stays open, for its owner."""
+        self._closing = True
+        self.group.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._transport.close()
+        if self.group.failure is None:
+            await self._idle.wait()
+        self._loop = None
+        if self._thread.is_alive():
+            self._work.put(None)
+            self._thread.join()
+
+    def wake(self) -> None:
+        """A step is wanted; many calls before the loop comes round are one step."""
+        if not self._stepping and self._loop is not None:
+            self._stepping = True
+            self._loop.call_soon(self._step)
+
+    async def propose(self, blob: bytes) -> Outcome:
+        """Propose and wait for the outcome. A caller that is cancelled changes nothing: it may still happen."""
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: Outcome) -> None:
+            if not answer.done():
+                answer.set_result(outcome)
+
+        self.group.propose(blob, done)
+        return await answer
+
+    def _tick(self) -> None:
+        if self._loop is not None:
+            self._timer = self._loop.call_later(TICK_S, self._tick)
+            self._step()
+
+    def _step(self) -> None:
+        self._stepping = False
+        if self.group.tick():
+            self.wake()
+        self._collect()
+
+    def _collect(self) -> None:
+        if self._syncing is not None or self._closing or self.group.failure is not None:
+            return
+        try:
+            sync = self.group.journal.collect()
+        except Exception as error:
+            self.group.fail(error)
+            return
+        if sync is not None:
+            self._syncing = sync
+            self._idle.clear()
+            self._work.put(sync)
+
+    def _write(self) -> None:
+        """The thread: nothing but system calls."""
+        while (sync := self._work.get()) is not None:
+            error: BaseException | None = None
+            try:
+                sync.run()
+            except BaseException as raised:
+                error = raised
+            loop = self._loop
+            if loop is None:
+                return
+            loop.call_soon_threadsafe(self._written, sync, error)
+            if error is not None:
+                return
+
+    def _written(self, sync: Sync, error: BaseException | None) -> None:
+        self._syncing = None
+        self._idle.set()
+        if error is not None:
+            self.group.fail(error)
+            return
+        self.group.journal.done(sync)
+        self._step()

@@ -1,0 +1,94 @@
+"""The follower's side: entries and heartbeats of the leader. The library checks and appends; this guards its edges.
+
+The library commits min(leader's commit, end of the own log). That is right for a log that was cut behind every message,
+as the stock library does. Ours keeps what was not contradicted (R2), and what stands behind the last entry of a message
+may be another leader's: so the commit index is lowered to what the message itself proves before the library sees it,
+and a heartbeat, which proves nothing, commits only what was proven before in this term (`_verified`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from replication.ballot import Ballot
+from replication.core import LEADER
+from replication.frame import Message
+from replication.station import Diverged, Station
+
+NEVER = float("-inf")
+
+
+class Following:
+    """What this node heard of leaders. `_verified` is (term, index): up to index the log is that term's leader's."""
+
+    def __init__(self, station: Station, ballot: Ballot) -> None:
+        self.heard_s = NEVER
+        """Monotonic second at which a leader of the then current term was heard last."""
+        self.answering = 0
+        """Number of the append_entries the library is handling, for its answer."""
+        self._station = station
+        self._core = station.core
+        self._ballot = ballot
+        self._verified = (0, 0)
+
+    @property
+    def handlers(self) -> dict[str, Callable[[str, Message], None]]:
+        """The kinds of message this part takes."""
+        return {"append_entries": self._append_entries, "heartbeat": self._heartbeat}
+
+    def _heard(self) -> None:
+        self.heard_s = self._station.monotonic()
+        self._ballot.heard_leader(self.heard_s)
+
+    def _append_entries(self, peer: str, message: Message) -> None:
+        core, journal = self._core, self._station.journal
+        if self._station.stale(peer, message):
+            return
+        self._check(peer, message)
+        self._heard()
+        previous, entries = message["prevLogIdx"], message["entries"]
+        proven = previous + len(entries)
+        self.answering = message["seq"]
+        core.handle(peer, message | {"commit_index": min(message["commit_index"], proven)})
+        if journal.term_at(previous) == message["prevLogTerm"]:
+            term, verified = self._verified
+            self._verified = (core.term, max(verified, proven) if term == core.term else proven)
+
+    def _check(self, peer: str, message: Message) -> None:
+        """Two leaders in one term, or another committed entry, cannot be unless a disk lost what it had promised."""
+        core = self._core
+        if message["term"] == core.term and core.state == LEADER:
+            raise Diverged(f"{peer} leads term {core.term}, and so does this node: a vote was given twice")
+        for _command, index, term in message["entries"]:
+            if index > core.commit_index:
+                return
+            here = self._station.journal.term_at(index)
+            if here not in (term, None):
+                raise Diverged(f"{peer} has entry {index} of term {term}, committed here is one of term {here}")
+
+    def _heartbeat(self, peer: str, message: Message) -> None:
+        core, station = self._core, self._station
+        if station.stale(peer, message):
+            return
+        if message["term"] > core.term:
+            core.adopt(message["term"])
+        if core.leader_id != peer:
+            if core.state == LEADER:
+                raise Diverged(f"{peer} leads term {core.term}, and so does this node: a vote was given twice")
+            core.follow(peer)
+        self._heard()
+        self._ballot.heard_heartbeat(core.term, message["last_index"])
+        term, verified = self._verified
+        if term == core.term:
+            core.commit_index = max(core.commit_index, min(message["commit_index"], verified))
+        vitals = station.vitals()
+        echo = {
+            "type": "echo",
+            "term": core.term,
+            "stamp_us": message["stamp_us"],
+            "wall_ms": vitals.wall_ms,
+            "applied_index": core.applied_index,
+            "free_bytes": vitals.free_bytes,
+            "voter": station.journal.voter,
+        }
+        station.wire.send(peer, echo)  # never behind an fdatasync: it says that we listen, not that we have anything

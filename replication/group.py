@@ -1,0 +1,275 @@
+"""One Raft group on one node: proposals in, committed entries out, on pysyncobj with its flaws put right.
+
+    journal = Journal.open(directory.journal, disk=disk)
+    transport = AsyncTransport(identity, ("127.0.0.1", 7500), {"n2": ("127.0.0.1", 7501), "n3": ("127.0.0.1", 7502)})
+    group = RaftGroup(GroupOptions("n1", ("n2", "n3")), journal, transport.attach, machine.apply,
+                      monotonic=monotonic, random=random, vitals=lambda: Vitals(clock.now_ms(), free_bytes))
+    group.start_at(store.applied_index)
+    driver = GroupDriver(group, transport, on_fatal=stop_the_process)
+    await driver.start()
+    outcome = await driver.propose(blob)        # Outcome(result, error, index); only on the leader
+
+The group is a pure machine: messages, the journal's progress and the time go in (`receive`, `peer_connected`, `tick`),
+messages, applied entries and callbacks come out. It reads no clock but the one it is given, starts no task, touches no
+file but through the journal. driver.py turns it with asyncio, tests/replication/sim_network.py with a virtual clock.
+
+Which repair of RAFT.md lives where:
+
+    R1  outbox.py (what leaves waits for the disk), progress.py (the own copy counts when durable), journal.py
+    R2  journal.py, with following.py
+    R3, R4  progress.py        R5  ballot.py, leading.py        R6  election.py, ballot.py        R7  trust.py
+    R8  station.py             R11 core.py, journal.py          R13 proposal.py                   R19 core.py
+    R12 `_apply`: a refusal is a result; an exception would come again on every node and every restart, so it ends the
+        process. The library stops ticks and network instead and lives on
+    R15, R16  frame.py, handshake.py, link.py, transport.py
+    R17 `max_pending_bytes`, the transport's bounds, the journal's segments
+    R18 `max_entry_bytes` is below the frame limit, and an entry is never sent in chunks
+
+An entry is applied when it is committed AND durable on this node. Raft needs only the first; the second keeps the
+files behind the journal, so that a checkpoint never covers an entry that a power cut takes from this node's own log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from replication.ballot import Ballot
+from replication.core import CANDIDATE, FOLLOWER, LEADER, Core
+from replication.following import NEVER, Following
+from replication.frame import Message
+from replication.journal import Journal
+from replication.leading import Leading
+from replication.options import GroupOptions, Peer, Vitals
+from replication.outbox import Outbox
+from replication.proposal import NOT_LEADER, OVERLOADED, Done, Outcome, Pending
+from replication.station import Station, Wire, WireEvents
+
+Apply = Callable[[int, int, bytes], Any]
+
+
+class StartRefused(Exception):
+    """Journal and checkpoint do not belong together."""
+
+
+def _nothing(*_: object) -> None:
+    return
+
+
+class RaftGroup:
+    """See the module. Not thread safe. After `on_fatal` the group is dead: it neither sends nor applies.
+
+    `apply(index, term, command)` is called once for every committed command, in order; its value goes to the proposer.
+    Callbacks are attributes: `on_wake` (a tick is wanted soon), `on_established` (leader, the own no-op is applied),
+    `on_stepped_down` (was leader), `on_fatal(exception)`. They are called from inside `tick` and `receive`.
+    """
+
+    def __init__(
+        self,
+        options: GroupOptions,
+        journal: Journal,
+        transport_factory: Callable[[WireEvents], Wire],
+        apply: Apply,
+        *,
+        monotonic: Callable[[], float],
+        random: Callable[[], float],
+        vitals: Callable[[], Vitals],
+    ) -> None:
+        self.options = options
+        self.journal = journal
+        self.on_wake: Callable[[], None] = _nothing
+        self.on_established: Callable[[], None] = _nothing
+        self.on_stepped_down: Callable[[], None] = _nothing
+        self.on_fatal: Callable[[BaseException], None] = _nothing
+        self.failure: BaseException | None = None
+        """What killed the group, if anything."""
+        self.established = False
+        """Leader, and the no-op of its term is applied: all that any former leader committed is applied here."""
+        self._closed = False
+        self._apply_command = apply
+        self._monotonic = monotonic
+        wire = transport_factory(self)
+        self._outbox = Outbox(journal, wire.send)
+        peers = tuple(sorted(options.peers))
+        core = self._core = Core(options.node_id, peers, journal, self._library_sends, self._state_changed)
+        station = Station(options, peers, core, journal, wire, self._outbox, monotonic, vitals)
+        self._ballot = Ballot(station, random)
+        self._following = Following(station, self._ballot)
+        self._leading = Leading(station)
+        self._handlers = self._ballot.handlers | self._following.handlers | self._leading.handlers
+        self._pending = Pending(options.outcome_s)
+        self._last_tick = self._next_second = monotonic()
+
+    # What the node sees.
+
+    @property
+    def role(self) -> str:
+        """`leader`, `candidate`, `follower`, or `learner` while the node may not vote."""
+        if self._core.state == LEADER:
+            return "leader"
+        if not self.journal.voter:
+            return "learner"
+        return "candidate" if self._core.state == CANDIDATE else "follower"
+
+    @property
+    def is_leader(self) -> bool:
+        """Leader by its own knowledge; there may be a newer one. See `trusted`."""
+        return self._core.state == LEADER and not self._closed
+
+    @property
+    def term(self) -> int:
+        """Current term."""
+        return self._core.term
+
+    @property
+    def leader_id(self) -> str | None:
+        """The leader of the current term, None if there is none or it has been silent for an election timeout."""
+        leader = self._core.leader_id
+        if leader is None or leader == self.options.node_id:
+            return leader
+        return leader if self._monotonic() - self._following.heard_s < self.options.election_max_s else None
+
+    @property
+    def commit_index(self) -> int:
+        """On a majority of disks up to here."""
+        return self._core.commit_index
+
+    @property
+    def applied_index(self) -> int:
+        """Applied here up to here; never past `commit_index` nor past what this node's own disk has."""
+        return self._core.applied_index
+
+    @property
+    def last_index(self) -> int:
+        """End of the log, durable or not."""
+        return self._core.last_index
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of proposals without an outcome."""
+        return self._pending.bytes
+
+    @property
+    def trusted_until(self) -> float:
+        """Monotonic second at which the right to hand over ends, -inf if there is none. Counted from sending."""
+        return self._leading.trust.until(self._monotonic()) if self.is_leader and self.established else NEVER
+
+    def trusted(self, now: float) -> bool:
+        """Whether this node may act as the leader at monotonic second `now`: ask again after every await."""
+        return self.is_leader and self.established and now < self._leading.trust.until(now)
+
+    @property
+    def peers(self) -> dict[str, Peer]:
+        """What is known of the peers, by node id: complete on the leader, elsewhere `connected` only. Live objects."""
+        return self._leading.survey()
+
+    def start_at(self, applied_index: int) -> None:
+        """Before the first tick: all up to `applied_index` is in the store already. Raises StartRefused."""
+        first, last = self.journal.first_index, self.journal.last_index
+        if applied_index and not first <= applied_index <= last:
+            raise StartRefused(
+                f"the checkpoint covers the log up to {applied_index}, the journal holds {first} to {last}: "
+                "they are not of one directory"
+            )
+        self._core.applied_index = max(1, applied_index)
+        self._core.commit_index = max(self._core.commit_index, applied_index)
+
+    def propose(self, blob: bytes, done: Done) -> None:
+        """Append a command (2 bytes to max_entry_bytes) to the log; `done` is called once, perhaps before returning."""
+        if not 2 <= len(blob) <= self.options.max_entry_bytes:
+            raise ValueError(f"a command of {len(blob)} bytes; 2 to {self.options.max_entry_bytes} fit into an entry")
+        if not self.is_leader:
+            done(Outcome(error=NOT_LEADER))
+        elif self._pending.bytes + len(blob) > self.options.max_pending_bytes:
+            done(Outcome(error=OVERLOADED))
+        else:
+            index = self._core.append(blob)
+            self._pending.add(index, self._core.term, len(blob), self._monotonic(), done)
+            self.on_wake()
+
+    def close(self) -> None:
+        """The node stops: open proposals are unknown. The journal is the caller's to close."""
+        self._closed = True
+        self._pending.close()
+
+    def fail(self, error: BaseException) -> None:
+        """Something the group depends on failed for good (a sync, the transport, apply): it is dead from here on."""
+        if self.failure is None:
+            self.failure, self._closed = error, True
+            self.on_fatal(error)
+
+    # What the wire and the driver tell.
+
+    def receive(self, peer: str, message: Message) -> None:
+        """A message of `peer`. Whatever it makes go wrong here ends the process: it is our own mistake, or a disk's."""
+        if self._closed:
+            return
+        try:
+            self._handlers[message["type"]](peer, message)
+        except Exception as error:
+            self.fail(error)
+        self.on_wake()
+
+    def peer_connected(self, peer: str, store_id: bytes) -> None:
+        """A connection to or from `peer` was made; it works on the directory `store_id`."""
+        self._leading.connected(peer, store_id)
+        self.on_wake()
+
+    def tick(self) -> bool:
+        """One step; True if there is more to apply, so that another is wanted at once. Cheap when nothing happened."""
+        if self._closed:
+            return False
+        try:
+            return self._tick(self._monotonic())
+        except Exception as error:
+            self.fail(error)
+            return False
+
+    def _tick(self, now: float) -> bool:
+        if now - self._last_tick > self.options.stall_s:
+            self._leading.trust.resumed(now)
+        self._last_tick = now
+        self._outbox.release()
+        if now >= self._next_second:
+            self._next_second = now + 1
+            self.journal.onOneSecondTimer()
+        self._ballot.tick(now)
+        if self._core.state == LEADER:
+            self._leading.tick(now)
+        more = self._apply(now)
+        if self._core.state == LEADER:
+            self._leading.send(now)
+        self._pending.expire(now)
+        return more
+
+    def _apply(self, now: float) -> bool:
+        core, until = self._core, now + self.options.apply_slice_s
+        limit = min(core.commit_index, self.journal.durable_index)
+        while core.applied_index < limit:
+            start = core.applied_index + 1
+            for command, index, term in core.entries(start, min(limit + 1 - start, 8)):
+                result = None if len(command) == 1 else self._apply_command(index, term, command)
+                core.applied_index = index
+                if core.state == LEADER and index == core.noop_index and term == core.term:
+                    self.established = True
+                    self.on_established()
+                self._pending.applied(index, term, result)
+            if self._monotonic() >= until:
+                return core.applied_index < limit
+        return False
+
+    def _library_sends(self, peer: str, message: Message) -> None:
+        if message["type"] == "next_node_idx":
+            seq, voter = self._following.answering, self.journal.voter
+            message |= {"term": self._core.term, "seq": seq, "voter": voter}
+        elif message["type"] == "response_vote":
+            self._ballot.granted()
+        self._outbox.send(peer, message)
+
+    def _state_changed(self, old: int, new: int) -> None:
+        if new == LEADER:
+            self._leading.begin(self._monotonic())
+        elif old == LEADER:
+            assert new == FOLLOWER, new
+            self.established = False
+            self.on_stepped_down()

@@ -1,0 +1,145 @@
+"""The leader's side: heartbeats, entries, answers; what is committed, and whether to lead at all.
+
+progress.py keeps the book on the followers and trust.py on their echoes; this turns both into messages. A heartbeat is
+small and its echo waits for nobody's disk, so trust depends on processes and network only; append_entries carry the log
+and are answered when it is on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from replication.core import LEADER, NO_OP
+from replication.frame import Message
+from replication.options import Peer
+from replication.progress import Follower, Progress
+from replication.station import Station
+from replication.trust import NEVER, Trust
+
+
+class Leading:
+    """What this node does as leader. `peers` are the live records of all others, also while it is not."""
+
+    def __init__(self, station: Station) -> None:
+        options = station.options
+        self.peers = {peer: Peer(peer) for peer in station.peers}
+        self.trust = Trust(station.peers, window_s=options.trust_s, fallback_s=options.fallback_s)
+        self._station = station
+        self._core = station.core
+        self._progress = Progress(station.peers, resend_s=options.resend_s, idle_s=options.idle_s)
+        self._next_beat = NEVER
+
+    @property
+    def handlers(self) -> dict[str, Callable[[str, Message], None]]:
+        """The kinds of message this part takes."""
+        return {"next_node_idx": self._answered, "echo": self._echo}
+
+    def begin(self, now: float) -> None:
+        """This node became leader; its no-op is not yet in the log."""
+        self._progress.lead(self._core.last_index)
+        self.trust.lead(now)
+        self._next_beat = now
+
+    def tick(self, now: float) -> None:
+        """Commit what a majority has; step down if no majority listens."""
+        core, index = self._core, self._progress.majority_index(self._station.journal.durable_index)
+        # Only an entry of the own term is committed by counting (figure 8 of the Raft paper); it brings the rest along.
+        if index > core.commit_index and self._station.journal.term_at(index) == core.term:
+            core.commit_index = index
+        if not self.trust.holds(now):
+            core.step_down()
+
+    def send(self, now: float) -> None:
+        """Heartbeats and entries that are due."""
+        if now >= self._next_beat:
+            self._next_beat = now + self._station.options.heartbeat_s
+            self._beat(now)
+        last = self._core.last_index
+        for follower in self._progress.followers.values():
+            if self._progress.due(follower, last, now) and self._station.wire.connected(follower.peer):
+                self._append(follower, last, now)
+
+    def connected(self, peer: str, store_id: bytes) -> None:
+        """A connection to or from the peer is new. Another store_id: its disk was wiped, it has nothing any more."""
+        known = self.peers[peer]
+        if known.store_id not in (b"", store_id):
+            self._progress.forget(peer)
+            self.trust.forget(peer)
+        known.store_id = store_id
+        self._progress.reconnected(peer)
+
+    def survey(self) -> dict[str, Peer]:
+        """The peers with all that is known now."""
+        for peer in self.peers.values():
+            follower = self._progress.followers[peer.node_id]
+            peer.connected = self._station.wire.connected(peer.node_id)
+            peer.match_index, peer.voter, peer.stranded = follower.match, follower.voter, follower.stranded
+        return self.peers
+
+    def _beat(self, now: float) -> None:
+        beat = {
+            "type": "heartbeat",
+            "term": self._core.term,
+            "stamp_us": int(now * 1e6),  # rounded down: never later than the sending
+            "commit_index": self._core.commit_index,
+            "last_index": self._core.last_index,
+        }
+        for peer in self._station.peers:
+            self._station.wire.send(peer, beat)
+
+    def _append(self, follower: Follower, last: int, now: float) -> None:
+        previous = follower.next - 1
+        term = self._station.journal.term_at(previous)
+        follower.stranded = term is None
+        if term is None:
+            return
+        message = {
+            "type": "append_entries",
+            "term": self._core.term,
+            "seq": self._progress.sent(follower, previous, now),
+            "commit_index": self._core.commit_index,
+            "prevLogIdx": previous,
+            "prevLogTerm": term,
+            "entries": [] if follower.backing_off else self._batch(follower.next, last),
+        }
+        if not self._station.wire.send(follower.peer, message):
+            follower.seq = 0
+
+    def _batch(self, start: int, last: int) -> list[tuple[bytes, int, int]]:
+        if start > last:
+            return []
+        options = self._station.options
+        entries = self._core.entries(start, options.max_batch_entries)
+        size = 0
+        for count, entry in enumerate(entries):
+            size += len(entry[0])
+            if size > options.max_batch_bytes and count:
+                return entries[:count]
+        return entries
+
+    def _answered(self, peer: str, message: Message) -> None:
+        if message["term"] != self._core.term or self._core.state != LEADER:
+            return  # R5: the library takes an answer of any term
+        self._progress.followers[peer].voter = message["voter"]
+        self._progress.answered(
+            peer,
+            seq=message["seq"],
+            next_index=message["next_node_idx"],
+            reset=message["reset"],
+            success=message["success"],
+            last_index=self._core.last_index,
+        )
+
+    def _echo(self, peer: str, message: Message) -> None:
+        if message["term"] != self._core.term or self._core.state != LEADER:
+            return
+        now, stamp = self._station.monotonic(), message["stamp_us"] / 1e6
+        self.peers[peer].echoed(message, now, stamp, self._station.vitals().wall_ms)
+        follower = self._progress.followers[peer]
+        follower.voter = message["voter"]
+        if follower.voter:
+            self.trust.echoed(peer, stamp, now)
+        elif follower.match == self._core.last_index and now - follower.nudged_s >= self._station.options.nudge_s:
+            # It has all there is and waits for a committed entry made after it came (CatchUp): give it one.
+            follower.nudged_s = now
+            self._core.append(NO_OP)

@@ -1,0 +1,83 @@
+"""The timings and bounds of one Raft group, and what it reports of its peers: plain values, checked together once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from replication.frame import ENTRIES_MAX, FRAME_BYTES_MAX, META_BYTES_MAX, Message
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+    """Times in seconds, sizes in bytes. The relations checked below are what safety and liveness rest on."""
+
+    node_id: str
+    peers: tuple[str, ...]
+    """Node ids of the others."""
+    heartbeat_s: float = 0.05
+    trust_s: float = 0.25
+    """Trust in one's leadership, counted from sending. More bridges hiccups; must stay below election_min_s."""
+    election_min_s: float = 0.4
+    election_max_s: float = 0.8
+    """A silent leader is given up after a random time between the two. Less: faster failover, more false alarms."""
+    fallback_s: float = 0.35
+    """A leader that no majority echoes steps down after this."""
+    stall_s: float = 0.15
+    """A pause between ticks that counts as having stood still."""
+    resend_s: float = 5.0
+    idle_s: float = 0.5
+    nudge_s: float = 1.0
+    outcome_s: float = 5.0
+    """A proposal without outcome is `unknown` after this."""
+    apply_slice_s: float = 0.02
+    """Applying pauses after this, so that heartbeats are not late during a long replay."""
+    max_entry_bytes: int = 8 * MIB
+    max_batch_bytes: int = 4 * MIB
+    """Entries of one append_entries. More: fewer round trips; heartbeats on the same connection wait for longer."""
+    max_batch_entries: int = 4096
+    max_pending_bytes: int = 64 * MIB
+
+    def __post_init__(self) -> None:
+        if self.node_id in self.peers or len(set(self.peers)) != len(self.peers):
+            raise ValueError(f"peers {self.peers} of {self.node_id}: each other node once")
+        if not 2 * self.heartbeat_s < self.trust_s < self.fallback_s < self.election_min_s < self.election_max_s:
+            raise ValueError("2 * heartbeat_s < trust_s < fallback_s < election_min_s < election_max_s does not hold")
+        largest = max(self.max_entry_bytes, self.max_batch_bytes)
+        if largest + META_BYTES_MAX > FRAME_BYTES_MAX or self.max_batch_entries > ENTRIES_MAX:
+            raise ValueError("an entry or a batch must fit into one frame")
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What a node says of itself in every echo: its node clock, and the bytes free on its disk."""
+
+    wall_ms: int
+    free_bytes: int
+
+
+@dataclass(slots=True)
+class Peer:
+    """A peer as this node knows it. All but `connected` and `store_id` are filled on the leader, from echoes."""
+
+    node_id: str
+    connected: bool = False
+    applied_index: int = 0
+    match_index: int = 0
+    clock_offset_ms: float = 0.0
+    """Its node clock minus ours; the error is at most half the round trip."""
+    free_bytes: int = 0
+    last_echo_s: float = float("-inf")
+    """Monotonic second at which its last echo came."""
+    voter: bool = False
+    stranded: bool = False
+    """What it needs next is no longer in the leader's journal."""
+    store_id: bytes = b""
+
+    def echoed(self, message: Message, now: float, stamp: float, wall_ms: int) -> None:
+        """Take over what an echo says; `stamp` is when its heartbeat was sent, `wall_ms` our node clock now."""
+        self.applied_index = message["applied_index"]
+        self.free_bytes = message["free_bytes"]
+        self.clock_offset_ms = message["wall_ms"] - (wall_ms - (now - stamp) * 500)
+        self.last_echo_s = now
