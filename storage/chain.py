@@ -71,40 +71,44 @@ class Heads:
         self.last[used] = indexes[starts + lengths - 1]
         self.count[used] += lengths
 
-    def second(self, second: int, read: Read, file: str) -> Units:
-        """The units of one second, in order of local_index, by walking its chain back.
+    def second(self, second: int) -> tuple[int, int]:
+        """(last global_index or -1, count) of one second."""
+        return int(self.last[second]), int(self.count[second])
 
-        `read(first, count)` gives verified units of the index. Raises Corrupt if the chain does not hold together.
-        """
-        missing = int(self.count[second])
-        at = int(self.last[second])
-        found: list[Units] = []
-        size = 1
-        while missing:
-            first = max(0, at + 1 - size)
-            block = read(first, at + 1 - first)
-            links = block if size == 1 else block[seconds_of(block["due_ms"]) == second]
-            if not len(links):
-                raise Corrupt(file, 0, f"chain of second {second}", f"unit {at} of another second", "one of its own")
-            links = links[-missing:]
-            found.append(links)
-            missing -= len(links)
-            before = int(links["pre_global_index"][0])
-            gap, at = at - before, before
-            if (at < 0) != (missing == 0):
-                raise Corrupt(file, 0, f"chain of second {second}", f"{missing} units short", "none")
-            if len(links) * _SPARSE < size or (size == 1 and gap > _SPARSE):
-                size = 1
-            else:
-                size = min(max(size * 4, _BLOCK_UNITS_MIN), _BLOCK_UNITS_MAX)
-        units = np.concatenate(found[::-1]) if found else read(0, 0)
-        self._check(units, second, file)
-        return units
 
-    @staticmethod
-    def _check(units: Units, second: int, file: str) -> None:
-        """A chain counts its units from 0 and stays in its second; anything else is damage that checksums passed."""
-        if not np.array_equal(units["local_index"], np.arange(len(units))):
-            raise Corrupt(file, 0, f"chain of second {second}", "out of count", f"0 to {len(units) - 1}")
-        if (seconds_of(units["due_ms"]) != second).any():
-            raise Corrupt(file, 0, f"chain of second {second}", "a unit of another second", "units of its own")
+def walk(second: int, last: int, count: int, read: Read, file: str) -> Units:
+    """The units of one second, in order of local_index, by walking its chain back from its head.
+
+    `read(first, count)` gives verified units of the index. Raises Corrupt if the chain does not hold together.
+    """
+    missing, at = count, last
+    found: list[Units] = []
+    size = 1
+    while missing:
+        first = max(0, at + 1 - size)
+        block = read(first, at + 1 - first)
+        links = block if size == 1 else block[seconds_of(block["due_ms"]) == second]
+        if not len(links):
+            raise Corrupt(file, 0, f"chain of second {second}", f"unit {at} of another second", "one of its own")
+        links = links[-missing:]
+        found.append(links)
+        missing -= len(links)
+        before = int(links["pre_global_index"][0])
+        gap, at = at - before, before
+        if (at < 0) != (missing == 0):
+            raise Corrupt(file, 0, f"chain of second {second}", f"{missing} units short", "none")
+        if len(links) * _SPARSE < size or (size == 1 and gap > _SPARSE):
+            size = 1
+        else:
+            size = min(max(size * 4, _BLOCK_UNITS_MIN), _BLOCK_UNITS_MAX)
+    units = np.concatenate(found[::-1]) if found else read(0, 0)
+    _check(units, second, file)
+    return units
+
+
+def _check(units: Units, second: int, file: str) -> None:
+    """A chain counts its units from 0 and stays in its second; anything else is damage that checksums passed."""
+    if not np.array_equal(units["local_index"], np.arange(len(units))):
+        raise Corrupt(file, 0, f"chain of second {second}", "out of count", f"0 to {len(units) - 1}")
+    if (seconds_of(units["due_ms"]) != second).any():
+        raise Corrupt(file, 0, f"chain of second {second}", "a unit of another second", "units of its own")

@@ -98,6 +98,9 @@ SETTLE: Final = np.dtype(
 assert UNIT.itemsize == 64
 assert SETTLE.itemsize == 48
 
+_CHECKSUM_FIELD: Final = {UNIT.itemsize: (6, 1), SETTLE.itemsize: (5, 1)}
+"""Where a row's checksum stands, by the row's size: which 64-bit word, and which half of it (1: the high one)."""
+
 Units = npt.NDArray[np.void]
 Settles = npt.NDArray[np.void]
 
@@ -170,16 +173,13 @@ class FileHeader:
 
 
 def row_checksums(rows: npt.NDArray[np.void]) -> U32:
-    """Checksums, shape [n], of units or settle records as if their checksum field were zero. Does not change `rows`."""
-    clear = np.array(rows, copy=True)
-    clear["checksum"] = 0
-    return checksum_rows(clear.view(np.uint64).reshape(len(clear), -1))
+    """Checksums, shape [n], of contiguous units or settle records as if their checksum field were zero."""
+    return checksum_rows(rows.view(np.uint64).reshape(len(rows), -1), _CHECKSUM_FIELD[rows.dtype.itemsize])
 
 
 def seal(rows: npt.NDArray[np.void]) -> None:
-    """Fill in the checksum field of units or settle records, in place. `rows` must be contiguous."""
-    rows["checksum"] = 0
-    rows["checksum"] = checksum_rows(rows.view(np.uint64).reshape(len(rows), -1))
+    """Fill in the checksum field of contiguous units or settle records, in place."""
+    rows["checksum"] = row_checksums(rows)
 
 
 def check_rows(rows: npt.NDArray[np.void], file: str, first: int) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.chain import Heads, seconds_of
+from storage.chain import Heads
 from storage.checkpoint import HourLengths
 from storage.format import HEADER_SIZE, SETTLE, UNIT, Corrupt, Settles, Units, seal
 from storage.hour_file import HourFiles, runs
@@ -100,7 +100,7 @@ class Hour:
         if self._heads is not None:
             return self._heads
         heads = Heads()
-        for _ in self._linked(heads):
+        for _ in linked_units(self.files, self.saved_units, self.staged, heads):
             pass
         if self.near:
             self._heads = heads
@@ -214,27 +214,9 @@ class Hour:
             result[place] = record
         return result
 
-    def second(self, second: int) -> Units:
-        """The units of one second of the hour, in order of local_index."""
-        if self.near:
-            return self.heads().second(second, self.files.index.read_rows, self.files.index.name)
-        rows = [units[seconds_of(units["due_ms"]) == second] for units in self.all_units()]
-        return np.concatenate([*rows, np.empty(0, UNIT)])
-
     def all_units(self) -> Iterator[Units]:
         """All units in order of global_index, a block at a time, the staged ones linked as they will be."""
-        return self._linked(Heads() if self.staged.units.arrays else None)
-
-    def _linked(self, heads: Heads | None) -> Iterator[Units]:
-        for _, units in self.files.index.blocks(self.saved_units):
-            if heads is not None:
-                heads.absorb(units)
-            yield units
-        if self.staged.units.arrays:
-            assert heads is not None
-            units = self.staged.joined_units()
-            heads.link(units)
-            yield units
+        return linked_units(self.files, self.saved_units, self.staged)
 
     def _check_places(self, records: list[Record], at: I64, offsets: I64) -> None:
         """A record that passes its checksums must also be the one its unit points to."""
@@ -247,6 +229,21 @@ class Hour:
 def settle_count(lengths: HourLengths) -> int:
     """How many settle records a file of this length holds."""
     return max(0, lengths.settle_len - HEADER_SIZE) // SETTLE.itemsize
+
+
+def linked_units(files: HourFiles, saved_units: int, staged: Staged, heads: Heads | None = None) -> Iterator[Units]:
+    """All units in order of global_index, a block at a time: those on disk, then the staged ones linked (in copies) as
+    they will be. `heads`, if wanted, are empty before and have all of them after."""
+    if heads is None and staged.units.arrays:
+        heads = Heads()
+    for _, units in files.index.blocks(saved_units):
+        if heads is not None:
+            heads.absorb(units)
+        yield units
+    if heads is not None and staged.units.arrays:
+        units = staged.joined_units()
+        heads.link(units)
+        yield units
 
 
 def write_staged(

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from storage.columns import I64, StateColumns
+from storage.columns import I64, U8, StateColumns
 from storage.format import LEASED, PENDING, RELEASED, Settles
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -48,44 +48,30 @@ class States:
         order = np.argsort(at, kind="stable")
         ranked = at[order]
         again = np.concatenate((np.zeros(1, bool), ranked[1:] == ranked[:-1]))
-        previous = self._read(self.newest, ranked)
+        previous = _read(self.newest, ranked)
         previous[again] = first + 1 + order[np.flatnonzero(again) - 1]
         rows["previous"][order] = previous
 
     def at(self, indexes: I64) -> StateColumns:
         """States of the units with these global indexes, all of which exist."""
         return StateColumns(
-            self._read(self.state, indexes),
-            self._read(self.attempt, indexes),
-            self._read(self.term, indexes),
-            self._read(self.lease_end_ms, indexes),
+            _read(self.state, indexes),
+            _read(self.attempt, indexes),
+            _read(self.term, indexes),
+            _read(self.lease_end_ms, indexes),
         )
 
     def newest_at(self, indexes: I64) -> npt.NDArray[np.uint32]:
         """1 + ordinal of the newest settle record of each unit, 0 where there is none."""
-        return self._read(self.newest, indexes)
-
-    def pending(self, indexes: I64) -> npt.NDArray[np.bool_]:
-        """Which of these units are pending."""
-        pending: npt.NDArray[np.bool_] = self._read(self.state, indexes) == PENDING
-        return pending
+        return _read(self.newest, indexes)
 
     def settled(self, indexes: I64) -> int:
         """How many of these units, each named once, are settled for good."""
-        return int((self._read(self.state, indexes) > LEASED).sum())
+        return int((_read(self.state, indexes) > LEASED).sum())
 
     def leased(self) -> I64:
         """Global indexes of all leased units, ascending."""
         return np.flatnonzero(self.state == LEASED)
-
-    @staticmethod
-    def _read(column: npt.NDArray[Scalar], indexes: I64) -> npt.NDArray[Scalar]:
-        if len(column) and (not len(indexes) or int(indexes.max()) < len(column)):
-            return column[indexes]
-        values = np.zeros(len(indexes), column.dtype)
-        known = indexes < len(column)
-        values[known] = column[indexes[known]]
-        return values
 
     def _reach(self, length: int) -> None:
         """Make room for `length` units, doubling so that growing stays O(1) a unit."""
@@ -98,3 +84,18 @@ class States:
             new = np.zeros(length, old.dtype)
             new[:have] = old
             setattr(self, name, new)
+
+
+def pending_in(state: U8, indexes: I64) -> npt.NDArray[np.bool_]:
+    """Which of these units are pending, given a `States.state` column as it was at some moment."""
+    pending: npt.NDArray[np.bool_] = _read(state, indexes) == PENDING
+    return pending
+
+
+def _read(column: npt.NDArray[Scalar], indexes: I64) -> npt.NDArray[Scalar]:
+    if len(column) and (not len(indexes) or int(indexes.max()) < len(column)):
+        return column[indexes]
+    values = np.zeros(len(indexes), column.dtype)
+    known = indexes < len(column)
+    values[known] = column[indexes[known]]
+    return values

@@ -24,7 +24,7 @@ from storage.position import HOUR_MAX, INDEX_BITS, by_hour, hours_of, indexes_of
 from storage.record import Record, patch
 from storage.recovery import recover_hours
 from storage.slot import SlotColumns
-from storage.slot_scan import hour_pending, second_pending
+from storage.slot_read import SlotRead, hour_pending
 
 __all__ = [
     "STAGED_BYTES_SOFT",
@@ -213,8 +213,13 @@ class Store:
 
     def second(self, tick: int) -> SlotColumns:
         """The pending units of one absolute second, in order of (due_ms, local_index)."""
+        read = self.slot_read(tick)
+        return read.run() if read else SlotColumns.empty()
+
+    def slot_read(self, tick: int) -> SlotRead | None:
+        """The same in two steps, the second of which (`run`) may be taken in a thread; None if there is nothing."""
         hour = self._hours.use(tick // SECONDS)
-        return second_pending(hour, tick % SECONDS) if hour else SlotColumns.empty()
+        return SlotRead(hour, tick % SECONDS, self._open_files(hour.number)) if hour else None
 
     def due_seconds(self, hour: int) -> I64:
         """Absolute seconds of an hour that hold units, settled or not, ascending."""

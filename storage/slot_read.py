@@ -1,0 +1,117 @@
+"""What of an hour is still to be handed over, in dispatch order: rows that fill the wheel and the ready windows.
+
+One second is read by a SlotRead, which captures its moment on the loop's thread and may then run in any other: a slot
+of a million units takes a quarter of a second, for which heartbeats must not wait. A whole hour is one pass over the
+index with the states beside it; nothing is kept, and with a limit the pass holds at most twice that many rows, so that
+a backlog of any size can be read in pieces.
+"""
+
+import numpy as np
+
+from storage.chain import seconds_of, walk
+from storage.columns import U64
+from storage.format import UNIT, Units
+from storage.hour import Hour, linked_units
+from storage.hour_file import HourFiles
+from storage.position import INDEX_BITS
+from storage.slot import SlotColumns
+from storage.state import pending_in
+
+
+class SlotRead:
+    """The pending units of one second at the moment this was made.
+
+    Made on the loop's thread, run once in any. It reads rows of the index that were written before, over descriptors of
+    its own, and chunks that are never changed; of what happens to its units meanwhile it may see some and miss some, so
+    whoever hands them over asks the records again, as ever.
+    """
+
+    def __init__(self, hour: Hour, second: int, files: HourFiles) -> None:
+        self._number = hour.number
+        self._second = second
+        self._files = files
+        self._state = hour.states().state
+        self._near = hour.near
+        if hour.near:
+            self._last, self._count = hour.heads().second(second)
+        else:
+            self._frozen = hour.freeze()
+
+    def run(self) -> SlotColumns:
+        """The units in order of (due_ms, local_index). Raises Corrupt or DiskFailed, both final."""
+        try:
+            units = self._walk() if self._near else self._scan()
+        finally:
+            self._files.close()
+        keep = pending_in(self._state, units["global_index"].astype(np.int64))
+        return _ordered(_columns(self._number, units[keep]))
+
+    def _walk(self) -> Units:
+        index = self._files.index
+        return walk(self._second, self._last, self._count, index.read_rows, index.name)
+
+    def _scan(self) -> Units:
+        staged = self._frozen.staged
+        blocks = linked_units(self._files, self._frozen.saved_units, staged)
+        return np.concatenate(
+            [np.empty(0, UNIT), *(rows[seconds_of(rows["due_ms"]) == self._second] for rows in blocks)]
+        )
+
+
+def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: int | None) -> SlotColumns:
+    """The pending units of an hour in order of (due_ms, local_index): those due before `before_ms`, of `topic`, and of
+    these the first `limit`; None does not restrict."""
+    assert limit is None or limit > 0, f"limit {limit}"
+    state = hour.states().state
+    held: list[SlotColumns] = []
+    count = 0
+    for units in hour.all_units():
+        keep = pending_in(state, units["global_index"].astype(np.int64))
+        if before_ms is not None:
+            keep &= units["due_ms"] < before_ms
+        if topic is not None:
+            keep &= units["topic"] == topic
+        rows = _columns(hour.number, units[keep])
+        held.append(rows)
+        count += len(rows)
+        if limit is not None and count >= 2 * limit:
+            first = _ordered(_joined(held)).select(slice(limit))
+            held, count = [first], limit
+            # one due at the same millisecond but read later comes after all of these
+            before_ms = int(first.due_ms[-1])
+    return _ordered(_joined(held)).select(slice(limit))
+
+
+def _columns(number: int, units: Units) -> SlotColumns:
+    """Columns of units, copied so that the block they were read in can go."""
+    position: U64 = units["global_index"] | np.uint64(number << INDEX_BITS)
+    return SlotColumns(
+        units["due_ms"].copy(),
+        position,
+        units["local_index"].copy(),
+        units["topic"].copy(),
+        units["tags"].copy(),
+        units["priority"].copy(),
+    )
+
+
+def _joined(parts: list[SlotColumns]) -> SlotColumns:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return SlotColumns.empty()
+    return SlotColumns(
+        np.concatenate([part.due_ms for part in parts]),
+        np.concatenate([part.position for part in parts]),
+        np.concatenate([part.local_index for part in parts]),
+        np.concatenate([part.topic for part in parts]),
+        np.concatenate([part.tags for part in parts]),
+        np.concatenate([part.priority for part in parts]),
+    )
+
+
+def _ordered(rows: SlotColumns) -> SlotColumns:
+    """By due_ms; equal ones are in arrival order already, which is the order of local_index within their second."""
+    if len(rows) < 2 or bool((rows.due_ms[1:] >= rows.due_ms[:-1]).all()):
+        return rows
+    return rows.select(np.argsort(rows.due_ms, kind="stable"))
