@@ -15,6 +15,7 @@ Stopped anywhere before the end of commit: the old checkpoint. After it: the new
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +27,7 @@ from storage.disk import Disk, DiskFailed
 from storage.format import Corrupt, FormatRefused
 from storage.genesis import Genesis, read_genesis, write_genesis
 from storage.key import KeyEntry, Keys
-from storage.table import HASH_MASK, Table, open_value, seal_value
+from storage.table import DAMAGED, HASH_MASK, Table, open_value, seal_value
 from storage.topic import DEFAULT_NAMESPACE, Topic, Topics
 
 FORMAT: Final = 1
@@ -56,15 +57,12 @@ class Frozen:
         """
         assert not self.committed, "committed twice"
         count, total = self.record.catalog_count, self.record.catalog_hash
-        try:
-            with self._environment.begin(write=True) as transaction:
-                for table, changes in self._changes:
-                    more, added = table.commit(transaction, changes)
-                    count, total = count + more, total + added
-                self.record = replace(self.record, catalog_count=count, catalog_hash=total & HASH_MASK)
-                write_checkpoint(transaction, self._about, self.record)
-        except lmdb.Error as error:
-            raise _failed("commit", self._path, error) from error
+        with _lmdb_errors("commit", self._path), self._environment.begin(write=True) as transaction:
+            for table, changes in self._changes:
+                more, added = table.commit(transaction, changes)
+                count, total = count + more, total + added
+            self.record = replace(self.record, catalog_count=count, catalog_hash=total & HASH_MASK)
+            write_checkpoint(transaction, self._about, self.record)
         self.committed = True
 
 
@@ -95,21 +93,18 @@ class Catalog:
         Raises FormatRefused (another version), Corrupt (record, genesis or a topic), DiskFailed.
         """
         disk.make_directory(path)
-        try:
+        with _lmdb_errors("open", path):
             environment = lmdb.open(str(path), map_size=_MAP_SIZE, max_dbs=16, readahead=False, create=False)
-            about = environment.open_db(ABOUT)
-            tables = [Table(name, environment.open_db(name)) for name in _TABLES]
-            with environment.begin(write=True) as transaction:
-                if transaction.get(_FORMAT_KEY, db=about) is None and not transaction.stat(about)["entries"]:
-                    transaction.put(_FORMAT_KEY, seal_value(ABOUT, _FORMAT_KEY, _U32.pack(FORMAT)), db=about)
-        except (lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PageNotFoundError) as error:
-            raise Corrupt(f"{path}/data.mdb", 0, "LMDB", error, "a database") from error
-        except lmdb.Error as error:
-            raise _failed("open", path, error) from error
-        disk.fsync_directory(path)
-        disk.fsync_directory(path.parent)
         try:
-            return cls(environment, path, about, tables)
+            with _lmdb_errors("open", path):
+                about = environment.open_db(ABOUT)
+                tables = [Table(name, environment.open_db(name)) for name in _TABLES]
+                with environment.begin(write=True) as transaction:
+                    if not transaction.stat(about)["entries"]:
+                        transaction.put(_FORMAT_KEY, seal_value(ABOUT, _FORMAT_KEY, _U32.pack(FORMAT)), db=about)
+                disk.fsync_directory(path)
+                disk.fsync_directory(path.parent)
+                return cls(environment, path, about, tables)
         except BaseException:
             environment.close()
             raise
@@ -227,7 +222,13 @@ class Catalog:
             raise FormatRefused(str(self._path), "catalog format", found, FORMAT)
 
 
-def _failed(operation: str, path: Path, error: lmdb.Error) -> DiskFailed:
-    """LMDB's codes above zero are the operating system's; its own (map full, ...) are below and no errno."""
-    code = getattr(error, "code", 0)
-    return DiskFailed(f"lmdb {operation} ({error})", str(path), max(code, 0))
+@contextmanager
+def _lmdb_errors(operation: str, path: Path) -> Iterator[None]:
+    """LMDB's errors as ours: Corrupt where its pages do not hold together, DiskFailed for all else."""
+    try:
+        yield
+    except DAMAGED as error:
+        raise Corrupt(f"{path}/data.mdb", 0, "LMDB", error, "whole pages") from error
+    except lmdb.Error as error:
+        # Codes above zero are the operating system's; LMDB's own (map full, ...) are below and no errno.
+        raise DiskFailed(f"lmdb {operation} ({error})", str(path), max(getattr(error, "code", 0), 0)) from error

@@ -169,7 +169,7 @@ class SecondWheel:
             return
         self._latest_ms = now_ms
         loading = [tick for tick, slot in self._slots.items() if slot.loading]
-        tick = min([now_ms // _MS, self._horizon, *self._queue[:1], *loading])
+        tick = min([now_ms // _MS, self._horizon, *loading])
         slot = self._slots.get(tick)
         self._state = max(self._state, (tick, 0 if slot is None or slot.loading else slot.dispatched))
 

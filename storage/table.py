@@ -26,6 +26,15 @@ _LENGTH: Final = struct.Struct("<H")
 
 HASH_MASK: Final = (1 << 64) - 1
 
+DAMAGED: Final = (
+    lmdb.CorruptedError,
+    lmdb.PageNotFoundError,
+    lmdb.InvalidError,
+    lmdb.VersionMismatchError,
+    lmdb.BadTxnError,
+)
+"""What LMDB raises when its own pages do not hold together; the last one from every call after that."""
+
 
 def seal_value(table: bytes, key: bytes, value: bytes) -> bytes:
     """The value as it is stored: checksum first."""
@@ -143,16 +152,25 @@ class Table:
 
     def _stored(self, key: bytes) -> bytes | None:
         assert self._reader is not None
-        stored = self._reader.get(key, db=self._database)
+        try:
+            stored = self._reader.get(key, db=self._database)
+        except DAMAGED as error:
+            raise self._damaged(error) from error
         return None if stored is None else open_value(self.name, key, stored)
 
     def _stored_rows(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         assert self._reader is not None
-        with self._reader.cursor(db=self._database) as cursor:
-            found = cursor.set_range(prefix) if prefix else cursor.first()
-            while found and (key := cursor.key()).startswith(prefix):
-                yield key, open_value(self.name, key, cursor.value())
-                found = cursor.next()
+        try:
+            with self._reader.cursor(db=self._database) as cursor:
+                found = cursor.set_range(prefix) if prefix else cursor.first()
+                while found and (key := cursor.key()).startswith(prefix):
+                    yield key, open_value(self.name, key, cursor.value())
+                    found = cursor.next()
+        except DAMAGED as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: lmdb.Error) -> Corrupt:
+        return Corrupt(f"catalog, table {self.name.decode()}", 0, "LMDB", error, "whole pages")
 
 
 def _present(key: bytes, changed: dict[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes]]:

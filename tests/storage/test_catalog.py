@@ -419,3 +419,25 @@ def test_a_commit_is_synced(catalog: Catalog) -> None:
     assert flags["sync"]
     assert flags["metasync"]
     assert not flags["writemap"]
+
+
+def test_lmdbs_own_damage_is_corrupt(tmp_path: Path) -> None:
+    """A damaged page header inside the LMDB file is Corrupt when it is met, like any other damage."""
+    path = tmp_path / "catalog"
+    catalog = Catalog.open(path, Disk())
+    for number in range(200):
+        catalog.put_key(1, b"%03d" % number, entry(pack(1, number)))
+    checkpoint(catalog, 1)
+    catalog.close()
+    data = bytearray((path / "data.mdb").read_bytes())
+    for page in range(4096, len(data), 4096):
+        if data.count(entry(pack(1, 100)).fingerprint, page, page + 4096) > 10:
+            data[page + 10] = 0  # the page's type
+    (path / "data.mdb").write_bytes(data)
+    catalog = Catalog.open(path, Disk())
+    with pytest.raises(Corrupt, match="LMDB"):
+        catalog.key(1, b"100")
+    with pytest.raises(Corrupt, match="LMDB"):
+        list(catalog.dump())
+    assert len(catalog.faults()) >= 1
+    catalog.close()
