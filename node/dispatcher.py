@@ -154,7 +154,7 @@ class Dispatcher:
             self._state_moved = True
         self._load(now_ms)
         due = self._wheel.take(now_ms)
-        self._ready.push(LaneKind.CURRENT, due.topic, due.position)
+        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, due.position, swept=False)
         self._advance(now_ms, moved=len(due) > 0)
         self._sweep.ended(self._ends.ended(now_ms))
         more = self._read_piece(now_ms)

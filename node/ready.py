@@ -136,6 +136,14 @@ class Ready:
         if self.count > self._total:
             self._shed()
 
+    def push_both(self, overdue: npt.NDArray[np.bool_], topics: U32, positions: U64, *, swept: bool) -> None:
+        """Units of both lanes, shape [n] each. A unit's lane follows from when it became ready, whoever finds it."""
+        for kind, rows in ((LaneKind.CURRENT, ~overdue), (LaneKind.OVERDUE, overdue)):
+            if rows.all():
+                self.push(kind, topics, positions, swept=swept)
+            elif rows.any():
+                self.push(kind, topics[rows], positions[rows], swept=swept)
+
     def take(self, kind: LaneKind, topic: int, most: int) -> U64:
         """The topic's next positions, at most `most`. They stay claimed."""
         lane = self.lanes[kind]

@@ -94,8 +94,7 @@ class Sweep:
         found = self._read(span, now_ms, note_leases=note_leases)
         if found.next < span.end:
             spans.appendleft(Span(found.next, span.end))
-        for kind, rows in ((LaneKind.CURRENT, ~found.overdue), (LaneKind.OVERDUE, found.overdue)):
-            self._ready.push(kind, found.topic[rows], found.position[rows], swept=True)
+        self._ready.push_both(found.overdue, found.topic, found.position, swept=True)
         return True
 
     def _backlog(self, kind: LaneKind, now_ms: int) -> bool:
