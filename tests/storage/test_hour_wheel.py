@@ -1,11 +1,16 @@
 """The hour wheel: what is near is mapped in time, once."""
 
+from pathlib import Path
+
 import numpy as np
 
+from storage.disk import Disk
 from storage.hour_wheel import HourWheel
 from storage.position import HOUR_MS
 from storage.second_wheel import SecondWheel
+from storage.store import Store
 from tests.storage.test_second_wheel import Shelf, arrive, listed, run_idle, slot
+from tests.storage.workload import HOUR, batch_of, found
 
 START_MS = 10 * HOUR_MS + 3_598_000
 
@@ -73,3 +78,33 @@ def test_seconds_before_the_start_are_not_used() -> None:
     hours.turn(START_MS)
     assert wheel.loads(START_MS) == [START_MS // 1000, START_MS // 1000 + 1]
     assert np.array_equal(shelf.due_seconds(10), np.arange(-1, 2) + START_MS // 1000)
+
+
+def test_over_a_real_store(quick_path: Path) -> None:
+    """With units on disk, staged for far hours and arriving live, a day of alarms hands out every unit of the store
+    once, at its millisecond, in order."""
+    store = Store.open(quick_path, disk=Disk())
+    found(store)
+    start_ms = HOUR * HOUR_MS
+    random = np.random.default_rng(3)
+    store.append(batch_of(start_ms + random.integers(0, 24 * HOUR_MS, 300)))
+    wheel = SecondWheel(start_ms=start_ms - 1)
+    hours = HourWheel(store, wheel, start_ms=start_ms - 1)
+    now_ms, given, added = start_ms, [], 0
+    while now_ms < start_ms + 30 * HOUR_MS:
+        hours.turn(now_ms)
+        for tick in wheel.loads(now_ms):
+            wheel.load(tick, store.second(tick))
+        due = wheel.take(now_ms)
+        assert (due.due_ms == now_ms).all()
+        given += due.position.tolist()
+        if added < 300:
+            batch = batch_of(now_ms + random.choice([1, 700, 15_000, HOUR_MS, 5 * HOUR_MS], 3))
+            wheel.arrive(batch.due_ms, store.append(batch), batch.topic, batch.tags, batch.priority)
+            added += 3
+        wake_ms = wheel.wake_ms(now_ms)
+        now_ms = min(hours.wake_ms(now_ms), now_ms + HOUR_MS if wake_ms is None else wake_ms)
+    held = np.concatenate([store.pending(hour).position for hour in store.hours()])
+    assert len(held) == 600
+    assert given == held.tolist()
+    store.close()
