@@ -207,7 +207,8 @@ class Hour:
             found += decode_records(data, (starts[first:last] - base).tolist(), self.files.log.name, base)
         for row in range(saved, len(at)):
             base, words = self.staged.log.find(int(starts[row]))
-            found += decode_records(words.view(np.uint8).data, [int(starts[row]) - base], self.files.log.name, base)
+            data = words.view(np.uint8)[starts[row] - base : ends[row] - base].tobytes()
+            found += decode_records(data, [0], self.files.log.name, int(starts[row]))
         self._check_places(found, at[order], starts)
         result: list[Record] = found.copy()
         for place, record in zip(order.tolist(), found, strict=True):

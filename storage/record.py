@@ -232,56 +232,59 @@ def check_headers(header: npt.NDArray[np.void], file: str, offsets: Sequence[int
             )
 
 
-def decode_records(data: bytes | memoryview, starts: Sequence[int], file: str, base: int) -> list[Record]:
+def decode_records(data: bytes, starts: Sequence[int], file: str, base: int) -> list[Record]:
     """Records that begin at `starts` in `data`, which is what stands in `file` from byte `base` on.
 
     Raises Corrupt naming file and offset when a checksum, a length or the padding is not what was written.
     """
-    view = memoryview(data)
     offsets = [base + start for start in starts]
-    raw = bytearray()
-    for start, offset in zip(starts, offsets, strict=True):
-        if start + RECORD_HEADER_SIZE > len(view):
-            raise Corrupt(file, offset, "record header length", len(view) - start, RECORD_HEADER_SIZE)
-        raw += view[start : start + RECORD_HEADER_SIZE]
+    raw = b"".join([data[start : start + RECORD_HEADER_SIZE] for start in starts])
+    if len(raw) != len(starts) * RECORD_HEADER_SIZE:
+        last = max(starts)
+        raise Corrupt(file, base + last, "record header length", len(data) - last, RECORD_HEADER_SIZE)
     header = np.frombuffer(raw, HEADER)
     check_headers(header, file, offsets)
-    return list(map(_decode_payload, repeat(view), starts, header.tolist(), repeat(file), offsets))
+    return list(map(_decode_payload, repeat(data), starts, header.tolist(), repeat(file), offsets))
 
 
-def decode_record(data: bytes | memoryview, file: str, offset: int) -> Record:
+def decode_record(data: bytes, file: str, offset: int) -> Record:
     """The record that begins `data`, read from `file` at `offset`. Raises as decode_records."""
     return decode_records(data, [0], file, offset)[0]
 
 
-def _decode_payload(view: memoryview, start: int, header: tuple[Any, ...], file: str, offset: int) -> Record:
+def _decode_payload(data: bytes, start: int, header: tuple[Any, ...], file: str, offset: int) -> Record:
     (
         size, _, kind, flags, _, crc, hour, group, _, priority, global_index, random, asked_due_ms, created_ms,
         expiry_ms, topic, body_len, tags_len, headers_len, key_len, content_type_len, target_len, order_key_len,
         extension_len, attempt, _,
     ) = header  # fmt: skip
-    end = start + size
-    if end > len(view):
-        raise Corrupt(file, offset, "record length", len(view) - start, size)
-    lengths = (tags_len, headers_len, key_len, content_type_len, target_len, order_key_len, extension_len, body_len)
-    at = start + RECORD_HEADER_SIZE
-    length = sum(lengths)
-    payload = bytes(view[at : at + length])
-    found = zlib.crc32(payload)
+    before = tags_len + headers_len + key_len + content_type_len + target_len + order_key_len + extension_len
+    at, end = start + RECORD_HEADER_SIZE, start + size
+    body_at = at + before
+    body_end = body_at + body_len
+    if not (0 <= end - body_end < 8 and end <= len(data)):
+        raise Corrupt(file, offset, "record length", f"{size} with {len(data) - start} left", body_end - start)
+    found = zlib.crc32(data[at:body_end])
     if found != crc:
         raise Corrupt(file, offset, "record payload checksum", f"{found:08x}", f"{crc:08x}")
-    if not 0 <= size - RECORD_HEADER_SIZE - length < 8 or any(view[at + length : end]):
-        raise Corrupt(file, offset, "record padding", bytes(view[at + length : end]).hex(), "zeros")
+    if data[body_end:end] != _PADS[end - body_end]:
+        raise Corrupt(file, offset, "record padding", data[body_end:end].hex(), "zeros")
+    position = pack(hour, global_index)
+    body = data[body_at:body_end]
+    if not before:
+        return Record(
+            group, position, random, topic, kind, priority, attempt, flags, asked_due_ms, created_ms, expiry_ms,
+            (), {}, b"", "", b"", b"", {}, body,
+        )  # fmt: skip
     parts = []
-    at = 0
-    for part_length in lengths:
-        parts.append(payload[at : at + part_length])
-        at += part_length
-    tags, headers, key, content_type, target, order_key, extension, body = parts
+    for length in (tags_len, headers_len, key_len, content_type_len, target_len, order_key_len, extension_len):
+        parts.append(data[at : at + length])
+        at += length
+    tags, headers, key, content_type, target, order_key, extension = parts
     return Record(
-        group, pack(hour, global_index), random, topic, kind, priority, attempt, flags, asked_due_ms, created_ms,
-        expiry_ms, _decode_tags(tags) if tags else (), msgpack.unpackb(headers) if headers else {}, key,
-        content_type.decode(), target, order_key, msgpack.unpackb(extension) if extension else {}, body,
+        group, position, random, topic, kind, priority, attempt, flags, asked_due_ms, created_ms, expiry_ms,
+        _decode_tags(tags) if tags else (), msgpack.unpackb(headers) if headers else {}, key, content_type.decode(),
+        target, order_key, msgpack.unpackb(extension) if extension else {}, body,
     )  # fmt: skip
 
 

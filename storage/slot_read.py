@@ -7,9 +7,9 @@ a backlog of any size can be read in pieces.
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.chain import seconds_of, walk
-from storage.columns import U64
 from storage.format import UNIT, Units
 from storage.hour import Hour, linked_units
 from storage.hour_file import HourFiles
@@ -44,7 +44,7 @@ class SlotRead:
         finally:
             self._files.close()
         keep = pending_in(self._state, units["global_index"].astype(np.int64))
-        return _ordered(_columns(self._number, units[keep]))
+        return _ordered(_columns(self._number, units, keep))
 
     def _walk(self) -> Units:
         index = self._files.index
@@ -71,7 +71,7 @@ def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: in
             keep &= units["due_ms"] < before_ms
         if topic is not None:
             keep &= units["topic"] == topic
-        rows = _columns(hour.number, units[keep])
+        rows = _columns(hour.number, units, keep)
         held.append(rows)
         count += len(rows)
         if limit is not None and count >= 2 * limit:
@@ -82,16 +82,16 @@ def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: in
     return _ordered(_joined(held)).select(slice(limit))
 
 
-def _columns(number: int, units: Units) -> SlotColumns:
-    """Columns of units, copied so that the block they were read in can go."""
-    position: U64 = units["global_index"] | np.uint64(number << INDEX_BITS)
+def _columns(number: int, units: Units, keep: npt.NDArray[np.bool_]) -> SlotColumns:
+    """Columns of the units to keep, copied so that the block they were read in can go."""
+    rows = slice(None) if bool(keep.all()) else np.flatnonzero(keep)
     return SlotColumns(
-        units["due_ms"].copy(),
-        position,
-        units["local_index"].copy(),
-        units["topic"].copy(),
-        units["tags"].copy(),
-        units["priority"].copy(),
+        units["due_ms"][rows].copy(),
+        units["global_index"][rows] | np.uint64(number << INDEX_BITS),
+        units["local_index"][rows].copy(),
+        units["topic"][rows].copy(),
+        units["tags"][rows].copy(),
+        units["priority"][rows].copy(),
     )
 
 
