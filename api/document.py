@@ -94,6 +94,7 @@ def split_object(data: bytes) -> dict[str, msgspec.Raw]:
     try:
         return _OBJECT.decode(data)
     except msgspec.ValidationError:
+        decode_value(msgspec.Raw(data))  # not an object, and perhaps not JSON either
         raise Problem(
             "invalid-field",
             "the document has to be a JSON object",
@@ -102,7 +103,7 @@ def split_object(data: bytes) -> dict[str, msgspec.Raw]:
     except msgspec.DecodeError as error:
         raise Problem("malformed-json", str(error)) from None
     except RecursionError:
-        raise Problem("malformed-json", "nested too deeply; a document has at most a few hundred levels") from None
+        raise _too_deep() from None
 
 
 def read_members(members: Mapping[str, msgspec.Raw], fields: Fields, faults: Faults) -> dict[str, Any]:
@@ -128,7 +129,11 @@ def decode_value(raw: msgspec.Raw) -> Any:
     except msgspec.DecodeError as error:
         raise Problem("malformed-json", str(error)) from None
     except RecursionError:
-        raise Problem("malformed-json", "nested too deeply; a document has at most a few hundred levels") from None
+        raise _too_deep() from None
+
+
+def _too_deep() -> Problem:
+    return Problem("malformed-json", "nested too deeply; a document has at most a few hundred levels")
 
 
 def read_object(data: bytes, fields: Fields) -> dict[str, Any]:

@@ -39,9 +39,7 @@ class Client:
         self.base = f"http://{host}:{number}"
         self.session = session
 
-    async def send(
-        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
-    ) -> Reply:
+    async def send(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Reply:
         """`body`: bytes as they are, anything else as JSON."""
         data = body if isinstance(body, bytes) or body is None else msgspec.json.encode(body)
         headers = dict(headers or {})

@@ -187,9 +187,7 @@ class MemoryPort:
         return self.topic_views[name]
 
     async def topics(self, *, principal: Principal) -> Sequence[TopicView]:
-        return [
-            msgspec.structs.replace(view, counts={"scheduled": 2}) for _, view in sorted(self.topic_views.items())
-        ]
+        return [msgspec.structs.replace(view, counts={"scheduled": 2}) for _, view in sorted(self.topic_views.items())]
 
     async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
         if any(held.message.topic == name for held in self.held.values()):

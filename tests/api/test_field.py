@@ -133,7 +133,7 @@ def test_count_has_two_ends() -> None:
 
 
 def test_base64_is_strict() -> None:
-    """Standard alphabet with padding; white space, url-safe letters and missing padding are refused; the limit holds."""
+    """Standard alphabet with padding only: no white space, no url-safe letters; and the limit of bytes holds."""
     assert read_base64("AAEC/w==", 4) == b"\x00\x01\x02\xff"
     assert read_base64("", 4) == b""
     for value in ("AAEC/w", "AAEC_w==", "AAEC /w==", "A", "====", "é", 5):
