@@ -1,0 +1,143 @@
+"""Damage to the catalog's file is found: flipped bits, lost rows, another format."""
+
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from storage.catalog import Catalog
+from storage.disk import Disk
+from storage.format import Corrupt, FormatRefused
+from storage.position import pack
+from storage.table import seal_value
+from tests.storage.test_catalog import checkpoint, entry
+
+
+def flip(path: Path, needle: bytes, at: int, bit: int) -> None:
+    """Flip one bit in every place of the LMDB file where these bytes stand."""
+    data = bytearray(path.read_bytes())
+    places = [place for place in range(len(data)) if data.startswith(needle, place)]
+    assert places
+    for place in places:
+        data[place + at] ^= 1 << bit
+    path.write_bytes(data)
+
+
+def test_every_flipped_byte_of_a_value_is_found(tmp_path: Path) -> None:
+    """A flipped bit in any byte of a stored value, or of its checksum, is Corrupt when read, and a fault in verify."""
+    path = tmp_path / "catalog"
+    catalog = Catalog.open(path, Disk())
+    held = entry(pack(9, 77), 200)
+    catalog.put_key(5, b"payment-1", held)
+    checkpoint(catalog, 1)
+    [value] = [value for table, _, value in catalog.dump() if table == b"keys"]
+    catalog.close()
+    stored = seal_value(b"keys", b"\x00\x00\x00\x05payment-1", value)
+    clean = (path / "data.mdb").read_bytes()
+    for at in range(len(stored)):
+        flip(path / "data.mdb", stored, at, at % 8)
+        catalog = Catalog.open(path, Disk())
+        with pytest.raises(Corrupt, match="checksum"):
+            catalog.key(5, b"payment-1")
+        assert any("checksum" in fault for fault in catalog.faults())
+        catalog.close()
+        (path / "data.mdb").write_bytes(clean)
+
+
+def test_a_flipped_key_is_found_by_verify(tmp_path: Path) -> None:
+    """A row whose key was damaged is a fault, since the checksum covers the key as well."""
+    path = tmp_path / "catalog"
+    catalog = Catalog.open(path, Disk())
+    catalog.put_key(5, b"payment-1", entry(pack(9, 77)))
+    checkpoint(catalog, 1)
+    catalog.close()
+    flip(path / "data.mdb", b"payment-1", 8, 0)
+    catalog = Catalog.open(path, Disk())
+    assert len([fault for fault in catalog.faults() if "checksum" in fault]) == 2
+    catalog.close()
+
+
+def test_a_damaged_topic_or_record_stops_the_node(tmp_path: Path) -> None:
+    """Topics and the checkpoint record are read at the start: damage there is Corrupt from open."""
+    path = tmp_path / "catalog"
+    catalog = Catalog.open(path, Disk())
+    catalog.put_topic("invoices", {}, 1)
+    checkpoint(catalog, 0x1122334455)
+    catalog.close()
+    clean = (path / "data.mdb").read_bytes()
+    for needle in (b"invoices", (0x1122334455).to_bytes(8, "little")):
+        flip(path / "data.mdb", needle, 2, 3)
+        with pytest.raises(Corrupt):
+            Catalog.open(path, Disk())
+        (path / "data.mdb").write_bytes(clean)
+    Catalog.open(path, Disk()).close()
+
+
+def change_row(path: Path, table: bytes, key: bytes, stored: bytes | None) -> None:
+    """Put a stored value into the catalog's LMDB, or remove a row, behind the catalog's back."""
+    with lmdb.open(str(path), max_dbs=16) as environment:
+        database = environment.open_db(table)
+        with environment.begin(write=True) as transaction:
+            if stored is None:
+                assert transaction.delete(key, db=database)
+            else:
+                transaction.put(key, stored, db=database)
+
+
+def test_a_lost_and_an_added_row_are_found(tmp_path: Path) -> None:
+    """A row that vanished, or one with a right checksum that nobody wrote, shows in count and hash."""
+    path = tmp_path / "catalog"
+    catalog = Catalog.open(path, Disk())
+    catalog.put_topic("a", {}, 1)
+    checkpoint(catalog, 1)
+    catalog.close()
+    change_row(path, b"keys", b"stranger", seal_value(b"keys", b"stranger", b"value"))
+    catalog = Catalog.open(path, Disk())
+    faults = catalog.faults()
+    catalog.close()
+    assert [word for fault in faults for word in ("rows", "hash") if word in fault] == ["rows", "hash"]
+    change_row(path, b"keys", b"stranger", None)
+    change_row(path, b"meta", b"next_topic", None)
+    catalog = Catalog.open(path, Disk())
+    assert len(catalog.faults()) == 2
+    catalog.close()
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    """A catalog of a newer format is refused by name; a missing format is damage; a file that is no LMDB as well."""
+    path = tmp_path / "catalog"
+    Catalog.open(path, Disk()).close()
+    change_row(path, b"about", b"format", seal_value(b"about", b"format", (2).to_bytes(4, "little")))
+    with pytest.raises(FormatRefused, match="catalog format 2"):
+        Catalog.open(path, Disk())
+    catalog = Catalog.open(tmp_path / "other", Disk())
+    checkpoint(catalog, 1)
+    catalog.close()
+    change_row(tmp_path / "other", b"about", b"format", None)
+    with pytest.raises(Corrupt, match="catalog format is missing"):
+        Catalog.open(tmp_path / "other", Disk())
+    (tmp_path / "other" / "data.mdb").write_bytes(b"x" * 65536)
+    with pytest.raises(Corrupt, match="LMDB"):
+        Catalog.open(tmp_path / "other", Disk())
+
+
+def test_lmdbs_own_damage_is_corrupt(tmp_path: Path) -> None:
+    """A damaged page header inside the LMDB file is Corrupt when it is met, like any other damage."""
+    path = tmp_path / "catalog"
+    catalog = Catalog.open(path, Disk())
+    for number in range(200):
+        catalog.put_key(1, b"%03d" % number, entry(pack(1, number)))
+    checkpoint(catalog, 1)
+    catalog.close()
+    data = bytearray((path / "data.mdb").read_bytes())
+    for page in range(4096, len(data), 4096):
+        if data.count(entry(pack(1, 100)).fingerprint, page, page + 4096) > 10:
+            data[page + 10] = 0  # the page's type
+    (path / "data.mdb").write_bytes(data)
+    catalog = Catalog.open(path, Disk())
+    with pytest.raises(Corrupt, match="LMDB"):
+        catalog.key(1, b"100")
+    with pytest.raises(Corrupt, match="LMDB"):
+        list(catalog.dump())
+    assert len(catalog.faults()) >= 1
+    catalog.close()
