@@ -1,0 +1,353 @@
+"""/v1/messages over a real socket: the exact shapes of the contract, and of each refusal the issue names."""
+
+import base64
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from api.port import ANONYMOUS, Limits
+from api.problem import Problem
+from api.timestamp import render_time
+from tests.api.harness import Client, Reply, run, running
+from tests.api.memory_port import NOW_MS, MemoryPort
+
+_DUE = render_time(NOW_MS + 1_800_000)
+_ORDER = {"topic": "orders", "body": {"n": 1}, "delay": "30m"}
+
+
+def _check_problem(reply: Reply, status: int, code: str, pointer: str | None = None) -> dict[str, Any]:
+    """The parts every problem has; gives the document."""
+    problem: dict[str, Any] = reply.json
+    assert (reply.status, problem["status"], problem["code"]) == (status, status, code)
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert problem["type"] == f"/problems/{code}"
+    assert problem["title"]
+    assert problem["detail"]
+    assert problem["term"] == 7
+    assert problem["leader"] == "n1"
+    assert problem["request_id"] == reply.headers["x-request-id"]
+    if pointer is not None:
+        assert [error["pointer"] for error in problem["errors"]] == [pointer]
+    return problem
+
+
+def test_schedule() -> None:
+    """201 with the contract's five fields, Location, ETag and the headers of every answer."""
+
+    async def story() -> None:
+        async with running() as client:
+            reply = await client.send("POST", "/v1/messages", _ORDER)
+            assert reply.status == 201
+            id_text = reply.json["id"]
+            assert reply.json == {
+                "id": id_text,
+                "topic": "orders",
+                "due": _DUE,
+                "state": "scheduled",
+                "revision": 1,
+            }
+            assert reply.headers["content-type"] == "application/json"
+            assert reply.headers["location"] == f"/v1/messages/{id_text}"
+            assert reply.headers["etag"] == '"1"'
+            assert reply.headers["hourwheel-node"] == "n1"
+            assert reply.headers["hourwheel-term"] == "7"
+            assert reply.headers["date"] == "Sat, 21 Nov 2026 02:10:20 GMT"
+            assert "idempotency-replayed" not in reply.headers
+            assert client.port.principals == [ANONYMOUS]
+
+    run(story())
+
+
+def test_look_up() -> None:
+    """GET shows every field, the body as it came, and what is not known as null."""
+
+    async def story() -> None:
+        async with running() as client:
+            text = b'{"topic":"orders","body": { "n" : 1.0 },"tags":["eu"],"headers":{"X-A":"b"},"key":"k"}'
+            id_text = (await client.send("POST", "/v1/messages", text)).json["id"]
+            reply = await client.send("GET", f"/v1/messages/{id_text}")
+            now = render_time(NOW_MS)
+            assert reply.status == 200
+            assert b'"body":{ "n" : 1.0 }' in reply.body
+            assert reply.json == {
+                "id": id_text,
+                "topic": "orders",
+                "state": "scheduled",
+                "due": now,
+                "asked_due": now,
+                "created": now,
+                "revision": 1,
+                "attempt": 0,
+                "tags": ["eu"],
+                "headers": {"X-A": "b"},
+                "key": "k",
+                "content_type": "application/json",
+                "body": {"n": 1.0},
+                "handed_over": None,
+                "settled": None,
+                "lateness_ms": None,
+                "last_error": None,
+                "history": [{"at": now, "event": "scheduled", "node": "n1", "term": 7, "attempt": 0}],
+            }
+            assert reply.headers["etag"] == '"1"'
+            local = await client.send("GET", f"/v1/messages/{id_text}?consistency=local")
+            assert local.json["last_error"] == "local"
+            bad = await client.send("GET", f"/v1/messages/{id_text}?consistency=eventual")
+            _check_problem(bad, 422, "invalid-field", "")
+
+    run(story())
+
+
+def test_opaque_body_comes_back_as_base64() -> None:
+    """Bytes in, the same bytes out, with their content type."""
+
+    async def story() -> None:
+        async with running() as client:
+            data = base64.b64encode(bytes(range(256))).decode()
+            sent = {"topic": "a", "body_base64": data, "content_type": "image/png"}
+            id_text = (await client.send("POST", "/v1/messages", sent)).json["id"]
+            found = (await client.send("GET", f"/v1/messages/{id_text}")).json
+            assert (found["body_base64"], found["content_type"]) == (data, "image/png")
+            assert "body" not in found
+
+    run(story())
+
+
+def test_keys() -> None:
+    """Same request again: the first answer with Idempotency-Replayed; another request: 409 or the kept holder."""
+
+    async def story() -> None:
+        async with running() as client:
+            keyed = {**_ORDER, "key": "k1"}
+            first = await client.send("POST", "/v1/messages", keyed)
+            client.port.clock_ms += 5_000
+            for again in (keyed, {**keyed, "on_conflict": "keep"}):
+                second = await client.send("POST", "/v1/messages", again)
+                assert (second.status, second.body) == (201, first.body)
+                assert second.headers["idempotency-replayed"] == "true"
+                assert second.headers["location"] == first.headers["location"]
+            other = {**keyed, "delay": "31m"}
+            conflict = _check_problem(await client.send("POST", "/v1/messages", other), 409, "key-conflict", "/key")
+            assert conflict["id"] == first.json["id"]
+            kept = await client.send("POST", "/v1/messages", {**other, "on_conflict": "keep"})
+            assert kept.status == 200
+            assert kept.json == {**first.json, "kept": True}
+
+    run(story())
+
+
+def test_cancel() -> None:
+    """200 twice; leased is 409 with what is known; unknown is 404; If-Match is honoured."""
+
+    async def story() -> None:
+        async with running() as client:
+            id_text = (await client.send("POST", "/v1/messages", _ORDER)).json["id"]
+            path = f"/v1/messages/{id_text}"
+            mismatch = await client.send("DELETE", path, headers={"If-Match": '"2"'})
+            _check_problem(mismatch, 412, "revision-mismatch")
+            garbled = await client.send("DELETE", path, headers={"If-Match": "abc"})
+            assert _check_problem(garbled, 422, "invalid-field", "")["errors"][0]["header"] == "If-Match"
+            for if_match in ({"If-Match": '"1"'}, {"If-Match": "*"}, {}):
+                reply = await client.send("DELETE", path, headers=if_match)
+                assert reply.status == 200
+                assert reply.json == {"id": id_text, "result": "cancelled", "attempts_made": 0, "prior": "none"}
+            client.port.held[id_text].state = "leased"
+            leased = _check_problem(await client.send("DELETE", path), 409, "leased")
+            assert leased["attempt"] == 1
+            assert leased["leased_until"] == render_time(NOW_MS + 30_000)
+            for method in ("GET", "DELETE"):
+                for unknown in ("0" * 25 + "Z", "not-an-id", "%C3%A9%00"):
+                    _check_problem(await client.send(method, f"/v1/messages/{unknown}"), 404, "unknown-message")
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "code", "pointer", "says"),
+    [
+        ({**_ORDER, "dealy": "3m"}, 422, "unknown-field", "/dealy", 'did you mean "delay"?'),
+        ({**_ORDER, "delay": True}, 422, "invalid-field", "/delay", "expected a string or whole milliseconds"),
+        ({"body": 1}, 422, "invalid-field", "/topic", "required"),
+        ({**_ORDER, "deliver_at": NOW_MS}, 422, "invalid-field", "/delay", "at most one of deliver_at and delay"),
+        ({**_ORDER, "delay": "3651d"}, 422, "beyond-max-delay", "/delay", "max_delay = 3650d"),
+        ({"topic": "a", "body": 1, "deliver_at": 1_795_227_020}, 422, "invalid-field", "/deliver_at", "seconds"),
+        ({"topic": "a", "body": "x" * 262_143}, 413, "too-large", "/body", "262144 bytes, got 262145"),
+        ({**_ORDER, "priority": 5}, 422, "not-supported-yet", "/priority", "not supported yet"),
+        (b'{"topic":"a","body":"\xc3("}', 400, "malformed-json", None, "UTF-8 at byte 21"),
+        (b'{"topic":', 400, "malformed-json", None, "truncated"),
+    ],
+)
+def test_bad_input(sent: Any, status: int, code: str, pointer: str | None, says: str) -> None:
+    """Each mistake the issue lists: which field, what limit, what to do; and nothing is scheduled."""
+
+    async def story() -> None:
+        async with running() as client:
+            problem = _check_problem(await client.send("POST", "/v1/messages", sent), status, code, pointer)
+            assert says in problem["detail"]
+            assert client.port.held == {}
+
+    run(story())
+
+
+def test_the_largest_body_is_taken() -> None:
+    """A body of exactly the limit goes through, plain and as base64."""
+
+    async def story() -> None:
+        async with running() as client:
+            plain = await client.send("POST", "/v1/messages", {"topic": "a", "body": "x" * 262_142})
+            data = base64.b64encode(b"x" * 262_144).decode()
+            opaque = await client.send("POST", "/v1/messages", {"topic": "a", "body_base64": data})
+            assert (plain.status, opaque.status) == (201, 201)
+
+    run(story())
+
+
+def test_media_types() -> None:
+    """JSON with parameters or without a type is taken; forms and others are 415 and say what to send."""
+
+    async def story() -> None:
+        async with running() as client:
+            body = msgspec.json.encode(_ORDER)
+            for content_type in ("application/json", "application/json; charset=utf-8", "Application/JSON"):
+                reply = await client.send("POST", "/v1/messages", body, {"Content-Type": content_type})
+                assert reply.status == 201
+            for content_type in ("application/x-www-form-urlencoded", "text/plain", "application/msgpack"):
+                reply = await client.send("POST", "/v1/messages", body, {"Content-Type": content_type})
+                assert "application/json" in _check_problem(reply, 415, "unsupported-media-type")["detail"]
+            reply = await client.send("POST", "/v1/messages", body, {"Content-Encoding": "gzip"})
+            _check_problem(reply, 415, "unsupported-media-type")
+            reply = await client.send("POST", "/v1/messages/batch", body, {"Content-Type": "application/msgpack"})
+            assert "application/x-ndjson" in _check_problem(reply, 415, "unsupported-media-type")["detail"]
+
+    run(story())
+
+
+def test_the_idempotency_header_is_not_ignored() -> None:
+    """A header that promises a safe retry is refused by name until it is kept."""
+
+    async def story() -> None:
+        async with running() as client:
+            for method, path in (("POST", "/v1/messages"), ("DELETE", "/v1/messages/x"), ("PATCH", "/v1/topics/a")):
+                reply = await client.send(method, path, _ORDER, {"Idempotency-Key": "1"})
+                problem = _check_problem(reply, 422, "not-supported-yet", "")
+                assert problem["errors"][0]["header"] == "Idempotency-Key"
+            assert (await client.send("GET", "/v1/topics", headers={"Idempotency-Key": "1"})).status == 200
+
+    run(story())
+
+
+def test_batch() -> None:
+    """200, NDJSON, one line per line in order; the broken line says so and the others go through."""
+
+    async def story() -> None:
+        async with running() as client:
+            lines = [
+                msgspec.json.encode(_ORDER),
+                b'{"topic":"orders","body":',
+                msgspec.json.encode({**_ORDER, "key": "k"}),
+                msgspec.json.encode({**_ORDER, "key": "k", "delay": "1m"}),
+                msgspec.json.encode({**_ORDER, "key": "k"}),
+            ]
+            reply = await client.batch(b"\n".join(lines))
+            assert reply.status == 200
+            assert reply.headers["content-type"] == "application/x-ndjson"
+            one, two, three, four, five = reply.lines
+            assert one == {"line": 1, "id": "0" * 26, "due": _DUE}
+            assert (two["line"], two["error"]["code"], two["error"]["status"]) == (2, "malformed-line", 400)
+            assert three == {"line": 3, "id": "0" * 25 + "1", "due": _DUE}
+            assert (four["error"]["code"], four["error"]["id"]) == ("key-conflict", three["id"])
+            assert five == {**three, "line": 5, "replayed": True}
+            assert len(client.port.held) == 2
+
+    run(story())
+
+
+def test_batch_of_only_bad_lines() -> None:
+    """Nothing is scheduled, and the request still has its result per line."""
+
+    async def story() -> None:
+        async with running() as client:
+            reply = await client.batch(b"{\n[]\n")
+            assert reply.status == 200
+            assert [line["error"]["code"] for line in reply.lines] == ["malformed-line", "invalid-field"]
+            assert client.port.principals == []
+
+    run(story())
+
+
+def test_batch_rows_that_failed_later() -> None:
+    """A message the service could not place has its problem in its line."""
+
+    async def story() -> None:
+        async with running() as client:
+            client.port.fails = {1: Problem("outcome-unknown", "leadership was lost")}
+            reply = await client.batch(b"\n".join([msgspec.json.encode(_ORDER)] * 2))
+            assert "error" not in reply.lines[0]
+            assert reply.lines[1]["error"]["code"] == "outcome-unknown"
+            client.port.fails = {0: Problem("outcome-unknown", "leadership was lost")}
+            _check_problem(await client.send("POST", "/v1/messages", _ORDER), 504, "outcome-unknown")
+
+    run(story())
+
+
+def test_batch_limits_and_parameters() -> None:
+    """Lines, bytes, atomic and unknown parameters are each refused by name."""
+
+    async def story() -> None:
+        async with running(MemoryPort(limits=Limits(batch_lines_max=2, batch_bytes_max=4000))) as client:
+            line = msgspec.json.encode(_ORDER) + b"\n"
+            many = _check_problem(await client.batch(line * 3), 413, "too-large")
+            assert "2 lines" in many["detail"]
+            long = _check_problem(await client.batch(b" " * 4001), 413, "too-large")
+            assert "4000 bytes" in long["detail"]
+            _check_problem(await client.batch(b""), 422, "invalid-field", "")
+            atomic = await client.batch(line, "/v1/messages/batch?atomic=true")
+            problem = _check_problem(atomic, 422, "not-supported-yet", "")
+            assert problem["errors"][0]["parameter"] == "atomic"
+            unknown = await client.batch(line, "/v1/messages/batch?atomik=true")
+            assert _check_problem(unknown, 422, "unknown-field", "")["errors"][0]["parameter"] == "atomik"
+            assert (await client.batch(line, "/v1/messages/batch?atomic=false")).status == 200
+
+    run(story())
+
+
+async def _fuzz(client: Client, bodies: list[bytes]) -> None:
+    for body in bodies:
+        single = await client.send("POST", "/v1/messages", body)
+        assert single.status in (201, 400, 413, 422), single.body
+        batch = await client.batch(body)
+        assert batch.status in (200, 422), batch.body
+        pull = await client.send("POST", "/v1/topics/a/pull", body)
+        assert pull.status in (200, 400, 422), pull.body
+        topic = await client.send("PUT", "/v1/topics/a", body)
+        assert topic.status in (200, 400, 422), topic.body
+        ack = await client.send("POST", "/v1/topics/a/ack", body)
+        assert ack.status in (200, 400, 422), ack.body
+
+
+_NAMES = ("topic", "body", "delay", "deliver_at", "tags", "headers", "key", "max", "lease", "receipts", "paused", "x")
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(_NAMES) | st.text(max_size=4), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+_DOCUMENTS = st.dictionaries(st.sampled_from(_NAMES), _JSON, max_size=6).map(msgspec.json.encode) | st.binary(
+    max_size=40
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(_DOCUMENTS, min_size=1, max_size=10))
+def test_no_document_is_an_internal_error(bodies: list[bytes]) -> None:
+    """Fuzz: any document on any route that takes one gets an answer of the contract, never 500."""
+
+    async def story() -> None:
+        async with running() as client:
+            await _fuzz(client, bodies)
+
+    run(story())
