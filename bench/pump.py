@@ -8,6 +8,7 @@ the status and the length. Latency is taken from the moment of sending to the la
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from typing import cast
 
 from chaos.cluster import ClusterFailed
 
@@ -48,8 +49,7 @@ class Pump(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Sends the first request."""
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
+        self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's transports are no subclass of it
         self._next()
 
     def connection_lost(self, exc: Exception | None) -> None:
