@@ -5,7 +5,6 @@ the first; a power cut keeps the second plus any part of what was not synced, se
 in no order.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -22,11 +21,12 @@ class Stopped(BaseException):
 
 
 class Inode:
-    """One file: what is read back now, and what is on the platter."""
+    """One file: what is read back now, what is on the platter, which ranges a sync would have to carry there."""
 
     def __init__(self) -> None:
         self.seen = bytearray()
         self.kept = b""
+        self.dirty: list[tuple[int, int]] = []
 
     def power_cut(self, random: Random) -> None:
         """What was not synced survives sector by sector, or does not; so does the length."""
@@ -40,7 +40,14 @@ class Inode:
             source = seen if random.random() < chance else kept
             part = source[start : min(start + SECTOR, length)]
             result[start : start + len(part)] = part
-        self.seen, self.kept = result, bytes(result)
+        self.seen, self.kept, self.dirty = result, bytes(result), []
+
+    def sync(self) -> None:
+        """What was written since the last sync reaches the platter; pages held to be clean do not."""
+        kept = bytearray(self.kept[: len(self.seen)].ljust(len(self.seen), b"\0"))
+        for start, end in self.dirty:
+            kept[start:end] = self.seen[start:end]
+        self.kept, self.dirty = bytes(kept), []
 
 
 class MemoryDisk(Disk):
@@ -86,14 +93,14 @@ class MemoryDisk(Disk):
         if len(self.calls) == self.stop_at:
             raise Stopped(name)
 
-    def _rename(self, change: Callable[[], None]) -> None:
-        change()
-        self.changes.append(dict(self.names))
+    def _change_names(self, names: dict[Path, Inode]) -> None:
+        self.names = names
+        self.changes.append(dict(names))
 
     def open_write(self, path: Path) -> int:
         if path not in self.names:
             self._call("create")
-            self._rename(lambda: self.names.update({path: Inode()}))
+            self._change_names({**self.names, path: Inode()})
         self._next_fd += 1
         self.open[self._next_fd] = self.names[path]
         return self._next_fd
@@ -112,12 +119,13 @@ class MemoryDisk(Disk):
         if len(seen) < offset:
             seen.extend(bytes(offset - len(seen)))
         seen[offset : offset + len(content)] = content
+        self.open[fd].dirty.append((offset, offset + len(content)))
         self._call("write")
         self.written.append(data)
 
     def fdatasync(self, fd: int) -> None:
         self._call("fdatasync")
-        self.open[fd].kept = bytes(self.open[fd].seen)
+        self.open[fd].sync()
 
     def fsync_directory(self, path: Path) -> None:
         self._call("fsync directory")
@@ -132,11 +140,13 @@ class MemoryDisk(Disk):
 
     def rename(self, old: Path, new: Path) -> None:
         self._call("rename")
-        self._rename(lambda: self.names.update({new: self.names.pop(old)}))
+        names = dict(self.names)
+        names[new] = names.pop(old)
+        self._change_names(names)
 
     def unlink(self, path: Path) -> None:
         self._call("unlink")
-        self._rename(lambda: self.names.pop(path) and None)
+        self._change_names({name: inode for name, inode in self.names.items() if name != path})
 
     def list_directory(self, path: Path) -> list[str]:
         return sorted(name.name for name in self.names)

@@ -9,7 +9,7 @@ from tests.replication.memory_disk import MemoryDisk, Stopped
 
 
 def work(model: Model) -> None:
-    """Entries, votes, conflicts, segments begun and unlinked, a log begun anew; some of it while a sync is under way."""
+    """Entries, votes, conflicts, segments begun and unlinked, a log begun anew; some of it during a sync."""
     index = 0
 
     def lead(count: int, term: int, size: int = 30) -> None:
