@@ -107,8 +107,11 @@ def walk(second: int, last: int, count: int, read: Read, file: str) -> Units:
 
 
 def _check(units: Units, second: int, file: str) -> None:
-    """A chain counts its units from 0 and stays in its second; anything else is damage that checksums passed."""
+    """A chain counts its units from 0, each names the one before, and all are of its second; anything else is damage
+    that checksums passed."""
     if not np.array_equal(units["local_index"], np.arange(len(units))):
         raise Corrupt(file, 0, f"chain of second {second}", "out of count", f"0 to {len(units) - 1}")
+    if (units["pre_global_index"][1:] != units["global_index"][:-1].astype(np.int64)).any():
+        raise Corrupt(file, 0, f"chain of second {second}", "a link past its unit", "the one before")
     if (seconds_of(units["due_ms"]) != second).any():
         raise Corrupt(file, 0, f"chain of second {second}", "a unit of another second", "units of its own")
