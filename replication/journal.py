@@ -231,7 +231,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         active, pending = self._active, self._pending
         sync = self._flight = Sync(self._disk, active, pending, self.write_seq, self._log.last)
         if pending:
-            self.written_bytes += sum(map(len, pending))
+            self.written_bytes += active.size - active.batch
             self._sealed = len(pending) == 2 and pending[0][KIND_AT] == META
             self._pending = []
             active.batch = active.size
