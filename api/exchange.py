@@ -104,6 +104,14 @@ class Exchange:
         except web.RequestPayloadError as error:
             raise Problem("malformed-request", f"the body is not what the header says: {error}") from None
 
+    async def read_optional(self, accepted: Collection[str]) -> bytes:
+        """A body that may be left out, `{}` then. Its type counts only when it is there: clients name one without."""
+        data = await self.read()
+        if not data:
+            return b"{}"
+        self.require_type(accepted)
+        return data
+
     async def _read_slowly(self) -> bytes:
         announced = self.request.content_length
         if announced is not None and announced > self.bytes_max:

@@ -58,8 +58,7 @@ async def pull(exchange: Exchange) -> Answer:
     """POST /v1/topics/{topic}/pull: the messages handed over, none when nothing came within `wait`."""
     topic = topic_of(exchange)
     exchange.query(())
-    exchange.require_type((JSON,))
-    values = read_object(await exchange.read() or b"{}", _PULL)
+    values = read_object(await exchange.read_optional((JSON,)), _PULL)
     request = PullIn(topic, values.get("max", 100), values.get("wait", 0), values.get("lease"))
     deliveries = await exchange.port.pull(request, exchange.principal)
     return exchange.answer(200, b'{"messages":[' + b",".join([_delivery(each) for each in deliveries]) + b"]}")

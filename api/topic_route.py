@@ -60,8 +60,7 @@ async def merge(exchange: Exchange) -> Answer:
 
 async def _settings(exchange: Exchange) -> dict[str, Any]:
     exchange.query(())
-    exchange.require_type((JSON,))
-    return read_object(await exchange.read() or b"{}", _SETTINGS)
+    return read_object(await exchange.read_optional((JSON,)), _SETTINGS)
 
 
 async def _put(exchange: Exchange, name: str, change: TopicChange, *, create: bool) -> Answer:

@@ -67,8 +67,7 @@ class MemoryPort:
         self.raises: Exception | None = None
         self.fails: dict[int, Problem] = {}
         self.arrived = asyncio.Event()
-        self.waits = 0
-        self.ended_waits = 0
+        self.wait_ended = asyncio.Event()
         self.waiting = asyncio.Event()
 
     def now_ms(self) -> int:
@@ -200,7 +199,6 @@ class MemoryPort:
             raise Problem("unknown-topic", "there is no topic nowhere")
         ready = self._ready(request)
         if not ready and request.wait_ms:
-            self.waits += 1
             self.waiting.set()
             try:
                 async with asyncio.timeout(request.wait_ms / 1000):
@@ -208,7 +206,7 @@ class MemoryPort:
             except TimeoutError:
                 return []
             except asyncio.CancelledError:
-                self.ended_waits += 1
+                self.wait_ended.set()
                 raise
             ready = self._ready(request)
         return [self._hand_over(held, request) for held in ready]
