@@ -65,6 +65,8 @@ class MemoryPort:
         self.forwarded: list[ForwardRequest] = []
         self.forward_to: Any = None
         self.raises: Exception | None = None
+        #: Set on entering `schedule`, and awaited there, when a test wants to hold a request at work.
+        self.before_schedule: tuple[asyncio.Event, asyncio.Event] | None = None
         self.fails: dict[int, Problem] = {}
         self.arrived = asyncio.Event()
         self.wait_ended = asyncio.Event()
@@ -93,6 +95,9 @@ class MemoryPort:
         self.principals.append(principal)
         if self.raises is not None:
             raise self.raises
+        if self.before_schedule is not None:
+            self.before_schedule[0].set()
+            await self.before_schedule[1].wait()
         ids, dues, statuses = [], [], []
         for row, message in enumerate(messages):
             held, status = self._keep(message)
