@@ -1,0 +1,22 @@
+"""Directories for tests that sync a thousand times.
+
+They are on a file system in memory where there is one: what a sync keeps is modelled by the faulty disk, not by the
+machine the tests run on.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def quick_directory() -> Iterator[Path]:
+    """A new empty directory, removed at the end."""
+    memory = Path("/dev/shm")
+    path = Path(tempfile.mkdtemp(prefix="hourwheel-", dir=memory if memory.is_dir() else None))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
