@@ -44,8 +44,6 @@ ENTRY_BYTES_MAX = 3 * 1024 * 1024
 ENTRY_ROWS_MAX = 20_000
 #: Errors of a proposal that did not get into the log.
 NOT_PROPOSED = ("not-leader", "overloaded")
-#: A proposal whose outcome is not known by then is answered so; Raft may still commit it.
-OUTCOME_TIMEOUT_S = 10.0
 
 
 class Riders(Protocol):
@@ -119,7 +117,8 @@ class Proposer:
         """Messages that wait to be proposed."""
         return self._waiting_rows
 
-    # -- what callers ask for; each returns when it is applied, or raises Problem
+    # -- what callers ask for; each returns when it is applied, or raises Problem. The group ends every proposal in time
+    #    (`unknown` at the latest), and a cancelled caller changes nothing: it may still happen
 
     async def schedule(self, messages: Sequence[MessageIn]) -> list[Part]:
         """Per entry that took a part of the messages, in row order: its rows and result or error. `over-limit` if
@@ -133,24 +132,21 @@ class Proposer:
         self._messages.append(_Waiting(messages, future))
         self._waiting_rows += len(messages)
         self.kick()
-        parts: list[Part] = await self._outcome(future)
-        return parts
+        return await future
 
     async def settle(self, settle: Settle) -> U8:
         """A result per row: ACKED, STALE or INVALID (replication.apply_settle)."""
         future: asyncio.Future[U8] = asyncio.get_running_loop().create_future()
         self._settles.append((settle, future))
         self.kick()
-        results: U8 = await self._outcome(future)
-        return results
+        return await future
 
     async def cancel(self, position: int, *, doubtful: bool) -> tuple[int, int, int]:
         """(result, attempts, prior) of replication.apply_settle."""
         future: asyncio.Future[tuple[int, int, int]] = asyncio.get_running_loop().create_future()
         self._cancels.append((position, doubtful, future))
         self.kick()
-        result: tuple[int, int, int] = await self._outcome(future)
-        return result
+        return await future
 
     async def put_topic(self, command: PutTopic) -> TopicPut:
         """The topic as it is now, and whether the command changed it."""
@@ -162,14 +158,7 @@ class Proposer:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._others.append((command.pack(), future))
         self.kick()
-        return await self._outcome(future)
-
-    async def _outcome(self, future: asyncio.Future[Any]) -> Any:
-        try:
-            return await asyncio.wait_for(asyncio.shield(future), OUTCOME_TIMEOUT_S)
-        except TimeoutError:
-            future.add_done_callback(lambda done: done.cancelled() or done.exception())
-            raise _problem("unknown") from None
+        return await future
 
     # -- flushing
 

@@ -1,7 +1,7 @@
 """The reserve of free space: below it new work is refused while acks, leases and checkpoints go on.
 
-A full disk stops a node (a failed write is final), so it must not get that far: when the leader, or a majority, has less
-free than the larger of 1 GiB and 5 % of its file system, schedules are refused with 503 before the journal.
+A full disk stops a node (a failed write is final), so it must not get that far: when the leader, or a majority, has
+less free than the larger of 1 GiB and 5 % of its file system, schedules are refused with 503 before the journal.
 """
 
 from __future__ import annotations

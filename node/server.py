@@ -2,9 +2,9 @@
 
     data directory -> store (cut back to its checkpoint) -> machine -> journal -> Raft group -> service -> HTTP
 
-Two rules hold everything together. Whatever fails for good (a write, an fsync, a checksum, an apply that raises) ends the
-process: `fatal` is called once and nothing is served after it. And leadership is a Reign object: while this node is the
-established leader there is one, and it is gone in the same step of the loop in which leadership is lost.
+Two rules hold everything together. Whatever fails for good (a write, an fsync, a checksum, an apply that raises) ends
+the process: `fatal` is called once and nothing is served after it. And leadership is a Reign object: while this node is
+the established leader there is one, and it is gone in the same step of the loop in which leadership is lost.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class Node:
         self.reign: Reign | None = None
         self._reign_task: asyncio.Task[None] | None = None
         self.draining = False
+        self._caught_up = False
         self.lateness = Lateness()
         self.handed_over = self.acked = 0
         try:
@@ -114,7 +115,7 @@ class Node:
             self.journal,
             config.storage,
             monotonic=self.clock.monotonic,
-            low_water=self._low_water,
+            low_water=lambda: self.group.low_water,
         )
         self.forwarder = Forwarder(self._leader_http)
         self.status = Status(self)
@@ -161,9 +162,8 @@ class Node:
 
     def _close(self) -> None:
         """A last checkpoint, unless the node failed, so that a restart has little to replay; then let go."""
-        failed = self.group.failure is not None and not isinstance(self.group.failure, StopIteration)
         try:
-            if not failed and self.store.cluster_id is not None:
+            if self.group.failure is None and self.store.cluster_id is not None:
                 self.journal.sync_now()
                 job = self.store.begin_checkpoint(self.machine.checkpoint_record())
                 job.run()
@@ -235,12 +235,15 @@ class Node:
 
     # -- what the parts ask
 
+    def caught_up(self) -> bool:
+        """Whether this node has, since it started, applied everything that was known to be committed; stays True."""
+        group = self.group
+        self._caught_up |= group.leader_id is not None and group.applied_index >= group.known_commit
+        return self._caught_up
+
     def _founded(self, cluster_id: bytes) -> None:
         self.journal.set_cluster_id(cluster_id)
         self.transport.set_cluster_id(cluster_id)
-
-    def _low_water(self) -> int:
-        return min((peer.match_index for peer in self.group.peers.values()), default=self.machine.applied_index)
 
     def _vitals(self) -> Vitals:
         return Vitals(self.clock.now_ms(), self.reserve.free_bytes)

@@ -46,7 +46,7 @@ class Status:
         }
 
     def _member(self, node_id: str) -> dict[str, Any]:
-        """One node as this one sees it. Peers' figures come in the echoes of a leader's heartbeats; others know null."""
+        """One node as this one sees it. Peers' figures come in echoes of the leader's heartbeats; others know null."""
         node = self._node
         group = node.group
         listed = next(peer for peer in node.config.peers if peer.id == node_id)
@@ -82,9 +82,8 @@ class Status:
         }
         if leader == node.config.node_id and node.reign is None:
             checks["leader"] = "this node was elected and has not applied its first entry yet"
-        behind = group.commit_index - node.machine.applied_index
-        if behind > CATCHING_UP:
-            checks["caught_up"] = f"{max(behind, 0)} entries to apply"
+        if not node.caught_up():
+            checks["caught_up"] = f"applied {group.applied_index} of {group.known_commit} entries"
         return Readiness(all(check == "ok" for check in checks.values()), checks)
 
     def values(self) -> dict[str, float]:

@@ -26,6 +26,10 @@ class Following:
         """Monotonic second at which a leader of the then current term was heard last."""
         self.answering = 0
         """Number of the append_entries the library is handling, for its answer."""
+        self.low_water = 0
+        """What the leader last said every peer has."""
+        self.leader_commit = 0
+        """What the leader last said is committed; this node may not have it yet."""
         self._station = station
         self._core = station.core
         self._ballot = ballot
@@ -78,6 +82,7 @@ class Following:
             core.follow(peer)
         self._heard()
         self._ballot.heard_heartbeat(core.term, message["last_index"])
+        self.low_water, self.leader_commit = message["low_water"], message["commit_index"]
         term, verified = self._verified
         if term == core.term:
             core.commit_index = max(core.commit_index, min(message["commit_index"], verified))

@@ -55,7 +55,10 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
     "pre_vote": (5, (("term", int), ("last_log_index", int), ("last_log_term", int))),
     "pre_vote_ok": (6, (("term", int),)),
     "stale_term": (7, (("term", int),)),
-    "heartbeat": (8, (("term", int), ("stamp_us", int), ("commit_index", int), ("last_index", int))),
+    "heartbeat": (
+        8,
+        (("term", int), ("stamp_us", int), ("commit_index", int), ("last_index", int), ("low_water", int)),
+    ),
     "echo": (
         9,
         (
@@ -167,13 +170,15 @@ def unpack_meta(meta: bytes) -> list[Any]:
 
 
 class FrameReader:
-    """Cuts a byte stream into frames; memory is one fixed buffer plus, while it arrives, one larger frame.
+    """Cuts a byte stream into frames; memory is one fixed buffer and, once needed, one that held a larger frame.
 
     `on_frame(meta, blob, crc)` is called in order; `blob` is only valid during the call. `limit` is the largest frame
     allowed now: small until the peer has said who it is, so that a stranger cannot make the node allocate.
     """
 
     BUFFER_BYTES = 256 * 1024
+    SPARE_BYTES = 5 * 1024 * 1024
+    """A larger frame's buffer is kept up to this size: fresh memory costs more than the copy into it."""
 
     def __init__(self, on_frame: Callable[[bytes, memoryview, int], None], limit: int) -> None:
         self.limit = limit
@@ -181,6 +186,7 @@ class FrameReader:
         self._buffer = memoryview(bytearray(self.BUFFER_BYTES))
         self._end = 0
         self._large: memoryview | None = None
+        self._spare = memoryview(b"")
         self._filled = 0
 
     def space(self) -> memoryview:
@@ -196,6 +202,8 @@ class FrameReader:
             if self._filled == len(self._large):
                 frame, self._large = self._large, None
                 self._emit(frame)
+                if len(frame) <= self.SPARE_BYTES and len(frame) > len(self._spare):
+                    self._spare = frame
             return
         self._end += count
         start = 0
@@ -221,7 +229,7 @@ class FrameReader:
 
     def _grow(self, start: int, size: int) -> None:
         self._filled = self._end - start
-        self._large = memoryview(bytearray(size))
+        self._large = self._spare[:size] if size <= len(self._spare) else memoryview(bytearray(size))
         self._large[: self._filled] = self._buffer[start : self._end]
         self._end = 0
 

@@ -145,6 +145,16 @@ class RaftGroup:
         return self._core.last_index
 
     @property
+    def low_water(self) -> int:
+        """Every configured peer is known to have the log up to here: the journal before it can go."""
+        return self._leading.low_water if self.is_leader else self._following.low_water
+
+    @property
+    def known_commit(self) -> int:
+        """The newest commit index heard of; this node may still lack entries up to it."""
+        return max(self._core.commit_index, self._following.leader_commit)
+
+    @property
     def pending_bytes(self) -> int:
         """Bytes of proposals without an outcome."""
         return self._pending.bytes
@@ -166,7 +176,7 @@ class RaftGroup:
     def start_at(self, applied_index: int) -> None:
         """Before the first tick: all up to `applied_index` is in the store already. Raises StartRefused."""
         first, last = self.journal.first_index, self.journal.last_index
-        if applied_index and not first <= applied_index <= last:
+        if not first <= max(1, applied_index) <= last:
             raise StartRefused(
                 f"the checkpoint covers the log up to {applied_index}, the journal holds {first} to {last}: "
                 "they are not of one directory"

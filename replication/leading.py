@@ -76,6 +76,11 @@ class Leading:
             peer.match_index, peer.voter, peer.stranded = follower.match, follower.voter, follower.stranded
         return self.peers
 
+    @property
+    def low_water(self) -> int:
+        """Every peer is known to have the log up to here, so nobody needs the journal before it."""
+        return min((f.match for f in self._progress.followers.values()), default=self._core.applied_index)
+
     def _beat(self, now: float) -> None:
         beat = {
             "type": "heartbeat",
@@ -83,6 +88,7 @@ class Leading:
             "stamp_us": int(now * 1e6),  # rounded down: never later than the sending
             "commit_index": self._core.commit_index,
             "last_index": self._core.last_index,
+            "low_water": self.low_water,
         }
         for peer in self._station.peers:
             self._station.wire.send(peer, beat)

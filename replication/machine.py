@@ -21,7 +21,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from storage.store import Store
 
 from replication.apply_schedule import Scheduled, apply_schedule
 from replication.apply_settle import Cancelled, apply_cancel, apply_lease, apply_settle
@@ -41,6 +40,7 @@ from replication.command import (
 from replication.envelope import VERSION, EntryRefused, Envelope, decode_entry
 from storage.checkpoint import CheckpointRecord
 from storage.genesis import Genesis as GenesisRow
+from storage.store import Store
 from storage.topic import Topic
 
 __all__ = ["Applied", "Cancelled", "Listener", "Machine", "Scheduled", "TopicPut"]
