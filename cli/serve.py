@@ -37,6 +37,7 @@ def command(config_path: Path, parent: int | None) -> None:
     """Runs one node until SIGTERM or SIGINT."""
     if parent is not None:
         _end_with(parent)
+    from api.server import ListenFailed
     from node.config import ConfigError, load_config
     from node.server import run
     from storage.data_directory import DirectoryRefused
@@ -52,6 +53,8 @@ def command(config_path: Path, parent: int | None) -> None:
             runner.run(run(config))
     except (DirectoryRefused, FormatRefused, Corrupt, DiskFailed) as error:
         raise Failure(ExitCode.DATA, f"{config.data_dir}: {error}") from error
+    except ListenFailed as error:
+        raise Failure(ExitCode.ADDRESS, str(error)) from None
     except OSError as error:
         if error.errno not in _ADDRESS_ERRORS:
             raise

@@ -47,9 +47,14 @@ def _digest(directory: Path) -> dict[str, object]:
 
 def _verify(directory: Path, output: str) -> dict[str, object]:
     """The report of a sound directory. Raises Failure with all faults of one that is not."""
+    from cli.journal_check import check_journal
     from storage.verify import verify
 
     report = verify(directory)
+    checked = check_journal(directory / "journal")
+    report.faults += checked.faults
+    report.notes += checked.notes
+    report.bytes += checked.bytes
     document = asdict(report)
     if not report.sound:
         if output == "json":

@@ -63,11 +63,41 @@ def test_flipped_bit_is_found(data_path: Path) -> None:
         log.write_bytes(good[:-20] + bytes([good[-20] ^ 1]) + good[-19:])
         result = verify(data_path)
         assert result.exit_code == ExitCode.DATA
-        assert str(log) in result.stderr
+        assert f"{log.parent.name}/log" in result.stderr
         assert len(json.loads(verify(data_path, "-o", "json").stderr)["faults"]) == 1
     finally:
         log.write_bytes(good)
     assert verify(data_path).exit_code == ExitCode.OK
+
+
+def test_damage_in_the_middle_of_the_journal(data_path: Path) -> None:
+    """A flipped bit before the last write is a fault with file and offset; nothing is changed by looking."""
+    segment = next((data_path / "journal").glob("*.seg"))
+    good = segment.read_bytes()
+    middle = len(good) // 2
+    damaged = good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]
+    try:
+        segment.write_bytes(damaged)
+        result = verify(data_path)
+        assert result.exit_code == ExitCode.DATA
+        assert str(segment) in result.stderr
+        assert segment.read_bytes() == damaged
+    finally:
+        segment.write_bytes(good)
+
+
+def test_torn_tail_of_the_journal_is_no_fault(data_path: Path) -> None:
+    """A write cut short by a crash is a note; the file keeps its bytes until the node's next start."""
+    segment = next((data_path / "journal").glob("*.seg"))
+    good = segment.read_bytes()
+    try:
+        segment.write_bytes(good + b"torn")
+        document = json.loads(verify(data_path, "-o", "json").stdout)
+        assert document["sound"] is True
+        assert any("4 bytes of a torn write" in note for note in document["notes"])
+        assert segment.read_bytes() == good + b"torn"
+    finally:
+        segment.write_bytes(good)
 
 
 def test_directory_in_use(data_path: Path) -> None:

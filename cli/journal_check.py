@@ -1,0 +1,64 @@
+"""The journal's part of `hourwheel verify`: the reader that a start uses, on a disk that changes nothing.
+
+A second reader would drift from the first. Recovery itself decides what is a torn tail (cut at the next start, a note
+here) and what is damage (a fault, here and there); all that differs is that its repairs go nowhere.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from replication.journal_recovery import recover
+from storage.disk import Disk, DiskFailed
+from storage.format import Corrupt, FormatRefused
+
+
+class ReadOnlyDisk(Disk):
+    """Reads; everything that would change a file is left out. `cut` holds what a start would cut, in bytes."""
+
+    def __init__(self) -> None:
+        self.cut = 0
+
+    def open_write(self, path: Path) -> int:
+        """Opens for reading."""
+        return self.open_read(path)
+
+    def write(self, fd: int, data: object, offset: int) -> None:
+        """Leaves the file as it is."""
+
+    def fdatasync(self, fd: int) -> None:
+        """Nothing was written."""
+
+    def truncate(self, fd: int, length: int) -> None:
+        """Only counts."""
+        self.cut += self.size(fd) - length
+
+    def unlink(self, path: Path) -> None:
+        """Leaves the file where it is."""
+
+
+@dataclass
+class JournalReport:
+    """What was found; as `storage.verify.Report`."""
+
+    bytes: int = 0
+    faults: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def check_journal(directory: Path) -> JournalReport:
+    """Reads every segment below `directory`. Faults are in the report, never raised; the first one ends the reading."""
+    disk, report = ReadOnlyDisk(), JournalReport()
+    if not any(directory.glob("*.seg")):
+        report.notes.append("no journal yet")
+        return report
+    report.bytes = sum(path.stat().st_size for path in directory.glob("*.seg"))
+    try:
+        found = recover(directory, disk, 0, None)
+    except (Corrupt, FormatRefused, DiskFailed) as error:
+        report.faults.append(str(error))
+        return report
+    for segment in found.segments:
+        disk.close(segment.fd)
+    if disk.cut:
+        report.notes.append(f"{disk.cut} bytes of a torn write at the journal's end, which the next start cuts")
+    return report
