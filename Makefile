@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench golden clean
+.PHONY: help demo test check bench chaos golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -29,6 +29,9 @@ test: check ## lint, types and every test (under 12 minutes)
 
 bench: $(READY) ## measure: schedule, lateness, restart; prints a table and JSON
 	$(BIN)/python -m bench.run
+
+chaos: $(READY) ## 20 kills of each role, pauses, slow followers, on real processes (about 20 minutes)
+	$(BIN)/python -m chaos.run
 
 golden: $(READY) ## rewrite the golden byte files (read the diff in review)
 	$(BIN)/pytest tests/storage tests/replication --golden
