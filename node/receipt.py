@@ -6,8 +6,10 @@ make one up. Keyed BLAKE2b is a MAC by design (RFC 7693) and about 1 us.
 
 44 bytes, little endian, then base64url without padding (59 characters):
 
-    0          8        16      20             22     26        28          44
-    | position | random | topic | subscription | term | attempt | MAC (16)  |
+```
+0          8        16      20             22     26        28          44
+| position | random | topic | subscription | term | attempt | MAC (16)  |
+```
 """
 
 from __future__ import annotations

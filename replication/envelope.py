@@ -7,16 +7,19 @@ hand-overs before a Cancel that must see them.
 
 Little endian, everything padded to 8 bytes so that columns can be viewed in place:
 
-    0        1      2        4         8            16      18          20               24          32
-    +--------+------+--------+---------+------------+-------+-----------+----------------+-----------+
-    |version |kind  |group   |term     |now_ms      |node   |sections   |extension_len   |reserved   |
-    |u8 = 1  |u8 = 1|u16     |u32      |i64         |u16    |u16        |u32             |u64 = 0    |
-    +--------+------+--------+---------+------------+-------+-----------+----------------+-----------+
-    extension: msgpack map (empty today; actor and trace later), zero padded
-    per section:
-    +--------+--------+-------+--------+------------------+--------------------------------+
-    |kind u8 |ver u8  |u16 = 0|rows u32|length u64        | payload, zero padded to 8      |
-    +--------+--------+-------+--------+------------------+--------------------------------+
+```
+0        1      2        4         8            16      18          20               24          32
++--------+------+--------+---------+------------+-------+-----------+----------------+-----------+
+|version |kind  |group   |term     |now_ms      |node   |sections   |extension_len   |reserved   |
+|u8 = 1  |u8 = 1|u16     |u32      |i64         |u16    |u16        |u32             |u64 = 0    |
++--------+------+--------+---------+------------+-------+-----------+----------------+-----------+
+```
+then the extension: msgpack map (empty today; actor and trace later), zero padded; then per section:
+```
++--------+--------+-------+--------+------------------+--------------------------------+
+|kind u8 |ver u8  |u16 = 0|rows u32|length u64        | payload, zero padded to 8      |
++--------+--------+-------+--------+------------------+--------------------------------+
+```
 
 `term` is the term in which the leader DECIDED; the entry's own term comes from Raft. What the dispatcher decided is
 ignored where the two differ (an entry that a later leader completed was decided by a leader that is gone).

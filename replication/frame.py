@@ -5,11 +5,13 @@ port executes code, sends 600 MiB bombs, reads all payloads and changes the memb
 kind out of a fixed table, exactly the fields of that kind, each of its type and range, nothing else; whatever does not
 fit closes the connection.
 
-    0        4        8        12
-    +--------+--------+--------+---------------------------+----------------------------------+
-    |size    |meta_len|crc     | meta: msgpack array       | blob: the commands of the        |
-    |u32     |u32     |u32     | [kind, field, field ...]  | entries, one after the other     |
-    +--------+--------+--------+---------------------------+----------------------------------+
+```
+0        4        8        12
++--------+--------+--------+---------------------------+----------------------------------+
+|size    |meta_len|crc     | meta: msgpack array       | blob: the commands of the        |
+|u32     |u32     |u32     | [kind, field, field ...]  | entries, one after the other     |
++--------+--------+--------+---------------------------+----------------------------------+
+```
 
 `size` counts the whole frame. `crc` is CRC32C over meta and blob: TCP's own sum misses one damaged segment in 65,536,
 and a damaged command would be written, sealed with a good checksum, into a follower's journal. Commands stand outside
