@@ -4,6 +4,7 @@ A pull's answer is the widest thing the server writes (1,000 messages with bodie
 checked text and its body's own bytes, not through an object per message.
 """
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -23,6 +24,8 @@ WAIT_MAX_MS: Final = 30_000
 RECEIPT_CHARACTERS_MAX: Final = 512
 
 _encode = msgspec.json.encode
+#: Times that the messages of one answer have in common.
+_shared_time = lru_cache(maxsize=64)(render_time)
 
 
 def _read_wait(value: object) -> int:
@@ -71,12 +74,14 @@ def _delivery(one: Delivery) -> bytes:
     key = "null" if one.key is None else _encode(one.key).decode()
     order_key = "null" if one.order_key is None else _encode(one.order_key).decode()
     content_type = f'"{JSON_BODY}"' if not one.content_type else _encode(one.content_type).decode()
+    due = render_time(one.due_ms)
+    asked_due = due if one.asked_due_ms == one.due_ms else render_time(one.asked_due_ms)
     text = (
         f'{{"id":"{one.id}","receipt":"{one.receipt}","attempt":{one.attempt},"term":{one.term},'
-        f'"leased_until":"{render_time(one.leased_until_ms)}","topic":"{one.topic}","tags":{tags},"headers":{headers},'
-        f'"key":{key},"content_type":{content_type},"due":"{render_time(one.due_ms)}",'
-        f'"asked_due":"{render_time(one.asked_due_ms)}","created":"{render_time(one.created_ms)}",'
-        f'"handed_over":"{render_time(one.handed_over_ms)}",'
+        f'"leased_until":"{_shared_time(one.leased_until_ms)}","topic":"{one.topic}","tags":{tags},"headers":{headers},'
+        f'"key":{key},"content_type":{content_type},"due":"{due}",'
+        f'"asked_due":"{asked_due}","created":"{render_time(one.created_ms)}",'
+        f'"handed_over":"{_shared_time(one.handed_over_ms)}",'
         f'"lateness_ms":{max(0, one.handed_over_ms - one.asked_due_ms)},"priority":{one.priority},'
         f'"order_key":{order_key},'
     ).encode()

@@ -19,7 +19,7 @@ import msgspec
 from aiohttp import web
 
 from api import message_route, node_route, pull_route, topic_route
-from api.answer import PROBLEM, Answer, http_date
+from api.answer import JSON, NDJSON, PROBLEM, Answer, http_date
 from api.connection import Listener
 from api.exchange import Exchange
 from api.port import ANONYMOUS, ForwardRequest, Port, Principal
@@ -143,7 +143,7 @@ class Server:
 
     async def _run(self, route: Route, exchange: Exchange) -> Answer:
         if route.leader and not self.port.leads() and not (route.stays is not None and route.stays(exchange)):
-            return await self._forward(exchange)
+            return await self._forward(route, exchange)
         if route.method != "GET" and route.leader and _IDEMPOTENCY_KEY in exchange.request.headers:
             raise _no_idempotency_header(route)
         return await route.handler(exchange)
@@ -163,7 +163,7 @@ class Server:
         finally:
             self._waiting.discard(task)
 
-    async def _forward(self, exchange: Exchange) -> Answer:
+    async def _forward(self, route: Route, exchange: Exchange) -> Answer:
         """Pass the request to the leader as it came, and its answer back."""
         request = exchange.request
         came_by = request.headers.get(FORWARDED)
@@ -174,6 +174,8 @@ class Server:
         headers[REQUEST_ID] = exchange.request_id
         method = "GET" if request.method == "HEAD" else request.method
         body = await exchange.read() if method not in ("GET", "DELETE") else b""
+        if body:  # an HTTP client would make up a type where there was none
+            headers.setdefault("Content-Type", NDJSON if route.batch else JSON)
         answer = await self.port.forward(ForwardRequest(method, exchange.target, headers, body))
         content_type = "application/octet-stream"
         back: dict[str, str] = {}

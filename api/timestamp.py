@@ -89,6 +89,9 @@ def _offset_seconds(text: str, offset: str) -> int:
     return (-1 if offset[0] == "-" else 1) * (hours * 3600 + minutes * 60)
 
 
+_MILLI_TEXT: Final = tuple(f".{milli:03d}Z" for milli in range(1000))
+
+
 @lru_cache(maxsize=4096)
 def _second_text(second: int) -> str:
     return (_EPOCH + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
@@ -97,7 +100,7 @@ def _second_text(second: int) -> str:
 def render_time(value_ms: int) -> str:
     """`2026-11-21T02:10:20.125Z`, always 24 characters. Years 0001 to 9999, else OverflowError."""
     second, milli = divmod(value_ms, 1000)
-    return f"{_second_text(second)}.{milli:03d}Z"
+    return _second_text(second) + _MILLI_TEXT[milli]
 
 
 def _digits(width: int, dtype: str) -> npt.NDArray[np.unsignedinteger]:

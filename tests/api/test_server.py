@@ -9,7 +9,7 @@ import pytest
 from api.port import ForwardAnswer, ForwardRequest
 from api.problem import Problem
 from api.server import ListenFailed, serve
-from tests.api.harness import Client, Reply, run, running
+from tests.api.harness import Client, Reply, run, running, talk
 from tests.api.memory_port import MemoryPort
 
 _ORDER = {"topic": "orders", "body": 1}
@@ -129,6 +129,9 @@ def test_a_follower_passes_everything_on() -> None:
             assert (sent.method, sent.target) == ("POST", "/v1/messages")
             assert sent.headers["Hourwheel-Forwarded"] == "n2"
             assert follower_port.held == {}
+            raw = b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 22\r\n\r\n"
+            untyped = await talk(follower.server, raw + b'{"topic":"a","body":1}')
+            assert untyped.startswith(b"HTTP/1.1 201 ")
             assert (await follower.batch(b'{"topic":"a","body":1}\n{')).lines[1]["error"]["code"] == "malformed-line"
 
     run(story())
