@@ -32,6 +32,7 @@ class Follower:
     valid_from: int = 0
     previous: int = 0
     sent_s: float = NEVER
+    unanswered: int = 0
     backing_off: bool = False
     voter: bool = False
     stranded: bool = False
@@ -41,7 +42,8 @@ class Follower:
 class Progress:
     """All followers, in sorted order. Times are seconds of the monotonic clock.
 
-    `resend_s`: an unanswered append is given up after this (only a lost answer on a living connection needs it).
+    `resend_s`: an unanswered append is given up after this, and after twice as long each further time (only an answer
+    lost on a living connection needs it; a follower with a disk that slow must not drown in repetitions).
     `idle_s`: an empty append goes out this often when there is nothing to send.
     """
 
@@ -71,12 +73,13 @@ class Progress:
         """Whether to send this follower an append_entries now."""
         waited = now - follower.sent_s
         if follower.seq:
-            return waited >= self._resend_s
+            return waited >= self._resend_s * (1 << min(follower.unanswered, 6))
         return follower.backing_off or follower.next <= last_index or waited >= self._idle_s
 
     def sent(self, follower: Follower, previous: int, now: float) -> int:
         """An append_entries behind entry `previous` leaves; the number it carries."""
         self._seq += 1
+        follower.unanswered += follower.seq > 0
         follower.seq, follower.previous, follower.sent_s = self._seq, previous, now
         return self._seq
 
@@ -90,7 +93,7 @@ class Progress:
             follower.match = next_index - 1
         if seq != follower.seq:
             return rose
-        follower.seq = 0
+        follower.seq = follower.unanswered = 0
         if success:
             follower.backing_off = False
             follower.next = next_index
