@@ -108,6 +108,7 @@ class Server:
             with suppress(asyncio.CancelledError):
                 await self._watchdog
             self._watchdog = None
+        self._listener.pre_shutdown()  # idle connections close now; without it they are waited for
         await self._listener.shutdown(grace_s)
 
     async def _watch(self) -> None:

@@ -8,15 +8,19 @@ request waits for one, a little longer than an election takes, since nothing has
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Callable
 
 import aiohttp
+from yarl import URL
 
 from api.port import ForwardAnswer, ForwardRequest
 from api.problem import Problem
 
 #: How long a request waits for a leader to appear.
 LEADER_WAIT_S = 2.0
+#: Methods that change nothing, so that a lost answer is no unknown outcome.
+SAFE = ("GET", "HEAD")
 #: Longest answer: a pull that waits 30 s, and then some.
 ANSWER_TIMEOUT_S = 45.0
 
@@ -56,15 +60,17 @@ class Forwarder:
         try:
             async with self._session.request(
                 request.method,
-                f"http://{address}{request.target}",
+                URL(f"http://{address}{request.target}", encoded=True),  # as it came: the leader decodes it
                 headers=request.headers,
-                data=request.body or None,
+                data=io.BytesIO(request.body) if request.body else None,
                 allow_redirects=False,
             ) as answer:
                 return ForwardAnswer(answer.status, answer.headers, await answer.read())
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             raise Problem("no-leader", "the leader does not take connections; nothing was sent") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as broken:
+            if request.method in SAFE:
+                raise Problem("no-leader", "the leader did not answer; nothing happened") from None
             raise Problem(
                 "outcome-unknown",
                 f"the leader's answer did not come ({type(broken).__name__}); send again with the same key",

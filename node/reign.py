@@ -27,6 +27,8 @@ from node.proposer import GROUP
 from node.receipt import Receipt, Receipts
 from storage.message_id import encode_ids
 from storage.record import Record
+from storage.slot import SlotColumns
+from storage.slot_read import SlotRead
 from storage.topic import Topic
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class Reign:
                 state_ms=options.state_ms,
                 window_per_topic=options.window_per_topic,
                 window_total=options.window_total,
+                inline_reads=False,
             ),
         )
         self._realign = self._dispatcher.promote(self.promoted_ms, node.machine.tick)
@@ -100,6 +103,7 @@ class Reign:
         """One step of the dispatcher; wakes pulls and the proposer; returns how many milliseconds to sleep."""
         now_ms = self._node.clock.now_ms()
         wait_ms = self._dispatcher.step(now_ms)
+        self._read_slots(now_ms)
         waits = [] if wait_ms is None else [wait_ms]
         due_ms = self._dispatcher.entry_due_ms()
         if due_ms is not None:
@@ -110,6 +114,21 @@ class Reign:
         if self._wake_pulls():
             waits.append(TRUST_RETRY_MS)
         return min(waits, default=None)
+
+    def _read_slots(self, now_ms: int) -> None:
+        """Begin to read the slots that come up next; a slot of a million units must not stop the loop."""
+        for tick in self._dispatcher.loads(now_ms):
+            read = self._node.store.slot_read(tick)
+            if read is None:
+                self._dispatcher.loaded(tick, SlotColumns.empty())
+            else:
+                self._node.spawn(self._read_slot(tick, read))
+
+    async def _read_slot(self, tick: int, read: SlotRead) -> None:
+        slot = await asyncio.to_thread(read.run)
+        if not self._over:
+            self._dispatcher.loaded(tick, slot)
+            self.poke()
 
     def poke(self) -> None:
         """Something changed: step now."""

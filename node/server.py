@@ -133,8 +133,8 @@ class Node:
             await self.forwarder.start()
             await self.driver.start()
             http = await serve(self.service, self.config.http.host, self.config.http.port)
-            self._spawn(self._keep_house())
-            self._spawn(self.checkpointer.run())
+            self.spawn(self._keep_house())
+            self.spawn(self.checkpointer.run())
             log.info("serving", node=self.config.node_id, http=self.config.http.listen, raft=self.config.raft.listen)
             await self._ended
         finally:
@@ -171,8 +171,8 @@ class Node:
         finally:
             self._closing.close()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run beside everything else; if it fails the node ends."""
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run beside everything else, until the node ends; if it fails the node ends with it."""
         task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(self._task_ended)
         self._tasks.append(task)
@@ -202,7 +202,7 @@ class Node:
     def _established(self) -> None:
         """The no-op of the own term is applied: found the cluster if nobody did, then reign."""
         self.clock.leading = True
-        self._spawn(self._begin_reign(self.group.term))
+        self.spawn(self._begin_reign(self.group.term))
 
     async def _begin_reign(self, term: int) -> None:
         if self.store.cluster_id is None:
@@ -217,7 +217,7 @@ class Node:
             await self.proposer.other(genesis)
         if self.group.established and self.group.term == term and not self.draining:
             self.reign = Reign(self)
-            self._reign_task = self._spawn(self.reign.run())
+            self._reign_task = self.spawn(self.reign.run())
             self.forwarder.leader_changed()
             log.info("leading", node=self.config.node_id, term=term)
 

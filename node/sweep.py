@@ -62,11 +62,6 @@ class Sweep:
         self._last_hour = max(self._last_hour, last_hour)
         self._found += (_hour_span(hour) for hour in self._store.open_hours() if hour <= last_hour)
 
-    @property
-    def promoting(self) -> bool:
-        """Whether the promotion's look through the hours is still going on."""
-        return bool(self._found)
-
     def ended(self, spans: list[Span]) -> None:
         """Leases in these spans have ended."""
         self._ended += spans

@@ -123,10 +123,14 @@ class Census:
 
 
 class CatchUp:
-    """Rule (b): the index that must be committed, in the term it was seen in, before a wiped node is a voter again."""
+    """Rule (b): the index that must be committed, in the term it was seen in, before a wiped node is a voter again.
+
+    Invariant: never reached before a leader was heard. A new journal is in term 0 with its first entry committed; were
+    term 0 also what was "seen" at first, a wiped node would take its own emptiness for having caught up.
+    """
 
     def __init__(self) -> None:
-        self._term = 0
+        self._term: int | None = None
         self._beyond = 0
 
     def heartbeat(self, term: int, last_index: int) -> None:

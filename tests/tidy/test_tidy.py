@@ -40,6 +40,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "rich": {"cli", "bench"},
     "structlog": {"api", "node", "cli"},
     "typing_extensions": {"storage"},
+    "yarl": {"node"},
     "uvloop": {"node", "cli", "bench", "chaos"},
 }
 
