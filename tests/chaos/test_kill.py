@@ -14,6 +14,7 @@ from chaos.scenario import Script, kills, slow_followers
 from chaos.trial import Outcome, Trial
 
 FOREVER_S = 600.0
+BOUNDS = Bounds(recovery_ms=4_000, on_time_ms=500)
 
 
 def run(directory: Path, plan: Plan, script: Script, *, slow: bool = False) -> Outcome:
@@ -22,7 +23,7 @@ def run(directory: Path, plan: Plan, script: Script, *, slow: bool = False) -> O
     async def trial() -> Outcome:
         async with Trial(directory, plan, slow=slow) as running:
             await running.run(script)
-            return await running.judge(Bounds())
+            return await running.judge(BOUNDS)
 
     return asyncio.run(trial())
 
