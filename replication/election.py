@@ -37,20 +37,25 @@ class Election:
         self._asked_term = 0
         self._yes: set[str] = set()
         self._votes: set[str] = set()
-        self._campaigns = 0
+        self._failures = 0
 
     def _timeout(self) -> float:
         return self._min_s + (self._max_s - self._min_s) * self._random()
+
+    def _patience(self) -> float:
+        """Doubles with each vote, asked or given, that brought no leader: on a slow disk it takes two fdatasyncs."""
+        self._failures += 1
+        return self._timeout() * (1 << min(self._failures - 1, 4))
 
     def heard_leader(self, now: float) -> None:
         """A leader of the current term spoke: nobody else gets a vote for `min_s`, and the timer starts again."""
         self._quiet_until = now + self._min_s
         self._deadline = now + self._timeout()
-        self._asked_term = self._campaigns = 0
+        self._asked_term = self._failures = 0
 
     def granted(self, now: float) -> None:
         """A vote was given: leave the candidate time to win."""
-        self._deadline = now + self._timeout()
+        self._deadline = now + self._patience()
         self._asked_term = 0
 
     def due(self, now: float) -> bool:
@@ -79,11 +84,10 @@ class Election:
         return True
 
     def campaigned(self, now: float) -> None:
-        """A real election began. Waits longer after each that failed: on a slow disk a vote takes two fdatasyncs."""
+        """A real election began."""
         self._asked_term = 0
         self._votes.clear()
-        self._deadline = now + self._timeout() * (1 << min(self._campaigns, 4))
-        self._campaigns += 1
+        self._deadline = now + self._patience()
 
     def first_vote(self, peer: str) -> bool:
         """Whether this is the first vote of `peer` in the running election."""

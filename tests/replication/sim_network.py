@@ -305,6 +305,19 @@ class SimNetwork:
         kept = [] if outcomes is None else outcomes
         node.group.propose(text.encode(), lambda outcome: kept.append((text, outcome)))
 
+    def others(self, node: SimNode) -> list[SimNode]:
+        """All nodes but this, in order."""
+        return [each for _id, each in sorted(self.nodes.items()) if each is not node]
+
+    def fill(self, node: SimNode, count: int, prefix: str = "m") -> list[tuple[str, Outcome]]:
+        """Commit that many commands, "m0", "m1", ..."""
+        outcomes: list[tuple[str, Outcome]] = []
+        for number in range(count):
+            self.propose(node, f"{prefix}{number}", outcomes)
+        assert self.answered(outcomes, count)
+        assert all(outcome.error is None for _text, outcome in outcomes)
+        return outcomes
+
     def answered(self, outcomes: list[tuple[str, Outcome]], count: int, seconds: float = 5.0) -> bool:
         """Run until there are so many outcomes, and not a moment longer."""
         return self.run(seconds, lambda: len(outcomes) >= count)
