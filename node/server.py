@@ -20,6 +20,7 @@ import numpy.typing as npt
 import structlog
 
 from api.port import Limits
+from api.problem import Problem
 from api.server import Server, serve
 from node.checkpointer import Checkpointer
 from node.clock import NodeClock
@@ -31,6 +32,7 @@ from node.metrics import Metrics
 from node.proposer import Proposer
 from node.reign import Reign
 from node.reserve import RESERVE_BYTES, Reserve
+from node.retention import Retention
 from node.service import Service
 from node.status import Status
 from replication.command import Genesis
@@ -49,6 +51,8 @@ log = structlog.get_logger()
 
 #: How often the clock is slewed, free space measured and the near hours turned.
 HOUSEKEEPING_S = 0.5
+#: How often a leader looks for hours that are over.
+RETENTION_S = 20.0
 
 
 class Node:
@@ -117,6 +121,7 @@ class Node:
             monotonic=self.clock.monotonic,
             low_water=lambda: self.group.low_water,
         )
+        self._retention = Retention(self.machine, self.proposer, self.clock)
         self.forwarder = Forwarder(self._leader_http)
         self.status = Status(self)
         self.metrics = Metrics(self.status.values, self.lateness)
@@ -135,6 +140,7 @@ class Node:
             http = await serve(self.service, self.config.http.host, self.config.http.port)
             self.spawn(self._keep_house())
             self.spawn(self.checkpointer.run())
+            self.spawn(self._unlink_hours())
             log.info("serving", node=self.config.node_id, http=self.config.http.listen, raft=self.config.raft.listen)
             await self._ended
         finally:
@@ -196,6 +202,15 @@ class Node:
                 leader = self.group.leader_id
                 self.forwarder.leader_changed()
             await asyncio.sleep(HOUSEKEEPING_S)
+
+    async def _unlink_hours(self) -> None:
+        while True:
+            await asyncio.sleep(RETENTION_S)
+            if self.reign is not None:
+                with contextlib.suppress(Problem):  # the leader changed: the next one sees to it
+                    unlinked = await self._retention.propose()
+                    if unlinked:
+                        log.info("unlinked", hours=unlinked)
 
     # -- leadership
 
