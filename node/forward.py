@@ -2,7 +2,8 @@
 
 A request is sent at most once: where the connection broke after it may have been read, the outcome is not known and the
 client is told so, because without a key a second sending could schedule a second message. While there is no leader the
-request waits for one, a little longer than an election takes, since nothing has been proposed yet.
+request waits for one, a little longer than an election takes, since nothing has been proposed yet. When another node
+leads, what is under way to the former leader ends at once: it may be paused, and would answer when it wakes, or never.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import aiohttp
 from yarl import URL
@@ -25,12 +27,22 @@ SAFE = ("GET", "HEAD")
 ANSWER_TIMEOUT_S = 45.0
 
 
+@dataclass(eq=False, slots=True)
+class _UnderWay:
+    """A request at the leader: who waits for it, whom it was sent to, and whether it was ended for that."""
+
+    task: asyncio.Task[object]
+    address: str
+    ended: bool = False
+
+
 class Forwarder:
     """One client session of this node; `leader_http` gives the leader's host:port, None while there is none."""
 
     def __init__(self, leader_http: Callable[[], str | None]) -> None:
         self._leader_http = leader_http
         self._changed = asyncio.Event()
+        self._under_way: set[_UnderWay] = set()
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -49,14 +61,33 @@ class Forwarder:
             await self._session.close()
 
     def leader_changed(self) -> None:
-        """Wake the requests that wait for a leader."""
+        """Wake the requests that wait for a leader, and end those under way to another one."""
         self._changed.set()
         self._changed = asyncio.Event()
+        address = self._leader_http()
+        for under_way in self._under_way:
+            if under_way.address != address:
+                under_way.ended = True
+                under_way.task.cancel()
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
-        """Raises `no-leader` (nothing was sent) or `outcome-unknown`."""
+        """Raises `no-leader` (nothing was sent, or nothing changed) or `outcome-unknown`."""
+        task = asyncio.current_task()
+        assert task is not None
+        under_way = _UnderWay(task, await self._leader())
+        self._under_way.add(under_way)
+        try:
+            return await self._send(under_way.address, request)
+        except asyncio.CancelledError:
+            if not under_way.ended:
+                raise
+            task.uncancel()
+            raise _lost(request, "another node leads now") from None
+        finally:
+            self._under_way.discard(under_way)
+
+    async def _send(self, address: str, request: ForwardRequest) -> ForwardAnswer:
         assert self._session is not None
-        address = await self._leader()
         try:
             async with self._session.request(
                 request.method,
@@ -69,12 +100,7 @@ class Forwarder:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             raise Problem("no-leader", "the leader does not take connections; nothing was sent") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as broken:
-            if request.method in SAFE:
-                raise Problem("no-leader", "the leader did not answer; nothing happened") from None
-            raise Problem(
-                "outcome-unknown",
-                f"the leader's answer did not come ({type(broken).__name__}); send again with the same key",
-            ) from None
+            raise _lost(request, f"the leader's answer did not come ({type(broken).__name__})") from None
 
     async def _leader(self) -> str:
         deadline = asyncio.get_running_loop().time() + LEADER_WAIT_S
@@ -85,3 +111,10 @@ class Forwarder:
             except TimeoutError:
                 raise Problem("no-leader", "no leader was elected yet; nothing was sent") from None
         return address
+
+
+def _lost(request: ForwardRequest, why: str) -> Problem:
+    """The refusal for an answer that will not come. What changes nothing did nothing; a pull ends, as API.md says."""
+    if request.method in SAFE or request.target.partition("?")[0].endswith("/pull"):
+        return Problem("no-leader", f"{why}; ask again")
+    return Problem("outcome-unknown", f"{why}; send again with the same key")

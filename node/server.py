@@ -108,6 +108,7 @@ class Node:
         self.machine.on_founded = self._founded
         self.group.on_established = self._established
         self.group.on_stepped_down = self._stepped_down
+        self.group.on_leader_changed = self._leader_changed
         self.driver = GroupDriver(self.group, self.transport, on_fatal=self.fatal)
         self.reserve = Reserve(config.directory, self.disk, peers=len(config.peers), low_peers=self._low_peers)
         number = sorted(peer.id for peer in config.peers).index(config.node_id) + 1
@@ -190,17 +191,13 @@ class Node:
             self.fatal(error)
 
     async def _keep_house(self) -> None:
-        """What time alone brings: the clock's slew, free space, hours that become near, news about the leader."""
-        leader: str | None = None
+        """What time alone brings: the clock's slew, free space, hours that become near."""
         while True:
             stepped = self.clock.slew()
             if stepped:
                 log.warning("wall clock stepped", error_ms=self.clock.error_ms())
             self.reserve.measure()
             self.store.turn(self.clock.now_ms() // HOUR_MS)
-            if self.group.leader_id != leader:
-                leader = self.group.leader_id
-                self.forwarder.leader_changed()
             await asyncio.sleep(HOUSEKEEPING_S)
 
     async def _unlink_hours(self) -> None:
@@ -247,6 +244,9 @@ class Node:
             self._reign_task.cancel()
             self._reign_task = None
         self.proposer.step_down()
+
+    def _leader_changed(self) -> None:
+        self.forwarder.leader_changed()
 
     # -- what the parts ask
 

@@ -61,7 +61,8 @@ class RaftGroup:
 
     `apply(index, term, command)` is called once for every committed command, in order; its value goes to the proposer.
     Callbacks are attributes: `on_wake` (a tick is wanted soon), `on_established` (leader, the own no-op is applied),
-    `on_stepped_down` (was leader), `on_fatal(exception)`. They are called from inside `tick` and `receive`.
+    `on_stepped_down` (was leader), `on_leader_changed` (`leader_id` is another), `on_fatal(exception)`. They are called
+    from inside `tick` and `receive`.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class RaftGroup:
         self.on_wake: Callable[[], None] = _nothing
         self.on_established: Callable[[], None] = _nothing
         self.on_stepped_down: Callable[[], None] = _nothing
+        self.on_leader_changed: Callable[[], None] = _nothing
         self.on_fatal: Callable[[BaseException], None] = _nothing
         self.failure: BaseException | None = None
         """What killed the group, if anything."""
@@ -98,6 +100,7 @@ class RaftGroup:
         self._leading = Leading(station)
         self._handlers = self._ballot.handlers | self._following.handlers | self._leading.handlers
         self._pending = Pending(options.outcome_s)
+        self._told_leader: str | None = None
         self._last_tick = self._next_second = monotonic()
 
     # What the node sees.
@@ -250,6 +253,9 @@ class RaftGroup:
         if self._core.state == LEADER:
             self._leading.send(now)
         self._pending.expire(now)
+        if self.leader_id != self._told_leader:
+            self._told_leader = self.leader_id
+            self.on_leader_changed()
         return more
 
     def _apply(self, now: float) -> bool:
