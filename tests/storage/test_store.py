@@ -1,7 +1,7 @@
 """The store against a model, whatever is flushed, turned, checkpointed or cut off in between."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import storage.hour_file
 import storage.hour_set
 from storage.columns import SettleBatch
 from storage.disk import Disk
@@ -155,6 +156,14 @@ def test_store_against_model(steps: list[Step]) -> None:
         assert verify(directory).faults == []
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _small_blocks() -> Iterator[None]:
+    """Passes over a file go in blocks of 5 rows, so that a dozen units already take several."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage.hour_file, "BLOCK_ROWS", 5)
+        yield
+
+
 @pytest.fixture
 def store(quick_path: Path) -> Store:
     """A founded store in an empty directory."""
@@ -245,6 +254,28 @@ def test_memory_is_bounded_without_checkpoints(store: Store, quick_path: Path, m
             assert each.staged_bytes == 0
             each.close()
         assert content(quick_path) == content(other)
+
+
+def test_an_hour_that_comes_and_goes_during_a_checkpoint(store: Store, quick_path: Path) -> None:
+    """An hour that was frozen, became near, was left and staged again keeps what came after the freeze."""
+    first = store.append(batch_of(_due(1, 2)))
+    store.settle(SettleBatch.of(first, what=LEASED, at_ms=1, when=9))
+    job = store.begin_checkpoint(record_at(1))
+    store.turn(HOUR)
+    assert store.staged_bytes == 0
+    store.turn(HOUR + 10)
+    second = store.append(batch_of(_due(3, 4)))
+    store.settle(SettleBatch.of(second[:1], what=DELIVERED, at_ms=2))
+    job.run()
+    job.finish()
+    assert store.staged_bytes > 0
+    assert store.states(np.concatenate((first, second))).state.tolist() == [LEASED, LEASED, DELIVERED, 0]
+    assert [record.asked_due_ms for record in store.records(second)] == _due(3, 4)
+    checkpoint(store, 2)
+    assert store.staged_bytes == 0
+    store.close()
+    assert verify(quick_path).faults == []
+    assert verify(quick_path).units == 4
 
 
 def test_descriptors_are_bounded(store: Store) -> None:
