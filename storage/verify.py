@@ -1,0 +1,132 @@
+"""`hourwheel verify`: whether a closed data directory holds what was written, byte for byte; and one hash of it.
+
+Verify reads everything the last checkpoint stands for and tells all faults, not just the first. It changes nothing.
+What a crash left behind the checkpoint (longer files, hours it does not name) is no fault: the next start cuts it, and
+the report says how much there is. The journal has a verification of its own.
+
+The digest is a hash of the replicated content: two nodes that applied the same entries have the same, whatever their
+flushes, LMDB pages and file systems look like.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from storage.catalog import Catalog
+from storage.checkpoint import CheckpointRecord
+from storage.disk import Disk, DiskFailed
+from storage.format import Corrupt, FormatRefused
+from storage.hour_check import HourCheck
+from storage.hour_file import HourFile, HourFiles
+
+_READ_BYTES = 4 << 20
+
+
+@dataclass(slots=True)
+class Report:
+    """What verify found. `faults` and `notes` are lines for people; a fault means that bytes are not as written."""
+
+    applied_index: int = 0
+    hours: int = 0
+    units: int = 0
+    bytes: int = 0
+    faults: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        """Whether there is no fault."""
+        return not self.faults
+
+
+@contextmanager
+def _catalog(directory: Path, disk: Disk) -> Iterator[Catalog]:
+    path = directory / "catalog"
+    if not disk.exists(path / "data.mdb"):
+        raise Corrupt(str(path / "data.mdb"), 0, "catalog", "missing", "there")
+    catalog = Catalog.open(path, disk)
+    try:
+        yield catalog
+    finally:
+        catalog.close()
+
+
+def verify(directory: Path, *, disk: Disk | None = None, group: int = 0) -> Report:
+    """Check hours and catalog of a directory that no process has open. Faults are in the report, never raised."""
+    disk = disk or Disk()
+    report = Report()
+    try:
+        with _catalog(directory, disk) as catalog:
+            report.faults += catalog.faults()
+            _verify_hours(directory / "hours", catalog, disk, group, report)
+    except (Corrupt, FormatRefused, DiskFailed) as error:
+        report.faults.append(str(error))
+    return report
+
+
+def _verify_hours(hours: Path, catalog: Catalog, disk: Disk, group: int, report: Report) -> None:
+    record, genesis = catalog.record, catalog.genesis
+    names = disk.list_directory(hours) if disk.exists(hours) else []
+    if record is None:
+        report.notes.append(f"no checkpoint yet; {len(names)} hours begun, which the next start rebuilds")
+        return
+    report.applied_index = record.applied_index
+    extra = [name for name in names if not name.isdecimal() or int(name) not in record.hours]
+    if extra:
+        report.notes.append(f"{len(extra)} hours that the checkpoint does not name, which the next start removes")
+    if genesis is None:
+        if record.hours:
+            report.faults.append(f"corrupt: {hours.parent / 'catalog'}: {len(record.hours)} hours and no genesis")
+        return
+    behind = 0
+    for number, lengths in sorted(record.hours.items()):
+        files = HourFiles(disk, hours, number, group=group, cluster_id=genesis.cluster_id)
+        check = HourCheck(number, files, lengths)
+        check.run()
+        report.faults += check.faults
+        report.hours += 1
+        report.units += lengths.units
+        report.bytes += check.bytes
+        behind += check.bytes_behind
+    if behind:
+        report.notes.append(f"{behind} bytes behind the checkpoint, which the next start cuts")
+
+
+def digest(directory: Path, *, disk: Disk | None = None, group: int = 0) -> tuple[str, int]:
+    """(hash of the replicated content in hex, applied index) of a closed directory's last checkpoint.
+
+    Raises Corrupt if there is no checkpoint or files are shorter than it says. It hashes bytes as they are and checks
+    nothing else: that is verify's.
+    """
+    disk = disk or Disk()
+    hasher = hashlib.blake2b(digest_size=32)
+    with _catalog(directory, disk) as catalog:
+        record, genesis = catalog.record, catalog.genesis
+        if record is None:
+            raise Corrupt(str(directory / "catalog"), 0, "checkpoint", "missing", "one")
+        _hash_state(hasher, record)
+        for number, lengths in sorted(record.hours.items()):
+            cluster_id = genesis.cluster_id if genesis else bytes(16)
+            files = HourFiles(disk, directory / "hours", number, group=group, cluster_id=cluster_id)
+            hasher.update(f"hour {number} {lengths.units} {lengths.unsettled}\n".encode())
+            _hash_file(hasher, files.log, lengths.log_len)
+            _hash_file(hasher, files.index, lengths.index_len)
+            _hash_file(hasher, files.settle, lengths.settle_len)
+            files.close()
+        for table, key, value in catalog.dump():
+            for part in (table, key, value):
+                hasher.update(len(part).to_bytes(8, "little") + part)
+    return hasher.hexdigest(), record.applied_index
+
+
+def _hash_state(hasher: "hashlib.blake2b", record: CheckpointRecord) -> None:
+    state = (record.applied_index, record.tick, record.local_index, record.state_applied_index, record.max_now_ms)
+    hasher.update(f"state {state}\n".encode())
+
+
+def _hash_file(hasher: "hashlib.blake2b", file: HourFile, length: int) -> None:
+    hasher.update(f"{file.path.name} {length}\n".encode())
+    for offset in range(0, length, _READ_BYTES):
+        hasher.update(file.read(min(_READ_BYTES, length - offset), offset))
