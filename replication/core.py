@@ -174,14 +174,8 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         return self.journal[offset : offset + count]
 
     def handle(self, peer: str, message: Message) -> None:
-        """Let the library handle a vote, a request for one, or append_entries of `peer`.
-
-        It lowers its commit index to the end of the log, which it has just cut and the journal is about to restore
-        (R2): what is committed stays so.
-        """
-        committed = self.commit_index
+        """Let the library handle a vote, a request for one, or append_entries of `peer`."""
         self._SyncObj__onMessageReceived(self._nodes[peer], message)
-        self._SyncObj__raftCommitIndex = max(committed, self.commit_index)
 
     def append(self, command: bytes) -> int:
         """As leader: put a command at the end of the log; its index. It is not committed, not even durable."""

@@ -4,6 +4,10 @@ The library commits min(leader's commit, end of the own log). That is right for 
 as the stock library does. Ours keeps what was not contradicted (R2), and what stands behind the last entry of a message
 may be another leader's: so the commit index is lowered to what the message itself proves before the library sees it,
 and a heartbeat, which proves nothing, commits only what was proven before in this term (`_verified`).
+
+What is committed here is in every later leader's log. A message that begins before that point (one that came again, a
+leader that searches for where logs agree) is shortened to begin behind it: the library would cut its log down to there
+first, and cry that applied entries are lost.
 """
 
 from __future__ import annotations
@@ -50,9 +54,10 @@ class Following:
             return
         self._check(peer, message)
         self._heard()
-        previous, entries = message["prevLogIdx"], message["entries"]
-        proven = previous + len(entries)
         self.answering = message["seq"]
+        message = self._shortened(message)
+        previous = message["prevLogIdx"]
+        proven = previous + len(message["entries"])
         core.handle(peer, message | {"commit_index": min(message["commit_index"], proven)})
         if journal.term_at(previous) == message["prevLogTerm"]:
             term, verified = self._verified
@@ -63,12 +68,23 @@ class Following:
         core = self._core
         if message["term"] == core.term and core.state == LEADER:
             raise Diverged(f"{peer} leads term {core.term}, and so does this node: a vote was given twice")
-        for _command, index, term in message["entries"]:
+        before = (b"", message["prevLogIdx"], message["prevLogTerm"])
+        for _command, index, term in (before, *message["entries"]):
             if index > core.commit_index:
                 return
             here = self._station.journal.term_at(index)
             if here not in (term, None):
                 raise Diverged(f"{peer} has entry {index} of term {term}, committed here is one of term {here}")
+
+    def _shortened(self, message: Message) -> Message:
+        """The same, without what is committed here already."""
+        committed = self._core.commit_index
+        skip = committed - message["prevLogIdx"]
+        if skip <= 0:
+            return message
+        term = self._station.journal.term_at(committed)
+        assert term is not None, "the last committed entry is always kept"
+        return message | {"prevLogIdx": committed, "prevLogTerm": term, "entries": message["entries"][skip:]}
 
     def _heartbeat(self, peer: str, message: Message) -> None:
         core, station = self._core, self._station
