@@ -1,0 +1,122 @@
+"""Verify finds what checksums alone do not: rows that are whole but wrong. The digest tells directories apart."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from storage.disk import Disk
+from storage.format import HEADER_SIZE, SETTLE, UNIT, Corrupt, seal
+from storage.verify import digest, verify
+from tests.storage.workload import HOUR, run
+
+Rows = np.ndarray[tuple[int], np.dtype[np.void]]
+NINE = HOUR + 9
+
+
+def _change(directory: Path, name: str, change: Callable[[Rows], None]) -> None:
+    """Change rows of hour 9 and seal them again, as a fault in our own code would."""
+    path = directory / "hours" / str(NINE) / name
+    data = path.read_bytes()
+    rows = np.frombuffer(bytearray(data[HEADER_SIZE:]), UNIT if name == "index" else SETTLE)
+    change(rows)
+    seal(rows)
+    path.write_bytes(data[:HEADER_SIZE] + rows.tobytes())
+
+
+def _set(row: int, field: str, value: int) -> Callable[[Rows], None]:
+    def change(rows: Rows) -> None:
+        assert rows[field][row] != value
+        rows[field][row] = value
+
+    return change
+
+
+def _swap(rows: Rows) -> None:
+    rows[[0, 1]] = rows[[1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "told"),
+    [
+        ("index", _set(3, "local_index", 0), "local_index"),
+        ("index", _set(3, "pre_global_index", -1), "pre_global_index"),
+        ("index", _set(2, "global_index", 4), "global_index"),
+        ("index", _set(2, "due_ms", 5), "hour of due_ms"),
+        ("index", _set(1, "offset", 72), "offset"),
+        ("index", _set(5, "size", 8), "end of the last record"),
+        ("index", _swap, "global_index"),
+        ("settle", _set(0, "global_index", 99), "global_index"),
+        ("settle", _set(0, "what", 0), "what"),
+        ("settle", _set(1, "what", 8), "what"),
+        ("settle", _set(1, "previous", 0), "previous"),
+        ("settle", _set(1, "what", 7), "unsettled units"),
+    ],
+)
+def test_rows_that_are_whole_but_wrong(quick_path: Path, name: str, change: Callable[[Rows], None], told: str) -> None:
+    """A chain, an order or a count that does not hold is a fault though every checksum does."""
+    run(quick_path, Disk())
+    before = digest(quick_path)
+    _change(quick_path, name, change)
+    faults = verify(quick_path).faults
+    assert any(f"{NINE}/" in fault and told in fault for fault in faults), faults
+    assert digest(quick_path) != before
+
+
+def test_a_record_in_another_ones_place(quick_path: Path) -> None:
+    """Two sound records that changed places are found: each says whose it is."""
+    run(quick_path, Disk())
+    path = quick_path / "hours" / str(NINE) / "log"
+    data = path.read_bytes()
+    index = np.frombuffer((path.parent / "index").read_bytes()[HEADER_SIZE:], UNIT)
+    sizes = index["size"].tolist()
+    assert sizes[0] == sizes[1]
+    first, second = data[64 : 64 + sizes[0]], data[64 + sizes[0] : 64 + 2 * sizes[0]]
+    path.write_bytes(data[:64] + second + first + data[64 + 2 * sizes[0] :])
+    faults = verify(quick_path).faults
+    assert sum("record's position" in fault for fault in faults) == 2, faults
+
+
+def test_a_file_of_another_hour(quick_path: Path) -> None:
+    """A sound file in the wrong directory is found by its header."""
+    run(quick_path, Disk())
+    hours = quick_path / "hours"
+    (hours / str(NINE) / "index").write_bytes((hours / str(HOUR) / "index").read_bytes())
+    assert any("hour is" in fault and f"{NINE}/index" in fault for fault in verify(quick_path).faults)
+
+
+def test_a_missing_hour(quick_path: Path) -> None:
+    """An hour that the checkpoint names and nobody finds is a fault of each of its files, and the digest refuses."""
+    run(quick_path, Disk())
+    for path in (quick_path / "hours" / str(NINE)).iterdir():
+        path.unlink()
+    assert len([fault for fault in verify(quick_path).faults if f"{NINE}/" in fault]) == 3
+    with pytest.raises(Corrupt, match="missing"):
+        digest(quick_path)
+
+
+def test_nothing_is_changed(quick_path: Path) -> None:
+    """Verify and digest leave hour files and what lies behind the checkpoint as they are, and count it."""
+    run(quick_path, Disk())
+    (quick_path / "hours" / "7").mkdir()
+    path = quick_path / "hours" / str(NINE) / "log"
+    path.write_bytes(path.read_bytes() + b"torn")
+    whole = path.read_bytes()
+    report = verify(quick_path)
+    digest(quick_path)
+    assert report.sound
+    assert (report.applied_index, report.hours, report.units) == (16, 13, 23)
+    assert [note.split(",")[0] for note in report.notes] == [
+        "1 hours that the checkpoint does not name",
+        "4 bytes behind the checkpoint",
+    ]
+    assert path.read_bytes() == whole
+
+
+def test_no_store_at_all(quick_path: Path) -> None:
+    """A directory without catalog is told as such, and none is made."""
+    assert "data.mdb" in verify(quick_path).faults[0]
+    with pytest.raises(Corrupt, match="catalog"):
+        digest(quick_path)
+    assert list(quick_path.iterdir()) == []
