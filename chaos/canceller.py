@@ -55,17 +55,19 @@ class Canceller:
         await asyncio.sleep(max(0.0, (at_ms - self._history.now()[1]) / 1000))
         asked_wall_ms = self._history.now()[1]
         outcome: Literal["cancelled", "refused", "unknown"] = "unknown"
-        told = CancelAnswer("", 0)
+        told, detail = CancelAnswer("", 0), ""
         node = self._nodes[int(self._random.integers(len(self._nodes)))]
         try:
             async with http.delete(f"{node.url}/v1/messages/{message.message_id}") as answer:
                 payload = await answer.read()
             if answer.status == 200:
                 outcome, told = "cancelled", msgspec.json.decode(payload, type=CancelAnswer)
-            elif 400 <= answer.status < 500 or answer.status == NOT_DONE:
+            else:
+                detail = f"HTTP {answer.status}: {payload[:200].decode('utf-8', 'replace')}"
+            if 400 <= answer.status < 500 or answer.status == NOT_DONE:
                 outcome = "refused"
-        except (aiohttp.ClientError, TimeoutError):
-            outcome = "unknown"
+        except (aiohttp.ClientError, TimeoutError) as error:
+            detail = repr(error)
         mono_ms, wall_ms = self._history.now()
         self._history.record(
             Cancelled(
@@ -77,5 +79,7 @@ class Canceller:
                 asked_wall_ms=asked_wall_ms,
                 prior=told.prior,
                 attempts_made=told.attempts_made,
+                node=node.node_id,
+                detail=detail,
             )
         )
