@@ -50,8 +50,8 @@ def recoveries(history: History, bounds: Bounds) -> list[Recovery]:
 
 
 def acknowledged_share(history: History, bounds: Bounds) -> tuple[int, int]:
-    """(acknowledged, offered) of the messages offered outside the fault windows."""
-    windows = bounds.fault_windows(history)
+    """(acknowledged, offered) of the messages offered outside the fault windows and not in flight when one began."""
+    windows = [(begin - bounds.in_flight_ms, end) for begin, end in bounds.fault_windows(history)]
     calm = [
         event.number
         for event in history.of(Offered)

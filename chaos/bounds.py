@@ -22,6 +22,7 @@ class Bounds:
     )
     on_time_ms: int = 100  # what counts as on time after a fault
     window_ms: int = 2_000  # how long a fault excuses
+    in_flight_ms: int = 500  # what was offered so shortly before a fault may be cut by it
     acknowledged_share: float = 0.95  # of what was offered outside the windows
 
     def fault_windows(self, history: History) -> list[tuple[float, float]]:

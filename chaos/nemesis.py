@@ -48,6 +48,23 @@ class Nemesis:
         await self._cluster.ended(node_id)
         return node_id, await self.leader(leadership.term) if role == "leader" else leadership
 
+    async def kill_all(self) -> None:
+        """kill -9 every node at the same time, start them again; returns when all are ready."""
+        leadership = await self.leader()
+        nodes = self._cluster.running()
+        roles: dict[str, Role] = {name: "leader" if name == leadership.node_id else "follower" for name in nodes}
+        for node_id in nodes:
+            self._cluster.signal_kill(node_id)
+        for node_id, role in roles.items():
+            self.mark("kill", node_id, role, "begin")
+        for node_id in nodes:
+            await self._cluster.ended(node_id)
+        self._cluster.start(*nodes)
+        await self._cluster.wait_ready(*nodes)
+        for node_id, role in roles.items():
+            self.mark("kill", node_id, role, "end")
+        await self.leader(leadership.term)
+
     async def restart(self, node_id: str, role: Role) -> None:
         """Starts a killed node; returns when it is ready."""
         self._cluster.start(node_id)

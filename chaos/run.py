@@ -8,12 +8,13 @@ import argparse
 import asyncio
 import shutil
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos.bounds import Bounds
 from chaos.plan import Plan
-from chaos.scenario import Script, kills, pauses, slow_followers
+from chaos.scenario import Script, kills, kills_of_all, pauses, slow_followers
 from chaos.trial import Trial
 
 
@@ -25,6 +26,7 @@ class Scenario:
     times: int
     plan: Plan
     slow: bool = False
+    settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 FOREVER_S = 3_600.0
@@ -38,6 +40,7 @@ def scenarios(times: int) -> dict[str, Scenario]:
     return {
         "kill-leader": Scenario(kills("leader", times), times, load),
         "kill-follower": Scenario(kills("follower", times), times, load),
+        "kill-all": Scenario(kills_of_all(times), times, load, settings={"storage": {"checkpoint_s": 1}}),
         "kill-leader-slow": Scenario(slow_followers(100, kills("leader", times)), times, slow_load, slow=True),
         "pause-leader": Scenario(pauses(times, 3.0), times, pinned),
     }
@@ -46,7 +49,7 @@ def scenarios(times: int) -> dict[str, Scenario]:
 async def run(name: str, scenario: Scenario, directory: Path, bounds: Bounds) -> bool:
     """Runs one scenario and prints what came out; whether all promises held."""
     print(f"{name}: {scenario.times} faults at {scenario.plan.rate:g} messages/s ...", flush=True)
-    async with Trial(directory, scenario.plan, slow=scenario.slow) as trial:
+    async with Trial(directory, scenario.plan, slow=scenario.slow, settings=scenario.settings) as trial:
         await trial.run(scenario.script)
         outcome = await trial.judge(bounds)
     print(outcome.describe())

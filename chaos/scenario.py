@@ -27,6 +27,19 @@ def kills(role: Role, times: int) -> Script:
     return script
 
 
+def kills_of_all(times: int) -> Script:
+    """kill -9 all nodes at once, again and again: what the disks hold is all there is."""
+
+    async def script(trial: Trial) -> None:
+        calm = int(trial.plan.rate * CALM_S)
+        for _ in range(times):
+            await trial.served(calm)
+            await trial.nemesis.kill_all()
+        await trial.served(calm)
+
+    return script
+
+
 def slow_followers(delay_ms: int, inner: Script) -> Script:
     """Both followers' fdatasync takes `delay_ms`, at every leader anew, while `inner` runs."""
 
