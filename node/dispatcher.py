@@ -31,6 +31,7 @@ from node.hold import Holds
 from node.lease_book import HandOver, LeaseBook, LeaseEnds
 from node.ready import LaneKind, Ready
 from node.sweep import Sweep
+from node.taking import BYTES_MAX, Taking
 from replication.command import DispatchState, Lease, Realign
 from storage.format import LEASED, PENDING
 from storage.hour_wheel import HourWheel
@@ -59,8 +60,6 @@ LOOK_ROWS = 16_384
 """At most so many positions of a window are looked at together to find the few asked for."""
 
 ATTEMPT_MAX = 0xFFFF
-_NO_POSITIONS: U64 = np.empty(0, np.uint64)
-_NO_ATTEMPTS: U16 = np.empty(0, np.uint16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,52 +227,46 @@ class Dispatcher:
         """Positions in all windows; what is ready beyond them is backlog."""
         return self._ready.count
 
-    def hand_over(self, topic: int, max_units: int, lease_ms: int, now_ms: int, *, trusted: bool) -> HandOver:
-        """Take up to `max_units` ready units of a topic under a lease that ends at now + lease_ms.
+    def hand_over(
+        self, topic: int, max_units: int, lease_ms: int, now_ms: int, *, trusted: bool, max_bytes: int = BYTES_MAX
+    ) -> HandOver:
+        """Take up to `max_units` ready units of a topic, whose records have up to `max_bytes` (one always fits), under
+        a lease that ends at now + lease_ms.
 
         Empty if nothing is ready, the topic is paused, leadership is not trusted, or the oldest uncommitted hand-over
         is `stop_ms` old. What is due now comes first, then what is overdue, as far as its pace allows.
         """
         allowed = trusted and self._wheel is not None and topic not in self._paused and self._book.allows(now_ms)
-        taken: list[tuple[U64, U16]] = []
-        room = max_units if allowed else 0
+        taking = Taking(max_units if allowed else 0, max_bytes)
         for kind in LaneKind:
-            room -= self._take(kind, topic, room, now_ms, taken)
-        hand_over = HandOver(
-            topic=topic,
-            position=np.concatenate([positions for positions, _ in taken]) if taken else _NO_POSITIONS,
-            attempt=np.concatenate([attempts for _, attempts in taken]) if taken else _NO_ATTEMPTS,
-            lease_end_ms=now_ms + lease_ms,
-            handed_over_ms=now_ms,
-        )
+            self._take(kind, topic, now_ms, taking)
+        hand_over = taking.hand_over(topic, now_ms + lease_ms, now_ms)
         if len(hand_over):
             self._book.add(hand_over)
         return hand_over
 
-    def _take(self, kind: LaneKind, topic: int, room: int, now_ms: int, taken: list[tuple[U64, U16]]) -> int:
-        """Take up to `room` units of one lane that the records say are ready; returns how many."""
-        if kind is LaneKind.OVERDUE:
-            room = min(room, self._pace_left)
-        count, bite = 0, room
-        while count < room:
+    def _take(self, kind: LaneKind, topic: int, now_ms: int, taking: Taking) -> None:
+        """Take what has room of one lane's units that the records say are ready."""
+        paced = kind is LaneKind.OVERDUE
+        most = min(taking.units, self._pace_left) if paced else taking.units
+        count, bite = 0, most
+        while count < most and not taking.full:
             if now_ms < self._latest_ms:
                 bite = self._ready.waiting(kind, topic)  # what is due again may stand behind what is not
             positions = self._ready.take(kind, topic, bite)
             if not len(positions):
                 break
-            positions, attempts = self._checked(kind, topic, positions, room - count, now_ms)
-            if len(positions):
-                taken.append((positions, attempts))
-                count += len(positions)
-            elif now_ms < self._latest_ms:
+            took = self._checked(kind, topic, positions, most - count, now_ms, taking)
+            count += took
+            if not took and now_ms < self._latest_ms:
                 break
             bite = min(4 * bite, LOOK_ROWS)  # a window may be full of cancelled units
-        if kind is LaneKind.OVERDUE:
+        if paced:
             self._pace_left -= count
-        return count
 
-    def _checked(self, kind: LaneKind, topic: int, positions: U64, room: int, now_ms: int) -> tuple[U64, U16]:
-        """The first `room` of `positions`, taken from a window, to hand over now, and which attempt it is of each.
+    def _checked(self, kind: LaneKind, topic: int, positions: U64, most: int, now_ms: int, taking: Taking) -> int:
+        """Of `positions`, taken from a window, take the first `most` that are to be handed over now, as far as their
+        bytes have room; returns how many.
 
         Those held by a command in flight step aside; the other ready ones, and those not due by a clock that went back,
         return to the window; those that ended meanwhile are forgotten.
@@ -289,14 +282,14 @@ class Dispatcher:
         if now_ms < self._latest_ms:
             stays = pending | leased
             ready[pending] = self._store.units(positions[pending])["due_ms"] <= now_ms
-        chosen = np.flatnonzero(ready)[:room]
+        chosen = np.flatnonzero(ready)[:most]
+        attempts = np.minimum(states.attempt[chosen], ATTEMPT_MAX - 1) + np.uint16(1)
+        took = taking.add(positions[chosen], attempts.astype(np.uint16), self._store.units(positions[chosen]))
         if not stays.all():
             self._claims.free(positions[~stays])
-        if len(chosen) < np.count_nonzero(stays):
-            stays[chosen] = False
-            self._ready.put_back(kind, topic, positions[stays])
-        attempts = np.minimum(states.attempt[chosen], ATTEMPT_MAX - 1) + np.uint16(1)
-        return positions[chosen], attempts.astype(np.uint16)
+        stays[chosen[:took]] = False
+        self._ready.put_back(kind, topic, positions[stays])
+        return took
 
     def hold(self, positions: Iterable[int]) -> None:
         """Do not hand these over until they are released: a command that ends or moves them is on its way."""

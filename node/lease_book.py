@@ -37,11 +37,13 @@ LONG_GRID_MS = 1_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HandOver:
-    """Units handed over at one moment under one lease; `position` and `attempt` have shape [n], n may be 0."""
+    """Units handed over at one moment under one lease; `position`, `attempt` and `due_ms` (as the
+    unit has it) have shape [n], n may be 0."""
 
     topic: int
     position: U64
     attempt: U16
+    due_ms: I64
     lease_end_ms: int
     handed_over_ms: int
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from api.port import TOPIC_DEFAULTS, Delivery, PullIn
+from api.port import PULL_BYTES_MAX, TOPIC_DEFAULTS, Delivery, PullIn
 from api.problem import Problem
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.lease_book import HandOver
@@ -162,8 +162,9 @@ class Reign:
             assert isinstance(lease_ms, int)
             now_ms = self._node.clock.now_ms()
             hand_over = self._dispatcher.hand_over(
-                topic.number, request.max, lease_ms, now_ms, trusted=self.trusted()
+                topic.number, request.max, lease_ms, now_ms, trusted=self.trusted(), max_bytes=PULL_BYTES_MAX
             )
+            self.poke()  # Leases wait for the beat; an empty one may have drained a window of cancelled units
             if len(hand_over):
                 self._wake_next(topic.number)
                 return self._deliver(hand_over, topic.name)
@@ -177,11 +178,10 @@ class Reign:
         return newest.settings if newest else topic.settings
 
     def _wake_next(self, topic: int) -> None:
-        """A hand-over was made: Leases wait for the beat, and another pull may find more."""
+        """A hand-over was made, and another pull may find more."""
         waiters = self._waiters.get(topic)
         if waiters and self._dispatcher.waiting(topic):
             self._wake_one(waiters)
-        self.poke()
 
     async def _wait(self, topic: int, left_s: float) -> None:
         """Until the topic has something, `left_s` are over, or the reign is."""
@@ -203,10 +203,9 @@ class Reign:
         records = self._node.store.records(hand_over.position)
         random = np.fromiter((record.random for record in records), np.uint64, len(records))
         ids = encode_ids(GROUP, hand_over.position, random).astype("U26").tolist()
-        due_ms = self._node.store.units(hand_over.position)["due_ms"]
         asked_ms = np.fromiter((record.asked_due_ms for record in records), np.int64, len(records))
         self._node.count_handed_over(hand_over.handed_over_ms - asked_ms)
-        rows = zip(ids, records, hand_over.attempt.tolist(), due_ms.tolist(), strict=True)
+        rows = zip(ids, records, hand_over.attempt.tolist(), hand_over.due_ms.tolist(), strict=True)
         return [self._delivery(hand_over, topic, *row) for row in rows]
 
     def _delivery(

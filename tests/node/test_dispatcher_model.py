@@ -16,12 +16,12 @@ from node.hold import Holds
 from node.lease_book import LeaseBook, LeaseEnds
 from node.ready import LaneKind
 from node.sweep import Sweep
+from node.taking import Taking
 from replication.command import DispatchState
 from tests.node.book import RecordingWheel
 from tests.node.model import Model
 
 U64 = npt.NDArray[np.uint64]
-U16 = npt.NDArray[np.uint16]
 
 SEEDS = [int(os.environ["DISPATCHER_SEED"])] if "DISPATCHER_SEED" in os.environ else range(20)
 EVENTS = int(os.environ.get("DISPATCHER_EVENTS", "500"))
@@ -68,9 +68,12 @@ def state_of_this_moment(self: Dispatcher) -> DispatchState:
     return DispatchState(self._state.tick, self._state.local_index, self._merged)
 
 
-def checked_nothing(self: Dispatcher, kind: LaneKind, topic: int, at: U64, room: int, now_ms: int) -> tuple[U64, U16]:
-    """Hands over whatever stands in a window."""
-    return at, self._store.states(at).attempt + np.uint16(1)
+def checked_nothing(
+    self: Dispatcher, kind: LaneKind, topic: int, positions: U64, most: int, now_ms: int, taking: Taking
+) -> int:
+    """Hands over whatever stands in the window, whether or not it has ended."""
+    attempts = self._store.states(positions).attempt + np.uint16(1)
+    return taking.add(positions, attempts, self._store.units(positions))
 
 
 FAULTS: dict[str, tuple[type, str, Any]] = {

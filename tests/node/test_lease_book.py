@@ -14,7 +14,7 @@ STOP_MS = 50
 def hand_over(at_ms: int, *positions: int) -> HandOver:
     """Hand-overs at a moment."""
     at = np.array(positions or (1,), np.uint64)
-    return HandOver(1, at, np.ones(len(at), np.uint16), at_ms + 30_000, at_ms)
+    return HandOver(1, at, np.ones(len(at), np.uint16), np.full(len(at), at_ms), at_ms + 30_000, at_ms)
 
 
 def test_leases_leave_on_the_beat_and_stop_counting_when_committed() -> None:

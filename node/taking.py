@@ -1,0 +1,49 @@
+"""What one hand-over collects: units up to a number and up to a size, so that an answer stays within its bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from node.lease_book import HandOver
+
+U64 = npt.NDArray[np.uint64]
+U16 = npt.NDArray[np.uint16]
+I64 = npt.NDArray[np.int64]
+
+BYTES_MAX: Final = 1 << 40
+"""No bound on bytes."""
+
+_NOTHING: Final = (np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.int64))
+
+
+@dataclass(slots=True)
+class Taking:
+    """`units` and `bytes` are what may still be taken; the first unit is taken whatever its size."""
+
+    units: int
+    bytes: int
+    full: bool = False  # the next unit's bytes had no room
+    parts: list[tuple[U64, U16, I64]] = field(default_factory=list)
+
+    def add(self, positions: U64, attempts: U16, rows: npt.NDArray[Any]) -> int:
+        """Take the first of these, rows of the index beside them, as far as there is room; returns how many."""
+        ends = np.cumsum(rows["size"], dtype=np.int64)
+        took = int(np.searchsorted(ends, self.bytes, side="right"))
+        if took < len(positions):
+            self.full = True
+            if not took and not self.parts:
+                took = 1
+        if took:
+            self.parts.append((positions[:took], attempts[:took], rows["due_ms"][:took]))
+            self.units -= took
+            self.bytes -= int(ends[took - 1])
+        return took
+
+    def hand_over(self, topic: int, lease_end_ms: int, now_ms: int) -> HandOver:
+        """All of it under one lease."""
+        position, attempt, due_ms = map(np.concatenate, zip(*self.parts, strict=True)) if self.parts else _NOTHING
+        return HandOver(topic, position, attempt, due_ms, lease_end_ms, now_ms)
