@@ -1,0 +1,137 @@
+"""Forwarding, against real sockets: sent once, ended when the leader changes, honest about what is not known."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from api.port import ForwardAnswer, ForwardRequest
+from api.problem import Problem
+from node.forward import Forwarder
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def with_leader(serve: Serve, play: Callable[[Forwarder, list[str | None]], Awaitable[None]]) -> None:
+    """Run `play` with a forwarder whose leader is a real socket served by `serve`."""
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()[:2]
+    leader: list[str | None] = [f"{host}:{port}"]
+    forwarder = Forwarder(lambda: leader[0])
+    await forwarder.start()
+    try:
+        await play(forwarder, leader)
+    finally:
+        await forwarder.close()
+        server.close()
+
+
+def request(method: str = "POST", target: str = "/v1/messages", body: bytes = b"{}") -> ForwardRequest:
+    """A request on its way."""
+    return ForwardRequest(method, target, {"Content-Type": "application/json"}, body)
+
+
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    """Read one request's head, answer 201 with the head as the body, keep the connection."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n" % len(head) + head)
+    await writer.drain()
+    return head
+
+
+def test_path_and_query_arrive_as_they_came() -> None:
+    """Quoting is the client's: nothing on the way may undo or repeat it."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await answer(reader, writer)
+        writer.close()
+
+    async def play(forwarder: Forwarder, leader: list[str | None]) -> None:
+        got: ForwardAnswer = await forwarder.forward(request(target="/v1/topics/a%2Fb?x=%20y"))
+        assert got.status == 201
+        assert got.body.startswith(b"POST /v1/topics/a%2Fb?x=%20y HTTP/1.1\r\n")
+
+    asyncio.run(with_leader(serve, play))
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE", "PUT"])
+def test_a_request_is_sent_once_even_when_a_kept_connection_breaks(method: str) -> None:
+    """The second request on a kept connection is read and not answered: unknown, and never sent again."""
+    seen: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await answer(reader, writer))
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    async def play(forwarder: Forwarder, leader: list[str | None]) -> None:
+        await forwarder.forward(request(method, body=b""))
+        with pytest.raises(Problem) as refused:
+            await forwarder.forward(request(method, body=b""))
+        assert refused.value.code == "outcome-unknown"
+        assert len(seen) == 2
+
+    asyncio.run(with_leader(serve, play))
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "code"),
+    [
+        ("POST", "/v1/messages", "outcome-unknown"),
+        ("POST", "/v1/topics/t/pull?x", "no-leader"),
+        ("GET", "/v1/messages/x", "no-leader"),
+    ],
+)
+def test_what_is_under_way_ends_when_another_node_leads(method: str, target: str, code: str) -> None:
+    """A leader that does not answer any more holds nobody once another one is known."""
+    arrived = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        arrived.set()
+        await reader.read()
+        writer.close()
+
+    async def play(forwarder: Forwarder, leader: list[str | None]) -> None:
+        waiting = asyncio.ensure_future(forwarder.forward(request(method, target, b"")))
+        await arrived.wait()
+        leader[0] = "127.0.0.1:1"
+        forwarder.leader_changed()
+        with pytest.raises(Problem) as refused:
+            await waiting
+        assert refused.value.code == code
+
+    asyncio.run(with_leader(serve, play))
+
+
+def test_a_leader_that_takes_no_connection_got_nothing() -> None:
+    """Refused connections are no-leader: the client may try again without a key."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async def play(forwarder: Forwarder, leader: list[str | None]) -> None:
+        leader[0] = "127.0.0.1:1"
+        with pytest.raises(Problem) as refused:
+            await forwarder.forward(request())
+        assert refused.value.code == "no-leader"
+
+    asyncio.run(with_leader(serve, play))
+
+
+def test_a_request_waits_for_a_leader_to_be_elected() -> None:
+    """Nothing was sent yet, so the request goes to whoever is elected meanwhile."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await answer(reader, writer)
+        writer.close()
+
+    async def play(forwarder: Forwarder, leader: list[str | None]) -> None:
+        address, leader[0] = leader[0], None
+        waiting = asyncio.ensure_future(forwarder.forward(request()))
+        await asyncio.sleep(0)
+        leader[0] = address
+        forwarder.leader_changed()
+        assert (await waiting).status == 201
+
+    asyncio.run(with_leader(serve, play))
