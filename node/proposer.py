@@ -42,6 +42,12 @@ GROUP = 0
 #: Bounds of one entry, so that a heartbeat is never held up behind it: bodies in bytes, and rows.
 ENTRY_BYTES_MAX = 3 * 1024 * 1024
 ENTRY_ROWS_MAX = 20_000
+#: Acks of one entry, in rows of 16 bytes; a request past it waits for the next entry.
+ENTRY_ACKS_MAX = 100_000
+#: What a record and its columns hold beside the parts of variable length.
+ROW_BYTES = 160
+#: How often to look whether an entry whose outcome was given up as unknown has been applied after all.
+LATE_S = 0.05
 #: Errors of a proposal that did not get into the log.
 NOT_PROPOSED = ("not-leader", "overloaded")
 
@@ -108,6 +114,10 @@ class Proposer:
         self._cancels: list[tuple[int, bool, asyncio.Future[tuple[int, int, int]]]] = []
         self._others: list[tuple[Packed, asyncio.Future[Any]]] = []
         self._in_flight = False
+        #: Entries with Leases that were given up as unknown, oldest first: their index and who waits for them. While
+        #: this node leads they are in the log and will be applied.
+        self._late: deque[tuple[int, Riders]] = deque()
+        self._late_look: asyncio.TimerHandle | None = None
         self._flush_soon = False
         self.entries = 0
         self.rows = 0
@@ -170,6 +180,7 @@ class Proposer:
 
     def _flush(self) -> None:
         self._flush_soon = False
+        self._look_for_late()
         if self._in_flight or not self._group.established:
             return
         now_ms = self._clock.now_ms()
@@ -204,11 +215,28 @@ class Proposer:
             error = "refused"
         for i, taker in enumerate(takers):
             taker(applied.results[i] if applied and error is None else None, error)
+        self._look_for_late()
         if riding is not None and riding is self.riders:
             if error is None:
                 riding.committed()
             elif error in NOT_PROPOSED:
                 riding.returned()
+            elif outcome.index:
+                self._late.append((outcome.index, riding))
+        self.kick()
+
+    def _look_for_late(self) -> None:
+        """Tell the riders of entries that were applied after they were given up. Disks that stand still for longer
+        than a proposal may take do not end a term; without this its hand-overs would never be committed."""
+        while self._late and (self._late[0][1] is not self.riders or self._late[0][0] <= self._group.applied_index):
+            _, riding = self._late.popleft()
+            if riding is self.riders:
+                riding.committed()
+        if self._late and self._late_look is None:
+            self._late_look = asyncio.get_running_loop().call_later(LATE_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._late_look = None
         self.kick()
 
     def _take_riders(self, sections: list[tuple[Packed, Taker]], now_ms: int) -> Riders | None:
@@ -223,7 +251,11 @@ class Proposer:
     def _take_settles(self, sections: list[tuple[Packed, Taker]]) -> None:
         if not self._settles:
             return
-        waiting, self._settles = self._settles, []
+        rows, count = 0, 0
+        while count < len(self._settles) and rows < ENTRY_ACKS_MAX:
+            rows += len(self._settles[count][0].position)
+            count += 1
+        waiting, self._settles = self._settles[:count], self._settles[count:]
         commands = [settle for settle, _ in waiting]
         joined = Settle(
             np.concatenate([c.position for c in commands]),
@@ -268,8 +300,7 @@ class Proposer:
             start, stop = waiting.taken, waiting.taken
             limit = min(len(waiting.messages), start + ENTRY_ROWS_MAX - len(messages))
             while stop < limit and room > 0:
-                message = waiting.messages[stop]
-                room -= len(message.body) + 160
+                room -= _size(waiting.messages[stop])
                 stop += 1
             messages += waiting.messages[start:stop]
             waiting.taken = stop
@@ -301,6 +332,18 @@ class Proposer:
         for future in [f for _, f in self._settles] + [f for _, _, f in self._cancels] + [f for _, f in self._others]:
             _settle_future(future, None, "not-leader")
         self._settles, self._cancels, self._others = [], [], []
+
+
+def _size(message: MessageIn) -> int:
+    """Bytes that a message takes in an entry, or a little more."""
+    size = len(message.body) + ROW_BYTES
+    if message.headers:
+        size += sum(len(name) + len(text.encode()) + 8 for name, text in message.headers.items())
+    if message.tags:
+        size += sum(len(tag.encode()) + 1 for tag in message.tags)
+    if message.key is not None:
+        size += 2 * len(message.key.encode()) + 32  # in the record and in the list of keys
+    return size
 
 
 def _place(scheduled: Scheduled) -> Placed:

@@ -1,0 +1,166 @@
+"""Group commit against a group that answers as told: what an entry may hold, and what becomes of its riders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from api.port import MessageIn
+from node.clock import NodeClock
+from node.entropy import Entropy
+from node.proposer import ENTRY_ACKS_MAX, Proposer
+from replication.command import DispatchState, Lease, Settle
+from replication.envelope import decode_entry
+from replication.group import RaftGroup
+from replication.options import GroupOptions
+from replication.proposal import Done, Outcome
+
+OPTIONS = GroupOptions("n1", ())
+
+
+class Group:
+    """Keeps what is proposed; the test says what became of it. Refuses what the real one refuses."""
+
+    established = True
+    term = 3
+
+    def __init__(self) -> None:
+        self.applied_index = 0
+        self.open: list[tuple[bytes, Done]] = []
+
+    def propose(self, blob: bytes, done: Done) -> None:
+        assert 2 <= len(blob) <= OPTIONS.max_entry_bytes
+        self.open.append((blob, done))
+
+    def answer(self, error: str | None = None, index: int = 0) -> None:
+        """The oldest proposal has this outcome, with an empty result for each of its sections."""
+        blob, done = self.open.pop(0)
+        applied = SimpleNamespace(refused=None, results=(None,) * len(decode_entry(blob).sections))
+        done(Outcome(applied if error is None else None, error, index))
+
+
+class Riders:
+    """Has Leases for one entry each time it is loaded; notes what it is told."""
+
+    def __init__(self) -> None:
+        self.loaded = 0
+        self.told: list[str] = []
+
+    def collect(self, now_ms: int, *, going: bool) -> tuple[Lease | None, DispatchState | None]:
+        if not self.loaded:
+            return None, None
+        self.loaded -= 1
+        one = np.ones(1, np.int64)
+        return Lease(one.astype(np.uint64), one.astype(np.uint16), one, one), None
+
+    def committed(self) -> None:
+        self.told.append("committed")
+
+    def returned(self) -> None:
+        self.told.append("returned")
+
+
+def run(test: Callable[[Proposer, Group, Riders], Any]) -> None:
+    """Run a test on a loop of its own."""
+
+    async def go() -> None:
+        group, riders = Group(), Riders()
+        proposer = Proposer(cast(RaftGroup, group), NodeClock(), Entropy(), node=1, waiting_max=200_000)
+        proposer.riders = riders
+        await test(proposer, group, riders)
+
+    asyncio.run(go())
+
+
+async def turns() -> None:
+    """Let what was asked for in this iteration of the loop happen."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_entries_of_messages_with_all_their_extras_fit() -> None:
+    """Headers, tags and keys count towards an entry's size: the largest legal batch goes in several entries."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        tags = tuple(f"{n:02}" + "t" * 62 for n in range(16))
+        headers = {"x-a": "v" * 4000}
+        messages = [
+            MessageIn("t", b"1", "", None, None, tags, headers, f"{n:0128}", "reject", bytes(16)) for n in range(10_000)
+        ]
+        waiting = asyncio.create_task(proposer.schedule(messages))
+        await turns()
+        while group.open:
+            group.answer("not-leader")
+            await turns()
+        parts = await waiting
+        assert sum(rows for _, rows, _ in parts) == len(messages)
+        assert len(parts) > 10_000 * 5000 // OPTIONS.max_entry_bytes
+
+    run(test)
+
+
+def test_acks_past_the_bound_wait_for_the_next_entry() -> None:
+    """However many acks wait, an entry holds a bounded number of them, in the order in which they came."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        rows = 10_000
+        settle = Settle(
+            np.zeros(rows, np.uint64), np.zeros(rows, np.uint32), np.zeros(rows, np.uint16), np.zeros(rows, np.uint16)
+        )
+        count = ENTRY_ACKS_MAX // rows + 3
+        waiting = [asyncio.create_task(proposer.settle(settle)) for _ in range(count)]
+        await turns()
+        sizes = []
+        while group.open:
+            sizes.append(decode_entry(group.open[0][0]).sections[0].rows)
+            group.answer("not-leader")
+            await turns()
+        assert sizes == [ENTRY_ACKS_MAX, 3 * rows]
+        assert all(isinstance(each, Exception) for each in await asyncio.gather(*waiting, return_exceptions=True))
+
+    run(test)
+
+
+def test_leases_of_an_entry_given_up_as_unknown_are_committed_when_it_is_applied() -> None:
+    """A disk that stands still for longer than a proposal may take does not end hand-over for good."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        riders.loaded = 1
+        proposer.kick()
+        await turns()
+        group.answer("unknown", index=7)
+        await asyncio.sleep(0.12)
+        assert riders.told == []
+        assert not group.open
+        group.applied_index = 7
+        await asyncio.sleep(0.12)
+        assert riders.told == ["committed"]
+
+    run(test)
+
+
+def test_leases_given_up_come_before_those_of_later_entries() -> None:
+    """The riders hear of entries in the order of the log, and nothing of an entry of another term's riders."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        riders.loaded = 2
+        proposer.kick()
+        await turns()
+        group.answer("unknown", index=7)
+        await turns()
+        group.applied_index = 8
+        group.answer(index=8)
+        assert riders.told == ["committed", "committed"]
+        riders.loaded = 1
+        await turns()
+        group.answer("unknown", index=9)
+        proposer.riders = successor = Riders()
+        group.applied_index = 9
+        await turns()
+        assert (riders.told, successor.told) == (["committed", "committed"], [])
+
+    run(test)
