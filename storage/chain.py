@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.format import Corrupt, Units
+from storage.format import UNIT, Corrupt, Units, join_rows
 from storage.position import I64
 
 SECONDS: Final = 3600
@@ -101,7 +101,7 @@ def walk(second: int, last: int, count: int, read: Read, file: str) -> Units:
             size = 1
         else:
             size = min(max(size * 4, _BLOCK_UNITS_MIN), _BLOCK_UNITS_MAX)
-    units = np.concatenate(found[::-1]) if found else read(0, 0)
+    units = join_rows(found[::-1], UNIT)
     _check(units, second, file)
     return units
 

@@ -76,7 +76,8 @@ class HourFile:
     def write(self, data: Buffer, offset: int) -> None:
         """Write at `offset`; a file without header gets it first."""
         if self._writer < 0:
-            self._disk.make_directory(self.path.parent)
+            if not self._disk.exists(self.path.parent):
+                self._disk.make_directory(self.path.parent)
             self._writer = self._disk.open_write(self.path)
             if self._disk.size(self._writer) < HEADER_SIZE:
                 self._disk.write(self._writer, self._header.encode(), 0)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.chain import seconds_of, walk
-from storage.format import UNIT, Units
+from storage.format import UNIT, Units, join_rows
 from storage.hour import Hour, linked_units
 from storage.hour_file import HourFiles
 from storage.position import INDEX_BITS

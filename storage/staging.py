@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.format import SETTLE, UNIT, Settles, Units
+from storage.format import SETTLE, UNIT, Settles, Units, join_rows
 from storage.position import I64, U64
 
 CHUNK_OVERHEAD: Final = 256
@@ -95,8 +95,8 @@ class Staged:
 
     def joined_units(self) -> Units:
         """All units as one array of its own, still neither linked nor sealed."""
-        return np.concatenate([*self.units.arrays, np.empty(0, UNIT)])
+        return join_rows(self.units.arrays, UNIT)
 
     def joined_settles(self) -> Settles:
         """All settle records as one array."""
-        return np.concatenate([*self.settles.arrays, np.empty(0, SETTLE)])
+        return join_rows(self.settles.arrays, SETTLE)

@@ -17,7 +17,7 @@ from storage.checkpoint import CheckpointRecord
 from storage.checkpoint_job import CheckpointJob
 from storage.columns import I64, U16, U64, LeasedColumns, SettleBatch, StateColumns, UnitBatch
 from storage.disk import Disk
-from storage.format import LEASED, SETTLE, UNIT, UNKNOWN, Corrupt, Settles, Units
+from storage.format import LEASED, SETTLE, UNIT, UNKNOWN, Corrupt, Settles, Units, join_rows
 from storage.hour_file import HourFiles
 from storage.hour_set import STAGED_BYTES_SOFT, HourSet
 from storage.position import HOUR_MAX, INDEX_BITS, by_hour, hours_of, indexes_of
@@ -183,7 +183,7 @@ class Store:
 
     def history(self, position: int) -> Settles:
         """All settle records of a unit, which must exist, oldest first."""
-        found = [np.empty(0, SETTLE)]
+        found: list[Settles] = []
         for hour, _, at in self._hours.existing(np.array([position], np.uint64)):
             following = int(hour.states().newest_at(at)[0])
             while following:
@@ -194,7 +194,7 @@ class Store:
                     offset = hour.files.settle.offset(following - 1)
                     raise Corrupt(hour.files.settle.name, offset, "previous", previous, f"at most {following - 1}")
                 following = previous
-        return np.concatenate(found[::-1])
+        return join_rows(found[::-1], SETTLE)
 
     def settled_at(self, position: int) -> int | None:
         """When a unit was settled for good, ms; None if it is not yet. 0 if its hour is unlinked: long ago."""
