@@ -53,9 +53,7 @@ class SlotRead:
     def _scan(self) -> Units:
         staged = self._frozen.staged
         blocks = linked_units(self._files, self._frozen.saved_units, staged)
-        return np.concatenate(
-            [np.empty(0, UNIT), *(rows[seconds_of(rows["due_ms"]) == self._second] for rows in blocks)]
-        )
+        return join_rows([rows[seconds_of(rows["due_ms"]) == self._second] for rows in blocks], UNIT)
 
 
 def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: int | None) -> SlotColumns:
