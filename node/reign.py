@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from node.dispatcher import Dispatcher, DispatchOptions
 from node.lease_book import HandOver
 from node.proposer import GROUP
 from node.receipt import Receipt, Receipts
+from replication.command import Realign
 from storage.message_id import encode_ids
 from storage.record import Record
 from storage.slot import SlotColumns
@@ -45,7 +46,7 @@ TRUST_RETRY_MS = 20
 
 
 class Reign:
-    """Made on the loop when this node is established as leader; `run` drives it, `end` ends it."""
+    """Made on the loop when this node is established as leader; `begin` starts it, `end` ends it."""
 
     def __init__(self, node: Node) -> None:
         genesis = node.store.catalog.genesis
@@ -56,7 +57,9 @@ class Reign:
         self.promoted_ms = node.clock.now_ms()
         self.may_have_predecessor = node.machine.tick > 0
         self.receipts = Receipts(genesis.secret)
-        self._poked = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._poked = False
+        self._alarm: asyncio.TimerHandle | None = None
         self._waiters: dict[int, deque[asyncio.Future[None]]] = {}
         self._over = False
         self._dispatcher = Dispatcher(
@@ -86,18 +89,45 @@ class Reign:
 
     # -- the loop
 
-    async def run(self) -> None:
-        """Until cancelled. All that is due, then sleep."""
-        if self._realign is not None:
-            await self._node.proposer.other(self._realign)
+    def begin(self) -> None:
+        """Start: all that is due, then sleep, again and again until `end`."""
+        if self._realign is None:
+            self.poke()
+        else:
+            self._node.spawn(self._set_back(self._realign))
+
+    async def _set_back(self, realign: Realign) -> None:
+        done = False
+        while not done and not self._over:
+            with suppress(Problem):  # not known to have happened: in the same reign a second Realign does no harm
+                await self._node.proposer.other(realign)
+                done = True
+        if done:
             self._dispatcher.realigned(self._node.clock.now_ms())
-        while True:
-            self._poked.clear()
+        self.poke()
+
+    def poke(self) -> None:
+        """Something changed: step at the end of this loop iteration; many pokes before it are one step."""
+        if not self._poked and not self._over:
+            self._poked = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._poked = False
+        if self._over:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        try:
             wait_ms = self._step()
-            try:
-                await asyncio.wait_for(self._poked.wait(), None if wait_ms is None else wait_ms / 1000)
-            except TimeoutError:
-                continue
+        except Exception as error:  # a callback's exception would only be logged: what fails here ends the node
+            self._node.fatal(error)
+            return
+        if wait_ms == 0:
+            self.poke()
+        elif wait_ms is not None:
+            self._alarm = self._loop.call_later(wait_ms / 1000, self._turn)
 
     def _step(self) -> int | None:
         """One step of the dispatcher; wakes pulls and the proposer; returns how many milliseconds to sleep."""
@@ -130,10 +160,6 @@ class Reign:
             self._dispatcher.loaded(tick, slot)
             self.poke()
 
-    def poke(self) -> None:
-        """Something changed: step now."""
-        self._poked.set()
-
     def _wake_pulls(self) -> bool:
         """Wake one waiting pull per topic that has something (it wakes the next); whether any must be woken again."""
         again = False
@@ -154,7 +180,7 @@ class Reign:
 
     async def pull(self, topic: Topic, request: PullIn) -> list[Delivery]:
         """Hand over up to `request.max` units, waiting for the first. Raises `no-leader` when the reign ends."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         deadline = loop.time() + request.wait_ms / 1000
         while True:
             settings = self._settings(topic)
@@ -187,10 +213,10 @@ class Reign:
         """Until the topic has something, `left_s` are over, or the reign is."""
         if self._over:
             raise _ended()
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[None] = self._loop.create_future()
         waiters = self._waiters.setdefault(topic, deque())
         waiters.append(waiter)
-        timer = asyncio.get_running_loop().call_later(left_s, _wake, waiter)
+        timer = self._loop.call_later(left_s, _wake, waiter)
         try:
             await waiter
         finally:
@@ -265,6 +291,8 @@ class Reign:
     def end(self) -> None:
         """Leadership is lost: stop at once; pulls that wait are told so."""
         self._over = True
+        if self._alarm is not None:
+            self._alarm.cancel()
         self._dispatcher.stop()
         self._node.machine.listener = None
         for waiters in self._waiters.values():

@@ -68,7 +68,6 @@ class Node:
         self._tasks: list[asyncio.Task[Any]] = []
         self._ended: asyncio.Future[None] | None = None
         self.reign: Reign | None = None
-        self._reign_task: asyncio.Task[None] | None = None
         self.draining = False
         self._caught_up = False
         self.lateness = Lateness()
@@ -229,7 +228,7 @@ class Node:
             await self.proposer.other(genesis)
         if self.group.established and self.group.term == term and not self.draining:
             self.reign = Reign(self)
-            self._reign_task = self.spawn(self.reign.run())
+            self.reign.begin()
             self.forwarder.leader_changed()
             log.info("leading", node=self.config.node_id, term=term)
 
@@ -240,9 +239,6 @@ class Node:
             self.reign.end()
             self.reign = None
             log.info("stepped down", node=self.config.node_id, term=self.group.term)
-        if self._reign_task is not None:
-            self._reign_task.cancel()
-            self._reign_task = None
         self.proposer.step_down()
 
     def _leader_changed(self) -> None:
