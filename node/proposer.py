@@ -151,12 +151,13 @@ class Proposer:
         self.kick()
         return await future
 
-    async def cancel(self, position: int, *, doubtful: bool) -> tuple[int, int, int]:
-        """(result, attempts, prior) of replication.apply_settle."""
+    def cancel(self, position: int, *, doubtful: bool) -> asyncio.Future[tuple[int, int, int]]:
+        """(result, attempts, prior) of replication.apply_settle. A future, because the unit is held as long as it is
+        open, however long the caller waits."""
         future: asyncio.Future[tuple[int, int, int]] = asyncio.get_running_loop().create_future()
         self._cancels.append((position, doubtful, future))
         self.kick()
-        return await future
+        return future
 
     async def put_topic(self, command: PutTopic) -> TopicPut:
         """The topic as it is now, and whether the command changed it."""

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -257,15 +256,16 @@ class Reign:
             priority=record.priority,
         )
 
-    @contextmanager
-    def held(self, position: int) -> Iterator[None]:
-        """The dispatcher does not hand this unit over while a command that ends it is on its way."""
+    def hold_until(self, position: int, result: asyncio.Future[Any]) -> None:
+        """The dispatcher does not hand this unit over until the command that ends it has its result, whether or not
+        the client still waits for that."""
         self._dispatcher.hold([position])
-        try:
-            yield
-        finally:
+
+        def release(_: asyncio.Future[Any]) -> None:
             self._dispatcher.release([position])
             self.poke()
+
+        result.add_done_callback(release)
 
     # -- what the machine applied (replication.machine.Listener)
 

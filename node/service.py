@@ -6,6 +6,7 @@ no other leader can have committed anything.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from api.port import (
     TopicChange,
     TopicView,
 )
-from api.problem import Problem
+from api.problem import FieldFault, Problem
 from api.timestamp import render_time
 from node.proposer import GROUP, Placed, problem_of
 from node.receipt import Receipt
@@ -157,10 +158,12 @@ class Service:
             raise Problem("revision-mismatch", f"the message has revision 1, If-Match asks for {if_match}")
         store = self._node.store
         due_ms = int(store.units(np.array([named.position], np.uint64))[0]["due_ms"])
-        with reign.held(named.position):
-            doubtful = reign.may_have_predecessor and due_ms <= reign.promoted_ms + SKEW_MS
-            doubtful = doubtful and record.created_ms <= reign.promoted_ms
-            result, attempts, prior = await self._node.proposer.cancel(named.position, doubtful=doubtful)
+        doubtful = reign.may_have_predecessor and due_ms <= reign.promoted_ms + SKEW_MS
+        doubtful = doubtful and record.created_ms <= reign.promoted_ms
+        outcome = self._node.proposer.cancel(named.position, doubtful=doubtful)
+        reign.hold_until(named.position, outcome)
+        # Shielded: a client that goes away takes back neither the Cancel nor the hold that goes with it.
+        result, attempts, prior = await asyncio.shield(outcome)
         if result == CANCELLED:
             return CancelResult(id.upper(), attempts, PRIORS[prior])
         if result == UNKNOWN:
@@ -197,9 +200,7 @@ class Service:
         for row in history:
             node = nodes[row["node"] - 1] if 0 < row["node"] <= len(nodes) else ""
             events.append(
-                HistoryEvent(
-                    int(row["at_ms"]), EVENTS[int(row["what"])], node, int(row["term"]), int(row["attempt"])
-                )
+                HistoryEvent(int(row["at_ms"]), EVENTS[int(row["what"])], node, int(row["term"]), int(row["attempt"]))
             )
         return events
 
@@ -226,12 +227,14 @@ class Service:
         self._reign()
         if not create:
             self._topic(name)
+        if if_match == 0:  # no topic has it, and the command takes 0 for "whatever it is now"
+            topic = self._node.store.catalog.topic(name)
+            raise _another_revision(topic, if_match)
         settings = {key: value for key, value in _settings(change).items() if value is not None}
         command = PutTopic("default", name, settings, replace=create, revision=if_match or 0)
         put = await self._node.proposer.put_topic(command)
         if not put.changed or put.topic is None:
-            found = put.topic.revision if put.topic else "none"
-            raise Problem("revision-mismatch", f"the topic has revision {found}, If-Match asks for {if_match}")
+            raise _another_revision(put.topic, if_match)
         return _view(put.topic)
 
     async def topic(self, name: str, *, principal: Principal) -> TopicView:
@@ -247,7 +250,8 @@ class Service:
     async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
         """Dropping a topic is not there yet: it needs a count of what is pending in it."""
         self._topic(name)
-        raise Problem("not-supported-yet", "topics cannot be deleted yet; pause it instead: PATCH paused = true")
+        detail = "topics cannot be deleted yet; pause it instead: PATCH paused = true"
+        raise Problem("not-supported-yet", detail, errors=[FieldFault("", detail)])
 
     # -- pull
 
@@ -298,6 +302,11 @@ def _join(parts: Sequence[tuple[int, int, Placed | str]], rows: int) -> Schedule
             of_part = slice(start, start + count)
             ids[of_part], due_ms[of_part], status[of_part] = part.ids, part.due_ms, part.status
     return ScheduleResult(ids, due_ms, status, problems)
+
+
+def _another_revision(topic: Topic | None, if_match: int | None) -> Problem:
+    found = topic.revision if topic else "none"
+    return Problem("revision-mismatch", f"the topic has revision {found}, If-Match asks for {if_match}")
 
 
 def _settle(receipts: Sequence[Receipt]) -> Settle:
