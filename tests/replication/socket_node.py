@@ -1,0 +1,137 @@
+"""A transport on loopback with a recorder for what it tells, and a bare socket that plays a peer badly."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import uvloop
+
+from replication.frame import HEADER, Message
+from replication.handshake import Hello, Range, Refusal, decode_greeting
+from replication.link import Address
+from replication.transport import AsyncTransport, Identity
+
+
+class Recorder:
+    """station.WireEvents that remembers, and wakes whoever waits for a condition."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, Message]] = []
+        self.connections: list[tuple[str, bytes]] = []
+        self.errors: list[BaseException] = []
+        self.changed = asyncio.Event()
+
+    def receive(self, peer: str, message: Message) -> None:
+        """A message."""
+        self.messages.append((peer, message))
+        self.changed.set()
+
+    def peer_connected(self, peer: str, store_id: bytes) -> None:
+        """A connection."""
+        self.connections.append((peer, store_id))
+        self.changed.set()
+
+    def fail(self, error: BaseException) -> None:
+        """A mistake."""
+        self.errors.append(error)
+        self.changed.set()
+
+    async def until(self, condition: Callable[[], bool], seconds: float = 5.0) -> None:
+        """Wait for the condition, looking whenever something was told and every few milliseconds besides."""
+        async with asyncio.timeout(seconds):
+            while not condition():
+                self.changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.changed.wait(), 0.02)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago."""
+    held = [socket.socket() for _ in range(count)]
+    for each in held:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+@contextlib.asynccontextmanager
+async def transport(
+    node_id: str,
+    peers: dict[str, Address],
+    *,
+    port: int = 0,
+    store_id: bytes = b"",
+    cluster_id: bytes | None = None,
+    formats: dict[str, Range] | None = None,
+) -> AsyncIterator[tuple[AsyncTransport, Recorder]]:
+    """A started transport and its recorder; closed at the end, and no task of it may have failed."""
+    recorder = Recorder()
+    identity = Identity(node_id, store_id or node_id.encode(), cluster_id, formats or {})
+    wire = AsyncTransport(identity, ("127.0.0.1", port), peers).attach(recorder)
+    await wire.start()
+    try:
+        yield wire, recorder
+    finally:
+        await wire.close()
+    assert not recorder.errors
+
+
+class Stranger:
+    """A bare connection to a transport."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def dial(cls, wire: AsyncTransport) -> Stranger:
+        """Connect."""
+        return cls(*await asyncio.open_connection(*wire.address))
+
+    async def greet(self, **change: Any) -> Hello | Refusal:
+        """Say hello as n2 to n1, with changes; the answer."""
+        values: dict[str, Any] = {"node_id": "n2", "to": "n1", "store_id": b"s2", "cluster_id": None}
+        self.writer.write(b"".join(Hello(**(values | change)).encode()))
+        return await self.answer()
+
+    async def answer(self) -> Hello | Refusal:
+        """The next frame, which is a greeting."""
+        head = await asyncio.wait_for(self.reader.readexactly(HEADER.size), 5)
+        size, meta, _crc = HEADER.unpack(head)
+        body = await self.reader.readexactly(size - HEADER.size)
+        return decode_greeting(body[:meta])
+
+    async def closed_by_peer(self, seconds: float = 5.0) -> bool:
+        """Whether the other side hangs up in time; what it still says is dropped."""
+        try:
+            async with asyncio.timeout(seconds):
+                while await self.reader.read(65536):
+                    pass
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            return True
+        return True
+
+    async def close(self) -> None:
+        """Hang up."""
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
+
+LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
+
+
+def run(
+    test: Coroutine[Any, Any, None], loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+) -> None:
+    """Run a test's coroutine on that kind of loop."""
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(test)

@@ -1,0 +1,338 @@
+"""The transport on real sockets: who may speak, what it survives, how fast it is back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from replication.frame import HEADER, Message, encode_message
+from replication.handshake import Hello, Refusal
+from replication.link import OUTBOX_APPEND_MAX, OUTBOX_BYTES_MAX
+from replication.transport import STRANGERS_MAX
+from tests.replication.socket_node import LOOPS, Stranger, free_ports, run, transport
+
+Loop = Callable[[], asyncio.AbstractEventLoop]
+CLUSTER, OTHER = b"c" * 16, b"o" * 16
+
+
+def append(size: int, seq: int = 1) -> Message:
+    """An append_entries with one command of that size."""
+    return {
+        "type": "append_entries",
+        "term": 1,
+        "seq": seq,
+        "commit_index": 1,
+        "prevLogIdx": 1,
+        "prevLogTerm": 0,
+        "entries": [(bytes(size), 2, 1)],
+    }
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_messages_arrive_whole_and_in_order(loop: Loop) -> None:
+    """Small and large messages of two nodes arrive as they were sent, in order, on either event loop."""
+
+    async def test() -> None:
+        ports = free_ports(2)
+        peers = [("127.0.0.1", port) for port in ports]
+        async with (
+            transport("n1", {"n2": peers[1]}, port=ports[0]) as (one, _),
+            transport("n2", {"n1": peers[0]}, port=ports[1]) as (_two, heard),
+        ):
+            await heard.until(lambda: one.connected("n2"))
+            sent: list[Message] = []
+            for number in range(200):
+                size = [1, 100, 70_000, 1 << 20][number % 4] if number % 20 == 0 else number + 1
+                sent.append(append(size, number + 1))
+                sent.append({"type": "echo", "term": number, "stamp_us": number, "wall_ms": 1, "applied_index": 2,
+                             "free_bytes": 3, "voter": bool(number % 2)})  # fmt: skip
+            for message in sent:
+                assert one.send("n2", message)
+            await heard.until(lambda: len(heard.messages) == len(sent))
+            assert [message for _peer, message in heard.messages] == sent
+            assert {peer for peer, _message in heard.messages} == {"n1"}
+
+    run(test(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_throughput_is_not_the_bottleneck(loop: Loop) -> None:
+    """200 entries of 1 MiB pass between two nodes of one thread at more than 100 MB/s."""
+
+    async def test() -> None:
+        ports = free_ports(2)
+        peers = [("127.0.0.1", port) for port in ports]
+        async with (
+            transport("n1", {"n2": peers[1]}, port=ports[0]) as (one, _),
+            transport("n2", {"n1": peers[0]}, port=ports[1]) as (_two, heard),
+        ):
+            await heard.until(lambda: one.connected("n2"))
+            begun = asyncio.get_running_loop().time()
+            for number in range(200):
+                assert one.send("n2", append(1 << 20))
+                await heard.until(lambda number=number: len(heard.messages) > number)  # type: ignore[misc]
+                heard.messages[number] = ("", {})
+            took = asyncio.get_running_loop().time() - begun
+            assert took < 2.0, f"{200 / took:.0f} MiB/s"
+
+    run(test(), loop)
+
+
+def test_garbage_closes_one_connection_and_nothing_else() -> None:
+    """Random bytes, an oversized frame, a frame before the hello, a bad message: each ends its own connection only."""
+
+    async def test() -> None:
+        async with transport("n1", {"n2": ("127.0.0.1", free_ports(1)[0])}) as (wire, heard):
+            for junk in (
+                b"GET / HTTP/1.1\r\nHost: n1\r\n\r\n" * 20,
+                b"\xff" * 5_000,
+                HEADER.pack(4 << 20, 10, 0) + bytes(100),
+                b"".join(encode_message({"type": "census"})),
+            ):
+                stranger = await Stranger.dial(wire)
+                stranger.writer.write(junk)
+                assert await stranger.closed_by_peer()
+                await stranger.close()
+            for junk in (HEADER.pack(17 << 20, 10, 0), HEADER.pack(30, 40, 0) + bytes(40), b"\0" * 64):
+                known = await Stranger.dial(wire)
+                assert isinstance(await known.greet(node_id="n2", store_id=b"s2"), Hello)
+                known.writer.write(junk)
+                assert await known.closed_by_peer()
+                await known.close()
+            good = await Stranger.dial(wire)
+            assert isinstance(await good.greet(), Hello)
+            good.writer.write(b"".join(encode_message({"type": "census"})))
+            await heard.until(lambda: bool(heard.messages))
+            assert heard.messages == [("n2", {"type": "census"})]
+            await good.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"cluster_id": OTHER}, "other-cluster"),
+        ({"node_id": "n9"}, "unknown-node"),
+        ({"node_id": "n1"}, "unknown-node"),
+        ({"to": "n3"}, "wrong-address"),
+        ({"protocol": (2, 3)}, "protocol"),
+        ({"formats": {"command": (5, 9)}}, "format"),
+    ],
+)
+def test_the_wrong_peer_is_refused_with_its_reason(change: dict[str, object], reason: str) -> None:
+    """Another cluster, an unknown node, a wrong address, versions that do not meet: refused, said, and kept."""
+
+    async def test() -> None:
+        peers = {"n2": ("127.0.0.1", free_ports(1)[0])}
+        async with transport("n1", peers, cluster_id=CLUSTER, formats={"command": (1, 2)}) as (wire, heard):
+            stranger = await Stranger.dial(wire)
+            answer = await stranger.greet(**({"cluster_id": CLUSTER} | change))
+            assert isinstance(answer, Refusal)
+            assert answer.reason == reason
+            assert await stranger.closed_by_peer()
+            await stranger.close()
+            assert [refusal.reason for refusal in wire.refusals.values()] == [reason]
+            assert not heard.connections
+            accepted = await Stranger.dial(wire)
+            assert isinstance(await accepted.greet(cluster_id=CLUSTER, formats={"command": (2, 3)}), Hello)
+            assert "n2" not in wire.refusals
+            await accepted.close()
+
+    run(test())
+
+
+def test_a_wrong_answer_is_refused_too() -> None:
+    """The one who dials checks as well: another node at the address, another cluster, a refusal of the other side."""
+
+    async def test() -> None:
+        ports = free_ports(2)
+        there = ("127.0.0.1", ports[1])
+        async with transport("n1", {"n2": there}, port=ports[0], cluster_id=CLUSTER) as (wire, heard):
+            async with transport("n3", {"n1": ("127.0.0.1", ports[0])}, port=ports[1]):
+                await heard.until(lambda: "n2" in wire.refusals)
+                assert wire.refusals["n2"].reason == "wrong-address"
+            wire.refusals.clear()
+            async with transport("n2", {"n1": ("127.0.0.1", ports[0])}, port=ports[1], cluster_id=OTHER):
+                await heard.until(lambda: "n2" in wire.refusals)
+                assert wire.refusals["n2"].reason == "other-cluster"
+                assert not wire.connected("n2")
+            async with transport("n2", {"n1": ("127.0.0.1", ports[0])}, port=ports[1], cluster_id=CLUSTER):
+                await heard.until(lambda: wire.connected("n2"))
+                assert not wire.refusals
+
+    run(test())
+
+
+def test_genesis_parts_from_another_cluster() -> None:
+    """A node that learns its cluster hangs up on a peer of another, which it had let in while it knew none."""
+
+    async def test() -> None:
+        ports = free_ports(2)
+        peers = [("127.0.0.1", port) for port in ports]
+        async with (
+            transport("n1", {"n2": peers[1]}, port=ports[0]) as (one, heard),
+            transport("n2", {"n1": peers[0]}, port=ports[1], cluster_id=OTHER) as (two, _),
+        ):
+            await heard.until(lambda: one.connected("n2") and two.connected("n1"))
+            one.set_cluster_id(CLUSTER)
+            await heard.until(lambda: not one.connected("n2") and not two.connected("n1"))
+            await heard.until(lambda: "n2" in one.refusals)
+
+    run(test())
+
+
+def test_a_changed_disk_is_announced_and_its_former_life_unheard() -> None:
+    """A peer with another store_id: its older connections are closed before the new one is announced."""
+
+    async def test() -> None:
+        async with transport("n1", {"n2": ("127.0.0.1", free_ports(1)[0])}) as (wire, heard):
+            former = await Stranger.dial(wire)
+            await former.greet(store_id=b"old")
+            present = await Stranger.dial(wire)
+            await present.greet(store_id=b"new")
+            assert heard.connections == [("n2", b"old"), ("n2", b"new")]
+            former.writer.write(b"".join(encode_message({"type": "census"})))
+            assert await former.closed_by_peer()
+            present.writer.write(b"".join(encode_message({"type": "census_answer", "empty": True})))
+            await heard.until(lambda: bool(heard.messages))
+            assert heard.messages == [("n2", {"type": "census_answer", "empty": True})]
+            await former.close()
+            await present.close()
+
+    run(test())
+
+
+@contextlib.asynccontextmanager
+async def deaf_peer(port: int):  # type: ignore[no-untyped-def]
+    """A peer at `port` that says hello and then reads nothing but what it must not miss."""
+    paused: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(b"".join(Hello("n2", "n1", b"s2", None).encode()))
+        paused.append(writer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
+    try:
+        yield paused
+    finally:
+        server.close()
+        for writer in paused:
+            writer.transport.abort()
+        await server.wait_closed()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_peer_that_does_not_read_costs_bounded_memory(loop: Loop) -> None:
+    """Entries are dropped past 16 MiB unsent; past 64 MiB the connection goes."""
+
+    async def test() -> None:
+        port = free_ports(1)[0]
+        async with transport("n1", {"n2": ("127.0.0.1", port)}) as (wire, heard), deaf_peer(port):
+            await heard.until(lambda: wire.connected("n2"))
+            taken = 0
+            while wire.send("n2", append(1 << 20)):
+                taken += 1
+                await asyncio.sleep(0)
+                assert taken < 40
+            dialled = wire._diallers["n2"].connection
+            assert dialled is not None
+            assert OUTBOX_APPEND_MAX < dialled.unsent < OUTBOX_APPEND_MAX + (3 << 20)
+            assert wire.send("n2", {"type": "census"}), "small messages still go"
+            filler = [bytes(1 << 20)]
+            while dialled.unsent <= OUTBOX_BYTES_MAX:
+                dialled.write(filler)
+            assert not wire.send("n2", {"type": "census"})
+            await heard.until(lambda: wire._diallers["n2"].connection is not dialled)
+
+    run(test(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_reconnects_within_two_seconds(loop: Loop) -> None:
+    """A peer that was away for longer than any back-off is connected again, both ways, within two seconds."""
+
+    async def test() -> None:
+        ports = free_ports(2)
+        peers = [("127.0.0.1", port) for port in ports]
+        async with transport("n1", {"n2": peers[1]}, port=ports[0]) as (one, heard):
+            for _ in range(2):
+                async with transport("n2", {"n1": peers[0]}, port=ports[1]) as (two, _):
+                    begun = asyncio.get_running_loop().time()
+                    await heard.until(lambda two=two: one.connected("n2") and two.connected("n1"))  # type: ignore[misc]
+                    assert asyncio.get_running_loop().time() - begun < 1.5
+                await heard.until(lambda: not one.connected("n2"))
+                assert not one.send("n2", {"type": "census"})
+                await asyncio.sleep(1.2)
+
+    run(test(), loop)
+
+
+def test_silence_closes_a_connection() -> None:
+    """A connection on which nothing is heard for two seconds is closed, whichever side dialled; pings keep one open."""
+
+    async def test() -> None:
+        port = free_ports(1)[0]
+        async with transport("n1", {"n2": ("127.0.0.1", port)}) as (wire, heard), deaf_peer(port):
+            silent = await Stranger.dial(wire)
+            await silent.greet()
+            speechless = await Stranger.dial(wire)
+            await heard.until(lambda: wire.connected("n2"))
+            begun = asyncio.get_running_loop().time()
+            assert await silent.closed_by_peer(4)
+            assert await speechless.closed_by_peer(4)
+            await heard.until(lambda: not wire.connected("n2"))
+            assert 1.0 < asyncio.get_running_loop().time() - begun < 3.5
+            await silent.close()
+            await speechless.close()
+
+        ports = free_ports(2)
+        peers = [("127.0.0.1", port) for port in ports]
+        async with (
+            transport("n1", {"n2": peers[1]}, port=ports[0]) as (one, heard),
+            transport("n2", {"n1": peers[0]}, port=ports[1]),
+        ):
+            await heard.until(lambda: one.connected("n2"))
+            connection = one._diallers["n2"].connection
+            await asyncio.sleep(2.6)
+            assert one._diallers["n2"].connection is connection
+
+    run(test())
+
+
+def test_strangers_are_few() -> None:
+    """Connections that say nothing are limited: one more is closed at once, and a peer still gets in later."""
+
+    async def test() -> None:
+        async with transport("n1", {"n2": ("127.0.0.1", free_ports(1)[0])}) as (wire, heard):
+            crowd = [await Stranger.dial(wire) for _ in range(STRANGERS_MAX)]
+            await heard.until(lambda: len(wire._strangers) == STRANGERS_MAX)
+            late = await Stranger.dial(wire)
+            assert await late.closed_by_peer(1)
+            for each in [*crowd, late]:
+                await each.close()
+            await heard.until(lambda: not wire._strangers)
+            peer = await Stranger.dial(wire)
+            assert isinstance(await peer.greet(), Hello)
+            await peer.close()
+
+    run(test())
+
+
+def test_an_address_in_use_is_said() -> None:
+    """Two transports on one port: the second raises OSError from start."""
+
+    async def test() -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            with pytest.raises(OSError, match="in use"):
+                async with transport("n1", {}, port=taken.getsockname()[1]):
+                    pass
+
+    run(test())
