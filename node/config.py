@@ -81,7 +81,6 @@ class Dispatch(Struct, frozen=True, forbid_unknown_fields=True):
     state_ms: Annotated[int, Meta(ge=10, le=1000)] = 50  # how often the dispatch state goes out while it changes
     window_per_topic: Annotated[int, Meta(ge=1000, le=10_000_000)] = 200_000  # ready positions in memory, 8 bytes each
     window_total: Annotated[int, Meta(ge=1000, le=100_000_000)] = 2_000_000  # in all; what is past it stays on disk
-    lease_ms: Annotated[int, Meta(ge=1000, le=43_200_000)] = 30_000  # when neither the pull nor the topic says
 
 
 class StorageOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -184,6 +183,16 @@ def _check(config: Config) -> None:
         raise ConfigError("raft.election_max_ms: must be above raft.election_min_ms")
     if config.raft.trust_ms >= config.raft.election_min_ms:
         raise ConfigError("raft.trust_ms: must be below raft.election_min_ms, or two nodes could hand over at once")
+    if config.raft.trust_ms <= 2 * config.raft.heartbeat_ms:
+        raise ConfigError("raft.trust_ms: must be above 2 heartbeats (raft.heartbeat_ms), or one late echo ends trust")
+    if config.dispatch.beat_ms >= config.dispatch.stop_ms:
+        raise ConfigError("dispatch.beat_ms: must be below dispatch.stop_ms, or hand-over stops at every beat")
+    if config.dispatch.window_per_topic > config.dispatch.window_total:
+        raise ConfigError("dispatch.window_per_topic: must not be above dispatch.window_total")
+    if not config.data_dir:
+        raise ConfigError("data_dir: a directory is expected, found an empty string")
+    if config.http.listen == config.raft.listen:
+        raise ConfigError(f"raft.listen: {config.raft.listen} is http.listen too; each needs a port of its own")
     _check_peers(config)
     for name, server in (("http", config.http), ("raft", config.raft)):
         _check_address(f"{name}.listen", server.listen)
