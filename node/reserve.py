@@ -18,7 +18,10 @@ RESERVE_SHARE: Final = 0.05
 
 
 class Reserve:
-    """Free space of this node, and whether the cluster takes new work. `low_peers` counts peers inside theirs."""
+    """Free space of this node, and whether the cluster takes new work. `low_peers` counts peers inside theirs.
+
+    Measured every now and then, so that asking costs nothing: it is asked for every request.
+    """
 
     def __init__(self, directory: Path, disk: Disk, *, peers: int, low_peers: Callable[[], int]) -> None:
         self._directory = directory
@@ -26,20 +29,23 @@ class Reserve:
         self._peers = peers
         self._low_peers = low_peers
         self.free_bytes = 0
-        self.low = False
+        self._low = 0
+        self._refusing = False
         self.measure()
 
     def measure(self) -> None:
         """Look at the file system; called once a second."""
         self.free_bytes = self._disk.free_bytes(self._directory)
         total = self._disk.total_bytes(self._directory)
-        self.low = self.free_bytes < max(RESERVE_BYTES, int(total * RESERVE_SHARE))
+        low = self.free_bytes < max(RESERVE_BYTES, int(total * RESERVE_SHARE))
+        self._low = low + self._low_peers()
+        self._refusing = low or self._low > self._peers // 2
 
     def check(self) -> None:
         """Raises `disk-full` when this node or a majority is inside the reserve."""
-        low = self.low + self._low_peers()
-        if self.low or low > self._peers // 2:
+        if self._refusing:
             raise Problem(
                 "disk-full",
-                f"free space is below the reserve of 1 GiB or 5 % on {low} of {self._peers} nodes; deliveries go on",
+                f"free space is below the reserve of 1 GiB or 5 % on {self._low} of {self._peers} nodes; "
+                "deliveries go on",
             )

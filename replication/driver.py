@@ -97,7 +97,8 @@ class GroupDriver:
 
     def _step(self) -> None:
         self._stepping = False
-        if self.group.tick():
+        self._collect()  # first: the disk works while this step applies what is committed already
+        if self.group.tick(writing=self._syncing is not None):
             self.wake()
         self._collect()
 

@@ -46,6 +46,8 @@ from replication.proposal import NOT_LEADER, OVERLOADED, Done, Outcome, Pending
 from replication.station import Station, Wire, WireEvents
 
 Apply = Callable[[int, int, bytes], Any]
+APPLY_LATER = 4
+"""How many committed entries a follower may leave unapplied while its journal is being written."""
 
 
 class StartRefused(Exception):
@@ -228,17 +230,21 @@ class RaftGroup:
         self._leading.connected(peer, store_id)
         self.on_wake()
 
-    def tick(self) -> bool:
-        """One step; True if there is more to apply, so that another is wanted at once. Cheap when nothing happened."""
+    def tick(self, *, writing: bool = False) -> bool:
+        """One step; True if there is more to apply, so that another is wanted at once. Cheap when nothing happened.
+
+        `writing`: the journal's thread is at work. A follower then leaves a few entries to be applied until it is done:
+        the leader waits for the write, nobody waits for the follower's apply.
+        """
         if self._closed:
             return False
         try:
-            return self._tick(self._monotonic())
+            return self._tick(self._monotonic(), writing)
         except Exception as error:
             self.fail(error)
             return False
 
-    def _tick(self, now: float) -> bool:
+    def _tick(self, now: float, writing: bool) -> bool:
         if now - self._last_tick > self.options.stall_s:
             self._leading.trust.resumed(now)
         self._last_tick = now
@@ -249,7 +255,8 @@ class RaftGroup:
         self._ballot.tick(now)
         if self._core.state == LEADER:
             self._leading.tick(now)
-        more = self._apply(now)
+        later = writing and self._core.state != LEADER and self.commit_index - self.applied_index <= APPLY_LATER
+        more = False if later else self._apply(now)
         if self._core.state == LEADER:
             self._leading.send(now)
         self._pending.expire(now)
