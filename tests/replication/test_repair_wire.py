@@ -24,7 +24,6 @@ from tests.replication.sim_network import SimNetwork
 from tests.replication.socket_node import LOOPS, Stranger, free_ports, run, transport
 from tests.replication.stock_cluster import stock
 
-
 RAN: list[str] = []
 
 

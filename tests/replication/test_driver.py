@@ -1,0 +1,230 @@
+"""The driver on the real loop, real sockets and real files: three nodes, their latency, their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from replication.driver import TICK_S, GroupDriver
+from replication.group import RaftGroup
+from replication.journal import Journal
+from replication.options import GroupOptions, Vitals
+from replication.proposal import NOT_LEADER, UNKNOWN
+from replication.transport import AsyncTransport, Identity
+from storage.disk import Disk, DiskFailed
+from tests.replication.socket_node import LOOPS, free_ports, run
+
+IDS = ("n1", "n2", "n3")
+
+
+class BrokenDisk(Disk):
+    """Works until it is told to fail."""
+
+    broken = False
+
+    def fdatasync(self, fd: int) -> None:
+        """Fail like a disk that is gone."""
+        if self.broken:
+            raise DiskFailed("fdatasync", "journal", errno.EIO)
+        super().fdatasync(fd)
+
+
+class Process:
+    """One node as a process would assemble it."""
+
+    def __init__(self, directory: Path, node_id: str, ports: dict[str, int]) -> None:
+        (directory / node_id).mkdir(exist_ok=True)
+        self.disk = BrokenDisk()
+        self.applied: list[bytes] = []
+        self.fatal: list[BaseException] = []
+        self.journal = Journal.open(directory / node_id, disk=self.disk)
+        self.transport = AsyncTransport(
+            Identity(node_id, node_id.encode()),
+            ("127.0.0.1", ports[node_id]),
+            {peer: ("127.0.0.1", port) for peer, port in ports.items() if peer != node_id},
+        )
+        self.group = RaftGroup(
+            GroupOptions(node_id, tuple(peer for peer in ports if peer != node_id)),
+            self.journal,
+            self.transport.attach,
+            self._apply,
+            monotonic=time.monotonic,
+            random=random.Random(node_id).random,
+            vitals=lambda: Vitals(0, 0),
+        )
+        self.group.start_at(0)
+        self.driver = GroupDriver(self.group, self.transport, on_fatal=self.fatal.append)
+
+    def _apply(self, index: int, term: int, command: bytes) -> int:
+        self.applied.append(command)
+        return len(self.applied)
+
+    async def close(self) -> None:
+        """As a process ends: the driver, then the journal."""
+        await self.driver.close()
+        self.journal.close()
+
+
+@contextlib.asynccontextmanager
+async def cluster(directory: Path, ids: tuple[str, ...] = IDS) -> AsyncIterator[dict[str, Process]]:
+    """Running nodes, closed at the end."""
+    ports = dict(zip(ids, free_ports(len(ids)), strict=True))
+    nodes = {node_id: Process(directory, node_id, ports) for node_id in ids}
+    for node in nodes.values():
+        await node.driver.start()
+    try:
+        yield nodes
+    finally:
+        for node in nodes.values():
+            await node.close()
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Look every few milliseconds: the nodes are real and tell nobody."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.003)
+
+
+async def leader(nodes: dict[str, Process]) -> Process:
+    """The trusted leader."""
+    await until(lambda: any(node.group.trusted(time.monotonic()) for node in nodes.values()))
+    return next(node for node in nodes.values() if node.group.trusted(time.monotonic()))
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_three_nodes(tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """Elect, commit from many tasks at once, lose the leader, go on, come back: all nodes have applied the same."""
+
+    async def test() -> None:
+        async with cluster(tmp_path) as nodes:
+            first = await leader(nodes)
+            outcomes = await asyncio.gather(*(first.driver.propose(f"c{number}".encode()) for number in range(500)))
+            assert [outcome.error for outcome in outcomes] == [None] * 500
+            assert sorted(outcome.result for outcome in outcomes) == list(range(1, 501))
+            follower = next(node for node in nodes.values() if node is not first)
+            assert (await follower.driver.propose(b"no")).error == NOT_LEADER
+            await first.close()
+            rest = {node_id: node for node_id, node in nodes.items() if node is not first}
+            second = await leader(rest)
+            assert (await second.driver.propose(b"after")).error is None
+            await until(lambda: all(len(node.applied) == 501 for node in rest.values()))
+            assert len({tuple(node.applied) for node in rest.values()}) == 1
+            nodes.pop(first.group.options.node_id)
+
+    run(test(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_command_waits_for_no_timer(tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """Between proposal and result there are messages and two writes, no tick: most take less than one."""
+
+    async def test() -> None:
+        async with cluster(tmp_path) as nodes:
+            for node in nodes.values():
+                node.disk.fdatasync = lambda fd: None  # type: ignore[method-assign]  # the time of a disk is not ours
+            first = await leader(nodes)
+            took: list[float] = []
+            for _ in range(100):
+                begun = time.perf_counter()
+                assert (await first.driver.propose(b"command")).error is None
+                took.append(time.perf_counter() - begun)
+            assert sorted(took)[50] < TICK_S / 3, f"median {sorted(took)[50] * 1000:.2f} ms"
+
+    run(test(), loop)
+
+
+def test_many_wakes_are_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked for before the loop comes round is one tick of the group and one write of its journal."""
+
+    async def test() -> None:
+        async with cluster(tmp_path, ("n1",)) as nodes:
+            node = await leader(nodes)
+            await until(lambda: node.journal.durable_seq == node.journal.write_seq)
+            ticks: list[bool] = []
+            tick = node.group.tick
+
+            def counted(**how: bool) -> bool:
+                ticks.append(True)
+                return tick(**how)
+
+            monkeypatch.setattr(node.group, "tick", counted)
+            for _ in range(50):
+                node.driver.wake()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert 1 <= len(ticks) <= 2
+            outcomes = await asyncio.gather(*(node.driver.propose(b"command") for _ in range(20)))
+            assert len({outcome.index for outcome in outcomes}) == 20
+
+    run(test())
+
+
+def test_a_failed_write_ends_the_node(tmp_path: Path) -> None:
+    """EIO from fdatasync: on_fatal is told once, nothing is acknowledged any more, nothing is tried again."""
+
+    async def test() -> None:
+        async with cluster(tmp_path, ("n1",)) as nodes:
+            node = await leader(nodes)
+            node.disk.broken = True
+            pending = [asyncio.ensure_future(node.driver.propose(b"lost")) for _ in range(3)]
+            await until(lambda: bool(node.fatal))
+            assert isinstance(node.fatal[0], DiskFailed)
+            node.disk.broken = False
+            await asyncio.sleep(3 * TICK_S)
+            assert len(node.fatal) == 1
+            assert not node.applied
+            assert not any(each.done() for each in pending)
+            assert (await node.driver.propose(b"late")).error == NOT_LEADER
+            await node.driver.close()
+            assert [(await each).error for each in pending] == [UNKNOWN] * 3
+            nodes.clear()
+
+    run(test())
+
+
+def test_an_exception_of_apply_ends_the_node(tmp_path: Path) -> None:
+    """What apply raises reaches on_fatal; the loop and the other tasks go on until the process ends."""
+
+    async def test() -> None:
+        async with cluster(tmp_path, ("n1",)) as nodes:
+            node = await leader(nodes)
+
+            def poison(index: int, term: int, command: bytes) -> int:
+                raise RuntimeError(f"cannot apply entry {index}")
+
+            node.group._apply_command = poison
+            pending = asyncio.ensure_future(node.driver.propose(b"poison"))
+            await until(lambda: bool(node.fatal))
+            assert "cannot apply" in str(node.fatal[0])
+            assert not node.group.is_leader
+            pending.cancel()
+
+    run(test())
+
+
+def test_closing_finishes_the_write_under_way(tmp_path: Path) -> None:
+    """close: open proposals are unknown, the write under way ends, and the journal reopens with it."""
+
+    async def test() -> None:
+        async with cluster(tmp_path, ("n1",)) as nodes:
+            node = await leader(nodes)
+            pending = [asyncio.ensure_future(node.driver.propose(bytes(1 << 20))) for _ in range(10)]
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            last = node.journal.last_index
+            await node.close()
+            assert {(await each).error for each in pending} <= {UNKNOWN, None}
+            nodes.clear()
+            reopened = Journal.open(tmp_path / "n1", disk=Disk())
+            assert reopened.last_index == last
+            reopened.close()
+
+    run(test())

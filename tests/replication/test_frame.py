@@ -1,0 +1,185 @@
+"""Frames: what goes in comes out, in any pieces; whatever else comes in is refused by name."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replication.frame import (
+    FRAME_BYTES_MAX,
+    FrameReader,
+    FrameRefused,
+    Message,
+    decode_message,
+    encode_frame,
+    encode_message,
+)
+from tests.replication.raw_frame import split
+
+U63 = st.integers(0, (1 << 63) - 1)
+APPEND: Message = {
+    "type": "append_entries",
+    "term": 3,
+    "seq": 9,
+    "commit_index": 4,
+    "prevLogIdx": 5,
+    "prevLogTerm": 2,
+    "entries": [(b"first", 6, 2), (b"\x01", 7, 3)],
+}
+MESSAGES: list[Message] = [
+    APPEND,
+    {"type": "request_vote", "term": 1, "last_log_index": 2, "last_log_term": 0},
+    {"type": "response_vote", "term": 1},
+    {"type": "next_node_idx", "term": 1, "seq": 2, "next_node_idx": 3, "reset": True, "success": False, "voter": True},
+    {"type": "pre_vote", "term": 1, "last_log_index": 2, "last_log_term": 0},
+    {"type": "pre_vote_ok", "term": 1},
+    {"type": "stale_term", "term": 1},
+    {"type": "heartbeat", "term": 1, "stamp_us": 2, "commit_index": 3, "last_index": 4, "low_water": 2},
+    {"type": "echo", "term": 1, "stamp_us": 2, "wall_ms": 3, "applied_index": 4, "free_bytes": 5, "voter": False},
+    {"type": "census"},
+    {"type": "census_answer", "empty": True},
+    {"type": "ping"},
+    {"type": "pong"},
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: str(message["type"]))
+def test_every_kind_comes_back(message: Message) -> None:
+    """Each kind of message is decoded to what was encoded."""
+    assert decode_message(*split(encode_message(message))) == message
+
+
+def test_bytes_of_version_1() -> None:
+    """The bytes of protocol version 1 stay what they are: nodes of two builds must understand each other."""
+    frame = b"".join(encode_message(APPEND))
+    assert frame == golden()
+
+
+def golden() -> bytes:
+    """The frame of APPEND, built by hand."""
+    meta = bytes([0x98, 3, 3, 9, 4, 5, 2, 0x92, 2, 3, 0x92, 5, 1])
+    blob = b"first\x01"
+    crc = crc32c(meta + blob)
+    return struct.pack("<III", 12 + len(meta) + len(blob), len(meta), crc) + meta + blob
+
+
+def crc32c(data: bytes) -> int:
+    """CRC-32C, bit by bit."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    term=U63,
+    previous=st.integers(0, 1 << 40),
+    commands=st.lists(st.tuples(st.binary(min_size=1, max_size=300), U63), max_size=8),
+)
+def test_entries_come_back(term: int, previous: int, commands: list[tuple[bytes, int]]) -> None:
+    """Any commands and terms arrive unchanged, with consecutive indexes."""
+    entries = [(command, previous + 1 + n, each) for n, (command, each) in enumerate(commands)]
+    message = APPEND | {"term": term, "prevLogIdx": previous, "entries": entries}
+    assert decode_message(*split(encode_message(message))) == message
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_stream_in_any_pieces(data: st.DataObject) -> None:
+    """Frames of any size, cut anywhere, come out whole and in order."""
+    sizes = data.draw(st.lists(st.sampled_from([1, 50, 5_000, 300_000, 600_000]), min_size=1, max_size=6))
+    messages = [APPEND | {"seq": n + 1, "entries": [(bytes([n]) * size, 6, 1)]} for n, size in enumerate(sizes)]
+    stream = b"".join(piece for message in messages for piece in encode_message(message))
+    found: list[Message] = []
+    reader = FrameReader(lambda meta, blob, crc: found.append(decode_message(meta, blob, crc)), FRAME_BYTES_MAX)
+    at = 0
+    while at < len(stream):
+        space = reader.space()
+        step = data.draw(st.sampled_from([1, 11, 12, 13, 1_000, 70_000, 10**6])) if at < 200_000 else 10**6
+        piece = stream[at : at + min(step, len(space))]
+        space[: len(piece)] = piece
+        reader.received(len(piece))
+        at += len(piece)
+    assert found == messages
+
+
+@settings(max_examples=300, deadline=None)
+@given(position=st.integers(0, 10_000), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_refused(position: int, bit: int) -> None:
+    """No single flipped bit of a frame passes as a message."""
+    frame = bytearray(b"".join(encode_message(APPEND)))
+    frame[position % len(frame)] ^= 1 << bit
+    found: list[Message] = []
+    reader = FrameReader(lambda meta, blob, crc: found.append(decode_message(meta, blob, crc)), 4096)
+    reader.space()[: len(frame)] = frame
+    try:
+        reader.received(len(frame))
+    except FrameRefused:
+        return
+    assert not found, "a damaged frame was taken for a message"
+
+
+def test_every_prefix_waits() -> None:
+    """A frame cut short is neither a message nor an error: the rest may come."""
+    frame = b"".join(encode_message(APPEND))
+    for length in range(len(frame)):
+        found: list[bytes] = []
+        reader = FrameReader(lambda meta, blob, crc, found=found: found.append(meta), 4096)  # type: ignore[misc]
+        reader.space()[:length] = frame[:length]
+        reader.received(length)
+        assert not found
+
+
+@pytest.mark.parametrize(
+    ("meta", "words"),
+    [
+        ([], "unknown kind"),
+        ([99], "unknown kind"),
+        (["ping"], "unknown kind"),
+        ([True], "unknown kind"),
+        ([12, 1], "ping with 1 fields"),
+        ([2], "response_vote with 0 fields"),
+        ([2, -1], "term is -1"),
+        ([2, 1 << 63], "term is 9223372036854775808"),
+        ([2, True], "term is True"),
+        ([2, 1.0], "term is 1.0"),
+        ([2, "1"], "term is '1'"),
+        ([11, 1], "empty is 1"),
+        ([3, 1, 1, 1, 1, 1, [1], []], "do not match"),
+        ([3, 1, 1, 1, 1, 1, 7, 7], "do not match"),
+        ([3, 1, 1, 1, 1, 1, [-1], [1]], "a term that is none"),
+        ([3, 1, 1, 1, 1, 1, [1], [0]], "do not add up"),
+        ([3, 1, 1, 1, 1, 1, [1], [True]], "do not add up"),
+        ([3, 1, 1, 1, 1, 1, [1], [5]], "do not add up"),
+        ({"a": 2}, "a frame is an array"),
+        ([2, msgpack.ExtType(1, b"x")], "limits"),
+        ([2, "x" * 300], "limits"),
+        ([2, list(range(20_000))], "limits"),
+        ([2, {b"x": 1, "y" * 9: 1}], "term is"),
+    ],
+)
+def test_bad_fields_are_refused(meta: Any, words: str) -> None:
+    """Whatever does not fit the table is refused with what was wrong."""
+    with pytest.raises(FrameRefused, match=words):
+        decode_message(*split(encode_frame(meta)))
+
+
+def test_deep_and_broken_msgpack_is_refused() -> None:
+    """Depth without end, a length without bytes, trailing bytes: refused, not crashed on."""
+    for meta in (b"\x91" * 100_000, b"\xdb\xff\xff\xff\xff", b"\xc1", b"\x91\x0c\x0c", b"\xd9\x02\xff\xff"):
+        with pytest.raises(FrameRefused):
+            decode_message(meta, memoryview(b""), 0)
+
+
+def test_a_blob_where_none_belongs_is_refused() -> None:
+    """Bytes behind a message that carries none are refused."""
+    with pytest.raises(FrameRefused, match="checksum or length"):
+        decode_message(*split(encode_frame([12], [b"x"])))
