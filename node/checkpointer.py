@@ -63,7 +63,13 @@ class Checkpointer:
         self._last_s, self._last_bytes = self._monotonic(), self._journal.written_bytes
         index = self._machine.applied_index
         job = self._machine.store.begin_checkpoint(self._machine.checkpoint_record())
-        await asyncio.to_thread(job.run)
+        running = asyncio.ensure_future(asyncio.to_thread(job.run))
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await running  # a stop waits: its own checkpoint comes after this one, and the files stay open until then
+            job.finish()
+            raise
         job.finish()
         self.index = index
         self._journal.trim(min(index, self._low_water()))

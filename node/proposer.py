@@ -118,6 +118,8 @@ class Proposer:
         #: this node leads they are in the log and will be applied.
         self._late: deque[tuple[int, Riders]] = deque()
         self._late_look: asyncio.TimerHandle | None = None
+        #: Set while `quiesce` waits; resolved when nothing waits and the last Leases are applied.
+        self._quiet: asyncio.Future[None] | None = None
         self._flush_soon = False
         self.entries = 0
         self.rows = 0
@@ -192,7 +194,11 @@ class Proposer:
             sections.append((packed, _resolve(future)))
         self._others.clear()
         self._take_messages(sections, now_ms)
+        asked = bool(sections)
         riding = self._take_riders(sections, now_ms)
+        if self._quiet is not None and not asked and riding is None:
+            _settle_future(self._quiet, None, None)
+            return
         if not sections:
             return
         sections.sort(key=lambda section: section[0][0])
@@ -233,17 +239,14 @@ class Proposer:
             _, riding = self._late.popleft()
             if riding is self.riders:
                 riding.committed()
-        if self._late and self._late_look is None:
-            self._late_look = asyncio.get_running_loop().call_later(LATE_S, self._look_again)
-
-    def _look_again(self) -> None:
-        self._late_look = None
-        self.kick()
+        if self._late_look is not None:
+            self._late_look.cancel()
+        self._late_look = asyncio.get_running_loop().call_later(LATE_S, self.kick) if self._late else None
 
     def _take_riders(self, sections: list[tuple[Packed, Taker]], now_ms: int) -> Riders | None:
         if self.riders is None:
             return None
-        lease, state = self.riders.collect(now_ms, going=bool(sections))
+        lease, state = self.riders.collect(now_ms, going=bool(sections) or self._quiet is not None)
         for command in (lease, state):
             if command is not None:
                 sections.append((command.pack(), _ignore))
@@ -323,10 +326,21 @@ class Proposer:
 
         sections.append((schedule.pack(), take))
 
+    async def quiesce(self, seconds: float) -> None:
+        """Before a leader that stops steps down: all that waits is proposed, the Leases of hand-overs made too, so that
+        no successor repeats them. Returns when it is applied, at the latest after `seconds`. Nothing new may come."""
+        if not self._group.established:
+            return
+        self._quiet = asyncio.get_running_loop().create_future()
+        self.kick()
+        await asyncio.wait((self._quiet,), timeout=seconds)
+
     def step_down(self) -> None:
         """Leadership is over: what was never proposed is refused, so that its clients go to the new leader. What is in
         an entry keeps waiting for its outcome."""
         self.riders = None
+        if self._quiet is not None:
+            _settle_future(self._quiet, None, None)
         waiting, self._messages, self._waiting_rows = self._messages, deque(), 0
         for request in waiting:
             request.answer(request.taken, len(request.messages) - request.taken, "not-leader")
@@ -372,15 +386,11 @@ def _settle_future(future: asyncio.Future[Any], result: Any, error: str | None) 
     if error is None:
         future.set_result(result)
     else:
-        future.set_exception(_problem(error))
+        future.set_exception(problem_of(error))
 
 
 def problem_of(error: str) -> Problem:
     """The refusal a client sees for what became of its proposal."""
-    return _problem(error)
-
-
-def _problem(error: str) -> Problem:
     if error == "not-leader":
         return Problem("no-leader", "this node stopped leading before the request was written; nothing happened")
     if error == "overloaded":

@@ -164,3 +164,45 @@ def test_leases_given_up_come_before_those_of_later_entries() -> None:
         assert (riders.told, successor.told) == (["committed", "committed"], [])
 
     run(test)
+
+
+def test_quiesce_writes_what_waits_and_the_last_leases() -> None:
+    """A leader that stops proposes its queue and its riders, and is done when they are applied."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        riders.loaded = 1
+        first = asyncio.create_task(proposer.schedule([MessageIn("t", b"1", "", None, None)]))
+        await turns()
+        second = asyncio.create_task(proposer.schedule([MessageIn("t", b"2", "", None, None)]))
+        await turns()
+        riders.loaded = 1
+        quiet = asyncio.create_task(proposer.quiesce(5))
+        for _ in range(2):
+            await turns()
+            assert not quiet.done()
+            assert len(group.open) == 1
+            group.answer("refused")
+        await turns()
+        assert quiet.done()
+        assert not group.open
+        assert first.done()
+        assert second.done()
+        await asyncio.gather(first, second)
+
+    run(test)
+
+
+def test_quiesce_ends_with_leadership_and_with_its_time() -> None:
+    """A stop does not wait for a majority that is not there."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        riders.loaded = 1
+        quiet = asyncio.create_task(proposer.quiesce(60))
+        await turns()
+        proposer.step_down()
+        await asyncio.wait_for(quiet, 1)
+        await asyncio.wait_for(proposer.quiesce(0.01), 1)
+        group.established = False
+        await asyncio.wait_for(proposer.quiesce(60), 1)
+
+    run(test)
