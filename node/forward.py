@@ -76,12 +76,24 @@ class Forwarder:
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
         """Raises `no-leader` (nothing was sent, or nothing changed) or `outcome-unknown`."""
+        deadline = asyncio.get_running_loop().time() + LEADER_WAIT_S
+        while True:
+            address = await self._leader(deadline)
+            answer = await self._send_once(address, request)
+            if answer is not None:
+                return answer
+            # Nothing was sent. A leader that is gone is given up a moment later: wait for that, and for the next one.
+            if self._leader_http() == address:
+                await self._change(deadline, "the leader does not take connections; nothing was sent")
+
+    async def _send_once(self, address: str, request: ForwardRequest) -> ForwardAnswer | None:
+        """The answer, or None when there was no connection."""
         task = asyncio.current_task()
         assert task is not None
-        under_way = _UnderWay(task, await self._leader())
+        under_way = _UnderWay(task, address)
         self._under_way.add(under_way)
         try:
-            return await self._send(under_way.address, request)
+            return await self._send(address, request)
         except asyncio.CancelledError:
             if not under_way.ended:
                 raise
@@ -90,7 +102,7 @@ class Forwarder:
         finally:
             self._under_way.discard(under_way)
 
-    async def _send(self, address: str, request: ForwardRequest) -> ForwardAnswer:
+    async def _send(self, address: str, request: ForwardRequest) -> ForwardAnswer | None:
         assert self._session is not None
         try:
             async with self._session.request(
@@ -102,19 +114,21 @@ class Forwarder:
             ) as answer:
                 return ForwardAnswer(answer.status, answer.headers, await answer.read())
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-            raise Problem("no-leader", "the leader does not take connections; nothing was sent") from None
+            return None
         except (aiohttp.ClientError, TimeoutError, OSError) as broken:
             raise _lost(request, f"the leader's answer did not come ({type(broken).__name__})") from None
 
-    async def _leader(self) -> str:
-        deadline = asyncio.get_running_loop().time() + LEADER_WAIT_S
+    async def _leader(self, deadline: float) -> str:
         while (address := self._leader_http()) is None:
-            left_s = deadline - asyncio.get_running_loop().time()
-            try:
-                await asyncio.wait_for(self._changed.wait(), left_s)
-            except TimeoutError:
-                raise Problem("no-leader", "no leader was elected yet; nothing was sent") from None
+            await self._change(deadline, "no leader was elected yet; nothing was sent")
         return address
+
+    async def _change(self, deadline: float, refusal: str) -> None:
+        """Until another node leads or none does; `no-leader` with this refusal when there is no time left."""
+        try:
+            await asyncio.wait_for(self._changed.wait(), deadline - asyncio.get_running_loop().time())
+        except TimeoutError:
+            raise Problem("no-leader", refusal) from None
 
 
 def _lost(request: ForwardRequest, why: str) -> Problem:

@@ -135,3 +135,24 @@ def test_a_request_waits_for_a_leader_to_be_elected() -> None:
         assert (await waiting).status == 201
 
     asyncio.run(with_leader(serve, play))
+
+
+def test_a_leader_that_is_gone_and_not_yet_given_up_is_waited_for() -> None:
+    """No connection, so nothing was sent: the request goes to the leader elected next, through a time without one."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await answer(reader, writer)
+        writer.close()
+
+    async def play(forwarder: Forwarder, leader: list[str | None]) -> None:
+        successor, leader[0] = leader[0], "127.0.0.1:1"
+        waiting = asyncio.ensure_future(forwarder.forward(request()))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        for known in (None, successor):
+            leader[0] = known
+            forwarder.leader_changed()
+            await asyncio.sleep(0)
+        assert (await waiting).status == 201
+
+    asyncio.run(with_leader(serve, play))
