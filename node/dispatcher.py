@@ -291,6 +291,10 @@ class Dispatcher:
         self._ready.put_back(kind, topic, positions[stays])
         return took
 
+    def unrecorded(self, position: int) -> bool:
+        """Whether the unit was handed over and the records do not say so yet."""
+        return self._book.holds(position)
+
     def hold(self, positions: Iterable[int]) -> None:
         """Do not hand these over until they are released: a command that ends or moves them is on its way."""
         self._holds.add(positions)

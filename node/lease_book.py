@@ -113,6 +113,11 @@ class LeaseBook:
         self._sent.append(batch)
         return batch.columns()
 
+    def holds(self, position: int) -> bool:
+        """Whether a hand-over of this unit is not committed yet."""
+        batches = (*self._sent, self._open)
+        return any(bool((made.position == position).any()) for batch in batches for made in batch.hand_overs)
+
     def committed(self) -> list[HandOver]:
         """The entry with the oldest collected batch is applied: its hand-overs, which the records hold from now on."""
         assert self._sent, "a batch is committed that was never collected"

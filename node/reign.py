@@ -60,6 +60,7 @@ class Reign:
         self._poked = False
         self._alarm: asyncio.TimerHandle | None = None
         self._waiters: dict[int, deque[asyncio.Future[None]]] = {}
+        self._readers: list[asyncio.Future[None]] = []
         self._over = False
         self._dispatcher = Dispatcher(
             node.store,
@@ -267,6 +268,21 @@ class Reign:
 
         result.add_done_callback(release)
 
+    async def recorded(self, position: int) -> None:
+        """Until the records hold every hand-over of this unit: who asks after a consumer got it must not read less.
+        Raises `no-leader` when the reign ends meanwhile."""
+        while self._dispatcher.unrecorded(position):
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._readers.append(waiter)
+            await waiter
+            if self._over:
+                raise _ended()
+
+    def _wake_readers(self) -> None:
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            _wake(reader)
+
     # -- what the machine applied (replication.machine.Listener)
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
@@ -277,6 +293,7 @@ class Reign:
     def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
         """Hand-overs whose Lease took effect."""
         self._dispatcher.on_leased(position, attempt, lease_end_ms)
+        self._loop.call_soon(self._wake_readers)  # after the proposer has told the dispatcher that they are committed
         self.poke()
 
     def on_settled(self, position: U64) -> None:
@@ -295,6 +312,7 @@ class Reign:
             self._alarm.cancel()
         self._dispatcher.stop()
         self._node.machine.listener = None
+        self._wake_readers()
         for waiters in self._waiters.values():
             for waiter in waiters:
                 _wake(waiter)

@@ -118,9 +118,9 @@ class Service:
 
     async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
         """One message, as this node has applied it; only the leader within its trust window, unless `local`."""
-        if not local:
-            self._reign()
         named, record = self._find(id)
+        if not local:
+            await self._reign().recorded(named.position)
         store = self._node.store
         at = np.array([named.position], np.uint64)
         state = store.states(at)

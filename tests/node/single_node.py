@@ -1,0 +1,62 @@
+"""A real node that is a cluster of its own: real directory, journal and sockets, asked through its service port."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from node.config import parse_config
+from node.server import Node
+
+Play = Callable[[Node], Awaitable[None]]
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on at the moment."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def run_node(directory: Path, play: Play) -> None:
+    """Start the node in `directory`, wait until it leads, play, stop it in order."""
+    asyncio.run(_run(directory, play))
+
+
+async def _run(directory: Path, play: Play) -> None:
+    http, raft = (f"127.0.0.1:{port}" for port in free_ports(2))
+    config = parse_config(
+        {
+            "node_id": "n1",
+            "data_dir": str(directory),
+            "http": {"listen": http},
+            "raft": {"listen": raft},
+            "peers": [{"id": "n1", "http": http, "raft": raft}],
+        },
+        {},
+    )
+    node = Node(config)
+    leading = asyncio.Event()
+    told = node.forwarder.leader_changed
+
+    def leader_changed() -> None:
+        told()
+        if node.reign is not None:
+            leading.set()
+
+    node.forwarder.leader_changed = leader_changed  # type: ignore[method-assign]
+    serving = asyncio.ensure_future(node.run())
+    waiting = asyncio.ensure_future(leading.wait())
+    await asyncio.wait((serving, waiting), timeout=20, return_when=asyncio.FIRST_COMPLETED)
+    try:
+        assert leading.is_set(), "the node did not lead"
+        await play(node)
+    finally:
+        waiting.cancel()
+        node.stop()
+        await serving
