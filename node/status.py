@@ -83,7 +83,12 @@ class Status:
         if leader == node.config.node_id and node.reign is None:
             checks["leader"] = "this node was elected and has not applied its first entry yet"
         if not node.caught_up():
-            checks["caught_up"] = f"applied {group.applied_index} of {group.known_commit} entries"
+            behind = f"applied {group.applied_index} of {group.known_commit} entries"
+            checks["caught_up"] = behind if leader else "no leader was heard since the start"
+        refusals = node.transport.refusals
+        for peer in node.config.peers:
+            if not leader and peer.id in refusals:  # most often the reason: another cluster's directory, a version
+                checks["leader"] += f"; {refusals[peer.id].detail}"
         return Readiness(all(check == "ok" for check in checks.values()), checks)
 
     def values(self) -> dict[str, float]:
