@@ -26,15 +26,13 @@ def test_a_receipt_comes_back(receipt: Receipt) -> None:
     assert len(text) == 59
 
 
-@given(RECEIPTS, st.integers(0, 58), st.sampled_from("ABCXYZabcxyz0189-_"))
+@given(RECEIPTS, st.integers(0, 58) | st.just(58), st.sampled_from("ABCXYZabcxyz0189-_"))
 def test_a_changed_character_is_refused(receipt: Receipt, at: int, letter: str) -> None:
-    """A forged receipt, or one whose character was changed, names nothing."""
+    """A forged receipt, or one of whose characters any was changed, names nothing: each hand-over has one text."""
     receipts = Receipts(b"s" * 32)
     text = receipts.make(receipt)
     changed = text[:at] + letter + text[at + 1 :]
-    assert receipts.read(changed) in (None, receipt)
-    if changed != text and at < 58:
-        assert receipts.read(changed) is None
+    assert receipts.read(changed) == (receipt if changed == text else None)
 
 
 def test_another_clusters_receipt_is_refused() -> None:
