@@ -397,4 +397,4 @@ def problem_of(error: str) -> Problem:
         return Problem("over-limit", "too many proposals wait; send again later")
     if error == "refused":
         return Problem("internal", "the entry was refused by the machine; nothing happened")
-    return Problem("outcome-unknown", "the leader or the disks failed while this was written; send again with the same key")
+    return Problem("outcome-unknown", "the leader or the disks failed meanwhile; send again with the same key")
