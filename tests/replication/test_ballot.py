@@ -105,3 +105,34 @@ def test_a_new_cluster_waits_for_every_peer(tmp_path: Path) -> None:
     network.heal()
     network.elect()
     assert all(node.journal.voter for node in network.nodes.values())
+
+
+def test_a_shorter_log_gets_no_pre_vote(tmp_path: Path) -> None:
+    """Who lacks entries the asked node has is not encouraged: it could not win, and its term would only disturb."""
+    network = SimNetwork(tmp_path)
+    node = network.elect()
+    network.fill(node, 5)
+    network.run(0.5)
+    first, second = network.others(node)
+    network.kill(node.id)
+    network.mute = set(network.ids)
+    network.run(0.5)
+    network.watch = lambda source, target, message: message["type"] == "pre_vote_ok"
+    ask: dict[str, Any] = {"type": "pre_vote", "term": first.group.term + 1, "last_log_term": first.group.term}
+    first.group.receive(second.id, ask | {"last_log_index": first.group.last_index - 1})
+    first.group.receive(second.id, ask | {"last_log_index": 10_000, "last_log_term": 0})
+    assert not network.seen
+    first.group.receive(second.id, ask | {"last_log_index": first.group.last_index})
+    assert len(network.seen) == 1
+
+
+def test_a_candidate_behind_in_terms_is_told(tmp_path: Path) -> None:
+    """A node that asks for a term which is over learns the present one, else it might ask for ever."""
+    network = SimNetwork(tmp_path)
+    node = network.elect()
+    network.run(0.5)
+    other = network.others(node)[0]
+    network.watch = lambda source, target, message: source == other.id and message["type"] == "stale_term"
+    ask = {"type": "pre_vote", "term": other.group.term, "last_log_index": 10_000, "last_log_term": other.group.term}
+    other.group.receive(network.others(node)[1].id, ask)
+    assert [message["term"] for _now, _source, _target, message in network.seen] == [other.group.term]

@@ -79,6 +79,9 @@ def test_a_heartbeat_commits_what_was_proven_only(tmp_path: Path) -> None:
     }
     old.group.receive(new.id, beat)
     assert old.group.leader_id == new.id
+    assert old.group.commit_index == committed
+    old.group.receive(new.id, append(new, committed, [], 1_000))  # proves no more than it has to
+    old.group.receive(new.id, beat)
     assert old.group.last_index > committed
     assert old.group.commit_index == committed
     network.heal()
