@@ -5,6 +5,9 @@ early. So the node clock is monotonic time plus an offset that is slewed towards
 (what NTP daemons use), and never stepped while leading. A wall clock that steps by more than 500 ms is reported: the
 leader yields rather than lead on a clock that it knows is wrong, and while not leading the clock may step at once.
 
+A clock can also be wrong from the start. Echoes of heartbeats carry the clocks of the peers, and a leader's stamps stay
+within 500 ms of the median of all nodes: one node with a fast clock does not hand over early for the whole cluster.
+
 Invariant: while `leading`, two readings never differ from the monotonic clock's difference by more than 500 ppm.
 """
 
@@ -25,6 +28,7 @@ class NodeClock:
         self._monotonic = monotonic
         self._offset_s = wall() - monotonic()
         self._slewed_at_s = monotonic()
+        self._held_back_s = 0.0
         self.leading = False
 
     def monotonic(self) -> float:
@@ -32,8 +36,17 @@ class NodeClock:
         return self._monotonic()
 
     def now_ms(self) -> int:
-        """The node clock, rounded down: what is due at this millisecond is due."""
+        """The node clock, rounded down: what is due at this millisecond is due. Held back where the peers' clocks say
+        that it is too far ahead (`bound`)."""
+        return int((self._monotonic() + self._offset_s - self._held_back_s) * 1000)
+
+    def own_ms(self) -> int:
+        """The node clock before it is held back: what peers compare theirs with."""
         return int((self._monotonic() + self._offset_s) * 1000)
+
+    def bound(self, median_ms: float) -> None:
+        """The median of the nodes' clocks is this far ahead of ours (behind if negative): stay within 500 ms of it."""
+        self._held_back_s = max(0.0, -median_ms - STEP_MS) / 1000
 
     def wall_ms(self) -> int:
         """The operating system's wall clock, for stamps that only inform."""

@@ -26,10 +26,8 @@ _delays = attrgetter("delay_ms")
 _deliver_ats = attrgetter("deliver_at_ms")
 
 
-def encode_schedule(
-    messages: Sequence[MessageIn], *, now_ms: int, random: npt.NDArray[np.uint64]
-) -> tuple[Schedule, npt.NDArray[np.uint64]]:
-    """The Schedule of these messages, with due times made absolute by the leader's stamp; and the random bits.
+def encode_schedule(messages: Sequence[MessageIn], *, now_ms: int, random: npt.NDArray[np.uint64]) -> Schedule:
+    """The Schedule of these messages, with due times made absolute by the leader's stamp; `random` are their ids' bits.
 
     A due time in the past is now: the message is due at once, and its lateness is measured from here.
     """
@@ -54,7 +52,7 @@ def encode_schedule(
             keys=[(m.key or "").encode() for m in messages] if keyed else None,
         )
     )
-    schedule = Schedule(
+    return Schedule(
         topics=tuple(topics),
         due_ms=due_ms,
         size=records.size,
@@ -63,7 +61,6 @@ def encode_schedule(
         tags=np.array([tags_mask(row) for row in tags], np.uint64) if tags else np.empty(0, np.uint64),
         keys=_keys_of(messages) if keyed else (),
     )
-    return schedule, random
 
 
 def tags_mask(tags: tuple[bytes, ...]) -> int:

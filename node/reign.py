@@ -22,7 +22,7 @@ from api.port import PULL_BYTES_MAX, TOPIC_DEFAULTS, Delivery, PullIn
 from api.problem import Problem
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.lease_book import HandOver
-from node.proposer import GROUP
+from node.queues import GROUP
 from node.receipt import Receipt, Receipts
 from replication.command import Realign
 from storage.message_id import encode_ids
@@ -230,7 +230,9 @@ class Reign:
         random = np.fromiter((record.random for record in records), np.uint64, len(records))
         ids = encode_ids(GROUP, hand_over.position, random).astype("U26").tolist()
         asked_ms = np.fromiter((record.asked_due_ms for record in records), np.int64, len(records))
-        self._node.count_handed_over(hand_over.handed_over_ms - asked_ms)
+        # A repeat is late by the whole lease of the hand-over before: that is no lateness of ours.
+        first = hand_over.attempt == 1
+        self._node.count_handed_over(len(records), (hand_over.handed_over_ms - asked_ms)[first])
         rows = zip(ids, records, hand_over.attempt.tolist(), hand_over.due_ms.tolist(), strict=True)
         return [self._delivery(hand_over, topic, *row) for row in rows]
 

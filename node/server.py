@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import statistics
 import sys
 from collections.abc import Coroutine
 from typing import Any
@@ -76,6 +77,7 @@ class Node:
         self.reign: Reign | None = None
         self.draining = False
         self._caught_up = False
+        self._led_since_s = 0.0
         self.lateness = Lateness()
         self.handed_over = self.acked = 0
         try:
@@ -118,7 +120,12 @@ class Node:
         self.reserve = Reserve(config.directory, self.disk, peers=len(config.peers), low_peers=self._low_peers)
         number = sorted(peer.id for peer in config.peers).index(config.node_id) + 1
         self.proposer = Proposer(
-            self.group, self.clock, self._entropy, node=number, waiting_max=config.limits.max_waiting_messages
+            self.group,
+            self.clock,
+            self._entropy,
+            node=number,
+            waiting_max=config.limits.max_waiting_messages,
+            fatal=self.fatal,
         )
         self.checkpointer = Checkpointer(
             self.machine,
@@ -203,12 +210,19 @@ class Node:
     async def _keep_house(self) -> None:
         """What time alone brings: the clock's slew, free space, hours that become near."""
         while True:
-            stepped = self.clock.slew()
-            if stepped:
-                log.warning("wall clock stepped", error_ms=self.clock.error_ms())
+            error_ms = self.clock.error_ms()
+            if self.clock.slew():
+                log.warning("the wall clock stepped", error_ms=round(error_ms))
+                self.group.resign()  # no leading on a clock that is known to be wrong; a follower's may step
+            self.clock.bound(self._median_clock_ms())
             self.reserve.measure()
             self.store.turn(self.clock.now_ms() // HOUR_MS)
             await asyncio.sleep(HOUSEKEEPING_S)
+
+    def _median_clock_ms(self) -> float:
+        """How far the median of the nodes' clocks is ahead of ours; known to the leader alone, from echoes."""
+        heard = (peer.clock_offset_ms for peer in self.group.peers.values() if peer.last_echo_s > self._led_since_s)
+        return statistics.median([0.0, *heard]) if self.reign is not None else 0.0
 
     async def _unlink_hours(self) -> None:
         while True:
@@ -224,6 +238,7 @@ class Node:
     def _established(self) -> None:
         """The no-op of the own term is applied: found the cluster if nobody did, then reign."""
         self.clock.leading = True
+        self._led_since_s = self.clock.monotonic()
         self.spawn(self._begin_reign(self.group.term))
 
     async def _begin_reign(self, term: int) -> None:
@@ -273,7 +288,7 @@ class Node:
         self.transport.set_cluster_id(cluster_id)
 
     def _vitals(self) -> Vitals:
-        return Vitals(self.clock.now_ms(), self.reserve.free_bytes)
+        return Vitals(self.clock.own_ms(), self.reserve.free_bytes)
 
     def _low_peers(self) -> int:
         return sum(0 < peer.free_bytes < RESERVE_BYTES for peer in self.group.peers.values())
@@ -284,9 +299,9 @@ class Node:
             return None
         return next((peer.http for peer in self.config.peers if peer.id == leader), None)
 
-    def count_handed_over(self, lateness_ms: npt.NDArray[np.int64]) -> None:
-        """Hand-overs were made, this late."""
-        self.handed_over += len(lateness_ms)
+    def count_handed_over(self, count: int, lateness_ms: npt.NDArray[np.int64]) -> None:
+        """Hand-overs were made; the first ones of their messages were this late."""
+        self.handed_over += count
         self.lateness.observe(lateness_ms)
 
     def count_acked(self, count: int) -> None:

@@ -32,7 +32,7 @@ from api.port import (
 )
 from api.problem import FieldFault, Problem
 from api.timestamp import render_time
-from node.proposer import GROUP, Placed, problem_of
+from node.queues import GROUP, Placed, problem_of
 from node.receipt import Receipt
 from node.reign import Reign
 from replication.apply_settle import ACKED, CANCELLED, DOUBTFUL, INVALID, KNOWN, LEASED, UNKNOWN

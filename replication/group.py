@@ -202,6 +202,13 @@ class RaftGroup:
             self._pending.add(index, self._core.term, len(blob), self._monotonic(), done)
             self.on_wake()
 
+    def resign(self) -> None:
+        """Step down on purpose, in the same term: whoever misses the heartbeats first is elected, perhaps this node."""
+        if self.is_leader:
+            self._core.step_down()
+            self._ballot.heard_leader(self._monotonic())
+            self.on_wake()
+
     def close(self) -> None:
         """The node stops: open proposals are unknown. The journal is the caller's to close."""
         self._closed = True

@@ -61,3 +61,14 @@ def test_a_small_error_is_slewed_away() -> None:
         assert clock.now_ms() >= last
         last = clock.now_ms()
     assert abs(clock.error_ms()) < 1
+
+
+def test_a_clock_far_ahead_of_the_median_is_held_back_to_half_a_second() -> None:
+    """The peers outvote one fast clock; one that is behind, or within the bound, is left alone."""
+    clocks, clock = make()
+    clocks.pass_s(1)
+    own = clock.own_ms()
+    for median_ms, held_back_ms in ((-10_000.0, 9_500), (-500.0, 0), (-400.0, 0), (10_000.0, 0), (0.0, 0)):
+        clock.bound(median_ms)
+        assert clock.own_ms() == own
+        assert own - clock.now_ms() == held_back_ms

@@ -13,8 +13,7 @@ NOW = 1_700_000_000_000
 def encode(*messages: MessageIn) -> Schedule:
     """The Schedule of these messages, and their records as they stand before apply."""
     random = np.arange(1, len(messages) + 1, dtype=np.uint64)
-    schedule, _ = encode_schedule(messages, now_ms=NOW, random=random)
-    return schedule
+    return encode_schedule(messages, now_ms=NOW, random=random)
 
 
 def test_due_times_are_absolute_and_never_before_now() -> None:

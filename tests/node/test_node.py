@@ -137,3 +137,20 @@ def test_messages_and_keys_survive_a_restart(tmp_path: Path) -> None:
 
     run_node(tmp_path / "n1", first)
     run_node(tmp_path / "n1", second)
+
+
+def test_a_leader_whose_wall_clock_steps_yields(tmp_path: Path) -> None:
+    """It ends its reign, and leads again only on a clock that follows the wall clock."""
+
+    async def play(node: Node) -> None:
+        reign = node.reign
+        real = node.clock._wall
+        node.clock._wall = lambda: real() + 3600
+        deadline = asyncio.get_running_loop().time() + 10
+        while node.reign is reign or node.reign is None:
+            assert asyncio.get_running_loop().time() < deadline
+            await asyncio.sleep(0.05)
+        assert node.group.term > reign.term if reign else False
+        assert abs(node.clock.error_ms()) < 100
+
+    run_node(tmp_path / "n1", play)

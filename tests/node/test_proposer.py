@@ -12,7 +12,8 @@ import numpy as np
 from api.port import MessageIn
 from node.clock import NodeClock
 from node.entropy import Entropy
-from node.proposer import ENTRY_ACKS_MAX, Proposer
+from node.proposer import Proposer
+from node.queues import ENTRY_ACKS_MAX
 from replication.command import DispatchState, Lease, Settle
 from replication.envelope import decode_entry
 from replication.group import RaftGroup
@@ -69,11 +70,16 @@ def run(test: Callable[[Proposer, Group, Riders], Any]) -> None:
 
     async def go() -> None:
         group, riders = Group(), Riders()
-        proposer = Proposer(cast(RaftGroup, group), NodeClock(), Entropy(), node=1, waiting_max=200_000)
+        proposer = Proposer(cast(RaftGroup, group), NodeClock(), Entropy(), node=1, waiting_max=200_000, fatal=failed)
         proposer.riders = riders
         await test(proposer, group, riders)
 
     asyncio.run(go())
+
+
+def failed(error: BaseException) -> None:
+    """A flush must not fail."""
+    raise error
 
 
 async def turns() -> None:
