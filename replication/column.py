@@ -59,7 +59,7 @@ class ColumnReader:
         length, _ = _LENGTH.unpack(self._raw(_LENGTH.size))
         try:
             value = msgpack.unpackb(self.bytes(length), raw=False, strict_map_key=False)
-        except (ValueError, msgpack.UnpackException) as broken:
+        except (ValueError, TypeError, msgpack.UnpackException) as broken:
             raise EntryRefused(f"map of {length} bytes is not msgpack: {broken}") from None
         if not isinstance(value, dict):
             raise EntryRefused(f"map expected, found {type(value).__name__}")
