@@ -41,18 +41,13 @@ class ColumnReader:
     def column(self, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """A read-only view of the next column, `rows` long."""
         kind = np.dtype(dtype)
-        data = self.bytes(self._rows * kind.itemsize)
-        return np.frombuffer(data, dtype=kind)
+        at = self._take(self._rows * kind.itemsize)
+        return np.frombuffer(self._payload, kind, self._rows, at)
 
     def bytes(self, length: int) -> memoryview:
         """A view of the next `length` bytes; skips their padding."""
-        if self._at + length > len(self._payload):
-            raise EntryRefused(
-                f"column of {length} bytes at byte {self._at} past the section's {len(self._payload)} bytes"
-            )
-        data = self._payload[self._at : self._at + length]
-        self._at += length + pad8(length)
-        return data
+        at = self._take(length)
+        return self._payload[at : at + length]
 
     def map(self) -> dict[str, Any]:
         """The next msgpack map."""
@@ -64,6 +59,14 @@ class ColumnReader:
         if not isinstance(value, dict):
             raise EntryRefused(f"map expected, found {type(value).__name__}")
         return value
+
+    def _take(self, length: int) -> int:
+        """Where the next `length` bytes begin; moves on past their padding."""
+        at = self._at
+        if at + length > len(self._payload):
+            raise EntryRefused(f"column of {length} bytes at byte {at} past the section's {len(self._payload)} bytes")
+        self._at = at + length + pad8(length)
+        return at
 
     def _raw(self, length: int) -> memoryview:
         if self._at + length > len(self._payload):

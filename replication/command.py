@@ -274,11 +274,12 @@ class Schedule:
         blob = reader.bytes(_filled(value.get("blob"), int, "blob"))
         reader.end()
         topics = tuple(_filled(value.get("topics"), list, "topics"))
-        total = int(size.sum(dtype=np.int64))
-        if total != len(blob) or len(blob) % 8 or pad8(int(np.bitwise_or.reduce(size, initial=np.uint32(0)))):
+        total = int(np.add.reduce(size, dtype=np.int64))
+        if total != len(blob) or pad8(int(np.bitwise_or.reduce(size))):
             raise EntryRefused(f"records of {total} bytes by their sizes, {len(blob)} bytes found")
-        if len(topic) and int(topic.max()) >= len(topics):
-            raise EntryRefused(f"topic {int(topic.max())} of {len(topics)}")
+        highest = int(np.maximum.reduce(topic, initial=0))
+        if section.rows and highest >= len(topics):
+            raise EntryRefused(f"topic {highest} of {len(topics)}")
         keys = tuple(Key(*row) for row in _filled(value.get("keys"), list, "keys"))
         if any(not 0 <= key.row < section.rows or key.on_conflict not in range(len(ON_CONFLICT)) for key in keys):
             raise EntryRefused("a key names a row or a rule that is not there")

@@ -30,6 +30,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final, NamedTuple
 
 import msgpack
 
@@ -55,6 +56,9 @@ class Kind(IntEnum):
     UNLINK = 60
 
 
+_KINDS: Final = {int(kind): kind for kind in Kind}
+
+
 class EntryRefused(Exception):
     """These bytes are malformed: every node refuses them alike and goes on."""
 
@@ -63,8 +67,7 @@ class UnknownCommand(Exception):
     """A version or command that this node does not know: it must stop, for the others may know it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """One command inside an entry: its kind, how many rows it has, and its payload (a view, not a copy)."""
 
     kind: Kind
@@ -131,11 +134,12 @@ def decode_entry(entry: bytes) -> Envelope:
             raise EntryRefused(f"section header at byte {at} past the entry's end {len(view)}")
         kind, version, flags, rows, length = _SECTION.unpack_from(view, at)
         at += _SECTION.size
-        if version != 1 or flags or kind not in Kind.__members__.values():
+        known = _KINDS.get(kind)
+        if version != 1 or flags or known is None:
             raise UnknownCommand(f"command kind {kind} version {version} flags {flags} is unknown to this node")
         if at + length > len(view):
             raise EntryRefused(f"section of {length} bytes at byte {at} past the entry's end {len(view)}")
-        sections.append(Section(Kind(kind), rows, view[at : at + length]))
+        sections.append(Section(known, rows, view[at : at + length]))
         at += length + pad8(length)
     if at != len(view):
         raise EntryRefused(f"{len(view) - at} bytes after the last section")
