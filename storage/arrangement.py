@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.chain import NOT_LINKED
+from storage.chain import NOT_LINKED, falls, run_edges
 from storage.columns import U32, UnitBatch
 from storage.format import UNIT, Units
 from storage.position import HOUR_MS, I64, U64
@@ -33,28 +33,35 @@ class Arrangement:
         """Arrange a batch of at least one row."""
         hour = batch.due_ms // HOUR_MS
         words = np.frombuffer(batch.records, np.uint64)
-        if bool((hour[1:] >= hour[:-1]).all()):
+        if not falls(hour):
             return cls(batch, words.copy(), hour, _segments(hour), None)
         order = np.argsort(hour, kind="stable")
         columns = replace(batch, **{name: getattr(batch, name)[order] for name in _COLUMNS})
         hour = hour[order]
         return cls(columns, _gather(words, batch.size, order), hour, _segments(hour), order)
 
-    def units(self, indexes: list[int], log_ends: list[int]) -> Units:
-        """Units not linked and not sealed, given for each segment's hour the next global_index and the end of log."""
-        sizes = self.columns.size.astype(np.int64)
-        ends = np.cumsum(sizes)
-        begins = np.array([first for _, first, _ in self.segments])
-        lengths = np.array([last - first for _, first, last in self.segments])
-        units = np.empty(len(sizes), UNIT)
+    def indexes(self, following: list[int]) -> I64:
+        """The global_index of each row, given each segment's next one."""
+        return np.arange(len(self.hour)) + self._spread(
+            [index - first for index, (_, first, _) in zip(following, self.segments, strict=True)]
+        )
+
+    def units(self, indexes: I64, starts: I64, log_bases: list[int]) -> Units:
+        """Units neither linked nor sealed, given each row's global_index and first word, and for each segment the place
+        in its hour's log that the first word of the whole batch would have."""
+        units = np.zeros(len(indexes), UNIT)
         for name in _COLUMNS:
             units[name] = getattr(self.columns, name)
-        units["offset"] = ends - sizes + np.repeat(np.array(log_ends) - (ends - sizes)[begins], lengths)
-        units["global_index"] = np.arange(len(sizes)) + np.repeat(np.array(indexes) - begins, lengths)
+        units["offset"] = (starts << 3) + self._spread(log_bases)
+        units["global_index"] = indexes
         units["pre_global_index"] = NOT_LINKED
-        units["local_index"] = 0
-        units["checksum"] = 0
         return units
+
+    def _spread(self, values: list[int]) -> I64 | int:
+        """A value per segment as one per row; a single one stands for every row."""
+        if len(values) == 1:
+            return values[0]
+        return np.array(values).repeat([last - first for _, first, last in self.segments])
 
     def restore(self, values: U64) -> U64:
         """Values by row here, in the batch's own order."""
@@ -66,9 +73,8 @@ class Arrangement:
 
 
 def _segments(hour: I64) -> list[tuple[int, int, int]]:
-    cuts = (np.flatnonzero(hour[1:] != hour[:-1]) + 1).tolist()
-    firsts = [0, *cuts]
-    return list(zip(hour[firsts].tolist(), firsts, [*cuts, len(hour)], strict=True))
+    edges = run_edges(hour)
+    return list(zip(hour[edges[:-1]].tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True))
 
 
 def _gather(words: U64, size: U32, order: npt.NDArray[np.intp]) -> U64:

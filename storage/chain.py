@@ -5,13 +5,14 @@ heads[s] = {last_global_index 812, count 3}        index:  ... 17 ....... 350 ..
                                                     pre:      -1 <------- 17 <-------- 350
                                                     local:     0           1            2
 ```
-A whole batch is linked at once: a stable sort by second ranks its rows, the first of each second continues the head,
-the others follow each other. Walking back reads in blocks where the chain is dense and unit by unit where it is thin:
-every unit of the second is a link of the chain, so one comparison over a block finds all of its links at once.
+A whole batch is linked at once: a stable sort by second ranks its rows (none is needed where seconds rise already), the
+first of each second continues the head, the others follow each other. Walking back reads in blocks where the chain is
+dense and unit by unit where it is thin: every unit of the second is a link of the chain, so one comparison over a block
+finds all of its links at once.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,19 @@ def seconds_of(due_ms: I64) -> npt.NDArray[np.uint16]:
     return (due_ms // 1000 % SECONDS).astype(np.uint16)
 
 
+def run_edges(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Where each run of equal neighbours begins, then where the last one ends: r + 1 for r runs of n >= 1 values."""
+    edge = np.empty(len(values) + 1, bool)
+    edge[0] = edge[-1] = True
+    edge[1:-1] = values[1:] != values[:-1]
+    return edge.nonzero()[0]
+
+
+def falls(values: npt.NDArray[Any]) -> bool:
+    """Whether any value is smaller than the one before it."""
+    return len(values) > 1 and len((values[1:] < values[:-1]).nonzero()[0]) > 0
+
+
 class Heads:
     """For each second of an hour the last unit's global_index (-1: none) and how many there are: 16 bytes each."""
 
@@ -54,21 +68,21 @@ class Heads:
 
     def link(self, units: Units) -> None:
         """Give units, in order of global_index, their local_index and pre_global_index, and take them in."""
-        seconds = seconds_of(units["due_ms"])
-        count = len(seconds)
-        order = np.argsort(seconds, kind="stable")
-        ranked = seconds[order]
-        indexes = units["global_index"].astype(np.int64)[order]
-        starts = np.flatnonzero(np.concatenate((np.ones(1, bool), ranked[1:] != ranked[:-1])))
-        used = ranked[starts]
-        lengths = np.diff(starts, append=count)
-        pre = np.empty(count, np.int64)
+        ranked = seconds_of(units["due_ms"])
+        indexes = units["global_index"].astype(np.int64)
+        order: npt.NDArray[np.intp] | slice = slice(None)
+        if falls(ranked):
+            order = ranked.argsort(kind="stable")
+            ranked, indexes = ranked[order], indexes[order]
+        edges = run_edges(ranked)
+        starts, ends = edges[:-1], edges[1:]
+        used, lengths = ranked[starts].astype(np.intp), ends - starts
+        pre = np.empty(len(ranked), np.int64)
         pre[1:] = indexes[:-1]
         pre[starts] = self.last[used]
-        local = np.arange(count) + np.repeat(self.count[used] - starts, lengths)
         units["pre_global_index"][order] = pre
-        units["local_index"][order] = local
-        self.last[used] = indexes[starts + lengths - 1]
+        units["local_index"][order] = np.arange(len(ranked)) + (self.count[used] - starts).repeat(lengths)
+        self.last[used] = indexes[ends - 1]
         self.count[used] += lengths
 
     def second(self, second: int) -> tuple[int, int]:

@@ -18,7 +18,9 @@ U32 = npt.NDArray[np.uint32]
 
 _MASK: Final = (1 << 64) - 1
 _WORDS_MAX: Final = 16
-_HALF: Final = np.uint64(32)
+_HALF: Final = np.array(32, np.uint64)
+_KEEP: Final = (np.uint64(_MASK >> 32 << 32), np.uint64(_MASK >> 32))
+"""What a word keeps when its low or its high half is the checksum."""
 _ROWS_AT_ONCE: Final = 4096
 """Rows whose words stay in the processor's cache from one step to the next."""
 
@@ -36,28 +38,27 @@ def _splitmix64(seed: int, count: int) -> list[int]:
 
 
 _CONSTANTS: Final = _splitmix64(0x486F7572_77686565, _WORDS_MAX + 1)
-_START: Final = np.uint64(_CONSTANTS[0])
+_START: Final = np.array(_CONSTANTS[0], np.uint64)
 _FACTORS: Final = np.array([number | 1 for number in _CONSTANTS[1:]], np.uint64)
 
 
-def checksum_rows(rows: U64, field: tuple[int, int]) -> U32:
+def checksum_rows(rows: U64, field: tuple[int, int] | None = None) -> U32:
     """Checksums, shape [n], of rows of 64-bit words, shape [n, w], w <= 16, as if their checksum field were zero.
 
-    `field` is where that stands: (word, 0 for its low half or 1 for its high half).
+    `field` is where that stands: (word, 0 for its low half or 1 for its high half); None if it is zero, which saves
+    the masking where a row is about to get its checksum.
     """
     count, width = rows.shape
+    if count > _ROWS_AT_ONCE:
+        parts = [rows[start : start + _ROWS_AT_ONCE] for start in range(0, count, _ROWS_AT_ONCE)]
+        return np.concatenate([checksum_rows(part, field) for part in parts])
     assert width <= _WORDS_MAX, f"rows of {width} words, at most {_WORDS_MAX}"
-    word, half = field
-    keep = np.uint64(_MASK >> 32 if half else _MASK >> 32 << 32)
-    factors = _FACTORS[:width]
-    sums = np.empty(count, np.uint64)
-    for start in range(0, count, _ROWS_AT_ONCE):
-        part = rows[start : start + _ROWS_AT_ONCE]
-        folded = part >> _HALF
-        folded ^= part
-        rest = part[:, word] & keep
+    folded = rows >> _HALF
+    folded ^= rows
+    if field is not None:
+        word, half = field
+        rest = rows[:, word] & _KEEP[half]
         folded[:, word] = rest ^ (rest >> _HALF)
-        np.matmul(folded, factors, out=sums[start : start + _ROWS_AT_ONCE])
-    sums += _START
-    sums >>= _HALF
-    return sums.astype(np.uint32)
+    sums = folded.dot(_FACTORS[:width]) + _START
+    checksums: U32 = (sums >> _HALF).astype(np.uint32)
+    return checksums

@@ -175,12 +175,17 @@ class FileHeader:
 
 def row_checksums(rows: npt.NDArray[np.void]) -> U32:
     """Checksums, shape [n], of contiguous units or settle records as if their checksum field were zero."""
-    return checksum_rows(rows.view(np.uint64).reshape(len(rows), -1), _CHECKSUM_FIELD[rows.dtype.itemsize])
+    return checksum_rows(_words(rows), _CHECKSUM_FIELD[rows.dtype.itemsize])
 
 
 def seal(rows: npt.NDArray[np.void]) -> None:
     """Fill in the checksum field of contiguous units or settle records, in place."""
-    rows["checksum"] = row_checksums(rows)
+    rows["checksum"] = 0
+    rows["checksum"] = checksum_rows(_words(rows))
+
+
+def _words(rows: npt.NDArray[np.void]) -> npt.NDArray[np.uint64]:
+    return rows.view(np.uint64).reshape(-1, rows.dtype.itemsize // 8)
 
 
 def join_rows(parts: Sequence[npt.NDArray[np.void]], dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:

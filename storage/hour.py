@@ -76,16 +76,12 @@ class Hour:
         return 0
 
     def settle(self, rows: Settles) -> int:
-        """Append settle records with all but `previous` and checksum filled in; returns bytes staged."""
-        at = rows["global_index"].astype(np.int64)
-        assert int(at.max()) < self.units, f"settling unit {int(at.max())} of {self.units} in hour {self.number}"
-        states, first, once = self.states(), self.settles, np.unique(at)
-        before = states.settled(once)
-        states.link(rows, first)
-        states.absorb(rows, first)
+        """Append settle records, of units there are, with all but `previous` and checksum filled in; returns bytes
+        staged."""
+        first = self.settles
+        self.unsettled -= self.states().enter(rows, first)
         seal(rows)
         self.settles += len(rows)
-        self.unsettled -= states.settled(once) - before
         assert 0 <= self.unsettled <= self.units, f"{self.unsettled} of {self.units} unsettled in hour {self.number}"
         if not self.near:
             return self.staged.add_settles(first, rows)

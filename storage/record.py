@@ -79,8 +79,7 @@ RANDOM_WORD: Final = 4
 
 _CHECKSUM_FIELD: Final = (1, 0)
 _WORDS: Final = np.arange(RECORD_HEADER_SIZE // 8)
-_LOW: Final = np.uint64(0xFFFF_FFFF)
-_HIGH: Final = np.uint64(32)
+_WORD_SHIFT: Final = np.array(3, np.uint32)
 _PADS: Final = [bytes(length) for length in range(8)]
 _RANDOM_MASK: Final = np.uint64((1 << RANDOM_BITS) - 1)
 _PAYLOAD_MAX: Final = RECORD_SIZE_MAX - 8 * 65_536
@@ -193,26 +192,34 @@ def patch(
     """Fill in id, topic, creation time and header checksum of a batch of records, in place, without a loop.
 
     `words` is the batch's blob as 64-bit words; the other columns are [n]. Returns each record's first word, [n].
+    Records of one size are rows of a table, whose headers are written where they stand; others are gathered and put
+    back.
     """
-    ends = np.cumsum(size >> np.uint32(3), dtype=np.int64)
-    assert int(ends[-1]) == len(words), f"records of {int(ends[-1]) * 8} bytes in a blob of {len(words) * 8}"
-    starts: npt.NDArray[np.int64] = np.empty_like(ends)
-    starts[0] = 0
-    starts[1:] = ends[:-1]
-    at = starts[:, None] + _WORDS
-    header = words[at]
-    assert bool(((header[:, 0] & _LOW) == size).all()), "a record's size is not the size its batch names"
-    header[:, 2] &= np.uint64(0xFF << 56)
-    header[:, 2] |= hour.astype(np.uint64)
-    header[:, 2] |= np.uint64((ID_VERSION << 16 | group) << 32)
-    header[:, 3] = global_index
-    header[:, 6] = created_ms
-    header[:, 8] &= ~_LOW
-    header[:, 8] |= topic
-    header[:, 1] &= ~_LOW
-    header[:, 1] |= checksum_rows(header, _CHECKSUM_FIELD)
-    words[at] = header
+    edges = record_edges(size)
+    starts = edges[:-1]
+    assert edges[-1] == len(words), f"records of {int(edges[-1]) * 8} bytes in a blob of {len(words) * 8}"
+    at = None if len((size != size[0]).nonzero()[0]) == 0 else starts[:, None] + _WORDS
+    rows = words.reshape(len(size), -1)[:, : len(_WORDS)] if at is None else words[at]
+    header = rows.view(HEADER)[:, 0]
+    assert not len((header["size"] != size).nonzero()[0]), "a record's size is not the size its batch names"
+    header["id_hour"] = hour
+    header["id_group"] = group
+    header["id_version"] = ID_VERSION
+    header["id_global_index"] = global_index
+    header["created_ms"] = created_ms
+    header["topic"] = topic
+    header["header_checksum"] = 0
+    header["header_checksum"] = checksum_rows(rows)
+    if at is not None:
+        words[at] = rows
     return starts
+
+
+def record_edges(size: U32) -> npt.NDArray[np.int64]:
+    """Where each record begins, in 64-bit words from the first one's, [n], and where the last ends: [n + 1]."""
+    edges = np.zeros(len(size) + 1, np.int64)
+    np.add.accumulate(size >> _WORD_SHIFT, out=edges[1:])
+    return edges
 
 
 def check_headers(header: npt.NDArray[np.void], file: str, offsets: Sequence[int]) -> None:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from storage.chain import run_edges
 from storage.columns import I64, U8, StateColumns
 from storage.format import LEASED, PENDING, RELEASED, Settles
 
@@ -36,42 +37,57 @@ class States:
         self._reach(int(at.max()) + 1)
         what = rows["what"]
         # numpy assigns in order, so the last of several records of one unit stays
-        self.state[at] = np.where(what == RELEASED, PENDING, what)
+        state = what.copy()
+        state[what == RELEASED] = PENDING
+        self.state[at] = state
         self.attempt[at] = rows["attempt"]
         self.term[at] = rows["term"]
-        self.lease_end_ms[at] = np.where(what == LEASED, rows["when"], 0)
+        self.lease_end_ms[at] = rows["when"] * (what == LEASED)
         self.newest[at] = np.arange(first + 1, first + 1 + len(rows))
 
-    def link(self, rows: Settles, first: int) -> None:
-        """Fill in `previous` of new records before they are absorbed; `first` is the ordinal of rows[0]."""
+    def link(self, rows: Settles, first: int) -> I64:
+        """Fill in `previous` of new records before they are absorbed; `first` is the ordinal of rows[0].
+
+        Returns the units they name, each once.
+        """
         at = rows["global_index"].astype(np.int64)
-        order = np.argsort(at, kind="stable")
+        order = at.argsort(kind="stable")
         ranked = at[order]
-        again = np.concatenate((np.zeros(1, bool), ranked[1:] == ranked[:-1]))
-        previous = _read(self.newest, ranked)
-        previous[again] = first + 1 + order[np.flatnonzero(again) - 1]
+        starts = run_edges(ranked)[:-1]
+        units = ranked[starts]
+        previous = np.empty(len(at), np.int64)
+        np.add(order[:-1], first + 1, out=previous[1:])
+        previous[starts] = _read(self.newest, units)
         rows["previous"][order] = previous
+        return units
+
+    def enter(self, rows: Settles, first: int) -> int:
+        """Link new records and absorb them; returns how many more units are settled for good than before."""
+        units = self.link(rows, first)
+        before = self._settled(units)
+        self.absorb(rows, first)
+        return self._settled(units) - before
 
     def at(self, indexes: I64) -> StateColumns:
         """States of the units with these global indexes, all of which exist."""
+        within = _within(self.state, indexes)
         return StateColumns(
-            _read(self.state, indexes),
-            _read(self.attempt, indexes),
-            _read(self.term, indexes),
-            _read(self.lease_end_ms, indexes),
+            _read(self.state, indexes, within),
+            _read(self.attempt, indexes, within),
+            _read(self.term, indexes, within),
+            _read(self.lease_end_ms, indexes, within),
         )
 
     def newest_at(self, indexes: I64) -> npt.NDArray[np.uint32]:
         """1 + ordinal of the newest settle record of each unit, 0 where there is none."""
         return _read(self.newest, indexes)
 
-    def settled(self, indexes: I64) -> int:
-        """How many of these units, each named once, are settled for good."""
-        return int((_read(self.state, indexes) > LEASED).sum())
-
     def leased(self) -> I64:
         """Global indexes of all leased units, ascending."""
         return np.flatnonzero(self.state == LEASED)
+
+    def _settled(self, indexes: I64) -> int:
+        return int(np.count_nonzero(_read(self.state, indexes) > LEASED))
 
     def _reach(self, length: int) -> None:
         """Make room for `length` units, doubling so that growing stays O(1) a unit."""
@@ -92,8 +108,12 @@ def pending_in(state: U8, indexes: I64) -> npt.NDArray[np.bool_]:
     return pending
 
 
-def _read(column: npt.NDArray[Scalar], indexes: I64) -> npt.NDArray[Scalar]:
-    if len(column) and (not len(indexes) or int(indexes.max()) < len(column)):
+def _within(column: npt.NDArray[Scalar], indexes: I64) -> bool:
+    return not len((indexes >= len(column)).nonzero()[0])
+
+
+def _read(column: npt.NDArray[Scalar], indexes: I64, within: bool | None = None) -> npt.NDArray[Scalar]:
+    if _within(column, indexes) if within is None else within:
         return column[indexes]
     values = np.zeros(len(indexes), column.dtype)
     known = indexes < len(column)

@@ -103,8 +103,7 @@ class Store:
         assert segments[0][0] >= 0, f"hour {segments[0][0]}"
         assert segments[-1][0] <= HOUR_MAX, f"hour {segments[-1][0]}"
         hours = [self._hours.begin(number) for number, _, _ in segments]
-        units = arranged.units([hour.units for hour in hours], [hour.log_end for hour in hours])
-        index = units["global_index"].astype(np.int64)
+        index = arranged.indexes([hour.units for hour in hours])
         starts = patch(
             words,
             arranged.columns.size,
@@ -114,12 +113,14 @@ class Store:
             topic=arranged.columns.topic,
             created_ms=batch.created_ms,
         )
-        starts = np.append(starts, len(words))
-        for hour, (_, first, last) in zip(hours, segments, strict=True):
-            staged = hour.append(units[first:last], words[starts[first] : starts[last]])
+        begins = starts[[first for _, first, _ in segments]].tolist()
+        bases = [hour.log_end - begin * 8 for hour, begin in zip(hours, begins, strict=True)]
+        units = arranged.units(index, starts, bases)
+        for hour, (_, first, last), begin, end in zip(hours, segments, begins, [*begins[1:], len(words)], strict=True):
+            staged = hour.append(units[first:last], words[begin:end])
             self._hours.appended(hour, last - first, staged)
         self._hours.bound()
-        return arranged.restore((arranged.hour << INDEX_BITS | index).astype(np.uint64))
+        return arranged.restore((arranged.hour << INDEX_BITS | index).view(np.uint64))
 
     def settle(self, batch: SettleBatch) -> None:
         """Record what happened to units, all of which must exist. The last row of a unit decides its state."""
@@ -149,7 +150,8 @@ class Store:
                 continue
             at = indexes[rows]
             found = hour.states().at(at)
-            result.state[rows] = np.where(at < hour.units, found.state, UNKNOWN)
+            found.state[at >= hour.units] = UNKNOWN
+            result.state[rows] = found.state
             result.attempt[rows] = found.attempt
             result.term[rows] = found.term
             result.lease_end_ms[rows] = found.lease_end_ms
