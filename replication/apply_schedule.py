@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from storage.store import Store
 
 from replication.command import ON_CONFLICT, Key, Schedule
 from replication.envelope import Envelope
 from storage.columns import UnitBatch
 from storage.format import UNIT_KEYED
 from storage.key import KeyEntry
-from storage.record import KIND_MESSAGE, RANDOM_WORD
+from storage.record import KIND_MESSAGE, RANDOM_WORD, record_edges
+from storage.store import Store
 
 U8 = npt.NDArray[np.uint8]
 U32 = npt.NDArray[np.uint32]
@@ -54,35 +54,38 @@ def apply_schedule(store: Store, command: Schedule, envelope: Envelope, *, floor
     numbers, created = _topic_numbers(store, command, envelope)
     topic = numbers[command.topic]
     words = np.frombuffer(command.blob, np.uint64)
-    ends = np.cumsum(command.size, dtype=np.int64) // 8
-    starts = ends - command.size // 8
-    random = words[starts + RANDOM_WORD]
-    status = np.zeros(len(topic), np.uint8)
-    holders = _holders(store, command, topic, envelope, status) if command.keys else {}
-    rows = np.flatnonzero(status == NEW)
+    edges = record_edges(command.size)
+    random = words[edges[:-1] + RANDOM_WORD]
     due_ms = np.maximum(command.due_ms, floor_ms)
-    tags = command.tags if len(command.tags) else np.zeros(len(topic), np.uint64)
-    blob = words if len(rows) == len(topic) else _gather(words, starts[rows], ends[rows])
+    tags = command.tags.copy() if len(command.tags) else np.zeros(len(topic), np.uint64)
+    status = np.zeros(len(topic), np.uint8)
     flags = np.zeros(len(topic), np.uint32)
-    flags[[key.row for key in command.keys]] |= UNIT_KEYED
-    fresh = Fresh(np.empty(0, np.uint64), due_ms[rows], topic[rows], tags[rows])
-    if len(rows):
-        n = len(rows)
-        batch = UnitBatch(
-            due_ms=fresh.due_ms,
-            size=command.size[rows],
-            topic=fresh.topic,
-            tags=fresh.tags,
-            kind=np.full(n, KIND_MESSAGE, np.uint8),
-            priority=np.zeros(n, np.uint8),
-            attempt=np.zeros(n, np.uint16),
-            flags=flags[rows],
-            records=blob.view(np.uint8),
-            created_ms=envelope.now_ms,
-        )
-        fresh = Fresh(store.append(batch), fresh.due_ms, fresh.topic, fresh.tags)
-    position = np.zeros(len(topic), np.uint64)
-    position[rows] = fresh.position
+    rows: npt.NDArray[np.intp] | slice = slice(None)
+    holders: Holders = {}
+    if command.keys:
+        flags[[key.row for key in command.keys]] |= UNIT_KEYED
+        holders = _holders(store, command, topic, envelope, status)
+    if holders:
+        rows = np.flatnonzero(status == NEW)
+        words = _gather(words, edges[rows], edges[rows + 1])
+    n = len(topic) - len(holders)
+    batch = UnitBatch(
+        due_ms=due_ms[rows],
+        size=command.size[rows],
+        topic=topic[rows],
+        tags=tags[rows],
+        kind=np.full(n, KIND_MESSAGE, np.uint8),
+        priority=np.zeros(n, np.uint8),
+        attempt=np.zeros(n, np.uint16),
+        flags=flags[rows],
+        records=words.view(np.uint8),
+        created_ms=envelope.now_ms,
+    )
+    fresh = Fresh(store.append(batch), batch.due_ms, batch.topic, batch.tags)
+    position = fresh.position
+    if holders:
+        position = np.zeros(len(topic), np.uint64)
+        position[rows] = fresh.position
     _take_keys(store, command, topic, status, position, random, due_ms)
     for row, (holder, of_row) in holders.items():
         if of_row is not None:  # the same key twice in this command: the first row holds it

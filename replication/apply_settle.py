@@ -16,10 +16,10 @@ that lease: a leader that dies takes its last hand-overs' Leases with it, but th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from storage.store import Store
 
 from replication.command import Cancel, Lease, Settle
 from replication.envelope import Envelope
@@ -28,6 +28,7 @@ from storage.format import CANCELLED as CANCELLED_STATE
 from storage.format import DELIVERED as DELIVERED_STATE
 from storage.format import LEASED as LEASED_STATE
 from storage.format import UNKNOWN as UNKNOWN_STATE
+from storage.store import Store
 
 U8 = npt.NDArray[np.uint8]
 U16 = npt.NDArray[np.uint16]
@@ -48,29 +49,60 @@ class Cancelled:
     prior: U8
 
 
-def _fence(term: npt.NDArray[np.uint32], attempt: U16) -> U64:
+def _fence(term: npt.NDArray[np.uint32] | np.uint32, attempt: U16) -> U64:
     """(term, attempt) as one number that compares in that order."""
     fence: U64 = (term.astype(np.uint64) << np.uint64(16)) | attempt.astype(np.uint64)
     return fence
+
+
+def _batch(
+    position: U64,
+    *,
+    what: int,
+    at_ms: I64 | int,
+    term: npt.NDArray[np.uint32] | int,
+    attempt: U16,
+    node: int,
+    when: I64 | int = 0,
+    code: U16 | int = 0,
+    subscription: int = 0,
+) -> SettleBatch:
+    """The settle records of these units; a single value stands for every row."""
+
+    def column(values: npt.NDArray[Any] | int, kind: type[Any]) -> npt.NDArray[Any]:
+        filled = np.empty(len(position), kind)
+        filled[:] = values
+        return filled
+
+    return SettleBatch(
+        position=position,
+        what=column(what, np.uint8),
+        at_ms=column(at_ms, np.int64),
+        when=column(when, np.int64),
+        term=column(term, np.uint32),
+        attempt=attempt,
+        node=column(node, np.uint16),
+        code=column(code, np.uint16),
+        subscription=column(subscription, np.uint16),
+    )
 
 
 def apply_lease(store: Store, command: Lease, envelope: Envelope) -> U8:
     """Record hand-overs; 1 where the Lease took effect. A Lease of a settled or unknown unit, or one not newer than
     the newest, is a no-op."""
     states = store.states(command.position)
-    newer = _fence(np.full(len(command.position), envelope.term, np.uint32), command.attempt) > _fence(
-        states.term, states.attempt
-    )
+    newer = _fence(np.uint32(envelope.term), command.attempt) > _fence(states.term, states.attempt)
     effective = (states.state <= LEASED_STATE) & newer & _first_of_each(command.position)
-    if effective.any():
+    rows = effective.nonzero()[0]
+    if len(rows):
         store.settle(
-            SettleBatch.of(
-                command.position[effective],
+            _batch(
+                command.position[rows],
                 what=LEASED_STATE,
-                at_ms=command.handed_over_ms[effective],
-                when=command.lease_end_ms[effective],
+                at_ms=command.handed_over_ms[rows],
+                when=command.lease_end_ms[rows],
                 term=envelope.term,
-                attempt=command.attempt[effective],
+                attempt=command.attempt[rows],
                 node=envelope.node,
                 subscription=command.subscription,
             )
@@ -92,32 +124,36 @@ def apply_settle(store: Store, command: Settle, envelope: Envelope) -> tuple[U8,
         now, rows = rows[first], rows[~first]
         result[now], taken = _settle_round(store, command, envelope, now)
         settled.append(command.position[now[taken]])
-    return result, np.concatenate(settled) if settled else np.empty(0, np.uint64)
+    return result, settled[0] if len(settled) == 1 else np.concatenate([np.empty(0, np.uint64), *settled])
 
 
 def _settle_round(
     store: Store, command: Settle, envelope: Envelope, rows: npt.NDArray[np.int64]
-) -> tuple[U8, npt.NDArray[np.bool_]]:
+) -> tuple[U8, npt.NDArray[np.intp]]:
+    """Ack rows that name each unit once; returns a result per row and which of `rows` settled their unit."""
     position, term, attempt = command.position[rows], command.term[rows], command.attempt[rows]
     states = store.states(position)
     claim, newest = _fence(term, attempt), _fence(states.term, states.attempt)
     taken = (states.state <= LEASED_STATE) & (claim >= newest)
     again = (states.state == DELIVERED_STATE) & (claim == newest)
-    result = np.where(taken | again, ACKED, np.where(states.state == UNKNOWN_STATE, INVALID, STALE)).astype(np.uint8)
-    if taken.any():
+    result = np.full(len(rows), STALE, np.uint8)
+    result[states.state == UNKNOWN_STATE] = INVALID
+    result[taken | again] = ACKED
+    acked = taken.nonzero()[0]
+    if len(acked):
         store.settle(
-            SettleBatch.of(
-                position[taken],
+            _batch(
+                position[acked],
                 what=DELIVERED_STATE,
                 at_ms=envelope.now_ms,
-                term=term[taken],
-                attempt=attempt[taken],
+                term=term[acked],
+                attempt=attempt[acked],
                 node=envelope.node,
-                code=command.code[rows][taken],
+                code=command.code[rows[acked]],
                 subscription=command.subscription,
             )
         )
-    return result, taken
+    return result, acked
 
 
 def apply_cancel(store: Store, command: Cancel, envelope: Envelope) -> tuple[Cancelled, U64]:
@@ -133,7 +169,7 @@ def apply_cancel(store: Store, command: Cancel, envelope: Envelope) -> tuple[Can
         prior[again] = store.cancel_priors(command.position[again])
     if taken.any():
         store.settle(
-            SettleBatch.of(
+            _batch(
                 command.position[taken],
                 what=CANCELLED_STATE,
                 at_ms=envelope.now_ms,
@@ -157,6 +193,9 @@ def _cancel_results(states: StateColumns, leased: npt.NDArray[np.bool_]) -> U8:
 
 def _first_of_each(position: U64) -> npt.NDArray[np.bool_]:
     """True where a position stands for the first time."""
-    first = np.zeros(len(position), bool)
-    first[np.unique(position, return_index=True)[1]] = True
+    order = position.argsort(kind="stable")
+    ranked = position[order]
+    again = (ranked[1:] == ranked[:-1]).nonzero()[0] + 1
+    first = np.ones(len(position), bool)
+    first[order[again]] = False
     return first
