@@ -16,6 +16,7 @@ import asyncio
 import errno
 import socket
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from replication.frame import Message
 from replication.handshake import Hello, Range, Refusal, check
@@ -23,6 +24,7 @@ from replication.link import PING_S, SILENT_S, Address, Connection, Dialler, log
 from replication.station import WireEvents
 
 ACCEPT_RETRY_S = 0.1
+REFUSAL_LOG_S = 60.0
 STRANGERS_MAX = 64
 """Connections that have not said hello yet; more are closed at once."""
 _SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -46,6 +48,7 @@ class AsyncTransport:
 
     def __init__(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> None:
         self.refusals: dict[str, Refusal] = {}
+        self._said_s: dict[tuple[str, str], float] = {}
         self._identity = identity
         self._listen = listen
         self._addresses = dict(sorted(peers.items()))
@@ -153,11 +156,15 @@ class AsyncTransport:
         return refusal
 
     def _refused(self, whom: str, refusal: Refusal) -> None:
-        if self.refusals.get(whom) != refusal:  # said once, not with every attempt
+        now = asyncio.get_running_loop().time()
+        last_s = self._said_s.pop((whom, refusal.reason), -REFUSAL_LOG_S)
+        if now - last_s >= REFUSAL_LOG_S:  # said now and then, not with every attempt
+            last_s = now
             log.error("no connection with %s: %s (%s)", whom, refusal.detail, refusal.reason)
-        while len(self.refusals) >= STRANGERS_MAX:
-            del self.refusals[next(iter(self.refusals))]
+        self._said_s[whom, refusal.reason] = last_s
         self.refusals[whom] = refusal
+        _bound(self.refusals)
+        _bound(self._said_s)
 
     def _up(self, peer: str, hello: Hello) -> None:
         """A connection with `peer`, in either direction, was agreed on."""
@@ -258,3 +265,9 @@ class AsyncTransport:
                 if now - (connection.heard_s if connection.hello else connection.born_s) > SILENT_S:
                     connection.abort()
         self._sweeper = asyncio.get_running_loop().call_later(PING_S, self._sweep)
+
+
+def _bound(kept: dict[Any, Any]) -> None:
+    """Forget the oldest of what strangers made us keep."""
+    while len(kept) > STRANGERS_MAX:
+        del kept[next(iter(kept))]

@@ -8,6 +8,7 @@ import pytest
 
 from storage.disk import Disk
 from storage.format import HEADER_SIZE, SETTLE, UNIT, Corrupt, seal
+from storage.store import Store
 from storage.verify import digest, verify
 from tests.storage.workload import HOUR, run
 
@@ -120,3 +121,12 @@ def test_no_store_at_all(quick_path: Path) -> None:
     with pytest.raises(Corrupt, match="catalog"):
         digest(quick_path)
     assert list(quick_path.iterdir()) == []
+
+
+def test_a_directory_before_its_first_checkpoint_has_the_digest_of_nothing(tmp_path: Path) -> None:
+    """A node killed early is not damaged: what it has stands in the journal."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        Store.open(tmp_path / name, disk=Disk()).close()
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+    assert digest(tmp_path / "a")[1] == 0
