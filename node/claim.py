@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from storage.array import U64
 from storage.position import by_hour, hours_of, indexes_of
 
-U64 = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
 _LEAST_ROWS = 4096

@@ -33,6 +33,7 @@ from node.ready import LaneKind, Ready
 from node.sweep import Sweep
 from node.taking import BYTES_MAX, Taking
 from replication.command import DispatchState, Lease, Realign
+from storage.array import I64, U8, U16, U32, U64
 from storage.format import LEASED, PENDING
 from storage.hour_wheel import HourWheel
 from storage.position import HOUR_MS
@@ -40,11 +41,6 @@ from storage.second_wheel import SecondWheel
 from storage.slot import SlotColumns
 from storage.store import Store
 
-I64 = npt.NDArray[np.int64]
-U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
-U16 = npt.NDArray[np.uint16]
-U8 = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 
 REALIGN_MS = 500

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node.ready import LaneKind
-
-U64 = npt.NDArray[np.uint64]
+from storage.array import U64
 
 
 class Holds:

@@ -20,15 +20,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from node.grouping import rows_by
 from replication.command import Lease
+from storage.array import I64, U16, U64
 from storage.position import by_hour, hours_of
-
-U64 = npt.NDArray[np.uint64]
-U16 = npt.NDArray[np.uint16]
-I64 = npt.NDArray[np.int64]
 
 LONG_LEASE_MS = 60_000
 SHORT_GRID_MS = 100

@@ -37,7 +37,7 @@ from replication.envelope import encode_entry
 from replication.group import RaftGroup
 from replication.machine import Applied, TopicPut
 from replication.proposal import Outcome
-from storage.columns import U8
+from storage.array import U8
 
 #: How often to look whether an entry whose outcome was given up as unknown has been applied after all.
 LATE_S = 0.05

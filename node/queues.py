@@ -23,7 +23,7 @@ from replication.apply_settle import Cancelled
 from replication.command import Cancel, Settle
 from replication.envelope import Packed
 from replication.machine import Scheduled
-from storage.columns import U8
+from storage.array import U8
 from storage.message_id import encode_ids
 
 GROUP = 0

@@ -25,9 +25,7 @@ import numpy.typing as npt
 
 from node.claim import Claims
 from node.grouping import rows_by
-
-U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
+from storage.array import U32, U64
 
 _NOTHING: U64 = np.empty(0, np.uint64)
 

@@ -16,7 +16,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from api.port import PULL_BYTES_MAX, TOPIC_DEFAULTS, Delivery, PullIn
 from api.problem import Problem
@@ -25,6 +24,7 @@ from node.lease_book import HandOver
 from node.queues import GROUP
 from node.receipt import Receipt, Receipts
 from replication.command import Realign
+from storage.array import I64, U8, U16, U32, U64
 from storage.message_id import encode_ids
 from storage.record import Record
 from storage.slot import SlotColumns
@@ -34,11 +34,6 @@ from storage.topic import Topic
 if TYPE_CHECKING:
     from node.server import Node
 
-I64 = npt.NDArray[np.int64]
-U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
-U16 = npt.NDArray[np.uint16]
-U8 = npt.NDArray[np.uint8]
 
 #: How soon to look again when a hand-over was refused for lack of trust: less than a heartbeat.
 TRUST_RETRY_MS = 20

@@ -21,12 +21,10 @@ import numpy.typing as npt
 from node.claim import Claims
 from node.lease_book import LeaseEnds, Span
 from node.ready import LaneKind, Ready
+from storage.array import U32, U64
 from storage.format import LEASED, PENDING, UNKNOWN
 from storage.position import HOUR_MS, INDEX_BITS
 from storage.store import Store
-
-U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
 
 LOOK_ROWS = 65_536
 """States looked at per piece: cheap, so that an hour with little left to do is passed quickly."""

@@ -9,10 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node.lease_book import HandOver
-
-U64 = npt.NDArray[np.uint64]
-U16 = npt.NDArray[np.uint16]
-I64 = npt.NDArray[np.int64]
+from storage.array import I64, U16, U64
 
 BYTES_MAX: Final = 1 << 40
 """No bound on bytes."""

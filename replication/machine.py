@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from replication.apply_schedule import Scheduled, apply_schedule
 from replication.apply_settle import Cancelled, apply_cancel, apply_lease, apply_settle
@@ -38,6 +37,7 @@ from replication.command import (
     Unlink,
 )
 from replication.envelope import VERSION, EntryRefused, Envelope, decode_entry
+from storage.array import I64, U8, U16, U32, U64
 from storage.checkpoint import CheckpointRecord
 from storage.genesis import Genesis as GenesisRow
 from storage.store import Store
@@ -45,11 +45,6 @@ from storage.topic import Topic
 
 __all__ = ["Applied", "Cancelled", "Listener", "Machine", "Scheduled", "TopicPut"]
 
-I64 = npt.NDArray[np.int64]
-U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
-U16 = npt.NDArray[np.uint16]
-U8 = npt.NDArray[np.uint8]
 
 #: A unit is written at the latest this far before the tick that clamps it; nothing reads it, it only bounds `due_ms`.
 MS_PER_TICK = 1000

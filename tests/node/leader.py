@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.lease_book import HandOver
@@ -17,8 +16,6 @@ from replication.machine import Applied, Machine
 from storage.disk import Disk
 from storage.record import Drafts, encode_records
 from storage.store import Store
-
-U64 = npt.NDArray[np.uint64]
 
 HOUR_MS = 3_600_000
 T0 = 472_222 * HOUR_MS  # the start of an hour

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import node.dispatcher
@@ -18,10 +17,9 @@ from node.ready import LaneKind
 from node.sweep import Sweep
 from node.taking import Taking
 from replication.command import DispatchState
+from storage.array import U64
 from tests.node.book import RecordingWheel
 from tests.node.model import Model
-
-U64 = npt.NDArray[np.uint64]
 
 SEEDS = [int(os.environ["DISPATCHER_SEED"])] if "DISPATCHER_SEED" in os.environ else range(20)
 EVENTS = int(os.environ.get("DISPATCHER_EVENTS", "500"))

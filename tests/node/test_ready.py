@@ -1,15 +1,14 @@
 """Ready windows: order, bounds, backlog."""
 
 import numpy as np
-import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
 from node.claim import Claims
 from node.ready import LaneKind, Ready, Window
+from storage.array import U64
 from storage.position import pack
 
-U64 = npt.NDArray[np.uint64]
 BASE = pack(400_000, 0)
 CURRENT = LaneKind.CURRENT
 
