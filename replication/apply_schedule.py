@@ -5,7 +5,7 @@ No Python work per message; only rows with a key cost a look-up each, for a key 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,7 @@ I64 = npt.NDArray[np.int64]
 NEW, REPLAYED, CONFLICT, KEPT = 0, 1, 2, 3
 
 
-@dataclass(frozen=True, slots=True)
-class Fresh:
+class Fresh(NamedTuple):
     """The rows that became units, as stored."""
 
     position: U64
@@ -36,8 +35,7 @@ class Fresh:
     tags: U64
 
 
-@dataclass(frozen=True, slots=True)
-class Scheduled:
+class Scheduled(NamedTuple):
     """A result per row. For REPLAYED, CONFLICT and KEPT rows position, random and due are the key's holder's."""
 
     position: U64

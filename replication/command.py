@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replication.column import ColumnReader, pack_columns, pack_map
-from replication.envelope import EntryRefused, Kind, Packed, Section, pad8
+from replication.envelope import EntryRefused, Kind, Packed, Section
 
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
@@ -275,11 +275,10 @@ class Schedule:
         reader.end()
         topics = tuple(_filled(value.get("topics"), list, "topics"))
         total = int(np.add.reduce(size, dtype=np.int64))
-        if total != len(blob) or pad8(int(np.bitwise_or.reduce(size))):
+        if total != len(blob) or len((size & 7).nonzero()[0]):
             raise EntryRefused(f"records of {total} bytes by their sizes, {len(blob)} bytes found")
-        highest = int(np.maximum.reduce(topic, initial=0))
-        if section.rows and highest >= len(topics):
-            raise EntryRefused(f"topic {highest} of {len(topics)}")
+        if len(beyond := topic[topic >= len(topics)]):
+            raise EntryRefused(f"topic {int(beyond.max())} of {len(topics)}")
         keys = tuple(Key(*row) for row in _filled(value.get("keys"), list, "keys"))
         if any(not 0 <= key.row < section.rows or key.on_conflict not in range(len(ON_CONFLICT)) for key in keys):
             raise EntryRefused("a key names a row or a rule that is not there")

@@ -28,7 +28,6 @@ ignored where the two differ (an entry that a later leader completed was decided
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -75,8 +74,7 @@ class Section(NamedTuple):
     payload: memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """What every command of an entry shares: who decided, in which term, and the leader's stamp."""
 
     group: int

@@ -21,6 +21,8 @@ from storage.format import UNIT, Corrupt, Units, join_rows
 from storage.position import I64
 
 SECONDS: Final = 3600
+_SECOND_MS: Final = np.array(1000, np.int64)
+_SECONDS: Final = np.array(SECONDS, np.int64)
 
 NOT_LINKED: Final = -2
 """pre_global_index of a unit that is staged: its chain is closed when it is written."""
@@ -35,7 +37,7 @@ Read = Callable[[int, int], Units]
 
 def seconds_of(due_ms: I64) -> npt.NDArray[np.uint16]:
     """The slot in its hour, 0 to 3599, of each due time; 16 bits wide, which numpy sorts by radix."""
-    return (due_ms // 1000 % SECONDS).astype(np.uint16)
+    return (due_ms // _SECOND_MS % _SECONDS).astype(np.uint16)
 
 
 def run_edges(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:

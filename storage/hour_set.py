@@ -85,7 +85,7 @@ class HourSet:
             hour = self.use(number)
             at = indexes[rows]
             assert hour is not None, f"no unit in hour {number}"
-            assert int(at.max()) < hour.units, f"no unit {at.max()} among {hour.units} in hour {number}"
+            assert at[at.argmax()] < hour.units, f"no unit {at.max()} among {hour.units} in hour {number}"
             yield hour, rows, at
 
     def begin(self, number: int) -> Hour:

@@ -34,7 +34,7 @@ class States:
         if not len(rows):
             return
         at = rows["global_index"].astype(np.int64)
-        self._reach(int(at.max()) + 1)
+        self._reach(int(at[at.argmax()]) + 1)
         what = rows["what"]
         # numpy assigns in order, so the last of several records of one unit stays
         state = what.copy()
