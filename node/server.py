@@ -213,7 +213,8 @@ class Node:
             error_ms = self.clock.error_ms()
             if self.clock.slew():
                 log.warning("the wall clock stepped", error_ms=round(error_ms))
-                self.group.resign()  # no leading on a clock that is known to be wrong; a follower's may step
+                self.group.resign()  # no leading on a clock that is known to be wrong
+                self.clock.slew()  # a follower's may step, and does before it can be elected again
             self.clock.bound(self._median_clock_ms())
             self.reserve.measure()
             self.store.turn(self.clock.now_ms() // HOUR_MS)

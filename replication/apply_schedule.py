@@ -12,16 +12,12 @@ import numpy.typing as npt
 
 from replication.command import ON_CONFLICT, Key, Schedule
 from replication.envelope import Envelope
+from storage.array import I64, U8, U32, U64
 from storage.columns import UnitBatch
 from storage.format import UNIT_KEYED
 from storage.key import KeyEntry
 from storage.record import KIND_MESSAGE, RANDOM_WORD, record_edges
 from storage.store import Store
-
-U8 = npt.NDArray[np.uint8]
-U32 = npt.NDArray[np.uint32]
-U64 = npt.NDArray[np.uint64]
-I64 = npt.NDArray[np.int64]
 
 NEW, REPLAYED, CONFLICT, KEPT = 0, 1, 2, 3
 

@@ -16,24 +16,19 @@ that lease: a leader that dies takes its last hand-overs' Leases with it, but th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from replication.command import Cancel, Lease, Settle
 from replication.envelope import Envelope
+from storage.array import U8, U16, U64
 from storage.columns import SettleBatch, StateColumns
 from storage.format import CANCELLED as CANCELLED_STATE
 from storage.format import DELIVERED as DELIVERED_STATE
 from storage.format import LEASED as LEASED_STATE
 from storage.format import UNKNOWN as UNKNOWN_STATE
 from storage.store import Store
-
-U8 = npt.NDArray[np.uint8]
-U16 = npt.NDArray[np.uint16]
-U64 = npt.NDArray[np.uint64]
-I64 = npt.NDArray[np.int64]
 
 ACKED, STALE, INVALID = 0, 1, 2
 CANCELLED, LEASED, SETTLED, UNKNOWN = 0, 1, 2, 3
@@ -55,38 +50,6 @@ def _fence(term: npt.NDArray[np.uint32] | np.uint32, attempt: U16) -> U64:
     return fence
 
 
-def _batch(
-    position: U64,
-    *,
-    what: int,
-    at_ms: I64 | int,
-    term: npt.NDArray[np.uint32] | int,
-    attempt: U16,
-    node: int,
-    when: I64 | int = 0,
-    code: U16 | int = 0,
-    subscription: int = 0,
-) -> SettleBatch:
-    """The settle records of these units; a single value stands for every row."""
-
-    def column(values: npt.NDArray[Any] | int, kind: type[Any]) -> npt.NDArray[Any]:
-        filled = np.empty(len(position), kind)
-        filled[:] = values
-        return filled
-
-    return SettleBatch(
-        position=position,
-        what=column(what, np.uint8),
-        at_ms=column(at_ms, np.int64),
-        when=column(when, np.int64),
-        term=column(term, np.uint32),
-        attempt=attempt,
-        node=column(node, np.uint16),
-        code=column(code, np.uint16),
-        subscription=column(subscription, np.uint16),
-    )
-
-
 def apply_lease(store: Store, command: Lease, envelope: Envelope) -> U8:
     """Record hand-overs; 1 where the Lease took effect. A Lease of a settled or unknown unit, or one not newer than
     the newest, is a no-op."""
@@ -96,7 +59,7 @@ def apply_lease(store: Store, command: Lease, envelope: Envelope) -> U8:
     rows = effective.nonzero()[0]
     if len(rows):
         store.settle(
-            _batch(
+            SettleBatch.of(
                 command.position[rows],
                 what=LEASED_STATE,
                 at_ms=command.handed_over_ms[rows],
@@ -142,7 +105,7 @@ def _settle_round(
     acked = taken.nonzero()[0]
     if len(acked):
         store.settle(
-            _batch(
+            SettleBatch.of(
                 position[acked],
                 what=DELIVERED_STATE,
                 at_ms=envelope.now_ms,
@@ -169,7 +132,7 @@ def apply_cancel(store: Store, command: Cancel, envelope: Envelope) -> tuple[Can
         prior[again] = store.cancel_priors(command.position[again])
     if taken.any():
         store.settle(
-            _batch(
+            SettleBatch.of(
                 command.position[taken],
                 what=CANCELLED_STATE,
                 at_ms=envelope.now_ms,

@@ -11,16 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from replication.column import ColumnReader, pack_columns, pack_map
 from replication.envelope import EntryRefused, Kind, Packed, Section
-
-I64 = npt.NDArray[np.int64]
-U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
-U16 = npt.NDArray[np.uint16]
-U8 = npt.NDArray[np.uint8]
+from storage.array import I64, U8, U16, U32, U64
 
 ON_CONFLICT = ("reject", "keep")
 

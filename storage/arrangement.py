@@ -10,10 +10,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from storage.array import I64, U32, U64
 from storage.chain import NOT_LINKED, falls, run_edges
-from storage.columns import U32, UnitBatch
+from storage.columns import UnitBatch
 from storage.format import UNIT, Units
-from storage.position import HOUR_MS, I64, U64
+from storage.position import HOUR_MS
 
 _COLUMNS: Final = ("size", "due_ms", "tags", "topic", "kind", "priority", "attempt", "flags")
 

@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from storage.array import I64
 from storage.format import UNIT, Corrupt, Units, join_rows
-from storage.position import I64
 
 SECONDS: Final = 3600
 _SECOND_MS: Final = np.array(1000, np.int64)

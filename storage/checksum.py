@@ -11,10 +11,8 @@ so a hole is never a valid row.
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
+from storage.array import U32, U64
 
 _MASK: Final = (1 << 64) - 1
 _WORDS_MAX: Final = 16

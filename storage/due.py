@@ -6,12 +6,8 @@ Columns, because a slot may hold a million units: nothing on that way may cost P
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-I64 = npt.NDArray[np.int64]
-U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
-U8 = npt.NDArray[np.uint8]
+from storage.array import I64, U8, U32, U64
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -36,7 +36,8 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from storage.checksum import U32, checksum_rows
+from storage.array import U32
+from storage.checksum import checksum_rows
 
 HEADER_SIZE: Final = 64
 MAGIC_LOG: Final = b"HWLOG"

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from storage.array import I64, U64
 from storage.chain import Heads
 from storage.checkpoint import HourLengths
 from storage.format import HEADER_SIZE, SETTLE, UNIT, Corrupt, Settles, Units, seal
 from storage.hour_file import HourFiles, runs
-from storage.position import I64, U64
 from storage.record import Record, decode_records
 from storage.staging import Staged
 from storage.state import States

@@ -15,13 +15,14 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from storage.array import I64
 from storage.chain import Heads
 from storage.checkpoint import HourLengths
 from storage.disk import DiskFailed
 from storage.format import HEADER_SIZE, LEASED, RELEASED, Corrupt, FormatRefused, Settles, Units, row_checksums
 from storage.hour import settle_count
 from storage.hour_file import BLOCK_ROWS, HourFile, HourFiles, RowFile, Rows
-from storage.position import HOUR_MS, I64, pack
+from storage.position import HOUR_MS, pack
 from storage.record import decode_records
 from storage.state import States
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Buffer
 
+from storage.array import I64
 from storage.disk import Disk
 from storage.format import (
     HEADER_SIZE,
@@ -24,7 +25,6 @@ from storage.format import (
     FileHeader,
     check_rows,
 )
-from storage.position import I64
 
 BLOCK_ROWS: Final = 65_536
 """Rows read at a time in a pass over a whole file: 4 MiB of units."""

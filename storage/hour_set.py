@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from storage.array import I64, U64
 from storage.checkpoint import HourLengths
-from storage.columns import I64, U64
 from storage.hour import FrozenHour, Hour
 from storage.hour_file import HourFiles
 from storage.position import by_hour, hours_of, indexes_of

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from storage.due import I64
+from storage.array import I64
 from storage.position import HOUR_MS
 from storage.second_wheel import SECONDS, SecondWheel
 

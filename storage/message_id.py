@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, U64, pack
+from storage.array import U64
+from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, pack
 
 ID_VERSION: Final = 1
 ID_LENGTH: Final = 26

@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-I64 = npt.NDArray[np.int64]
-U64 = npt.NDArray[np.uint64]
+from storage.array import I64, U64
 
 INDEX_BITS: Final = 40
 HOUR_MAX: Final = (1 << 24) - 1

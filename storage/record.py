@@ -30,10 +30,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from storage.checksum import U32, U64, checksum_rows
+from storage.array import I64, U32, U64
+from storage.checksum import checksum_rows
 from storage.format import Corrupt, FormatRefused
 from storage.message_id import ID_VERSION, RANDOM_BITS
-from storage.position import I64, pack
+from storage.position import pack
 
 RECORD_VERSION: Final = 1
 RECORD_SIZE_MAX: Final = 1 << 24

@@ -11,7 +11,8 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from storage.due import U8, U32, U64, Due
+from storage.array import U8, U32, U64
+from storage.due import Due
 from storage.position import INDEX_BITS, INDEX_MAX
 
 _SHIFT: Final = np.uint64(INDEX_BITS)

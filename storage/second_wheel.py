@@ -29,7 +29,8 @@ import heapq
 import numpy as np
 import numpy.typing as npt
 
-from storage.due import I64, U8, U32, U64, Due
+from storage.array import I64, U8, U32, U64
+from storage.due import Due
 from storage.loaded_slot import LoadedSlot
 from storage.position import by_hour
 from storage.slot import SlotColumns

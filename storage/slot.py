@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from storage.due import I64, U8, U32, U64
+from storage.array import I64, U8, U32, U64
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from storage.array import I64, U64
 from storage.format import SETTLE, UNIT, Settles, Units, join_rows
-from storage.position import I64, U64
 
 CHUNK_OVERHEAD: Final = 256
 """Bytes a chunk costs beside its content, so that many small ones are counted for what they are."""

@@ -10,8 +10,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from storage.array import I64, U8
 from storage.chain import run_edges
-from storage.columns import I64, U8, StateColumns
+from storage.columns import StateColumns
 from storage.format import LEASED, PENDING, RELEASED, Settles
 
 Scalar = TypeVar("Scalar", bound=np.generic)

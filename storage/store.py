@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from storage.arrangement import Arrangement
+from storage.array import I64, U16, U64
 from storage.catalog import Catalog
 from storage.chain import SECONDS
 from storage.checkpoint import CheckpointRecord
 from storage.checkpoint_job import CheckpointJob
-from storage.columns import I64, U16, U64, LeasedColumns, SettleBatch, StateColumns, UnitBatch
+from storage.columns import LeasedColumns, SettleBatch, StateColumns, UnitBatch
 from storage.disk import Disk
 from storage.format import LEASED, SETTLE, UNIT, UNKNOWN, Corrupt, Settles, Units, join_rows
 from storage.hour_file import HourFiles

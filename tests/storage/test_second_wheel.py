@@ -7,7 +7,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.due import I64, Due
+from storage.array import I64
+from storage.due import Due
 from storage.hour_wheel import HourWheel
 from storage.position import HOUR_MS, INDEX_BITS, INDEX_MAX
 from storage.second_wheel import SecondWheel

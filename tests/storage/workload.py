@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from storage.array import I64
 from storage.checkpoint import CheckpointRecord
-from storage.columns import I64, SettleBatch, UnitBatch
+from storage.columns import SettleBatch, UnitBatch
 from storage.disk import Disk
 from storage.format import DELIVERED, LEASED, RELEASED
 from storage.genesis import Genesis
