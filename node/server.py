@@ -55,7 +55,7 @@ log = structlog.get_logger()
 HOUSEKEEPING_S = 0.5
 #: How long the loop may keep the interpreter while the journal's thread waits for it. Python's default of 5 ms is what
 #: every fdatasync would wait, once before it and once after, on a busy leader.
-SWITCH_S = 0.00005
+SWITCH_S = 0.0005
 #: How long a leader that stops may take to write what waits, before another one is elected.
 QUIESCE_S = 1.0
 #: How often a leader looks for hours that are over.
