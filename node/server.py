@@ -23,7 +23,7 @@ import structlog
 
 from api.port import Limits
 from api.problem import Problem
-from api.server import Server, serve
+from api.server import GRACE_S, Server, serve
 from node.checkpointer import Checkpointer
 from node.clock import NodeClock
 from node.config import Config
@@ -160,13 +160,14 @@ class Node:
             self.draining = True
             if http is not None:
                 http.drain()
-            if self._ended.done() and self._ended.exception() is None:
+            ordered = self._ended.done() and self._ended.exception() is None
+            if ordered:
                 await self.proposer.quiesce(QUIESCE_S)
             self._stepped_down()
             # Before the requests that are still at work: a leader that only waits for a slow client leads nobody.
             await self.driver.close()
             if http is not None:
-                await http.close()
+                await http.close(GRACE_S if ordered else 0)
             await self.forwarder.close()
             for task in self._tasks:
                 task.cancel()
@@ -179,10 +180,11 @@ class Node:
             self._ended.set_result(None)
 
     def fatal(self, error: BaseException) -> None:
-        """Something failed for good: end the node with it."""
-        log.error("fatal", error=str(error), kind=type(error).__name__)
+        """Something failed for good: from this moment on nothing is written, applied or answered; the node ends."""
         if self._ended is not None and not self._ended.done():
+            log.error("fatal", error=str(error), kind=type(error).__name__)
             self._ended.set_exception(error)
+            self.group.fail(error)
 
     def _close(self) -> None:
         """A last checkpoint, unless the node failed, so that a restart has little to replay; then let go."""
