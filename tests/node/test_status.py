@@ -1,51 +1,65 @@
-"""What a node says of itself when it cannot serve."""
+"""What a node says of itself: the cluster page, readiness and metrics, of a whole node that leads."""
 
-from __future__ import annotations
+from pathlib import Path
 
-from types import SimpleNamespace
-from typing import Any, cast
-
+from api.port import ANONYMOUS, MessageIn, PullIn
+from node.metrics import COUNTER, TABLE
 from node.server import Node
-from node.status import Status
+from tests.node.single_node import run_node
 
 
-def node_with(**changes: Any) -> Node:
-    """A follower that knows its leader and has caught up; `changes` replace parts."""
-    parts: dict[str, Any] = {
-        "group": SimpleNamespace(leader_id="n2", applied_index=7, known_commit=9),
-        "store": SimpleNamespace(cluster_id=bytes(16)),
-        "config": SimpleNamespace(node_id="n1", peers=(SimpleNamespace(id="n1"), SimpleNamespace(id="n2"))),
-        "transport": SimpleNamespace(refusals={}),
-        "draining": False,
-        "reign": None,
-        "caught_up": lambda: True,
-    }
-    return cast(Node, SimpleNamespace(**parts | changes))
+def test_the_cluster_page_has_the_shape_of_the_contract(tmp_path: Path) -> None:
+    """Every member of API.md's page is there, and the top level is group 0's."""
+
+    async def play(node: Node) -> None:
+        await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        await node.service.pull(PullIn("t", 1, 5_000, 1_000), ANONYMOUS)
+        page = dict(await node.service.cluster())
+        (member,) = page["nodes"]
+        assert set(member) >= {"id", "http", "raft", "role", "state", "applied_index", "lag", "clock_offset_ms"}
+        assert (member["role"], member["state"], member["lag"]) == ("leader", "up", 0)
+        assert page["leader"] == "n1"
+        assert page["commit_index"] >= 3
+        assert page["lateness_ms"]["max"] >= 0
+        (group,) = page["groups"]
+        assert {name: group[name] for name in ("leader", "term", "commit_index", "dispatch")} == {
+            name: page[name] for name in ("leader", "term", "commit_index", "dispatch")
+        }
+        assert set(page["dispatch"]) == {"tick", "local_index", "applied_index"}
+
+    run_node(tmp_path / "n1", play)
 
 
-def test_a_node_that_serves_is_ready() -> None:
-    """Every check is ok; a stranger that was refused once does not count."""
-    stranger = SimpleNamespace(refusals={"127.0.0.1": SimpleNamespace(detail="not a member")})
-    ready = Status(node_with(transport=stranger)).ready()
-    assert ready.ready
-    assert set(ready.checks.values()) == {"ok"}
+def test_a_leading_node_is_ready_and_a_draining_one_is_not(tmp_path: Path) -> None:
+    """Each check says ok or what is missing."""
+
+    async def play(node: Node) -> None:
+        ready = node.service.ready()
+        assert ready.ready
+        assert set(ready.checks.values()) == {"ok"}
+        node.draining = True
+        drained = node.service.ready()
+        node.draining = False
+        assert not drained.ready
+        assert drained.checks["draining"] == "shutting down"
+
+    run_node(tmp_path / "n1", play)
 
 
-def test_a_node_that_lags_says_by_how_much() -> None:
-    """The entries it has and those it knows of."""
-    ready = Status(node_with(caught_up=lambda: False)).ready()
-    assert not ready.ready
-    assert ready.checks["caught_up"] == "applied 7 of 9 entries"
+def test_every_metric_of_the_table_is_rendered(tmp_path: Path) -> None:
+    """One line each, counters with their suffix, and the counts are those of what was done."""
 
+    async def play(node: Node) -> None:
+        await node.service.schedule([MessageIn("t", b"1"), MessageIn("t", b"2")], ANONYMOUS)
+        deliveries = await node.service.pull(PullIn("t", 10, 5_000, 1_000), ANONYMOUS)
+        await node.service.ack("t", [delivery.receipt for delivery in deliveries], ANONYMOUS)
+        lines = node.service.metrics().decode().splitlines()
+        values = dict(line.split(" ") for line in lines if not line.startswith("#") and "{" not in line)
+        for name, kind, sentence in TABLE:
+            assert name + ("_total" if kind == COUNTER else "") in values, name
+            assert any(sentence in line for line in lines)
+        assert float(values["hourwheel_scheduled_total"]) == 2
+        assert float(values["hourwheel_handed_over_total"]) == float(values["hourwheel_acked_total"]) == len(deliveries)
+        assert float(values["hourwheel_leads"]) == 1
 
-def test_a_node_that_nobody_talks_to_says_why() -> None:
-    """With the directory of another cluster a node finds no leader: the reason of its peers is the one that helps."""
-    refusal = SimpleNamespace(detail="n1 belongs to cluster aa, n2 to bb")
-    lonely = node_with(
-        group=SimpleNamespace(leader_id=None, applied_index=7, known_commit=7),
-        transport=SimpleNamespace(refusals={"n2": refusal}),
-        caught_up=lambda: False,
-    )
-    checks = Status(lonely).ready().checks
-    assert checks["leader"] == "no leader is known; n1 belongs to cluster aa, n2 to bb"
-    assert checks["caught_up"] == "no leader was heard since the start"
+    run_node(tmp_path / "n1", play)
