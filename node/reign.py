@@ -228,16 +228,20 @@ class Reign:
         # A repeat is late by the whole lease of the hand-over before: that is no lateness of ours.
         first = hand_over.attempt == 1
         self._node.count_handed_over(len(records), (hand_over.handed_over_ms - asked_ms)[first])
-        rows = zip(ids, records, hand_over.attempt.tolist(), hand_over.due_ms.tolist(), strict=True)
+        attempts, term = hand_over.attempt.tolist(), self.term
+        receipts = self.receipts.make_all(
+            Receipt(record.position, record.random, record.topic, 0, term, attempt)
+            for record, attempt in zip(records, attempts, strict=True)
+        )
+        rows = zip(ids, receipts, records, attempts, hand_over.due_ms.tolist(), strict=True)
         return [self._delivery(hand_over, topic, *row) for row in rows]
 
     def _delivery(
-        self, hand_over: HandOver, topic: str, id: str, record: Record, attempt: int, due_ms: int
+        self, hand_over: HandOver, topic: str, id: str, receipt: str, record: Record, attempt: int, due_ms: int
     ) -> Delivery:
-        named = Receipt(record.position, record.random, record.topic, 0, self.term, attempt)
         return Delivery(
             id=id,
-            receipt=self.receipts.make(named),
+            receipt=receipt,
             attempt=attempt,
             term=self.term,
             leased_until_ms=hand_over.lease_end_ms,

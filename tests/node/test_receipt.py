@@ -26,6 +26,14 @@ def test_a_receipt_comes_back(receipt: Receipt) -> None:
     assert len(text) == 59
 
 
+@given(st.lists(RECEIPTS, max_size=20))
+def test_many_at_once_are_the_same_as_one_by_one(many: list[Receipt]) -> None:
+    """A batch is encoded in one piece; nobody's receipt depends on his neighbours."""
+    receipts = Receipts(b"s" * 32)
+    assert receipts.make_all(many) == [receipts.make(receipt) for receipt in many]
+    assert [receipts.read(text) for text in receipts.make_all(many)] == many
+
+
 @given(RECEIPTS, st.integers(0, 58) | st.just(58), st.sampled_from("ABCXYZabcxyz0189-_"))
 def test_a_changed_character_is_refused(receipt: Receipt, at: int, letter: str) -> None:
     """A forged receipt, or one of whose characters any was changed, names nothing: each hand-over has one text."""
