@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import statistics
 import sys
@@ -330,10 +331,22 @@ def _group_options(config: Config, peers: tuple[str, ...]) -> GroupOptions:
     )
 
 
+def _calm_collector() -> None:
+    """Look for cycles less often, and never again among what was made at start.
+
+    Requests leave hardly any cycles behind, but the default looks every 700 allocations: a tenth of the processor time
+    of single requests. What does come up is still collected, 50,000 allocations later.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
 async def run(config: Config) -> None:
     """One node until SIGTERM or SIGINT. Raises what made it end otherwise."""
     sys.setswitchinterval(SWITCH_S)
     node = Node(config)
+    _calm_collector()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, node.stop)
