@@ -11,7 +11,9 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
+import tomllib
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -20,7 +22,7 @@ import click
 
 from cli.exit_code import ExitCode
 from cli.failure import Failure
-from cli.local_cluster import LocalNode, by_port, how_it_ended, last_words, start_process, write_config
+from cli.local_cluster import LOOPBACK, LocalNode, by_port, how_it_ended, last_words, start_process, write_config
 
 READY_S = 10.0
 GRACE_S = 15.0
@@ -44,9 +46,36 @@ _POLL_S = 0.1
 def command(directory: Path, count: str, port: int) -> None:
     """Runs a cluster on this machine until SIGTERM or SIGINT."""
     nodes = by_port(directory, int(count), port)
+    _refuse_another_size(directory, len(nodes))
     for node in nodes:
-        write_config(node, nodes)
+        _refuse_taken(node, "HTTP", node.http_port)
+        _refuse_taken(node, "Raft", node.raft_port)
+    try:
+        for node in nodes:
+            write_config(node, nodes)
+    except OSError as error:
+        raise Failure(ExitCode.DATA, f"cannot write in {directory}: {error}") from None
     asyncio.run(_run(nodes))
+
+
+def _refuse_another_size(directory: Path, count: int) -> None:
+    """Members cannot be added or removed: a cluster of another size would never become ready, or vote without some."""
+    for path in sorted(directory.glob("n*/node.toml")):
+        had = len(tomllib.loads(path.read_text(encoding="utf-8")).get("peers", []))
+        if had != count:
+            detail = f"{directory} holds a cluster of {had}: give --nodes {had}, or another --dir"
+            raise Failure(ExitCode.USAGE, detail)
+
+
+def _refuse_taken(node: LocalNode, purpose: str, port: int) -> None:
+    """Looks before any node is started: whoever listens there may answer /readyz in the place of ours."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as error:
+            detail = f"{node.node_id} cannot listen for {purpose} on {LOOPBACK}:{port}: {error.strerror}"
+            raise Failure(ExitCode.ADDRESS, f"{detail}; give another --port") from None
 
 
 class Watch:

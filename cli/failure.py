@@ -32,7 +32,9 @@ def of_problem(status: int, document: dict[str, Any]) -> Failure:
     code = document.get("code") or "no-code"
     lines = [f"{code} (HTTP {status}): {document.get('detail') or document.get('title') or 'no detail given'}"]
     for error in document.get("errors") or []:
-        lines.append(f"  {error.get('pointer') or '/'}: {error.get('detail') or 'refused'}")
+        line = f"{error.get('pointer') or '/'}: {error.get('detail') or 'refused'}"
+        if not lines[0].endswith(line):  # with one error the detail is that error
+            lines.append(f"  {line}")
     for name in ("holder", "handed_over", "leased_until", "retry_after"):
         if document.get(name) is not None:
             lines.append(f"  {name}: {document[name]}")

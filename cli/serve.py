@@ -40,6 +40,7 @@ def command(config_path: Path, parent: int | None) -> None:
     from api.server import ListenFailed
     from node.config import ConfigError, load_config
     from node.server import run
+    from replication.group import StartRefused
     from storage.data_directory import DirectoryRefused
     from storage.disk import DiskFailed
     from storage.format import Corrupt, FormatRefused
@@ -51,17 +52,17 @@ def command(config_path: Path, parent: int | None) -> None:
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(run(config))
-    except (DirectoryRefused, FormatRefused, Corrupt, DiskFailed) as error:
-        raise Failure(ExitCode.DATA, f"{config.data_dir}: {error}") from error
+    except (DirectoryRefused, FormatRefused, Corrupt, DiskFailed, StartRefused) as error:
+        where = "" if config.data_dir in str(error) else f"{config.data_dir}: "
+        raise Failure(ExitCode.DATA, f"{where}{error}") from error
     except ListenFailed as error:
         raise Failure(ExitCode.ADDRESS, str(error)) from None
-    except OSError as error:
+    except OSError as error:  # of Raft: HTTP's is a ListenFailed
         if error.errno not in _ADDRESS_ERRORS:
             raise
         hint = "; is another node running there?" if error.errno == errno.EADDRINUSE else ""
-        raise Failure(
-            ExitCode.ADDRESS, f"cannot listen on {config.http.listen} or {config.raft.listen}: {error.strerror}{hint}"
-        ) from None
+        detail = f"cannot listen for Raft on {config.raft.listen}: {error.strerror}{hint}"
+        raise Failure(ExitCode.ADDRESS, detail) from None
 
 
 def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":

@@ -1,7 +1,6 @@
 """`hourwheel verify DIR`: every checksum of a stopped node's data directory; `--digest`: one hash to compare nodes by.
 
 The directory is locked meanwhile: a node cannot start under the reader, and one that runs is not taken for damaged.
-one.
 """
 
 from dataclasses import asdict
@@ -19,11 +18,17 @@ from cli.output import output_option, show_fields, show_json
 @click.option("--digest", "only_digest", is_flag=True, help="one hash of the replicated content, at its applied index")
 @output_option
 def command(directory: Path, only_digest: bool, output: str) -> None:
-    """Checks the data directory DIR of a node that does not run; exit 11 when anything in it is damaged."""
+    """Checks the data directory DIR (the `data_dir` of its config) of a node that does not run; exit 11 when anything
+    in it is damaged.
+    """
     from storage.data_directory import DataDirectory, DirectoryRefused
     from storage.disk import Disk, DiskFailed
     from storage.format import Corrupt, FormatRefused
 
+    if not directory.is_dir():
+        raise Failure(ExitCode.DATA, f"{directory} is not a directory")
+    if not (directory / "LOCK").exists() and (directory / "data" / "LOCK").exists():
+        raise Failure(ExitCode.DATA, f"{directory} is not a data directory, but {directory / 'data'} is one")
     try:
         held = DataDirectory.inspect(directory, Disk())
         try:

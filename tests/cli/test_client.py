@@ -7,7 +7,7 @@ import pytest
 
 from cli.connection import Connection
 from cli.exit_code import SENTENCES, ExitCode, of_status
-from cli.failure import Failure
+from cli.failure import Failure, of_problem
 from tests.cli.conftest import Call
 from tests.cli.scripted_node import ScriptedNode
 
@@ -240,3 +240,13 @@ def test_file_body_is_read(node: ScriptedNode, call: Call, tmp_path: Path) -> No
     node.say(201, SCHEDULED)
     call("schedule", "orders", "--file", str(tmp_path / "body"))
     assert node.requests[0][2]["body_base64"] == "YWJj"
+
+
+def test_one_error_is_said_once() -> None:
+    """The detail of a problem with one error is that error: it is not repeated; further ones have a line each."""
+    delay = {"pointer": "/delay", "detail": "too long"}
+    tags = {"pointer": "/tags", "detail": "too many"}
+    one = of_problem(422, {"code": "invalid-field", "detail": "/delay: too long", "errors": [delay]})
+    assert one.message == "invalid-field (HTTP 422): /delay: too long"
+    two = of_problem(422, {"code": "invalid-field", "detail": "2 fields", "errors": [delay, tags]})
+    assert two.message.splitlines()[1:] == ["  /delay: too long", "  /tags: too many"]

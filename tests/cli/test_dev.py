@@ -17,7 +17,7 @@ import pytest
 from chaos.cluster import free_ports
 from cli.connection import Connection
 from cli.exit_code import ExitCode
-from cli.local_cluster import RAFT_PORT_OFFSET
+from cli.local_cluster import RAFT_PORT_OFFSET, by_port, write_config
 
 END_S = 40
 
@@ -108,15 +108,59 @@ def test_nodes_end_with_a_killed_parent(tmp_path: Path) -> None:
         wait_gone(pids)
 
 
+def refused(directory: Path, nodes: int, port: int, code: ExitCode) -> str:
+    """Runs the command, which must end with this code by itself and name no node; what it said."""
+    with dev(directory, nodes, port) as process:
+        output, errors = process.communicate(timeout=END_S)
+    assert process.returncode == code, errors
+    assert output == ""
+    assert "Traceback" not in errors
+    return errors
+
+
+def test_journal_taken_away(tmp_path: Path) -> None:
+    """A node whose journal is gone is refused in a sentence that names its data directory."""
+    port = free_range(1)
+    with dev(tmp_path, 1, port) as process:
+        described(process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(END_S) == ExitCode.OK
+    data_path = by_port(tmp_path, 1, port)[0].data_path
+    for segment in (data_path / "journal").iterdir():
+        segment.unlink()
+    assert f"hourwheel: {data_path}: the checkpoint covers" in refused(tmp_path, 1, port, ExitCode.DATA)
+
+
+def test_another_cluster_on_the_ports(tmp_path: Path) -> None:
+    """Nodes of another cluster that answer /readyz are not taken for ours; nothing is written."""
+    port = free_range(1)
+    with dev(tmp_path / "a", 1, port) as process:
+        described(process)
+        assert f"127.0.0.1:{port}" in refused(tmp_path / "b", 1, port, ExitCode.ADDRESS)
+    assert not (tmp_path / "b").exists()
+
+
+def test_another_number_of_nodes(tmp_path: Path) -> None:
+    """A directory of three nodes is not started as one of one, nor one of five."""
+    for node in (nodes := by_port(tmp_path, 3, 7400)):
+        write_config(node, nodes)
+    for count in (1, 5):
+        assert "--nodes 3" in refused(tmp_path, count, free_range(count), ExitCode.USAGE)
+
+
+def test_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    """A sentence, not a traceback."""
+    (tmp_path / "file").write_text("")
+    assert str(tmp_path / "file") in refused(tmp_path / "file" / "a", 1, free_range(1), ExitCode.DATA)
+
+
 def test_port_in_use(tmp_path: Path) -> None:
-    """A port that somebody has is said with its address, and the other nodes are ended."""
+    """A port that somebody has is said with its address and its node, and no node is started."""
     port = free_range(3)
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", port + 1))
         holder.listen()
-        with dev(tmp_path / "a", 3, port) as process:
-            _, errors = process.communicate(timeout=END_S)
-    assert process.returncode == ExitCode.ADDRESS, errors
+        errors = refused(tmp_path / "a", 3, port, ExitCode.ADDRESS)
     assert f"127.0.0.1:{port + 1}" in errors
     assert "n2" in errors

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,11 @@ def test_not_a_data_directory(tmp_path: Path) -> None:
     assert "not a data directory" in verify(tmp_path).stderr
     assert verify(tmp_path).exit_code == ExitCode.DATA
     assert verify(tmp_path / "missing").exit_code == ExitCode.DATA
+
+
+def test_folder_of_a_node_instead_of_its_data_directory(data_path: Path, tmp_path: Path) -> None:
+    """`dev` keeps the data in a folder `data` beside config and log; who names the outer one is told the inner."""
+    shutil.copytree(data_path, tmp_path / "data")
+    result = verify(tmp_path)
+    assert result.exit_code == ExitCode.DATA
+    assert f"but {tmp_path / 'data'} is one" in result.stderr
