@@ -16,7 +16,10 @@ def command() -> None:
 @command.command()
 @client_options
 def status(url: str, timeout: float, output: str) -> None:
-    """Shows leader, term, indexes and every node, as the asked node sees them."""
+    """Shows who leads, and every node.
+
+    A node knows the figures of others only while it leads; ask the leader for them.
+    """
     document = Connection(url, timeout).call("GET", "/v1/cluster").document
     if output == "json":
         show_json(document)

@@ -57,7 +57,7 @@ def _content(body: str | None, text: str | None, file: str | None, content_type:
 @click.option("--text", help="the body as plain text")
 @click.option("--file", help="the body from a file, byte for byte ('-' is stdin)")
 @click.option("--content-type", help="of --text or --file")
-@click.option("--delay", help="how long from now: 250ms 10s 3m 2h 7d")
+@click.option("--delay", help="how long from now: 250ms 10s 3m 2h 7d, or integer milliseconds")
 @click.option("--at", "deliver_at", help="when: 2026-11-21T02:10:20.125Z, or integer milliseconds since 1970")
 @click.option("--tag", "tags", multiple=True, help="may be given several times")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="may be given several times")

@@ -49,7 +49,7 @@ class Lateness(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """For the registry."""
-        family = HistogramMetricFamily("hourwheel_lateness_seconds", "Hand-over time minus due time of each hand-over")
+        family = HistogramMetricFamily("hourwheel_lateness_seconds", "Asked due time to the first hand-over")
         names = [*(f"{ms / 1000:g}" for ms in BUCKETS_MS.tolist()), "+Inf"]
         totals = np.cumsum(self._counts).tolist()
         family.add_metric([], buckets=list(zip(names, totals, strict=True)), sum_value=self._sum_ms / 1000)

@@ -35,7 +35,7 @@ from api.timestamp import render_time
 from node.queues import GROUP, Placed, problem_of
 from node.receipt import Receipt
 from node.reign import Reign
-from replication.apply_settle import ACKED, CANCELLED, DOUBTFUL, INVALID, KNOWN, LEASED, UNKNOWN
+from replication.apply_settle import ACKED, CANCELLED, DOUBTFUL, INVALID, KNOWN, LEASED, NONE, STALE, UNKNOWN
 from replication.command import PutTopic, Settle
 from storage import format as states
 from storage.message_id import BadId, MessageId, decode_id
@@ -45,8 +45,8 @@ from storage.topic import Topic
 if TYPE_CHECKING:
     from node.server import Node
 
-RESULTS = {ACKED: "acked", 1: "stale", INVALID: "invalid"}
-PRIORS = {0: "none", KNOWN: "known", DOUBTFUL: "unknown"}
+RESULTS = {ACKED: "acked", STALE: "stale", INVALID: "invalid"}
+PRIORS = {NONE: "none", KNOWN: "known", DOUBTFUL: "unknown"}
 EVENTS = {
     states.LEASED: "leased",
     states.DELIVERED: "delivered",
