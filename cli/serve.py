@@ -40,6 +40,7 @@ def command(config_path: Path, parent: int | None) -> None:
     from api.server import ListenFailed
     from node.config import ConfigError, load_config
     from node.server import run
+    from replication.envelope import UnknownCommand
     from replication.group import StartRefused
     from storage.data_directory import DirectoryRefused
     from storage.disk import DiskFailed
@@ -55,6 +56,8 @@ def command(config_path: Path, parent: int | None) -> None:
     except (DirectoryRefused, FormatRefused, Corrupt, DiskFailed, StartRefused) as error:
         where = "" if config.data_dir in str(error) else f"{config.data_dir}: "
         raise Failure(ExitCode.DATA, f"{where}{error}") from error
+    except UnknownCommand as error:
+        raise Failure(ExitCode.DATA, f"{config.data_dir}: {error}; use a newer build") from error
     except ListenFailed as error:
         raise Failure(ExitCode.ADDRESS, str(error)) from None
     except OSError as error:  # of Raft: HTTP's is a ListenFailed

@@ -7,9 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
 from chaos.cluster import free_ports
 from cli.exit_code import ExitCode
 from cli.local_cluster import LocalNode, write_config
+from cli.main import main
+from node.config import Config
+from replication.envelope import UnknownCommand
 from storage.data_directory import DataDirectory
 from storage.disk import Disk
 
@@ -76,6 +82,18 @@ def test_data_directory_of_another_node(tmp_path: Path) -> None:
     assert "n7" in said
     assert "n1" in said
     assert sorted(path.name for path in node.data_path.iterdir()) == before
+
+
+def test_entry_of_a_newer_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that this build cannot read ends the node with the kind it met and what to do."""
+
+    async def run(config: Config) -> None:
+        raise UnknownCommand("command kind 77 is unknown to this node")
+
+    monkeypatch.setattr("node.server.run", run)
+    result = CliRunner().invoke(main, ["serve", "--config", str(local_node(tmp_path).config_path)])
+    assert result.exit_code == ExitCode.DATA
+    assert "kind 77 is unknown to this node; use a newer build" in result.stderr
 
 
 def test_data_directory_in_use(tmp_path: Path) -> None:
