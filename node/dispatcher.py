@@ -35,7 +35,7 @@ from node.taking import BYTES_MAX, Taking
 from replication.command import DispatchState, Lease, Realign
 from storage.array import I64, U8, U16, U32, U64
 from storage.format import LEASED, PENDING
-from storage.hour_wheel import HourWheel
+from storage.hour_wheel import AHEAD, HourWheel
 from storage.position import HOUR_MS
 from storage.second_wheel import SecondWheel
 from storage.slot import SlotColumns
@@ -119,7 +119,9 @@ class Dispatcher:
         self._hours.turn(start_ms)
         self._sweep = Sweep(self._store, self._ready, self._claims, self._ends, start_ms=start_ms)
         # A dead leader whose clock was ahead may have leased units of the hour after ours.
-        self._sweep.promote(max(start_ms // HOUR_MS, tick // 3600) + 1)
+        self._noted_hour = max(start_ms // HOUR_MS, tick // 3600) + 1
+        self._sweep.promote(self._noted_hour)
+        self._note_leases(start_ms)
         self._to_load: list[int] = []
         self._pace_ms, self._pace_left = start_ms, 0
         self._merged = self._store.applied_index  # the last entry whose units are all in the wheel or the sweep
@@ -146,6 +148,7 @@ class Dispatcher:
             return self._start_ms - now_ms  # the replicated tick is ahead of this clock: sleep until they meet
         if self._hours.turn(now_ms):
             self._claims.sweep()
+            self._note_leases(now_ms)
             self._state_moved = True
         self._load(now_ms)
         due = self._wheel.take(now_ms)
@@ -155,6 +158,16 @@ class Dispatcher:
         more = self._read_piece(now_ms)
         self._refill_pace(now_ms)
         return self._wait(now_ms, more)
+
+    def _note_leases(self, now_ms: int) -> None:
+        """Learn when the leases in hours that have become near end. A leader whose clock was hours ahead, before a
+        Realign, leased units of any hour; the wheel reads only pending ones, so nobody else would look for these."""
+        last_hour = now_ms // HOUR_MS + AHEAD
+        for hour in self._store.open_hours():
+            if self._noted_hour < hour <= last_hour:
+                leased = self._store.leased(hour)
+                self._ends.add(leased.position, leased.lease_end_ms, now_ms)
+        self._noted_hour = max(self._noted_hour, last_hour)
 
     def loads(self, now_ms: int) -> list[int]:
         """Absolute seconds whose slots are to be read now (`store.second`), in this thread or another; answer each with

@@ -69,6 +69,23 @@ def test_a_lease_of_the_hour_after_ours_is_found(leader: Leader) -> None:
     assert leader.pull(T0 + HOUR_MS + 5_100) == [unit]
 
 
+@pytest.mark.parametrize("hours", [2, 3, 5])
+def test_leases_of_hours_a_realign_set_back_are_found_when_their_hour_comes(leader: Leader, hours: int) -> None:
+    """The dead leader's clock was hours ahead; a later leader, which sees no trace of that in the tick, finds them."""
+    due_ms = T0 + hours * HOUR_MS + 100
+    (unit,) = leader.schedule(due_ms)
+    crash_and_promote(leader, due_ms - 100)
+    assert leader.pull(due_ms, lease_ms=5_000) == [unit]
+    realign = leader.promote(T0)
+    assert realign is not None
+    leader.propose(realign, now_ms=T0)
+    crash_and_promote(leader, T0 + 100)
+    for hour in range(hours + 1):
+        leader.run(T0 + hour * HOUR_MS + 100)
+    assert leader.pull(due_ms + 4_999) == []
+    assert leader.pull(due_ms + 6_000) == [unit], "long leases are looked for on a grid of a second"
+
+
 @pytest.mark.parametrize("ahead_ms", [1, 500])
 def test_a_tick_up_to_500_ms_ahead_is_slept_through(leader: Leader, ahead_ms: int) -> None:
     """A9, ahead: nothing moves until the clock is where the state stands; then everything that is due goes, once."""
