@@ -130,10 +130,10 @@ class Proposer:
 
     async def put_topic(self, command: PutTopic) -> TopicPut:
         """The topic as it is now, and whether the command changed it."""
-        result: TopicPut = await self.other(command)
+        result: TopicPut = await self.propose_single(command)
         return result
 
-    async def other(self, command: Genesis | PutTopic | Realign | Unlink) -> Any:
+    async def propose_single(self, command: Genesis | PutTopic | Realign | Unlink) -> Any:
         """Any command that goes as a section of its own; its result."""
         future = self._singles.add(command.pack())
         self.kick()

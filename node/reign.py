@@ -19,14 +19,12 @@ import numpy as np
 
 from api.port import PULL_BYTES_MAX, TOPIC_DEFAULTS, Delivery, PullIn
 from api.problem import Problem
+from node.delivery import make_deliveries
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.lease_book import HandOver
-from node.queues import GROUP
-from node.receipt import Receipt, Receipts
+from node.receipt import Receipts
 from replication.command import Realign
 from storage.array import I64, U8, U16, U32, U64
-from storage.message_id import encode_ids
-from storage.record import Record
 from storage.slot import SlotColumns
 from storage.slot_read import SlotRead
 from storage.topic import Topic
@@ -95,7 +93,7 @@ class Reign:
         done = False
         while not done and not self._over:
             with suppress(Problem):  # not known to have happened: in the same reign a second Realign does no harm
-                await self._node.proposer.other(realign)
+                await self._node.proposer.propose_single(realign)
                 done = True
         if done:
             self._dispatcher.realigned(self._node.clock.now_ms())
@@ -221,42 +219,11 @@ class Reign:
             raise _ended()
 
     def _deliver(self, hand_over: HandOver, topic: str) -> list[Delivery]:
-        records = self._node.store.records(hand_over.position)
-        random = np.fromiter((record.random for record in records), np.uint64, len(records))
-        ids = encode_ids(GROUP, hand_over.position, random).astype("U26").tolist()
-        asked_ms = np.fromiter((record.asked_due_ms for record in records), np.int64, len(records))
+        deliveries = make_deliveries(hand_over, topic, self.term, self._node.store, self.receipts)
         # A repeat is late by the whole lease of the hand-over before: that is no lateness of ours.
-        first = hand_over.attempt == 1
-        self._node.count_handed_over(len(records), (hand_over.handed_over_ms - asked_ms)[first])
-        attempts, term = hand_over.attempt.tolist(), self.term
-        receipts = self.receipts.make_all(
-            Receipt(record.position, record.random, record.topic, 0, term, attempt)
-            for record, attempt in zip(records, attempts, strict=True)
-        )
-        rows = zip(ids, receipts, records, attempts, hand_over.due_ms.tolist(), strict=True)
-        return [self._delivery(hand_over, topic, *row) for row in rows]
-
-    def _delivery(
-        self, hand_over: HandOver, topic: str, id: str, receipt: str, record: Record, attempt: int, due_ms: int
-    ) -> Delivery:
-        return Delivery(
-            id=id,
-            receipt=receipt,
-            attempt=attempt,
-            term=self.term,
-            leased_until_ms=hand_over.lease_end_ms,
-            topic=topic,
-            due_ms=due_ms,
-            asked_due_ms=record.asked_due_ms,
-            created_ms=record.created_ms,
-            handed_over_ms=hand_over.handed_over_ms,
-            body=record.body,
-            content_type=record.content_type,
-            tags=record.tags,
-            headers=record.headers or None,
-            key=record.key.decode() if record.key else None,
-            priority=record.priority,
-        )
+        lateness = [d.handed_over_ms - d.asked_due_ms for d in deliveries if d.attempt == 1]
+        self._node.count_handed_over(len(deliveries), np.array(lateness, np.int64))
+        return deliveries
 
     def hold_until(self, position: int, result: asyncio.Future[Any]) -> None:
         """The dispatcher does not hand this unit over until the command that ends it has its result, whether or not

@@ -40,4 +40,4 @@ class Retention:
     async def propose(self) -> int:
         """Unlink what is over; how many hours went."""
         hours = self.over()
-        return int(await self._proposer.other(Unlink(np.array(hours, np.int64)))) if hours else 0
+        return int(await self._proposer.propose_single(Unlink(np.array(hours, np.int64)))) if hours else 0

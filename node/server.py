@@ -75,6 +75,7 @@ class Node:
         self._closing = contextlib.ExitStack()
         self._tasks: list[asyncio.Task[Any]] = []
         self._ended: asyncio.Future[None] | None = None
+        self._failure: BaseException | None = None
         self.reign: Reign | None = None
         self.draining = False
         self._caught_up = False
@@ -173,7 +174,10 @@ class Node:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.sleep(0)  # a task that failed as it was cancelled is told of by its callback
             self._close()
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         """End in order."""
@@ -181,11 +185,15 @@ class Node:
             self._ended.set_result(None)
 
     def fatal(self, error: BaseException) -> None:
-        """Something failed for good: from this moment on nothing is written, applied or answered; the node ends."""
-        if self._ended is not None and not self._ended.done():
-            log.error("fatal", error=str(error), kind=type(error).__name__)
+        """Something failed for good: from this moment on nothing is written, applied or answered; the node ends. While
+        it is ending in order too: `run` raises the error and makes no checkpoint of what may not be on the disk."""
+        if self._failure is not None or self._ended is None:
+            return
+        self._failure = error
+        log.error("fatal", error=str(error), kind=type(error).__name__)
+        self.group.fail(error)
+        if not self._ended.done():
             self._ended.set_exception(error)
-            self.group.fail(error)
 
     def _close(self) -> None:
         """A last checkpoint, unless the node failed, so that a restart has little to replay; then let go."""
@@ -257,7 +265,7 @@ class Node:
             )
             while self.store.cluster_id is None and self._leads(term):
                 with contextlib.suppress(Problem):  # not known to have happened; a second Genesis changes nothing
-                    await self.proposer.other(genesis)
+                    await self.proposer.propose_single(genesis)
         if self._leads(term):
             self.reign = Reign(self)
             self.reign.begin()

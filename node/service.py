@@ -7,8 +7,9 @@ no other leader can have committed anything.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -38,6 +39,7 @@ from node.reign import Reign
 from replication.apply_settle import ACKED, CANCELLED, DOUBTFUL, INVALID, KNOWN, LEASED, NONE, STALE, UNKNOWN
 from replication.command import PutTopic, Settle
 from storage import format as states
+from storage.disk import DiskFailed
 from storage.message_id import BadId, MessageId, decode_id
 from storage.record import Record
 from storage.topic import Topic
@@ -61,6 +63,27 @@ EVENTS = {
 PENDING_SHOWN = ("scheduled", "ready")
 #: How far two nodes' clocks may be apart before a leader yields; bounds what a dead leader may have handed over.
 SKEW_MS = 500
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _reads_files(
+    method: Callable[Concatenate[Service, P], Awaitable[T]],
+) -> Callable[Concatenate[Service, P], Coroutine[Any, Any, T]]:
+    """A checksum that does not match, or a disk that fails, in a read for a request ends the node: the HTTP layer would
+    answer 500 and go on serving doubtful data."""
+
+    @wraps(method)
+    async def guarded(self: Service, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await method(self, *args, **kwargs)
+        except (states.Corrupt, DiskFailed) as error:
+            self._node.fatal(error)
+            raise
+
+    return guarded
 
 
 class Service:
@@ -116,6 +139,7 @@ class Service:
             return ScheduleResult(result.ids, result.due_ms, result.status)
         return _join(parts, len(messages))
 
+    @_reads_files
     async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
         """One message, as this node has applied it; only the leader within its trust window, unless `local`."""
         named, record = self._find(id)
@@ -150,6 +174,7 @@ class Service:
             history=self._history(record, history),
         )
 
+    @_reads_files
     async def cancel(self, id: str, *, if_match: int | None, principal: Principal) -> CancelResult:
         """From here to the result the dispatcher does not hand the unit over; what it handed over before goes first."""
         reign = self._reign()
@@ -255,6 +280,7 @@ class Service:
 
     # -- pull
 
+    @_reads_files
     async def pull(self, request: PullIn, principal: Principal) -> Sequence[Delivery]:
         """Hand over, waiting up to `wait_ms` for the first."""
         reign = self._reign()

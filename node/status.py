@@ -78,7 +78,7 @@ class Status:
             "leader": "ok" if leader else "no leader is known",
             "founded": "ok" if node.store.cluster_id else "the cluster is not founded yet",
             "caught_up": "ok",
-            "draining": "ok" if not node.draining else "shutting down",
+            "serving": "ok" if not node.draining else "shutting down",
         }
         if leader == node.config.node_id and node.reign is None:
             checks["leader"] = "this node was elected and has not applied its first entry yet"

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from api.port import ANONYMOUS, MessageIn
+from api.port import ANONYMOUS, MessageIn, PullIn
 from api.problem import Problem
 from node.server import Node
 from storage.disk import DiskFailed
+from storage.format import Corrupt
+from storage.record import Record
 from tests.node.single_node import run_node
 
 
@@ -36,3 +38,50 @@ def test_a_failed_fdatasync_ends_the_node_and_acknowledges_nothing(tmp_path: Pat
         run_node(tmp_path / "n1", play)
     assert answers[0] == "outcome-unknown"
     assert set(answers[1:]) <= {"no-leader", "outcome-unknown", "draining"}
+
+
+def test_what_fails_while_the_node_stops_in_order_is_raised_and_nothing_is_checkpointed(tmp_path: Path) -> None:
+    """A sync that failed beside the stop: a second one, in the last checkpoint, could report success without the data
+    being there; and a node that lost its disk did not end in order."""
+    checkpoints: list[object] = []
+
+    async def play(node: Node) -> None:
+        async def fail() -> None:
+            raise DiskFailed("fdatasync", "an hour's index", 5)
+
+        node.store.begin_checkpoint = checkpoints.append  # type: ignore[method-assign, assignment]
+        node.stop()
+        node.spawn(fail())
+
+    with pytest.raises(DiskFailed, match="an hour's index"):
+        run_node(tmp_path / "n1", play)
+    assert checkpoints == []
+
+
+def test_a_damaged_message_ends_the_node_that_was_asked_for_it(tmp_path: Path) -> None:
+    """A checksum that does not match is no answer of 500: the node stops, and the message is the next leader's."""
+
+    async def play(node: Node) -> None:
+        placed = await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        id = placed.ids[0].decode()
+
+        def damaged(positions: object) -> list[Record]:
+            raise Corrupt("1/log", 64, "payload checksum", "1", "2")
+
+        node.store.records = damaged  # type: ignore[method-assign]
+        with pytest.raises(Corrupt):
+            await ask(node, id)
+
+    for ask in (read, take):
+        with pytest.raises(Corrupt, match="payload checksum"):
+            run_node(tmp_path / ask.__name__, play)
+
+
+async def read(node: Node, id: str) -> None:
+    """GET /v1/messages/{id}."""
+    await node.service.message(id, local=True, principal=ANONYMOUS)
+
+
+async def take(node: Node, id: str) -> None:
+    """POST .../pull."""
+    await node.service.pull(PullIn("t", max=1, wait_ms=5_000, lease_ms=None), ANONYMOUS)

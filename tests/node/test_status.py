@@ -41,7 +41,7 @@ def test_a_leading_node_is_ready_and_a_draining_one_is_not(tmp_path: Path) -> No
         drained = node.service.ready()
         node.draining = False
         assert not drained.ready
-        assert drained.checks["draining"] == "shutting down"
+        assert drained.checks["serving"] == "shutting down"
 
     run_node(tmp_path / "n1", play)
 
