@@ -76,7 +76,7 @@ def _reads_files(
     answer 500 and go on serving doubtful data."""
 
     @wraps(method)
-    async def guarded(self: Service, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def guarded(self: Service, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return await method(self, *args, **kwargs)
         except (states.Corrupt, DiskFailed) as error:
