@@ -232,9 +232,10 @@ class Node:
             await asyncio.sleep(HOUSEKEEPING_S)
 
     def _median_clock_ms(self) -> float:
-        """How far the median of the nodes' clocks is ahead of ours; known to the leader alone, from echoes."""
+        """How far the median of the nodes' clocks is ahead of ours; known to the leader alone, from echoes. Of an even
+        number the lower one: while a clock is not heard the median may be there, and nothing may be early."""
         heard = (peer.clock_offset_ms for peer in self.group.peers.values() if peer.last_echo_s > self._led_since_s)
-        return statistics.median([0.0, *heard]) if self.reign is not None else 0.0
+        return statistics.median_low([0.0, *heard]) if self.clock.leading else 0.0
 
     async def _unlink_hours(self) -> None:
         while True:
@@ -250,7 +251,7 @@ class Node:
     def _established(self) -> None:
         """The no-op of the own term is applied: found the cluster if nobody did, then reign."""
         self.clock.leading = True
-        self._led_since_s = self.clock.monotonic()
+        self.clock.bound(self._median_clock_ms())  # before the first stamp: who committed the no-op has echoed too
         self.spawn(self._begin_reign(self.group.term))
 
     async def _begin_reign(self, term: int) -> None:
@@ -285,6 +286,8 @@ class Node:
         self.proposer.step_down()
 
     def _leader_changed(self) -> None:
+        if self.group.is_leader:
+            self._led_since_s = self.clock.monotonic()  # in the step that sends the first heartbeats of the term
         self.forwarder.leader_changed()
 
     # -- what the parts ask

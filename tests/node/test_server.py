@@ -1,0 +1,55 @@
+"""What a node does at the moment its group tells it that it leads."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from node.clock import STEP_MS, NodeClock
+from node.server import Node
+from replication.options import Peer
+
+
+class Leader:
+    """A node whose clock is ahead of its peers' by `ahead_ms`, as far as its group calls it."""
+
+    def __init__(self, ahead_ms: float) -> None:
+        self.now_s = 50.0
+        self.true_s = 1_700_000_000.0
+        self.peers = {name: Peer(name, clock_offset_ms=-ahead_ms) for name in ("n2", "n3")}
+        node = self.node = Node.__new__(Node)
+        node.clock = NodeClock(lambda: self.true_s + ahead_ms / 1000, lambda: self.now_s)
+        node.group = cast(Any, SimpleNamespace(peers=self.peers, is_leader=True, term=1))
+        node.forwarder = cast(Any, SimpleNamespace(leader_changed=lambda: None))
+        node._led_since_s = 0.0
+        node.spawn = lambda work: cast(Any, work.close())  # type: ignore[method-assign]
+
+    def lead(self, *heard: str) -> float:
+        """Elected, echoed by these, established; how far the node clock is ahead of the peers' then, ms."""
+        self.node._leader_changed()
+        for name in heard:
+            self.peers[name].last_echo_s = self.now_s + 0.001
+        self.now_s, self.true_s = self.now_s + 0.002, self.true_s + 0.002
+        self.node._established()
+        return self.node.clock.now_ms() - self.true_s * 1000
+
+
+@pytest.mark.parametrize("heard", [("n2",), ("n2", "n3")])
+def test_a_new_leader_far_ahead_is_held_back_before_it_stamps_or_hands_over(heard: tuple[str, ...]) -> None:
+    """Whether one peer or both have echoed: nothing waits for the next look at the clocks, half a second later."""
+    assert Leader(600_000).lead(*heard) <= STEP_MS + 1
+
+
+def test_a_new_leader_within_half_a_second_or_behind_is_not_held_back() -> None:
+    """Its clock stays what it is."""
+    for ahead_ms in (0.0, 400.0, -600_000.0):
+        assert abs(Leader(ahead_ms).lead("n2", "n3") - ahead_ms) < 2
+
+
+def test_echoes_of_a_former_term_do_not_count() -> None:
+    """What a peer's clock said then may be long ago."""
+    leader = Leader(600_000)
+    leader.peers["n2"].last_echo_s = 49.0
+    assert abs(leader.lead() - 600_000) < 2
