@@ -107,22 +107,28 @@ class SimNode:
                 self._step()
 
     def _step(self) -> None:
+        """As GroupDriver's: what waits is given to the disk before the group moves, and again after."""
         self._woken = False
         if not self.alive or self.paused:
             return
-        if self.group.tick():
+        self._collect()
+        if self.group.tick(writing=self._syncing):
             self.wake()
-        if not self._syncing and self.fatal is None and (sync := self.journal.collect()) is not None:
-            self._syncing = True
+        self._collect()
 
-            def durable() -> None:
-                if self.alive:
-                    sync.run()
-                    self.journal.done(sync)
-                    self._syncing = False
-                    self.wake()
+    def _collect(self) -> None:
+        if self._syncing or self.fatal is not None or (sync := self.journal.collect()) is None:
+            return
+        self._syncing = True
 
-            self.network.after(self.network.sync_s[self.id], durable)
+        def durable() -> None:
+            if self.alive:
+                sync.run()
+                self.journal.done(sync)
+                self._syncing = False
+                self._step()
+
+        self.network.after(self.network.sync_s[self.id], durable)
 
     def stop(self) -> None:
         """The process ends here and now; what was not durable is gone."""
