@@ -29,7 +29,8 @@ class Reserve:
         self._peers = peers
         self._low_peers = low_peers
         self.free_bytes = 0
-        self._low = 0
+        self.low = False
+        self._low_nodes = 0
         self._refusing = False
         self.measure()
 
@@ -37,15 +38,15 @@ class Reserve:
         """Look at the file system; called once a second."""
         self.free_bytes = self._disk.free_bytes(self._directory)
         total = self._disk.total_bytes(self._directory)
-        low = self.free_bytes < max(RESERVE_BYTES, int(total * RESERVE_SHARE))
-        self._low = low + self._low_peers()
-        self._refusing = low or self._low > self._peers // 2
+        self.low = self.free_bytes < max(RESERVE_BYTES, int(total * RESERVE_SHARE))
+        self._low_nodes = self.low + self._low_peers()
+        self._refusing = self.low or self._low_nodes > self._peers // 2
 
     def check(self) -> None:
         """Raises `disk-full` when this node or a majority is inside the reserve."""
         if self._refusing:
             raise Problem(
                 "disk-full",
-                f"free space is below the reserve of 1 GiB or 5 % on {self._low} of {self._peers} nodes; "
+                f"free space is below the reserve of 1 GiB or 5 % on {self._low_nodes} of {self._peers} nodes; "
                 "deliveries go on",
             )

@@ -34,7 +34,7 @@ from node.lateness import Lateness
 from node.metrics import Metrics
 from node.proposer import Proposer
 from node.reign import Reign
-from node.reserve import RESERVE_BYTES, Reserve
+from node.reserve import Reserve
 from node.retention import Retention
 from node.service import Service
 from node.status import Status
@@ -232,10 +232,19 @@ class Node:
             await asyncio.sleep(HOUSEKEEPING_S)
 
     def _median_clock_ms(self) -> float:
-        """How far the median of the nodes' clocks is ahead of ours; known to the leader alone, from echoes. Of an even
-        number the lower one: while a clock is not heard the median may be there, and nothing may be early."""
-        heard = (peer.clock_offset_ms for peer in self.group.peers.values() if peer.last_echo_s > self._led_since_s)
-        return statistics.median_low([0.0, *heard]) if self.clock.leading else 0.0
+        """How far the median of the nodes' clocks is ahead of ours; known to the leader alone, from echoes.
+
+        A node that is down counts as one that agrees: else, with one of three down, a single slow clock would make
+        everything late. One that is up and about to be heard is left out, and of two clocks the lower one counts: for
+        that moment nothing may be early.
+        """
+        offsets_ms = [0.0]
+        for peer in self.group.peers.values():
+            if peer.last_echo_s > self._led_since_s:
+                offsets_ms.append(peer.clock_offset_ms)
+            elif not peer.connected:
+                offsets_ms.append(0.0)
+        return statistics.median_low(offsets_ms) if self.clock.leading else 0.0
 
     async def _unlink_hours(self) -> None:
         while True:
@@ -303,10 +312,10 @@ class Node:
         self.transport.set_cluster_id(cluster_id)
 
     def _vitals(self) -> Vitals:
-        return Vitals(self.clock.own_ms(), self.reserve.free_bytes)
+        return Vitals(self.clock.own_ms(), self.reserve.free_bytes, self.reserve.low)
 
     def _low_peers(self) -> int:
-        return sum(0 < peer.free_bytes < RESERVE_BYTES for peer in self.group.peers.values())
+        return sum(peer.low for peer in self.group.peers.values())
 
     def _leader_http(self) -> str | None:
         leader = self.group.leader_id

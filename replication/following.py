@@ -110,6 +110,7 @@ class Following:
             "wall_ms": vitals.wall_ms,
             "applied_index": core.applied_index,
             "free_bytes": vitals.free_bytes,
+            "low": vitals.low,
             "voter": station.journal.voter,
         }
         station.wire.send(peer, echo)  # never behind an fdatasync: it says that we listen, not that we have anything

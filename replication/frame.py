@@ -69,6 +69,7 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
             ("wall_ms", int),
             ("applied_index", int),
             ("free_bytes", int),
+            ("low", bool),
             ("voter", bool),
         ),
     ),

@@ -51,10 +51,12 @@ class GroupOptions:
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What a node says of itself in every echo: its node clock, and the bytes free on its disk."""
+    """What a node says of itself in every echo: its node clock, the bytes free on its disk, and whether that is less
+    than its reserve."""
 
     wall_ms: int
     free_bytes: int
+    low: bool = False
 
 
 @dataclass(slots=True)
@@ -68,6 +70,8 @@ class Peer:
     clock_offset_ms: float = 0.0
     """Its node clock minus ours; the error is at most half the round trip."""
     free_bytes: int = 0
+    low: bool = False
+    """Inside its reserve of free space."""
     last_echo_s: float = float("-inf")
     """Monotonic second at which its last echo came."""
     voter: bool = False
@@ -78,6 +82,6 @@ class Peer:
     def echoed(self, message: Message, now: float, stamp: float, wall_ms: int) -> None:
         """Take over what an echo says; `stamp` is when its heartbeat was sent, `wall_ms` our node clock now."""
         self.applied_index = message["applied_index"]
-        self.free_bytes = message["free_bytes"]
+        self.free_bytes, self.low = message["free_bytes"], message["low"]
         self.clock_offset_ms = message["wall_ms"] - (wall_ms - (now - stamp) * 500)
         self.last_echo_s = now
