@@ -23,7 +23,7 @@ from node.delivery import make_deliveries
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.lease_book import HandOver
 from node.receipt import Receipts
-from replication.command import Realign
+from replication.command import Realign, Unlink
 from storage.array import I64, U8, U16, U32, U64
 from storage.slot import SlotColumns
 from storage.slot_read import SlotRead
@@ -230,11 +230,28 @@ class Reign:
         the client still waits for that."""
         self._dispatcher.hold([position])
 
-        def release(_: asyncio.Future[Any]) -> None:
-            self._dispatcher.release([position])
-            self.poke()
+        def done(ended: asyncio.Future[Any]) -> None:
+            error = None if ended.cancelled() else ended.exception()
+            if isinstance(error, Problem) and error.code == "outcome-unknown" and not self._over:
+                self._node.spawn(self._release_late(position))
+            else:
+                self._release(position)
 
-        result.add_done_callback(release)
+        result.add_done_callback(done)
+
+    def _release(self, position: int) -> None:
+        self._dispatcher.release([position])
+        self.poke()
+
+    async def _release_late(self, position: int) -> None:
+        """The command was given up on and may still be applied: what is proposed after it is applied after it, so the
+        unit is free once an empty command is."""
+        applied = False
+        while not applied and not self._over:
+            with suppress(Problem):
+                await self._node.proposer.propose_single(Unlink(np.empty(0, np.int64)))
+                applied = True
+        self._release(position)
 
     async def recorded(self, position: int) -> None:
         """Until the records hold every hand-over of this unit: who asks after a consumer got it must not read less.

@@ -77,6 +77,38 @@ def test_a_unit_is_held_until_its_cancel_has_a_result_though_the_client_left(mon
     asyncio.run(test())
 
 
+def test_a_unit_is_held_past_an_unknown_outcome_until_a_later_command_is_applied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The Cancel may still be applied: handed over before that, the unit would be cancelled as if nobody had it."""
+
+    async def test() -> None:
+        outcome: asyncio.Future[tuple[int, int, int]] = asyncio.get_running_loop().create_future()
+        later = asyncio.Event()
+        dispatcher = Dispatcher()
+
+        async def propose_single(command: object) -> None:
+            await later.wait()
+
+        parts = SimpleNamespace(cancel=lambda position, doubtful: outcome, propose_single=propose_single)
+        reign = make_reign(dispatcher)
+        tasks: list[asyncio.Task[None]] = []
+        node = SimpleNamespace(reign=reign, proposer=parts, spawn=lambda work: tasks.append(asyncio.create_task(work)))
+        reign._node = cast(Any, node)
+        reign._over = False
+        client = asyncio.create_task(make_service(node, monkeypatch).cancel("x", if_match=None, principal=ANONYMOUS))
+        await asyncio.sleep(0)
+        outcome.set_exception(Problem("outcome-unknown", "disks stood still"))
+        with pytest.raises(Problem, match="outcome-unknown"):
+            await client
+        assert dispatcher.held == [POSITION]
+        later.set()
+        await asyncio.gather(*tasks)
+        assert dispatcher.held == []
+
+    asyncio.run(test())
+
+
 def test_no_topic_has_revision_0(monkeypatch: pytest.MonkeyPatch) -> None:
     """If-Match "0" is refused; it must not pass for "whatever the revision is"."""
     topic = SimpleNamespace(revision=3)
