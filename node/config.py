@@ -110,11 +110,6 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """`data_dir` as a path."""
         return Path(self.data_dir)
 
-    @property
-    def me(self) -> Peer:
-        """This node among the peers."""
-        return next(peer for peer in self.peers if peer.id == self.node_id)
-
 
 def load_config(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
     """Read and check `path`; `environ` overrides single keys. Raises `ConfigError`."""

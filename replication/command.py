@@ -6,11 +6,12 @@ apply, random bits and absolute times included; nothing here or in the machine r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from replication.column import ColumnReader, pack_columns, pack_map
 from replication.envelope import EntryRefused, Kind, Packed, Section
@@ -128,11 +129,8 @@ class Lease:
     @classmethod
     def unpack(cls, section: Section) -> Lease:
         """From a section; raises `EntryRefused`."""
-        reader = ColumnReader(section.payload, section.rows)
-        subscription = _filled(reader.map().get("subscription"), int, "subscription")
-        position, attempt = reader.column(np.uint64), reader.column(np.uint16)
-        lease_end_ms, handed_over_ms = reader.column(np.int64), reader.column(np.int64)
-        reader.end()
+        subscription, columns = _of_subscription(section, (np.uint64, np.uint16, np.int64, np.int64))
+        position, attempt, lease_end_ms, handed_over_ms = columns
         return cls(position, attempt, lease_end_ms, handed_over_ms, subscription)
 
 
@@ -155,12 +153,18 @@ class Settle:
     @classmethod
     def unpack(cls, section: Section) -> Settle:
         """From a section; raises `EntryRefused`."""
-        reader = ColumnReader(section.payload, section.rows)
-        subscription = _filled(reader.map().get("subscription"), int, "subscription")
-        position, term = reader.column(np.uint64), reader.column(np.uint32)
-        attempt, code = reader.column(np.uint16), reader.column(np.uint16)
-        reader.end()
+        subscription, columns = _of_subscription(section, (np.uint64, np.uint32, np.uint16, np.uint16))
+        position, term, attempt, code = columns
         return cls(position, term, attempt, code, subscription)
+
+
+def _of_subscription(section: Section, kinds: Sequence[type[np.generic]]) -> tuple[int, list[npt.NDArray[Any]]]:
+    """The subscription that a section is about, and its columns."""
+    reader = ColumnReader(section.payload, section.rows)
+    subscription = _filled(reader.map().get("subscription"), int, "subscription")
+    columns = [reader.column(kind) for kind in kinds]
+    reader.end()
+    return subscription, columns
 
 
 @dataclass(frozen=True, slots=True)

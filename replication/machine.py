@@ -46,7 +46,7 @@ from storage.topic import Topic
 __all__ = ["Applied", "Cancelled", "Listener", "Machine", "Scheduled", "TopicPut"]
 
 
-#: A unit is written at the latest this far before the tick that clamps it; nothing reads it, it only bounds `due_ms`.
+#: A tick is an absolute second: its slot begins at tick * MS_PER_TICK.
 MS_PER_TICK = 1000
 
 

@@ -64,12 +64,6 @@ def encode_ids(group: int, positions: U64, random: U64) -> npt.NDArray[np.bytes_
     return pairs.view(f"S{ID_LENGTH}").reshape(count)
 
 
-def encode_id(group: int, position: int, random: int) -> str:
-    """One id as text."""
-    ids = encode_ids(group, np.array([position], np.uint64), np.array([random], np.uint64))
-    return bytes(ids[0]).decode("ascii")
-
-
 def decode_id(text: str) -> MessageId:
     """The parts of an id, upper or lower case. Raises BadId."""
     if len(text) != ID_LENGTH:

@@ -32,7 +32,7 @@ def test_a_complete_file_is_read(tmp_path: Path) -> None:
     config = load_config(path, {})
     assert (config.http.host, config.http.port, config.raft.host, config.raft.trust_ms) == ("127.0.0.1", 1, "::1", 200)
     assert config.dispatch.stop_ms == 50
-    assert config.me.http == "h:1"
+    assert [peer.http for peer in config.peers] == ["h:1"]
 
 
 def test_environment_overrides_single_keys() -> None:

@@ -5,8 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.message_id import ALPHABET, BadId, decode_id, encode_id, encode_ids
+from storage.message_id import ALPHABET, BadId, decode_id, encode_ids
 from storage.position import HOUR_MAX, INDEX_MAX, pack
+
+
+def encode_id(group: int, position: int, random: int) -> str:
+    """One id as text."""
+    (text,) = encode_ids(group, np.array([position], np.uint64), np.array([random], np.uint64)).tolist()
+    return str(text.decode("ascii"))
 
 
 @given(st.integers(0, 4095), st.integers(0, HOUR_MAX), st.integers(0, INDEX_MAX), st.integers(0, 2**50 - 1))
