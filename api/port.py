@@ -15,7 +15,7 @@ lines. Rules of the border:
   to notice: `Problem("no-leader")` when nothing was proposed, `Problem("outcome-unknown")` when it may have happened.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -47,14 +47,47 @@ class Principal(msgspec.Struct, frozen=True):
 ANONYMOUS: Final = Principal("anonymous")
 
 
+#: RocketMQ's 18 delay levels; level 1 is the first.
+DELAY_LEVELS_MS: Final = (
+    (1_000, 5_000, 10_000, 30_000)
+    + tuple(minutes * 60_000 for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30))
+    + (3_600_000, 7_200_000)
+)
+
+
 class Limits(msgspec.Struct, frozen=True):
     """What one request may carry. Raising a size costs memory per connection, not safety."""
+
+    delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS  # `delay_level: n` stands for the n-th, from 1
+    allows_address: Callable[[str], bool] | None = None  # whether a push may go to this literal IP address; None: any
 
     max_delay_ms: int = 3650 * 86_400_000  # how far ahead a due time may lie, measured from now_ms()
     body_bytes_max: int = 256 * 1024  # one message's body, as kept
     request_bytes_max: int = 1024 * 1024  # any request but a batch; holds a body of the limit in base64
     batch_bytes_max: int = 16 * 1024 * 1024
     batch_lines_max: int = 10_000
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a webhook goes. `secret` (a topic's only) signs it; what is None comes from the topic or the default."""
+
+    url: str
+    method: str = "POST"
+    headers: dict[str, str] | None = None
+    timeout_ms: int | None = None  # 100 ms .. 5 min
+    secret: str | None = None  # "whsec_" and base64 of 24 to 64 bytes
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """When a failed hand-over is tried again; None leaves it to the topic, and there to RETRY_DEFAULTS."""
+
+    max_attempts: int | None = None  # 1 .. 1,000 hand-overs, ended leases included; then the message is dead
+    min_backoff_ms: int | None = None  # 1 ms .. 7 d: the wait after the first failure; it doubles with each
+    max_backoff_ms: int | None = None  # up to this
+    max_age_ms: int | None = None  # 0: none; no attempt begins this long after the asked due time
+
+
+RETRY_DEFAULTS: Final = RetryPolicy(max_attempts=16, min_backoff_ms=1_000, max_backoff_ms=3_600_000, max_age_ms=0)
 
 
 class MessageIn(msgspec.Struct, frozen=True, gc=False):
@@ -77,6 +110,8 @@ class MessageIn(msgspec.Struct, frozen=True, gc=False):
     key: str | None = None
     on_conflict: str = "reject"  # reject | keep
     fingerprint: bytes | None = None
+    target: Target | None = None  # without secret; only for topics in push mode
+    retry: RetryPolicy | None = None
 
 
 class ScheduleResult(msgspec.Struct, frozen=True):
@@ -139,14 +174,20 @@ class CancelResult(msgspec.Struct, frozen=True):
 class TopicChange(msgspec.Struct, frozen=True):
     """Settings to set; None leaves a setting as it is. A PUT arrives with every field filled (defaults included)."""
 
-    mode: str | None = None  # pull
+    mode: str | None = None  # pull | push
     lease_ms: int | None = None  # 1 s .. 12 h
     handover: str | None = None  # fast
     paused: bool | None = None
+    # JSON null takes these away (None), so UNSET leaves them as they are. A PATCH merges target and retry by field.
+    target: Mapping[str, Any] | None | msgspec.UnsetType = msgspec.UNSET  # fields of Target that were sent
+    retry: Mapping[str, Any] | None | msgspec.UnsetType = msgspec.UNSET  # fields of RetryPolicy that were sent
+    dead_letter: str | None | msgspec.UnsetType = msgspec.UNSET  # a topic's name
 
 
 #: What a topic has that nobody configured; also what a PUT gives the fields it leaves out.
-TOPIC_DEFAULTS: Final = TopicChange(mode="pull", lease_ms=30_000, handover="fast", paused=False)
+TOPIC_DEFAULTS: Final = TopicChange(
+    mode="pull", lease_ms=30_000, handover="fast", paused=False, target=None, retry=None, dead_letter=None
+)
 
 
 class TopicView(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +198,9 @@ class TopicView(msgspec.Struct, frozen=True, kw_only=True):
     lease_ms: int
     handover: str
     paused: bool
+    target: Target | None = None
+    retry: RetryPolicy = RETRY_DEFAULTS
+    dead_letter: str | None = None
     revision: int
     created_ms: int
     counts: Mapping[str, int] | None = None
@@ -169,6 +213,65 @@ class PullIn(msgspec.Struct, frozen=True):
     max: int = 100  # 1 .. PULL_MAX
     wait_ms: int = 0  # 0 .. 30,000
     lease_ms: int | None = None  # 1 s .. 12 h
+    tags: tuple[tuple[str, ...], ...] = ()  # any of these groups, all tags of it; () takes every message
+
+
+class RescheduleResult(msgspec.Struct, frozen=True):
+    """The message as rescheduled: nothing of it is handed over before `due_ms`."""
+
+    id: str
+    topic: str
+    due_ms: int
+    revision: int
+
+
+class DeadQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Dead messages of a topic whose asked due time is in [from_ms, to_ms) and that carry `tag`; None restricts not."""
+
+    topic: str
+    from_ms: int | None = None
+    to_ms: int | None = None
+    tag: str | None = None
+    limit: int = 100  # 1 .. 1,000
+    cursor: str | None = None
+
+
+class DeadMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """One message that was given up. `reason` is a word of node.retry.REASONS or `http-<status>`."""
+
+    id: str
+    due_ms: int
+    asked_due_ms: int
+    died_ms: int
+    reason: str
+    attempts: int
+    tags: Sequence[str] = ()
+    key: str | None = None
+
+
+class DeadPage(msgspec.Struct, frozen=True):
+    """In the order of hours and arrival; `next_cursor` None: the last page."""
+
+    items: Sequence[DeadMessage]
+    next_cursor: str | None = None
+
+
+class BulkResult(msgspec.Struct, frozen=True):
+    """What a command over many messages did: `index` is the log index of its last entry (0: nothing was proposed)."""
+
+    matched: int
+    changed: int
+    index: int
+
+
+class TransferResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A leadership that was moved on purpose."""
+
+    from_node: str
+    to_node: str
+    term_before: int
+    term_after: int
+    took_ms: int
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -270,6 +373,32 @@ class Port(Protocol):
 
     async def ack(self, topic: str, receipts: Sequence[str], principal: Principal) -> Sequence[str]:
         """One result per receipt: acked | stale | invalid. Durable on a majority when it returns."""
+
+    async def nack(
+        self, topic: str, receipts: Sequence[str], *, delay_ms: int | None, principal: Principal
+    ) -> Sequence[str]:
+        """Give messages back: due again after `delay_ms` (None: by the retry policy), or dead when the policy says so.
+        One result per receipt: nacked | stale | invalid. Durable on a majority when it returns."""
+
+    async def extend(
+        self, topic: str, receipts: Sequence[str], *, lease_ms: int | None, principal: Principal
+    ) -> Sequence[str]:
+        """Let leases end `lease_ms` from now (None: the topic's). One result per receipt: extended | stale |
+        invalid."""
+
+    async def reschedule(
+        self, id: str, *, deliver_at_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
+    ) -> RescheduleResult:
+        """Move a message that is not handed over to another due time; the same refusals as `cancel`."""
+
+    async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
+        """`unknown-topic`."""
+
+    async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
+        """Make dead messages due now, their attempts counted anew; limit and cursor do not count. `unknown-topic`."""
+
+    async def transfer(self, to: str | None, *, principal: Principal) -> TransferResult:
+        """Move leadership to node `to`, or to the best. `unknown-node`, `not-caught-up`, `change-in-progress`."""
 
     async def cluster(self) -> Mapping[str, Any]:
         """The document of GET /v1/cluster, JSON-able."""
