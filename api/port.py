@@ -179,9 +179,9 @@ class TopicChange(msgspec.Struct, frozen=True):
     handover: str | None = None  # fast
     paused: bool | None = None
     # JSON null takes these away (None), so UNSET leaves them as they are. A PATCH merges target and retry by field.
-    target: Mapping[str, Any] | None | msgspec.UnsetType = msgspec.UNSET  # fields of Target that were sent
-    retry: Mapping[str, Any] | None | msgspec.UnsetType = msgspec.UNSET  # fields of RetryPolicy that were sent
-    dead_letter: str | None | msgspec.UnsetType = msgspec.UNSET  # a topic's name
+    target: Mapping[str, Any] | msgspec.UnsetType | None = msgspec.UNSET  # fields of Target that were sent
+    retry: Mapping[str, Any] | msgspec.UnsetType | None = msgspec.UNSET  # fields of RetryPolicy that were sent
+    dead_letter: str | msgspec.UnsetType | None = msgspec.UNSET  # a topic's name
 
 
 #: What a topic has that nobody configured; also what a PUT gives the fields it leaves out.
