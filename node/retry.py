@@ -1,0 +1,154 @@
+"""What becomes of a message whose hand-over failed: tried again, and when, or given up. Pure; the caller brings the
+time and the chance.
+
+    failed hand-over n of a message ---- n >= max_attempts ----------------------> dead, by the failure's own code
+                     |
+                     '-- next due = now + wait --- asked due + max_age or later --> dead, `max-age`
+                                     |
+                                     '--> moved to the next due time
+
+`wait` doubles with each failure from `min_backoff` up to `max_backoff`, and up to a quarter of it is added by chance,
+so that messages which failed together do not come back together. Who failed may ask for more (Retry-After), up to
+`max_backoff`; who gives a message back (nack) may name the wait.
+
+A code says why a hand-over failed: 100 to 599 are the answer's HTTP status, the rest are in `REASONS`. Settle records
+keep the number; people read `reason_of` it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from api.port import RETRY_DEFAULTS
+
+TIMEOUT: Final = 1000
+CONNECT: Final = 1001
+FORBIDDEN_ADDRESS: Final = 1002
+BROKEN: Final = 1003
+DNS: Final = 1004
+TLS: Final = 1005
+NACKED: Final = 1006
+LEASE_ENDED: Final = 1007
+MAX_AGE: Final = 1008
+NO_TARGET: Final = 1009
+BAD_URL: Final = 1010
+STOPPED: Final = 1011
+
+REASONS: Final[Mapping[int, str]] = {
+    TIMEOUT: "timeout",
+    CONNECT: "connect",  # refused or unreachable
+    FORBIDDEN_ADDRESS: "forbidden-address",
+    BROKEN: "broken",  # closed early, or no HTTP
+    DNS: "dns",
+    TLS: "tls",
+    NACKED: "nacked",
+    LEASE_ENDED: "lease-ended",
+    MAX_AGE: "max-age",
+    NO_TARGET: "no-target",
+    BAD_URL: "bad-url",
+    STOPPED: "stopped",
+}
+"""Codes that are no HTTP status."""
+
+JITTER: Final = 0.25
+"""The part of a wait that chance adds at most."""
+
+ERROR_BYTES_MAX: Final = 1024
+"""UTF-8 bytes kept of what a failure said."""
+
+_DOUBLINGS_MAX: Final = 40
+"""Any backoff has reached its maximum by then (1 ms doubled 40 times is 34 years)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What counts for one message: `api.port.RetryPolicy` with nothing left open. `max_age_ms` 0: no limit."""
+
+    max_attempts: int
+    min_backoff_ms: int
+    max_backoff_ms: int
+    max_age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The message is due again."""
+
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """The message is given up for this reason."""
+
+    code: int
+
+
+_DEFAULTS: Final[Mapping[str, int]] = msgspec.structs.asdict(RETRY_DEFAULTS)
+
+
+def effective(settings: Mapping[str, Any], extension: Mapping[str, Any]) -> Policy:
+    """The policy of a message: what it says itself (`extension["retry"]` of its record), then what its topic says
+    (`settings["retry"]`), then the defaults, field by field. Both maps hold only fields that were sent."""
+    return Policy(**{**_DEFAULTS, **(settings.get("retry") or {}), **(extension.get("retry") or {})})
+
+
+def decide(
+    policy: Policy,
+    *,
+    attempts: int,
+    code: int,
+    asked_due_ms: int,
+    now_ms: int,
+    jitter: float,
+    retry_after_ms: int | None = None,
+    delay_ms: int | None = None,
+) -> Retry | Dead:
+    """After the failure of hand-over number `attempts` (from 1; it and ended leases are counted, those before a redrive
+    not) for the reason `code`.
+
+    `jitter` in [0, 1) is drawn by the caller. `retry_after_ms` is the least wait that the receiver asked for,
+    `delay_ms` the exact one that a consumer named; neither changes whether the message is given up for its attempts.
+    """
+    if attempts >= policy.max_attempts:
+        return Dead(code)
+    if delay_ms is not None:
+        due_ms = now_ms + delay_ms
+    else:
+        due_ms = now_ms + _wait_ms(policy, attempts, jitter, retry_after_ms)
+    if too_old(policy, asked_due_ms, due_ms):
+        return Dead(MAX_AGE)
+    return Retry(due_ms)
+
+
+def _wait_ms(policy: Policy, attempts: int, jitter: float, retry_after_ms: int | None) -> int:
+    doubled = policy.min_backoff_ms << min(max(attempts, 1) - 1, _DOUBLINGS_MAX)
+    wait_ms = int(min(policy.max_backoff_ms, doubled) * (1 + JITTER * jitter))
+    return max(wait_ms, min(retry_after_ms or 0, policy.max_backoff_ms))
+
+
+def too_old(policy: Policy, asked_due_ms: int, at_ms: int) -> bool:
+    """Whether an attempt may not begin at this time any more."""
+    return policy.max_age_ms > 0 and at_ms - asked_due_ms >= policy.max_age_ms
+
+
+def reason_of(code: int) -> str:
+    """The word for a code: `http-503`, `timeout`, ...; `code-<n>` for one of a later version; "" for none."""
+    if 100 <= code <= 599:
+        return f"http-{code}"
+    return REASONS.get(code, f"code-{code}") if code else ""
+
+
+def error_text(text: str) -> bytes:
+    """What is kept of what a failure said: UTF-8 of at most ERROR_BYTES_MAX bytes, cut between characters."""
+    return text.encode(errors="replace")[:ERROR_BYTES_MAX].decode(errors="ignore").encode()
+
+
+def describe(code: int, error: str) -> str:
+    """A failure as one line for people: the reason, and what was said, if anything was."""
+    reason = reason_of(code)
+    return f"{reason}: {error}" if reason and error else reason or error
