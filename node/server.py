@@ -28,17 +28,19 @@ from api.server import GRACE_S, Server, serve
 from node.checkpointer import Checkpointer
 from node.clock import NodeClock
 from node.config import Config
+from node.delivery_log import DeliveryLog
 from node.entropy import Entropy
 from node.forward import Forwarder
 from node.lateness import Lateness
 from node.metrics import Metrics
 from node.proposer import Proposer
+from node.queues import GROUP
 from node.reign import Reign
 from node.reserve import Reserve
 from node.retention import Retention
 from node.service import Service
 from node.status import Status
-from replication.command import Genesis
+from replication.command import DispatchState, Genesis
 from replication.driver import GroupDriver
 from replication.group import RaftGroup
 from replication.journal import Journal
@@ -136,6 +138,15 @@ class Node:
             monotonic=self.clock.monotonic,
             low_water=lambda: self.group.low_water,
         )
+        self.delivery_log = DeliveryLog(
+            directory.deliveries,
+            self.disk,
+            group=GROUP,
+            node=number,
+            cluster_id=lambda: self.store.cluster_id,
+            state=self._dispatch_state,
+        )
+        self._closing.callback(self.delivery_log.close)
         self._retention = Retention(self.machine, self.proposer, self.clock)
         self.forwarder = Forwarder(self._leader_http)
         self.status = Status(self)
@@ -249,6 +260,7 @@ class Node:
     async def _unlink_hours(self) -> None:
         while True:
             await asyncio.sleep(RETENTION_S)
+            self.delivery_log.remove_before(self.clock.now_ms() - self.config.storage.retention_ms)
             if self.reign is not None:
                 with contextlib.suppress(Problem):  # the leader changed: the next one sees to it
                     unlinked = await self._retention.propose()
@@ -310,6 +322,10 @@ class Node:
     def _founded(self, cluster_id: bytes) -> None:
         self.journal.set_cluster_id(cluster_id)
         self.transport.set_cluster_id(cluster_id)
+
+    def _dispatch_state(self) -> DispatchState:
+        machine = self.machine
+        return DispatchState(machine.tick, machine.local_index, machine.state_applied_index)
 
     def _vitals(self) -> Vitals:
         return Vitals(self.clock.own_ms(), self.reserve.free_bytes, self.reserve.low)

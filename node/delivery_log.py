@@ -1,0 +1,136 @@
+"""The node's own account of its hand-overs: a start before the first byte leaves, an end when the outcome is known.
+
+The replicated records say what was promised; this log says what this node did, also in the moments that a crash takes
+from the replicated ones. The reconciliation reads both (storage/delivery_record.py has the format).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from replication.command import DispatchState
+from storage.array import I64, U16, U32, U64
+from storage.delivery_file import DeliveryWriter
+from storage.delivery_record import DELIVERED, DELIVERY, END, FAILED, GIVEN_BACK, PULL, PUSH, START, Deliveries
+from storage.disk import Disk
+
+__all__ = ["DELIVERED", "FAILED", "GIVEN_BACK", "PULL", "PUSH", "DeliveryLog"]
+
+
+class DeliveryLog:
+    """Appends to the files of one node and group. A failed write is final, like any: DiskFailed.
+
+    `cluster_id` is asked for at the first record, since there is none before the cluster is founded; `state` is the
+    dispatch state of the moment.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        disk: Disk,
+        *,
+        group: int,
+        node: int,
+        cluster_id: Callable[[], bytes | None],
+        state: Callable[[], DispatchState],
+    ) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._group = group
+        self._node = node
+        self._cluster_id = cluster_id
+        self._state = state
+        self._writer: DeliveryWriter | None = None
+
+    def start(
+        self,
+        *,
+        home: U64,
+        random: U64,
+        attempt: U16,
+        asked_due_ms: I64,
+        topic: int,
+        term: int,
+        at_ms: int,
+        mode: int,
+        subscription: int = 0,
+    ) -> None:
+        """Hand-overs that are about to leave, columns of n rows; in the kernel's hands when this returns."""
+        rows = self._rows(home, random, attempt, at_ms, START, mode, topic, subscription)
+        rows["asked_due_ms"] = asked_due_ms
+        rows["term"] = term
+        self._append(rows, at_ms)
+
+    def end(
+        self,
+        *,
+        home: U64,
+        random: U64,
+        attempt: U16,
+        term: U32 | int,
+        topic: U32 | int,
+        at_ms: int,
+        mode: int,
+        outcome: int,
+        code: U16 | int = 0,
+        took_ms: U32 | int = 0,
+        subscription: int = 0,
+    ) -> None:
+        """What came of hand-overs, columns of n rows; a single value stands for every row. `took_ms` 0: not known."""
+        rows = self._rows(home, random, attempt, at_ms, END, mode, topic, subscription)
+        rows["term"] = term
+        rows["outcome"] = outcome
+        rows["code"] = code
+        rows["took_ms"] = took_ms
+        self._append(rows, at_ms)
+
+    def remove_before(self, before_ms: int) -> int:
+        """Remove files that only hold records from before then; returns how many."""
+        return self._open().remove_before(before_ms) if self._cluster_id() is not None else 0
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _rows(
+        self,
+        home: U64,
+        random: U64,
+        attempt: U16,
+        at_ms: int,
+        kind: int,
+        mode: int,
+        topic: U32 | int,
+        subscription: int,
+    ) -> Deliveries:
+        rows: npt.NDArray[np.void] = np.zeros(len(home), DELIVERY)
+        state = self._state()
+        rows["home"] = home
+        rows["random"] = random
+        rows["attempt"] = attempt
+        rows["at_ms"] = at_ms
+        rows["tick"] = state.tick
+        rows["local_index"] = state.local_index
+        rows["topic"] = topic
+        rows["subscription"] = subscription
+        rows["node"] = self._node
+        rows["group"] = self._group
+        rows["kind"] = kind
+        rows["mode"] = mode
+        return rows
+
+    def _append(self, rows: Deliveries, at_ms: int) -> None:
+        if len(rows):
+            self._open().append(rows, at_ms)
+
+    def _open(self) -> DeliveryWriter:
+        if self._writer is None:
+            cluster_id = self._cluster_id()
+            assert cluster_id is not None, "a hand-over before the cluster was founded"
+            self._writer = DeliveryWriter(self._directory, self._disk, group=self._group, cluster_id=cluster_id)
+        return self._writer

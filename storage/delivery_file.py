@@ -1,0 +1,110 @@
+"""The files of the delivery log: appended to, begun anew by the hour, by size and at every start, removed by age."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.delivery_record import DELIVERY, MAGIC_DELIVERIES, Deliveries, read_deliveries, seal_deliveries
+from storage.disk import Disk
+from storage.format import HEADER_SIZE, FileHeader
+from storage.position import HOUR_MS
+
+FILE_BYTES_MAX: Final = 64 << 20
+READ_ROWS: Final = 65_536
+"""Records read at a time: 5 MB."""
+
+_NAME: Final = re.compile(r"(\d{1,8})-(\d{6,})\.log")
+
+
+class DeliveryFile(NamedTuple):
+    """One file by its name: the hour in which it was begun, and its place among all."""
+
+    hour: int
+    sequence: int
+
+    @property
+    def name(self) -> str:
+        """Its name in `deliveries/`."""
+        return f"{self.hour}-{self.sequence:06d}.log"
+
+
+def delivery_files(directory: Path, disk: Disk) -> list[DeliveryFile]:
+    """The files there are, oldest first. Other names are left alone."""
+    names = disk.list_directory(directory) if disk.exists(directory) else []
+    found = [DeliveryFile(int(match[1]), int(match[2])) for name in names if (match := _NAME.fullmatch(name))]
+    return sorted(found, key=lambda file: file.sequence)
+
+
+def read_delivery_file(path: Path, disk: Disk) -> Iterator[tuple[Deliveries, int]]:
+    """(records, rows never written), a block at a time. Raises Corrupt or FormatRefused; a file whose header was not
+    written whole holds nothing."""
+    fd = disk.open_read(path)
+    try:
+        header = disk.read(fd, HEADER_SIZE, 0)
+        if len(header) < HEADER_SIZE:
+            return
+        found = FileHeader.decode(header, path.name)
+        FileHeader(MAGIC_DELIVERIES, found.group, found.hour, found.cluster_id).expect(found, path.name)
+        first = 0
+        while data := disk.read(fd, READ_ROWS * DELIVERY.itemsize, HEADER_SIZE + first * DELIVERY.itemsize):
+            yield read_deliveries(data, path.name, first)
+            first += READ_ROWS
+    finally:
+        disk.close(fd)
+
+
+class DeliveryWriter:
+    """Appends records. Written, not synced: a killed process loses nothing, a power cut what the kernel still held.
+
+    Never appends to a file of an earlier start, whose end may be torn.
+    """
+
+    def __init__(self, directory: Path, disk: Disk, *, group: int, cluster_id: bytes) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._group = group
+        self._cluster_id = cluster_id
+        files = delivery_files(directory, disk)
+        self._next = files[-1].sequence + 1 if files else 1
+        self._file: DeliveryFile | None = None
+        self._fd = -1
+        self._end = 0
+
+    def append(self, rows: Deliveries, at_ms: int) -> None:
+        """Write contiguous records, whose checksums are filled in here; they are in the kernel when this returns.
+
+        Raises DiskFailed.
+        """
+        hour = at_ms // HOUR_MS
+        if self._file is None or hour > self._file.hour or self._end >= FILE_BYTES_MAX:
+            self._begin(hour)
+        seal_deliveries(rows)
+        self._disk.write(self._fd, rows.view("u1").data, self._end)
+        self._end += rows.nbytes
+
+    def remove_before(self, before_ms: int) -> int:
+        """Remove the files whose newest record is older than `before_ms`; returns how many. Raises DiskFailed."""
+        files = delivery_files(self._directory, self._disk)
+        # No record of a file is of a later hour than its name says: that hour would have begun another file.
+        old = [file for file in files if file != self._file and (file.hour + 1) * HOUR_MS <= before_ms]
+        for file in old:
+            self._disk.unlink(self._directory / file.name)
+        return len(old)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd >= 0:
+            self._disk.close(self._fd)
+            self._fd, self._file = -1, None
+
+    def _begin(self, hour: int) -> None:
+        self.close()
+        self._file = DeliveryFile(hour, self._next)
+        self._next += 1
+        self._fd = self._disk.open_write(self._directory / self._file.name)
+        header = FileHeader(MAGIC_DELIVERIES, self._group, hour, self._cluster_id)
+        self._disk.write(self._fd, header.encode(), 0)
+        self._end = HEADER_SIZE

@@ -1,0 +1,96 @@
+"""The delivery log's records: what a node handed over and what came of it, for the reconciliation to read.
+
+A start record is written before the first byte of a hand-over leaves, an end record when its outcome is known; a start
+without an end means that the outcome is unknown. The files are the node's own account, not replicated content: they
+are written, not synced, so a power cut may leave a span of zeros, which readers count as unknown.
+
+`deliveries/<hour>-<sequence>.log` holds the 64-byte file header (`HWDELIV`, storage/format.py), then records of 80
+bytes:
+```
+ 0      8        16      24             32     40            44      48     52        56        58
+ | home | random | at_ms | asked_due_ms | tick | local_index | topic | term | took_ms | attempt | code |
+ 60             62     64      66     67     68        69      70    72         76       80
+ | subscription | node | group | kind | mode | outcome | flags | pad | reserved | checksum |
+```
+`home` and `random` make the id. `tick` and `local_index` are the dispatch state at that moment. `took_ms`, `outcome`
+and `code` are of an end: how long after its start, what came of it, and the HTTP status or reason.
+
+| kind | | mode | | outcome | |
+|---|---|---|---|---|---|
+| 1 | start | 1 | pull | 0 | none: a start |
+| 2 | end | 2 | push | 1 | delivered |
+| | | | | 2 | failed: an attempt that was answered otherwise, or not at all |
+| | | | | 3 | given back by its consumer |
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.checksum import checksum_rows
+from storage.format import HEADER_SIZE, Corrupt
+
+MAGIC_DELIVERIES: Final = b"HWDELIV"
+
+START, END = 1, 2
+PULL, PUSH = 1, 2
+DELIVERED, FAILED, GIVEN_BACK = 1, 2, 3
+
+DELIVERY: Final = np.dtype(
+    [
+        ("home", "<u8"),
+        ("random", "<u8"),
+        ("at_ms", "<i8"),
+        ("asked_due_ms", "<i8"),
+        ("tick", "<i8"),
+        ("local_index", "<u4"),
+        ("topic", "<u4"),
+        ("term", "<u4"),
+        ("took_ms", "<u4"),
+        ("attempt", "<u2"),
+        ("code", "<u2"),
+        ("subscription", "<u2"),
+        ("node", "<u2"),
+        ("group", "<u2"),
+        ("kind", "u1"),
+        ("mode", "u1"),
+        ("outcome", "u1"),
+        ("flags", "u1"),
+        ("pad", "<u2"),
+        ("reserved", "<u4"),
+        ("checksum", "<u4"),
+    ]
+)
+assert DELIVERY.itemsize == 80
+
+_CHECKSUM_FIELD: Final = (9, 1)
+
+Deliveries = npt.NDArray[np.void]
+
+
+def _words(rows: Deliveries) -> npt.NDArray[np.uint64]:
+    return rows.view(np.uint64).reshape(-1, DELIVERY.itemsize // 8)
+
+
+def seal_deliveries(rows: Deliveries) -> None:
+    """Fill in the checksums of contiguous rows, in place."""
+    rows["checksum"] = 0
+    rows["checksum"] = checksum_rows(_words(rows))
+
+
+def read_deliveries(data: bytes, file: str, first: int = 0) -> tuple[Deliveries, int]:
+    """(records, rows never written) of what stands in `file` from record `first` on; half a record at the end is left
+    out, since whoever wrote it was killed. Rows of zeros, which a power cut leaves, are counted and left out.
+
+    Raises Corrupt for any other row that is not as written.
+    """
+    rows = np.frombuffer(data, DELIVERY, len(data) // DELIVERY.itemsize)
+    written = _words(rows).any(axis=1)
+    wrong = np.flatnonzero(written & (checksum_rows(_words(rows), _CHECKSUM_FIELD) != rows["checksum"]))
+    if len(wrong):
+        row = first + int(wrong[0])
+        raise Corrupt(file, HEADER_SIZE + row * DELIVERY.itemsize, f"delivery {row}", "damaged", "as written")
+    return rows[written], int(len(rows) - written.sum())

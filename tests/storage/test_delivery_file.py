@@ -1,0 +1,131 @@
+"""The delivery log's files: what is appended is read back, whatever a crash leaves at the end."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.delivery_file import DeliveryWriter, delivery_files, read_delivery_file
+from storage.delivery_record import DELIVERY, PUSH, START, Deliveries, read_deliveries, seal_deliveries
+from storage.disk import Disk
+from storage.format import HEADER_SIZE, Corrupt
+from storage.position import HOUR_MS
+
+CLUSTER = bytes(range(16))
+NOW_MS = 1_790_000_000_000
+
+
+def rows(count: int, first: int = 0) -> Deliveries:
+    made = np.zeros(count, DELIVERY)
+    made["home"] = np.arange(first, first + count)
+    made["random"] = 7
+    made["at_ms"] = NOW_MS
+    made["kind"] = START
+    made["mode"] = PUSH
+    return made
+
+
+def writer(directory: Path) -> DeliveryWriter:
+    return DeliveryWriter(directory, Disk(), group=0, cluster_id=CLUSTER)
+
+
+def homes(directory: Path) -> list[int]:
+    disk = Disk()
+    return [
+        home
+        for file in delivery_files(directory, disk)
+        for found, _ in read_delivery_file(directory / file.name, disk)
+        for home in found["home"].tolist()
+    ]
+
+
+def test_what_is_appended_is_read_back_in_order_over_restarts(tmp_path: Path) -> None:
+    for start in (0, 10):
+        log = writer(tmp_path)
+        log.append(rows(4, start), NOW_MS)
+        log.append(rows(2, start + 4), NOW_MS)
+        log.close()
+    assert homes(tmp_path) == [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15]
+    assert [file.sequence for file in delivery_files(tmp_path, Disk())] == [1, 2]
+
+
+def test_another_hour_begins_another_file_and_a_clock_that_goes_back_does_not(tmp_path: Path) -> None:
+    log = writer(tmp_path)
+    for at_ms in (NOW_MS, NOW_MS + HOUR_MS, NOW_MS - 1000):
+        log.append(rows(1), at_ms)
+    log.close()
+    hours = [file.hour for file in delivery_files(tmp_path, Disk())]
+    assert hours == [NOW_MS // HOUR_MS, NOW_MS // HOUR_MS + 1]
+    assert len(homes(tmp_path)) == 3
+
+
+def test_a_full_file_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.delivery_file.FILE_BYTES_MAX", 1000)
+    log = writer(tmp_path)
+    for start in range(0, 40, 10):
+        log.append(rows(10, start), NOW_MS)
+    log.close()
+    assert len(delivery_files(tmp_path, Disk())) == 2
+    assert homes(tmp_path) == list(range(40))
+
+
+def test_files_are_removed_when_their_hour_is_long_over_but_never_the_open_one(tmp_path: Path) -> None:
+    log = writer(tmp_path)
+    log.append(rows(1), NOW_MS)
+    log.append(rows(1, 1), NOW_MS + HOUR_MS)
+    end_ms = (NOW_MS // HOUR_MS + 1) * HOUR_MS
+    assert log.remove_before(end_ms - 1) == 0
+    assert log.remove_before(end_ms) == 1
+    assert log.remove_before(end_ms + 100 * HOUR_MS) == 0
+    assert homes(tmp_path) == [1]
+    (tmp_path / "notes.txt").write_text("not ours")
+    log.append(rows(1, 2), NOW_MS + HOUR_MS)
+    log.close()
+    assert homes(tmp_path) == [1, 2]
+
+
+@given(cut=st.integers(0, HEADER_SIZE + 5 * DELIVERY.itemsize))
+def test_a_torn_end_loses_the_torn_record_alone(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    directory = tmp_path_factory.mktemp("deliveries")
+    log = writer(directory)
+    log.append(rows(5), NOW_MS)
+    log.close()
+    path = directory / delivery_files(directory, Disk())[0].name
+    path.write_bytes(path.read_bytes()[:cut])
+    whole = max(0, cut - HEADER_SIZE) // DELIVERY.itemsize
+    assert homes(directory) == list(range(whole))
+
+
+def test_a_span_that_a_power_cut_left_unwritten_is_counted_and_left_out() -> None:
+    made = rows(5)
+    seal_deliveries(made)
+    data = bytearray(made.tobytes())
+    data[80:240] = bytes(160)
+    found, unwritten = read_deliveries(bytes(data), "x.log")
+    assert found["home"].tolist() == [0, 3, 4]
+    assert unwritten == 2
+
+
+@given(bit=st.integers(0, 3 * 80 * 8 - 1))
+def test_any_flipped_bit_is_found_with_its_record(bit: int) -> None:
+    made = rows(3)
+    seal_deliveries(made)
+    data = bytearray(made.tobytes())
+    data[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(Corrupt, match=f"delivery {5 + bit // 640} "):
+        read_deliveries(bytes(data), "x.log", 5)
+
+
+def test_a_damaged_header_is_refused(tmp_path: Path) -> None:
+    log = writer(tmp_path)
+    log.append(rows(1), NOW_MS)
+    log.close()
+    path = tmp_path / delivery_files(tmp_path, Disk())[0].name
+    data = path.read_bytes()
+    path.write_bytes(b"X" + data[1:])
+    with pytest.raises(Corrupt):
+        list(read_delivery_file(path, Disk()))
+    path.write_bytes(data)
+    assert len(list(read_delivery_file(path, Disk()))) == 1
