@@ -1,4 +1,4 @@
-"""`hourwheel cluster status`: who leads, who lags, whose clock is off."""
+"""`hourwheel cluster status`: who leads, who lags, whose clock is off; `hourwheel cluster transfer`: another leader."""
 
 import click
 
@@ -10,7 +10,7 @@ COLUMNS = ("id", "role", "state", "http", "raft", "applied_index", "lag", "clock
 
 @click.group()
 def command() -> None:
-    """Looks at the cluster."""
+    """Looks at the cluster, moves its leadership."""
 
 
 @command.command()
@@ -30,3 +30,16 @@ def status(url: str, timeout: float, output: str) -> None:
     )
     click.echo()
     show_table(COLUMNS, [[node.get(column) for column in COLUMNS] for node in document.get("nodes", [])])
+
+
+@command.command()
+@click.option("--to", "to", metavar="NODE", help="who shall lead (default: the best follower)")
+@client_options
+def transfer(to: str | None, url: str, timeout: float, output: str) -> None:
+    """Moves leadership to another node, on purpose and without a pause for an election."""
+    request = {} if to is None else {"to": to}
+    document = Connection(url, timeout).call("POST", "/v1/cluster/transfer", request).document
+    if output == "json":
+        show_json(document)
+    else:
+        show_fields(document.items())

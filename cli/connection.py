@@ -7,6 +7,7 @@ again) and "sent, no answer" (may have happened).
 
 import http.client
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,21 +41,29 @@ class Connection:
         self.url = f"http://{parts.netloc}"
         self._host, self._port, self._timeout_s = parts.hostname, port or 80, timeout_s
 
-    def call(self, method: str, path: str, document: object | None = None, wait_s: float = 0.0) -> Answer:
+    def call(
+        self,
+        method: str,
+        path: str,
+        document: object | None = None,
+        wait_s: float = 0.0,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
         """Sends one request and returns its 2xx answer. `wait_s` is how long the node may hold it (long poll).
 
         Raises Failure: UNREACHABLE when nothing was sent (or a GET got no answer), UNKNOWN when a change was sent and
         no answer came, the problem's own code otherwise.
         """
         body = None if document is None else json.dumps(document, ensure_ascii=False).encode()
-        headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body is not None else {})
+        sent = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body is not None else {})
+        sent |= headers or {}
         connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
         try:
             self._connect(connection)
             try:
                 if connection.sock is not None:
                     connection.sock.settimeout(self._timeout_s + wait_s)
-                connection.request(method, path, body, headers)
+                connection.request(method, path, body, sent)
                 response = connection.getresponse()
                 payload = response.read()
             except (OSError, http.client.HTTPException) as error:

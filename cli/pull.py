@@ -9,9 +9,9 @@ from urllib.parse import quote
 import click
 
 from cli.connection import Connection
-from cli.exit_code import ExitCode
-from cli.failure import Failure
+from cli.option import number_or_text
 from cli.output import client_options, show_json, show_table
+from cli.receipts import refuse_left, settle
 
 
 def _content(message: dict[str, object]) -> object:
@@ -30,16 +30,28 @@ def _content(message: dict[str, object]) -> object:
     help="seconds to wait for the first one",
 )
 @click.option("--lease", help="how long they stay ours: 30s (default: the topic's)")
+@click.option("--tags", help="only messages with these: 'eu || us', 'eu && vip'")
 @click.option("--ack", is_flag=True, help="settle what was printed")
 @client_options
 def command(
-    topic: str, count: int, wait_s: float, lease: str | None, ack: bool, url: str, timeout: float, output: str
+    topic: str,
+    count: int,
+    wait_s: float,
+    lease: str | None,
+    tags: str | None,
+    ack: bool,
+    url: str,
+    timeout: float,
+    output: str,
 ) -> None:
     """Takes due messages of TOPIC."""
     connection = Connection(url, timeout)
-    path = f"/v1/topics/{quote(topic, safe='')}"
-    request: dict[str, object] = {"max": count, "wait": int(wait_s * 1000)} | ({"lease": lease} if lease else {})
-    document = connection.call("POST", f"{path}/pull", request, wait_s).document
+    request: dict[str, object] = {"max": count, "wait": int(wait_s * 1000)}
+    if lease is not None:
+        request["lease"] = number_or_text(lease)
+    if tags is not None:
+        request["tags"] = tags
+    document = connection.call("POST", f"/v1/topics/{quote(topic, safe='')}/pull", request, wait_s).document
     messages = document.get("messages", [])
     if output == "json":
         show_json(document)
@@ -59,15 +71,5 @@ def command(
         ]
         show_table(columns, rows)
     if ack and messages:
-        results = connection.call("POST", f"{path}/ack", {"receipts": [m["receipt"] for m in messages]}).document.get(
-            "results", []
-        )
-        left = [result for result in results if result.get("result") != "acked"]
-        if left or len(results) != len(messages):
-            detail = (
-                "; ".join(f"{result.get('receipt')}: {result.get('result')}" for result in left)
-                or "an answer is missing"
-            )
-            raise Failure(
-                ExitCode.CONFLICT, f"{len(messages) - len(results) + len(left)} of {len(messages)} not acked: {detail}"
-            )
+        results = settle(connection, topic, "ack", {"receipts": [message["receipt"] for message in messages]})
+        refuse_left(results, "acked", len(messages))

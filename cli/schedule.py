@@ -15,17 +15,8 @@ import click
 from cli.connection import Connection
 from cli.exit_code import ExitCode
 from cli.failure import Failure
+from cli.option import DURATION, number_or_text, pairs, retry_fields, retry_options, target_fields, target_options
 from cli.output import client_options, show_fields, show_json
-
-
-def _pairs(values: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for value in values:
-        name, equals, content = value.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{value!r} is not NAME=VALUE", param_hint="--header")
-        pairs[name] = content
-    return pairs
 
 
 def _content(body: str | None, text: str | None, file: str | None, content_type: str | None) -> dict[str, object]:
@@ -57,12 +48,15 @@ def _content(body: str | None, text: str | None, file: str | None, content_type:
 @click.option("--text", help="the body as plain text")
 @click.option("--file", help="the body from a file, byte for byte ('-' is stdin)")
 @click.option("--content-type", help="of --text or --file")
-@click.option("--delay", help="how long from now: 250ms 10s 3m 2h 7d, or integer milliseconds")
+@click.option("--delay", help=f"how long from now: {DURATION}")
 @click.option("--at", "deliver_at", help="when: 2026-11-21T02:10:20.125Z, or integer milliseconds since 1970")
+@click.option("--delay-level", type=int, help="the n-th of the node's delay levels, from 1: 1s 5s 10s 30s 1m 2m ...")
 @click.option("--tag", "tags", multiple=True, help="may be given several times")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="may be given several times")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="delivered with it")
 @click.option("--key", help="makes the request safe to send again")
 @click.option("--on-conflict", help="when the key is held by another request: reject, keep")
+@target_options
+@retry_options
 @client_options
 def command(
     topic: str,
@@ -75,16 +69,21 @@ def command(
     output: str,
     **options: Any,
 ) -> None:
-    """Schedules one message on TOPIC with BODY (JSON); without --delay or --at it is due now."""
+    """Schedules one message on TOPIC with BODY (JSON); without --delay, --delay-level or --at it is due now."""
     request: dict[str, object] = {"topic": topic} | _content(body, text, file, content_type)
-    for name in ("delay", "deliver_at", "key", "on_conflict"):
+    for name in ("delay", "deliver_at"):
         if options[name] is not None:
-            value = options[name]
-            request[name] = int(value) if name != "key" and value.isascii() and value.isdigit() else value
+            request[name] = number_or_text(options[name])
+    for name in ("delay_level", "key", "on_conflict"):
+        if options[name] is not None:
+            request[name] = options[name]
     if options["tags"]:
         request["tags"] = list(options["tags"])
     if options["headers"]:
-        request["headers"] = _pairs(options["headers"])
+        request["headers"] = pairs(options["headers"], "--header")
+    for name, fields in (("target", target_fields(options)), ("retry", retry_fields(options))):
+        if fields:
+            request[name] = fields
     answer = Connection(url, timeout).call("POST", "/v1/messages", request)
     document = answer.document
     replayed = answer.headers.get("idempotency-replayed") == "true"

@@ -1,0 +1,140 @@
+"""Options that several commands share, and the fields of the contract that they become.
+
+A field that is not given is not sent, so that the node's defaults hold; durations and times go as they were typed,
+since what is valid is said once, by the node. Options that make up one object (`target`, `retry`) are gathered here.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import click
+
+from cli.exit_code import ExitCode
+from cli.failure import Failure
+
+Command = Callable[..., None]
+
+DURATION: Final = "250ms 10s 3m 2h 7d, or integer milliseconds"
+#: Parameter -> (option, field of `retry`, help).
+_RETRY: Final = {
+    "retry_max_attempts": ("--retry-max-attempts", "max_attempts", "hand-overs before the message is dead"),
+    "retry_min_backoff": (
+        "--retry-min-backoff",
+        "min_backoff",
+        f"wait after the first failure, then twice: {DURATION}",
+    ),
+    "retry_max_backoff": ("--retry-max-backoff", "max_backoff", "the longest wait between two attempts"),
+    "retry_max_age": ("--retry-max-age", "max_age", "no attempt so long after the asked due time (0: no limit)"),
+}
+
+
+def number_or_text(value: str) -> int | str:
+    """Digits alone are a number (milliseconds, a count), as the contract reads them; anything else stays text."""
+    return int(value) if value.isascii() and value.isdigit() else value
+
+
+def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
+    """NAME=VALUE options as a mapping. Raises click's BadParameter."""
+    found = {}
+    for value in values:
+        name, equals, content = value.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE", param_hint=option)
+        found[name] = content
+    return found
+
+
+def retry_options(function: Command) -> Command:
+    """Adds `--retry-*`; `retry_fields` gathers them."""
+    for parameter, (option, _, help_text) in reversed(_RETRY.items()):
+        function = click.option(option, parameter, help=help_text)(function)
+    return function
+
+
+def retry_fields(options: Mapping[str, Any]) -> dict[str, object]:
+    """The `retry` object of the options given; empty when none was."""
+    given = ((field, options[parameter]) for parameter, (_, field, _) in _RETRY.items())
+    return {field: number_or_text(value) for field, value in given if value is not None}
+
+
+def target_options(function: Command) -> Command:
+    """Adds `--target`, `--method`, `--target-header` and `--target-timeout`; `target_fields` gathers them."""
+    for decorate in (
+        click.option("--target-timeout", help=f"how long the receiver may take: {DURATION}"),
+        click.option(
+            "--target-header", "target_headers", multiple=True, metavar="NAME=VALUE", help="sent to the target"
+        ),
+        click.option("--method", help="of the request to the target (default: POST)"),
+        click.option("--target", metavar="URL", help="where a push goes"),
+    ):
+        function = decorate(function)
+    return function
+
+
+def target_fields(options: Mapping[str, Any]) -> dict[str, object]:
+    """The `target` object of the options given; empty when none was."""
+    fields: dict[str, object] = {}
+    if options["target"] is not None:
+        fields["url"] = options["target"]
+    if options["method"] is not None:
+        fields["method"] = options["method"]
+    if options["target_headers"]:
+        fields["headers"] = pairs(options["target_headers"], "--target-header")
+    if options["target_timeout"] is not None:
+        fields["timeout"] = number_or_text(options["target_timeout"])
+    return fields
+
+
+def if_match_option(function: Command) -> Command:
+    """Adds `--if-match REVISION`; the command gets `headers`, to be sent with the change."""
+
+    @click.option("--if-match", type=int, metavar="REVISION", help="only if it still has this revision")
+    @functools.wraps(function)
+    def command(if_match: int | None, **kwargs: Any) -> None:
+        function(headers={} if if_match is None else {"If-Match": f'"{if_match}"'}, **kwargs)
+
+    return command
+
+
+def secret_options(function: Command) -> Command:
+    """Adds `--secret` and `--secret-file`; the command gets `secret`, or None."""
+
+    @click.option("--secret", help="whsec_ and base64; other users of this machine may see a command line")
+    @click.option("--secret-file", type=click.Path(dir_okay=False), help="a file that holds the secret")
+    @functools.wraps(function)
+    def command(secret: str | None, secret_file: str | None, **kwargs: Any) -> None:
+        if secret is not None and secret_file is not None:
+            raise click.UsageError("give --secret or --secret-file, not both")
+        if secret_file is not None:
+            try:
+                with open(secret_file, encoding="utf-8") as file:
+                    secret = file.read().strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise Failure(ExitCode.USAGE, f"cannot read {secret_file}: {error}") from None
+        function(secret=secret, **kwargs)
+
+    return command
+
+
+def window_options(function: Command) -> Command:
+    """Adds `--from`, `--to` and `--tag`, which choose messages of a topic; `window_fields` gathers them."""
+    for decorate in (
+        click.option("--tag", help="only those with this tag"),
+        click.option("--to", "until", metavar="TIME", help="asked due time before this"),
+        click.option("--from", "since", metavar="TIME", help="asked due time at or after this (RFC 3339, or ms)"),
+    ):
+        function = decorate(function)
+    return function
+
+
+def window_fields(options: Mapping[str, Any]) -> dict[str, object]:
+    """`from`, `to` and `tag` of the options given."""
+    fields: dict[str, object] = {}
+    if options["since"] is not None:
+        fields["from"] = number_or_text(options["since"])
+    if options["until"] is not None:
+        fields["to"] = number_or_text(options["until"])
+    if options["tag"] is not None:
+        fields["tag"] = options["tag"]
+    return fields
