@@ -6,7 +6,6 @@ cost one pass of numpy, not 64. A column that no message uses is not built.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from operator import attrgetter
 
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from api.port import MessageIn
+from node.tag_filter import tags_mask
 from replication.command import ON_CONFLICT, Key, Schedule
 from storage.record import Drafts, encode_records
 
@@ -61,16 +61,6 @@ def encode_schedule(messages: Sequence[MessageIn], *, now_ms: int, random: npt.N
         tags=np.array([tags_mask(row) for row in tags], np.uint64) if tags else np.empty(0, np.uint64),
         keys=_keys_of(messages) if keyed else (),
     )
-
-
-def tags_mask(tags: tuple[bytes, ...]) -> int:
-    """The bit-or of the tags' hashes that the index unit keeps: each tag sets 3 of 64 bits (a Bloom filter)."""
-    mask = 0
-    for tag in tags:
-        digest = hashlib.blake2b(tag, digest_size=3).digest()
-        for byte in digest:
-            mask |= 1 << (byte & 63)
-    return mask
 
 
 def _due(messages: Sequence[MessageIn], now_ms: int) -> npt.NDArray[np.int64]:

@@ -3,7 +3,8 @@
 import numpy as np
 
 from api.port import MessageIn
-from node.draft import encode_schedule, tags_mask
+from node.draft import encode_schedule
+from node.tag_filter import tags_mask
 from replication.command import Schedule
 from storage.record import decode_records, patch
 

@@ -1,0 +1,203 @@
+"""One topic's next units in one lane: a queue of positions and tag masks, 16 bytes a unit, first in first out.
+
+Units are kept as the arrays in which they came. So that a window into which units drip one by one does not become a
+list of tiny arrays, neighbours are merged like the digits of a counter: the newer into the older when it is at least
+half as long. That leaves log(n) arrays, and each unit is copied log(n) times at most.
+
+A filtered pull takes units out of the middle and leaves the others in place. What it looked at and left it need not see
+again, so the window numbers its units and remembers per filter how far it has looked:
+
+    number          40  41  42 | 45  46        a chunk knows the number behind its last unit: 43, 47
+    unit             a   b   c |  d   e
+    filter "eu": 45  ---looked at---^          the next look starts at d; put_back forgets all marks
+
+Numbers rise along the window, and those of units that stay never fall when others between them go (they may rise, and
+are looked at once more). So a unit below a filter's mark has been looked at.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from node.tag_filter import TagFilter
+from storage.array import I64, U64
+
+_LOOK_ROWS: Final = 16_384
+"""Masks are looked at in pieces of this size: who wants a few units need not look at all of a window."""
+
+_MARKS_MAX: Final = 64
+"""Filters per window whose marks are kept; past that all are forgotten, which costs each a look of 1 ns a unit."""
+
+
+class LaneKind(IntEnum):
+    """Which comes first when a consumer asks."""
+
+    CURRENT = 0
+    OVERDUE = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Queued:
+    """Units in the order in which to hand them over: positions and the masks of their tags, shape [n] each."""
+
+    position: U64
+    tags: U64
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def select(self, rows: npt.NDArray[Any] | slice) -> Queued:
+        """The rows given by an index array, a mask or a slice, in that order."""
+        return Queued(self.position[rows], self.tags[rows])
+
+    @classmethod
+    def joined(cls, parts: list[Queued]) -> Queued:
+        """One behind the other."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return NOTHING
+        return cls(np.concatenate([part.position for part in parts]), np.concatenate([part.tags for part in parts]))
+
+
+NOTHING: Final = Queued(np.empty(0, np.uint64), np.empty(0, np.uint64))
+
+
+class _Chunk(NamedTuple):
+    """Row i has the number end - len(units) + i."""
+
+    units: Queued
+    end: int
+
+    @property
+    def first(self) -> int:
+        return self.end - len(self.units)
+
+
+class Found(NamedTuple):
+    """Units that a filter may want, still in the window, and their numbers, rising; shape [n] each. Below `upto` the
+    filter wants no others."""
+
+    units: Queued
+    number: I64
+    upto: int
+
+
+class Window:
+    """The next units of one topic in one lane."""
+
+    __slots__ = ("_chunks", "_looked", "_next", "count")
+
+    def __init__(self) -> None:
+        self._chunks: deque[_Chunk] = deque()
+        self._next = 0  # the number of the unit pushed next; above all numbers in the window
+        self._looked: dict[TagFilter, int] = {}  # the filter wants no unit below this number
+        self.count = 0  # always the sum of the chunks' lengths
+
+    def push(self, units: Queued) -> None:
+        """Behind the others."""
+        if len(units):
+            self.count += len(units)
+            self._next += len(units)
+            _append(self._chunks, _Chunk(units, self._next))
+
+    def put_back(self, units: Queued) -> None:
+        """Before the others."""
+        if len(units):
+            self.count += len(units)
+            self._chunks.appendleft(_Chunk(units, self._chunks[0].first if self._chunks else self._next))
+            self._looked.clear()
+
+    def take(self, most: int) -> Queued:
+        """Remove and return the first `most`, or all if there are fewer."""
+        parts: list[Queued] = []
+        while most > 0 and self._chunks:
+            units, end = self._chunks.popleft()
+            if len(units) > most:
+                self._chunks.appendleft(_Chunk(units.select(slice(most, None)), end))
+                units = units.select(slice(most))
+            parts.append(units)
+            most -= len(units)
+            self.count -= len(units)
+        return Queued.joined(parts)
+
+    def shed(self, keep: int) -> Queued:
+        """Remove and return the last ones, all but the first `keep`."""
+        parts: list[Queued] = []
+        most = self.count - keep
+        while most > 0:
+            units, end = self._chunks.pop()
+            if len(units) > most:
+                kept = units.position[:-most].copy(), units.tags[:-most].copy()  # a view would keep all in memory
+                self._chunks.append(_Chunk(Queued(*kept), end - most))
+                units = units.select(slice(-most, None))
+            parts.append(units)
+            most -= len(units)
+            self.count -= len(units)
+        return Queued.joined(parts)
+
+    # -- filtered
+
+    def fresh(self, tags: TagFilter) -> bool:
+        """Whether there are units that this filter has not looked at."""
+        return bool(self._chunks) and (tags not in self._looked or self._looked[tags] < self._chunks[-1].end)
+
+    def find(self, tags: TagFilter, most: int) -> Found:
+        """The first `most` units the filter has not looked at and may want. They stay; `looked` and `remove` follow."""
+        parts: list[Queued] = []
+        numbers: list[I64] = []
+        count, start = 0, self._looked.get(tags)
+        for units, end in self._chunks:
+            first = end - len(units)
+            row = 0 if start is None else max(0, start - first)
+            while row < len(units) and count < most:
+                rows = np.flatnonzero(tags.may_match(units.tags[row : row + _LOOK_ROWS]))[: most - count] + row
+                row += _LOOK_ROWS
+                if len(rows):
+                    parts.append(units.select(rows))
+                    numbers.append(rows + first)
+                    count += len(rows)
+        number = np.concatenate(numbers) if numbers else np.empty(0, np.int64)
+        return Found(Queued.joined(parts), number, int(number[-1]) + 1 if count >= most else self._next)
+
+    def looked(self, tags: TagFilter, upto: int) -> None:
+        """The filter wants no unit with a number below `upto`."""
+        if len(self._looked) >= _MARKS_MAX:
+            self._looked.clear()
+        self._looked[tags] = upto
+
+    def remove(self, numbers: I64) -> None:
+        """Take out the units with these numbers, rising, shape [n]; the others stay in place."""
+        before: deque[_Chunk] = deque()
+        done = 0
+        while done < len(numbers):
+            units, end = self._chunks.popleft()
+            upto = int(np.searchsorted(numbers, end))
+            if upto > done:
+                rows = numbers[done:upto] - (end - len(units))
+                behind = int(rows[-1]) + 1
+                stays = np.ones(behind, np.bool_)
+                stays[rows] = False
+                if behind < len(units):
+                    self._chunks.appendleft(_Chunk(units.select(slice(behind, None)), end))
+                end -= len(units) - behind
+                units = units.select(slice(behind)).select(stays)
+                done = upto
+            if len(units):
+                _append(before, _Chunk(units, end))
+        self._chunks.extendleft(reversed(before))
+        self.count -= len(numbers)
+
+
+def _append(chunks: deque[_Chunk], chunk: _Chunk) -> None:
+    """Behind the others, merged with them so that few are left. The older's numbers may rise."""
+    units, end = chunk
+    while chunks and len(chunks[-1].units) <= 2 * len(units):
+        units = Queued.joined([chunks.pop().units, units])
+    chunks.append(_Chunk(units, end))
