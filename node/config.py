@@ -3,7 +3,8 @@
 Unknown keys are refused with the nearest known one, because a misspelt key that is silently ignored is found in
 production. Each field states its unit, range and trade-off; relations between fields are checked together at the end.
 
-An override names the field's path in upper case: HOURWHEEL_HTTP_LISTEN for `[http] listen`, HOURWHEEL_NODE_ID.
+An override names the field's path in upper case: HOURWHEEL_HTTP_LISTEN for `[http] listen`, HOURWHEEL_NODE_ID. A list
+of texts is separated by commas.
 """
 
 from __future__ import annotations
@@ -83,6 +84,20 @@ class Dispatch(Struct, frozen=True, forbid_unknown_fields=True):
     window_total: Annotated[int, Meta(ge=1000, le=100_000_000)] = 2_000_000  # in all; what is past it stays on disk
 
 
+class PushOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Webhooks that the leader sends."""
+
+    # Networks (CIDR) that may be pushed to although they are private, loopback, link-local or otherwise not public.
+    allow: tuple[str, ...] = ()
+    # Attempts on the wire to one receiver (scheme, host and port), and in all; fewer while many receivers are slow.
+    per_target: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    total: Annotated[int, Meta(ge=1, le=50_000)] = 2_000
+    # Ready units of one topic that are looked through for receivers with room, and of all topics; each holds its body.
+    staged_per_topic: Annotated[int, Meta(ge=1, le=100_000)] = 1_000
+    staged_total: Annotated[int, Meta(ge=1, le=1_000_000)] = 20_000
+    timeout_ms: Annotated[int, Meta(ge=100, le=300_000)] = 10_000  # connect to end of answer, where no target says
+
+
 class StorageOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """When the files are made durable beyond the journal; restart replays the journal since the last checkpoint."""
 
@@ -104,6 +119,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     limits: Limits = field(default_factory=Limits)
     dispatch: Dispatch = field(default_factory=Dispatch)
     storage: StorageOptions = field(default_factory=StorageOptions)
+    push: PushOptions = field(default_factory=PushOptions)
 
     @property
     def directory(self) -> Path:
@@ -144,8 +160,11 @@ def _override(kind: type[Struct], raw: dict[str, Any], environ: Mapping[str, str
                 if table:
                     raw[known.name] = table
         elif variable in environ:
+            found: Any = environ[variable]
+            if known.type == tuple[str, ...]:
+                found = [part.strip() for part in found.split(",") if part.strip()]
             try:
-                raw[known.name] = msgspec.convert(environ[variable], known.type, strict=False)
+                raw[known.name] = msgspec.convert(found, known.type, strict=False)
             except msgspec.ValidationError as refused:
                 raise ConfigError(f"{variable}: {refused}; found {environ[variable]!r}") from None
 
@@ -162,7 +181,7 @@ def _explain(refusal: str) -> str:
         return f"{key}: is needed"
     known = [
         f.name
-        for kind in (Config, RaftOptions, Peer, Limits, Dispatch, StorageOptions)
+        for kind in (Config, RaftOptions, Peer, Limits, Dispatch, StorageOptions, PushOptions)
         for f in msgspec.structs.fields(kind)
     ]
     near = difflib.get_close_matches(named[1], known, 1)
@@ -184,6 +203,7 @@ def _check(config: Config) -> None:
         raise ConfigError("dispatch.beat_ms: must be below dispatch.stop_ms, or hand-over stops at every beat")
     if config.dispatch.window_per_topic > config.dispatch.window_total:
         raise ConfigError("dispatch.window_per_topic: must not be above dispatch.window_total")
+    _check_push(config.push)
     if not config.data_dir:
         raise ConfigError("data_dir: a directory is expected, found an empty string")
     if config.http.listen == config.raft.listen:
@@ -196,6 +216,18 @@ def _check(config: Config) -> None:
                 f"{name}.listen: {server.listen} is not loopback, and there is no TLS and no token yet; "
                 f"set {name}.insecure = true if this network is trusted"
             )
+
+
+def _check_push(push: PushOptions) -> None:
+    for network in push.allow:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as wrong:
+            raise ConfigError(f"push.allow: a network such as 10.0.0.0/8 is expected: {wrong}") from None
+    if push.per_target > push.total:
+        raise ConfigError("push.per_target: must not be above push.total")
+    if push.staged_per_topic > push.staged_total:
+        raise ConfigError("push.staged_per_topic: must not be above push.staged_total")
 
 
 def _check_peers(config: Config) -> None:

@@ -44,6 +44,13 @@ def test_environment_overrides_single_keys() -> None:
         parse_config(document(), {"HOURWHEEL_DISPATCH_STOP_MS": "soon"})
 
 
+def test_a_list_in_the_environment_is_separated_by_commas() -> None:
+    """Networks are set without a file; an empty text is an empty list."""
+    environ = {"HOURWHEEL_PUSH_ALLOW": "127.0.0.0/8, ::1/128"}
+    assert parse_config(document(), environ).push.allow == ("127.0.0.0/8", "::1/128")
+    assert parse_config(document(push={"allow": ["10.0.0.0/8"]}), {"HOURWHEEL_PUSH_ALLOW": ""}).push.allow == ()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -57,6 +64,11 @@ def test_environment_overrides_single_keys() -> None:
         ({"raft": {"listen": "127.0.0.1:1", "trust_ms": 450}}, "raft.trust_ms: must be below raft.election_min_ms"),
         ({"raft": {"listen": "127.0.0.1:1", "heartbeat_ms": 200}}, "raft.election_min_ms: must be at least 4"),
         ({"raft": {"listen": "127.0.0.1:1", "heartbeat_ms": 100, "trust_ms": 200}}, "raft.trust_ms: must be above 2"),
+        ({"push": {"allow": ["10.0.0.1/8"]}}, "push.allow: a network such as 10.0.0.0/8 is expected: 10.0.0.1/8 has host"),
+        ({"push": {"allow": ["localhost"]}}, "push.allow: a network such as 10.0.0.0/8 is expected"),
+        ({"push": {"per_target": 51, "total": 50}}, "push.per_target: must not be above push.total"),
+        ({"push": {"staged_per_topic": 2, "staged_total": 1}}, "push.staged_per_topic: must not be above"),
+        ({"push": {"per_targets": 1}}, "push.per_targets: unknown key; did you mean per_target"),
         ({"dispatch": {"stop_ms": 20}}, "dispatch.beat_ms: must be below dispatch.stop_ms"),
         ({"dispatch": {"window_total": 199_999}}, "dispatch.window_per_topic: must not be above"),
         ({"data_dir": ""}, "data_dir: a directory is expected"),
