@@ -122,18 +122,18 @@ def _settle_round(
 def apply_cancel(store: Store, command: Cancel, envelope: Envelope) -> tuple[Cancelled, U64]:
     """Cancel; returns a result per row and the positions cancelled now. A unit whose lease has ended by the leader's
     stamp is ready again and can be cancelled; cancelled twice is cancelled both times."""
-    states = store.states(command.position)
+    states = store.states(command.home)
     leased = (states.state == LEASED_STATE) & (states.lease_end_ms > envelope.now_ms)
-    taken = (states.state <= LEASED_STATE) & ~leased & _first_of_each(command.position)
+    taken = (states.state <= LEASED_STATE) & ~leased & _first_of_each(command.home)
     result = _cancel_results(states, leased)
     prior = np.where(states.attempt > 0, KNOWN, np.where(command.doubtful > 0, DOUBTFUL, NONE)).astype(np.uint8)
     again = states.state == CANCELLED_STATE
     if again.any():
-        prior[again] = store.cancel_priors(command.position[again])
+        prior[again] = store.cancel_priors(command.home[again])
     if taken.any():
         store.settle(
             SettleBatch.of(
-                command.position[taken],
+                command.home[taken],
                 what=CANCELLED_STATE,
                 at_ms=envelope.now_ms,
                 term=states.term[taken],
@@ -142,7 +142,7 @@ def apply_cancel(store: Store, command: Cancel, envelope: Envelope) -> tuple[Can
                 code=prior[taken].astype(np.uint16),
             )
         )
-    return Cancelled(result, states.attempt, prior), command.position[taken]
+    return Cancelled(result, states.attempt, prior), command.home[taken]
 
 
 def _cancel_results(states: StateColumns, leased: npt.NDArray[np.bool_]) -> U8:

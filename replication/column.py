@@ -14,6 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from replication.envelope import EntryRefused, pad8
+from storage.array import I64
+from storage.position import HOUR_MAX, HOUR_MS
+
+DUE_MS_MAX = (HOUR_MAX + 1) * HOUR_MS - 1
+"""The last millisecond that an hour partition can stand for."""
 
 _LENGTH = struct.Struct("<II")
 
@@ -28,6 +33,19 @@ def pack_map(value: dict[str, Any]) -> bytes:
     """A length, then msgpack, padded to 8: for the few things of a command that are not columns."""
     data: bytes = msgpack.packb(value)
     return _LENGTH.pack(len(data), 0) + data + bytes(pad8(len(data)))
+
+
+def filled(value: Any, what: type, name: str) -> Any:
+    """`value`, which must be a `what`. Raises `EntryRefused`."""
+    if not isinstance(value, what) or (what is int and isinstance(value, bool)):
+        raise EntryRefused(f"{name}: {what.__name__} expected, found {type(value).__name__}")
+    return value
+
+
+def check_due(due_ms: I64) -> None:
+    """Due times may lie in the past, where apply clamps them, but not beyond the last hour. Raises `EntryRefused`."""
+    if len(due_ms) and due_ms[due_ms.argmax()] > DUE_MS_MAX:
+        raise EntryRefused(f"due at {int(due_ms.max())} ms; at most {DUE_MS_MAX}")
 
 
 class ColumnReader:

@@ -6,24 +6,45 @@ apply, random bits and absolute times included; nothing here or in the machine r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from replication.column import ColumnReader, pack_columns, pack_map
+from replication.column import DUE_MS_MAX, ColumnReader, check_due, filled, pack_columns, pack_map
+from replication.command_handover import Extend, Fail, Lease, Settle
+from replication.command_message import Cancel, Redrive, Reschedule
 from replication.envelope import EntryRefused, Kind, Packed, Section
-from storage.array import I64, U8, U16, U32, U64
+from storage.array import I64, U16, U32, U64
+from storage.key import FINGERPRINT_SIZE
+from storage.position import HOUR_MAX
+from storage.record import KIND_MESSAGE, RECORD_HEADER_SIZE, RECORD_VERSION, record_edges
+
+__all__ = [
+    "ON_CONFLICT",
+    "UNPACK",
+    "Cancel",
+    "Command",
+    "DispatchState",
+    "Extend",
+    "Fail",
+    "Genesis",
+    "Key",
+    "Lease",
+    "PutTopic",
+    "Realign",
+    "Redrive",
+    "Reschedule",
+    "Schedule",
+    "Settle",
+    "Unlink",
+]
 
 ON_CONFLICT = ("reject", "keep")
-
-
-def _filled(value: Any, what: type, name: str) -> Any:
-    if not isinstance(value, what) or (what is int and isinstance(value, bool)):
-        raise EntryRefused(f"{name}: {what.__name__} expected, found {type(value).__name__}")
-    return value
+SETTINGS_DEPTH_MAX = 8
+_KEY_BYTES_MAX = 255  # the catalog's index of keys would take more; the API allows 128
+_RECORD_BEGIN = np.uint64(RECORD_VERSION << 32 | KIND_MESSAGE << 40)  # above the size; no flags: it was never moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +74,15 @@ class Genesis:
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()
-        cluster_id = _filled(value.get("cluster_id"), bytes, "cluster_id")
+        cluster_id = filled(value.get("cluster_id"), bytes, "cluster_id")
         if len(cluster_id) != 16:
             raise EntryRefused(f"cluster_id of {len(cluster_id)} bytes; 16 expected")
         return cls(
             cluster_id=cluster_id,
-            secret=_filled(value.get("secret"), bytes, "secret"),
-            nodes=tuple(_filled(value.get("nodes"), list, "nodes")),
-            retention_ms=_filled(value.get("retention_ms"), int, "retention_ms"),
-            key_retention_ms=_filled(value.get("key_retention_ms"), int, "key_retention_ms"),
+            secret=filled(value.get("secret"), bytes, "secret"),
+            nodes=_names(value, "nodes"),
+            retention_ms=filled(value.get("retention_ms"), int, "retention_ms"),
+            key_retention_ms=filled(value.get("key_retention_ms"), int, "key_retention_ms"),
         )
 
 
@@ -105,86 +126,15 @@ class Realign:
 
 def _three(section: Section) -> tuple[int, int, int]:
     reader = ColumnReader(section.payload, 3)
-    first, second, third = reader.column(np.int64).tolist()
+    tick, second, third = reader.column(np.int64).tolist()
     reader.end()
-    return first, second, third
+    if not 0 <= tick <= DUE_MS_MAX // 1000:
+        raise EntryRefused(f"tick {tick}; 0 to {DUE_MS_MAX // 1000} expected")
+    return tick, second, third
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """Hand-overs already made (fast) or about to be made (strict): columns of n rows."""
-
-    position: U64
-    attempt: U16
-    lease_end_ms: I64
-    handed_over_ms: I64
-    subscription: int = 0
-
-    def pack(self) -> Packed:
-        """As a section."""
-        columns = pack_columns(self.position, self.attempt, self.lease_end_ms, self.handed_over_ms)
-        payload = [pack_map({"subscription": self.subscription}), *columns]
-        return Kind.LEASE, len(self.position), payload
-
-    @classmethod
-    def unpack(cls, section: Section) -> Lease:
-        """From a section; raises `EntryRefused`."""
-        subscription, columns = _of_subscription(section, (np.uint64, np.uint16, np.int64, np.int64))
-        position, attempt, lease_end_ms, handed_over_ms = columns
-        return cls(position, attempt, lease_end_ms, handed_over_ms, subscription)
-
-
-@dataclass(frozen=True, slots=True)
-class Settle:
-    """Acks: rows name a hand-over by (position, term, attempt); `code` is a reason or HTTP status."""
-
-    position: U64
-    term: U32
-    attempt: U16
-    code: U16
-    subscription: int = 0
-
-    def pack(self) -> Packed:
-        """As a section."""
-        columns = pack_columns(self.position, self.term, self.attempt, self.code)
-        payload = [pack_map({"subscription": self.subscription}), *columns]
-        return Kind.SETTLE, len(self.position), payload
-
-    @classmethod
-    def unpack(cls, section: Section) -> Settle:
-        """From a section; raises `EntryRefused`."""
-        subscription, columns = _of_subscription(section, (np.uint64, np.uint32, np.uint16, np.uint16))
-        position, term, attempt, code = columns
-        return cls(position, term, attempt, code, subscription)
-
-
-def _of_subscription(section: Section, kinds: Sequence[type[np.generic]]) -> tuple[int, list[npt.NDArray[Any]]]:
-    """The subscription that a section is about, and its columns."""
-    reader = ColumnReader(section.payload, section.rows)
-    subscription = _filled(reader.map().get("subscription"), int, "subscription")
-    columns = [reader.column(kind) for kind in kinds]
-    reader.end()
-    return subscription, columns
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """Messages to cancel. `doubtful` marks a unit that a dead leader may have handed over in its last moments."""
-
-    position: U64
-    doubtful: U8
-
-    def pack(self) -> Packed:
-        """As a section."""
-        return Kind.CANCEL, len(self.position), pack_columns(self.position, self.doubtful)
-
-    @classmethod
-    def unpack(cls, section: Section) -> Cancel:
-        """From a section; raises `EntryRefused`."""
-        reader = ColumnReader(section.payload, section.rows)
-        cancel = cls(reader.column(np.uint64), reader.column(np.uint8))
-        reader.end()
-        return cancel
+def _names(value: dict[str, Any], name: str) -> tuple[str, ...]:
+    return tuple(filled(text, str, name) for text in filled(value.get(name), list, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +165,23 @@ class PutTopic:
         value = reader.map()
         reader.end()
         return cls(
-            namespace=_filled(value.get("namespace"), str, "namespace"),
-            name=_filled(value.get("name"), str, "name"),
-            settings=_filled(value.get("settings"), dict, "settings"),
-            replace=_filled(value.get("replace"), bool, "replace"),
-            revision=_filled(value.get("revision"), int, "revision"),
+            namespace=filled(value.get("namespace"), str, "namespace"),
+            name=filled(value.get("name"), str, "name"),
+            settings=_plain(filled(value.get("settings"), dict, "settings")),
+            replace=filled(value.get("replace"), bool, "replace"),
+            revision=filled(value.get("revision"), int, "revision"),
         )
+
+
+def _plain(value: Any, depth: int = SETTINGS_DEPTH_MAX) -> Any:
+    """`value`, which must be what JSON can say: the catalog could not keep other types of msgpack."""
+    if isinstance(value, dict) and depth and all(isinstance(name, str) for name in value):
+        return {name: _plain(item, depth - 1) for name, item in value.items()}
+    if isinstance(value, list) and depth:
+        return [_plain(item, depth - 1) for item in value]
+    if not isinstance(value, str | int | float | None):
+        raise EntryRefused(f"settings: {type(value).__name__} found, or more than {SETTINGS_DEPTH_MAX} levels")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +192,22 @@ class Key:
     key: bytes
     fingerprint: bytes  # 16 bytes over the fields as sent
     on_conflict: int  # index into ON_CONFLICT
+
+    @classmethod
+    def checked(cls, fields: Any, rows: int) -> Key:
+        """From the four fields as read, for a command of so many rows; raises `EntryRefused`."""
+        if len(filled(fields, list, "key")) != 4:
+            raise EntryRefused(f"a key of {len(fields)} fields; 4 expected")
+        row, key, fingerprint, on_conflict = fields
+        if not 0 <= filled(row, int, "key's row") < rows or not 0 <= filled(on_conflict, int, "key's rule") < len(
+            ON_CONFLICT
+        ):
+            raise EntryRefused(f"a key names row {row} of {rows}, rule {on_conflict} of {len(ON_CONFLICT)}")
+        if not 0 < len(filled(key, bytes, "key")) <= _KEY_BYTES_MAX:
+            raise EntryRefused(f"a key of {len(key)} bytes; 1 to {_KEY_BYTES_MAX} expected")
+        if len(filled(fingerprint, bytes, "fingerprint")) != FINGERPRINT_SIZE:
+            raise EntryRefused(f"a fingerprint of {len(fingerprint)} bytes; {FINGERPRINT_SIZE} expected")
+        return cls(row, key, fingerprint, on_conflict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,19 +245,34 @@ class Schedule:
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         due_ms, size, topic = reader.column(np.int64), reader.column(np.uint32), reader.column(np.uint16)
-        tags = reader.column(np.uint64) if _filled(value.get("tagged"), bool, "tagged") else np.empty(0, np.uint64)
-        blob = reader.bytes(_filled(value.get("blob"), int, "blob"))
+        tags = reader.column(np.uint64) if filled(value.get("tagged"), bool, "tagged") else np.empty(0, np.uint64)
+        blob = reader.bytes(filled(value.get("blob"), int, "blob"))
         reader.end()
-        topics = tuple(_filled(value.get("topics"), list, "topics"))
-        total = int(np.add.reduce(size, dtype=np.int64))
-        if total != len(blob) or len((size & 7).nonzero()[0]):
-            raise EntryRefused(f"records of {total} bytes by their sizes, {len(blob)} bytes found")
+        topics = _names(value, "topics")
+        _check_records(size, blob)
+        check_due(due_ms)
         if len(beyond := topic[topic >= len(topics)]):
             raise EntryRefused(f"topic {int(beyond.max())} of {len(topics)}")
-        keys = tuple(Key(*row) for row in _filled(value.get("keys"), list, "keys"))
-        if any(not 0 <= key.row < section.rows or key.on_conflict not in range(len(ON_CONFLICT)) for key in keys):
-            raise EntryRefused("a key names a row or a rule that is not there")
-        return cls(topics, due_ms, size, blob, topic, tags, keys, _filled(value.get("namespace"), str, "namespace"))
+        keys = tuple(Key.checked(fields, section.rows) for fields in filled(value.get("keys"), list, "keys"))
+        if len({key.row for key in keys}) != len(keys):
+            raise EntryRefused("two keys for one row")
+        return cls(topics, due_ms, size, blob, topic, tags, keys, filled(value.get("namespace"), str, "namespace"))
+
+
+def _check_records(size: U32, blob: memoryview) -> None:
+    """Records must fill the blob exactly, and say so themselves. Raises `EntryRefused`."""
+    total = int(np.add.reduce(size, dtype=np.int64))
+    if total != len(blob) or len((size & 7).nonzero()[0]):
+        raise EntryRefused(f"records of {total} bytes by their sizes, {len(blob)} bytes found")
+    if not total:
+        return
+    if size[size.argmin()] < RECORD_HEADER_SIZE:
+        raise EntryRefused(f"a record of {int(size.min())} bytes; its header alone has {RECORD_HEADER_SIZE}")
+    begins = np.frombuffer(blob, np.uint64)[record_edges(size)[:-1]]
+    if len(other := (begins != (size | _RECORD_BEGIN)).nonzero()[0]):
+        raise EntryRefused(
+            f"record {int(other[0])} begins with {int(begins[other[0]]):016x}: no new record of its size"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,10 +291,26 @@ class Unlink:
         reader = ColumnReader(section.payload, section.rows)
         unlink = cls(reader.column(np.int64))
         reader.end()
+        if ((unlink.hour < 0) | (unlink.hour > HOUR_MAX)).any():
+            raise EntryRefused(f"hours {unlink.hour.tolist()}; 0 to {HOUR_MAX} expected")
         return unlink
 
 
-Command = Genesis | DispatchState | Realign | Lease | Settle | Cancel | PutTopic | Schedule | Unlink
+Command = (
+    Genesis
+    | DispatchState
+    | Realign
+    | Lease
+    | Settle
+    | Fail
+    | Extend
+    | Cancel
+    | Reschedule
+    | Redrive
+    | PutTopic
+    | Schedule
+    | Unlink
+)
 
 UNPACK: dict[Kind, Callable[[Section], Command]] = {
     Kind.GENESIS: Genesis.unpack,
@@ -310,7 +318,11 @@ UNPACK: dict[Kind, Callable[[Section], Command]] = {
     Kind.DISPATCH_STATE: DispatchState.unpack,
     Kind.LEASE: Lease.unpack,
     Kind.SETTLE: Settle.unpack,
+    Kind.FAIL: Fail.unpack,
+    Kind.EXTEND: Extend.unpack,
     Kind.CANCEL: Cancel.unpack,
+    Kind.RESCHEDULE: Reschedule.unpack,
+    Kind.REDRIVE: Redrive.unpack,
     Kind.PUT_TOPIC: PutTopic.unpack,
     Kind.SCHEDULE: Schedule.unpack,
     Kind.UNLINK: Unlink.unpack,

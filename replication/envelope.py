@@ -2,8 +2,8 @@
 
 Why sections: group commit turns all that waits on the leader (hand-overs, acks, cancels, new messages, the dispatch
 state) into ONE entry, hence one journal write and one fdatasync. The order of the sections is fixed by their kind, so
-that within an entry the dispatch state takes effect before the units that it clamps, and the Leases of earlier
-hand-overs before a Cancel that must see them.
+that within an entry the dispatch state takes effect before the units that it clamps, the Leases of earlier hand-overs
+before a Cancel that must see them, and what consumers say of a hand-over before what clients want of its message.
 
 Little endian, everything padded to 8 bytes so that columns can be viewed in place:
 
@@ -49,7 +49,11 @@ class Kind(IntEnum):
     DISPATCH_STATE = 11
     LEASE = 20
     SETTLE = 21
+    FAIL = 22
+    EXTEND = 23
     CANCEL = 30
+    RESCHEDULE = 31
+    REDRIVE = 32
     PUT_TOPIC = 40
     SCHEDULE = 50
     UNLINK = 60

@@ -59,8 +59,12 @@ class Listener(Protocol):
     def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
         """Hand-overs whose Lease took effect."""
 
+    def on_moved(self, home: U64, old: U64, position: U64) -> None:
+        """Messages went from the places `old` to `position`. Before `on_settled` of the old places (those that were
+        open there) and before `on_units`, which tells of the new ones as of all units."""
+
     def on_settled(self, position: U64) -> None:
-        """Units that ended: delivered or cancelled."""
+        """Units that ended, by place: delivered, cancelled, dead or moved away."""
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
         """A topic was created or its settings changed."""

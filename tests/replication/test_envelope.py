@@ -10,17 +10,25 @@ from replication.command import (
     Cancel,
     Command,
     DispatchState,
+    Extend,
+    Fail,
     Genesis,
     Key,
     Lease,
     PutTopic,
     Realign,
+    Redrive,
+    Reschedule,
     Schedule,
     Settle,
     Unlink,
 )
 from replication.envelope import EntryRefused, Kind, UnknownCommand, decode_entry, encode_entry
+from storage.record import Drafts, encode_records
 
+RECORDS = encode_records(
+    Drafts(bodies=[b"{}", b"[1, 2, 3, 4]"], asked_due_ms=np.array([10, 20]), random=np.array([5, 6], np.uint64))
+)
 COMMANDS: list[Command] = [
     Genesis(b"c" * 16, b"s" * 32, ("n1", "n2", "n3"), 1000, 2000),
     Realign(1_700_000_000, 1_700_000_000_500, 12),
@@ -29,13 +37,26 @@ COMMANDS: list[Command] = [
         np.array([1, 2], np.uint64), np.array([1, 1], np.uint16), np.array([5, 6], np.int64), np.array([3, 4], np.int64)
     ),
     Settle(np.array([1], np.uint64), np.array([7], np.uint32), np.array([2], np.uint16), np.array([200], np.uint16)),
-    Cancel(np.array([9, 10, 11], np.uint64), np.array([0, 1, 0], np.uint8)),
+    Fail(
+        np.array([1, 2], np.uint64),
+        np.array([7, 8], np.uint32),
+        np.array([2, 3], np.uint16),
+        np.array([500, 1000], np.uint16),
+        np.array([1, 2], np.uint8),
+        np.array([9_000, 0], np.int64),
+        np.array([3, 4], np.uint64),
+        (b"went away", b""),
+    ),
+    Extend(np.array([3], np.uint64), np.array([7], np.uint32), np.array([2], np.uint16), np.array([99], np.int64)),
+    Cancel(np.array([9, 10, 11], np.uint64), np.array([0, 1, 0], np.uint8), np.array([0, 0, 4], np.uint32)),
+    Reschedule(np.array([12], np.uint64), np.array([77], np.int64), np.array([2], np.uint32), np.array([1], np.uint8)),
+    Redrive(np.array([13, 14], np.uint64), np.array([78, 79], np.int64)),
     PutTopic("default", "orders", {"paused": True}, replace=False, revision=3),
     Schedule(
         ("a", "b"),
         np.array([10, 20], np.int64),
-        np.array([8, 16], np.uint32),
-        bytes(range(24)),
+        RECORDS.size,
+        RECORDS.blob,
         np.array([0, 1], np.uint16),
         np.array([1, 2], np.uint64),
         (Key(1, b"k", b"f" * 16, 1),),
