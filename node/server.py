@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import signal
 import statistics
 import sys
@@ -32,6 +31,7 @@ from node.delivery_log import DeliveryLog
 from node.entropy import Entropy
 from node.forward import Forwarder
 from node.lateness import Lateness
+from node.memory import settle_memory
 from node.metrics import Metrics
 from node.proposer import Proposer
 from node.queues import GROUP
@@ -367,22 +367,11 @@ def _group_options(config: Config, peers: tuple[str, ...]) -> GroupOptions:
     )
 
 
-def _calm_collector() -> None:
-    """Look for cycles less often, and never again among what was made at start.
-
-    Requests leave hardly any cycles behind, but the default looks every 700 allocations: a tenth of the processor time
-    of single requests. What does come up is still collected, 50,000 allocations later.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-
-
 async def run(config: Config) -> None:
     """One node until SIGTERM or SIGINT. Raises what made it end otherwise."""
     sys.setswitchinterval(SWITCH_S)
     node = Node(config)
-    _calm_collector()
+    settle_memory()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, node.stop)
