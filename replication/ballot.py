@@ -3,13 +3,18 @@
 The library answers RequestVote correctly (term, log, one vote a term) but asks nobody first, forgets who answered, and
 knows neither quiet times nor nodes that must not vote. So requests reach it only when this node may vote at all, and
 answers only once per peer (R5, R6).
+
+A transfer (transfer.py) is the one election that asks nobody first: the leader itself wants it. Its target campaigns
+for the next term at once and says so in its requests; a voter then does not wait out the silence that it owes the
+leader it heard last, because that leader stepped down before it asked. All other rules hold as ever: one vote a term,
+on disk before it leaves, to no shorter log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from replication.core import CANDIDATE, LEADER
+from replication.core import CANDIDATE, FOLLOWER, LEADER
 from replication.election import CatchUp, Census, Election
 from replication.frame import Message
 from replication.station import Station
@@ -41,6 +46,7 @@ class Ballot:
             "response_vote": self._response_vote,
             "pre_vote": self._pre_vote,
             "pre_vote_ok": self._pre_vote_ok,
+            "timeout_now": self._timeout_now,
             "census": self._census_asked,
             "census_answer": self._census_answered,
         }
@@ -53,7 +59,7 @@ class Ballot:
             if self._election.ask(self._core.term + 1, now):
                 self._campaign(now)
             else:
-                self._ask("pre_vote", self._core.term + 1)
+                self._ask({"type": "pre_vote", "term": self._core.term + 1})
 
     def heard_leader(self, now: float) -> None:
         """The leader of the current term spoke."""
@@ -81,33 +87,35 @@ class Ballot:
     def _empty(self) -> bool:
         return self._core.term == 0 and self._core.last_index <= 1
 
-    def _may_grant(self) -> bool:
+    def _may_grant(self, *, transfer: bool = False) -> bool:
         # A leader does not vote either: it steps down by itself once no majority echoes it, or when told of its term.
-        station = self._station
-        return station.journal.voter and self._core.state != LEADER and self._election.may_grant(station.monotonic())
+        quiet = not transfer and not self._election.may_grant(self._station.monotonic())
+        return self._station.journal.voter and self._core.state != LEADER and not quiet
 
-    def _ask(self, kind: str, term: int) -> None:
-        message = {
-            "type": kind,
-            "term": term,
-            "last_log_index": self._core.last_index,
-            "last_log_term": self._core.last_term,
-        }
+    def _ask(self, message: Message) -> None:
+        message |= {"last_log_index": self._core.last_index, "last_log_term": self._core.last_term}
         for peer in self._station.peers:
             self._station.outbox.send(peer, message)
 
-    def _campaign(self, now: float) -> None:
+    def _campaign(self, now: float, *, transfer: bool = False) -> None:
         self._election.campaigned(now)
         self._core.campaign()
         if self._core.state == CANDIDATE:
-            self._ask("request_vote", self._core.term)
+            self._ask({"type": "request_vote", "term": self._core.term, "transfer": transfer})
+
+    def _timeout_now(self, peer: str, message: Message) -> None:
+        """The leader of this very term gave up and chose this node. Of any other term, or of anybody else: void."""
+        core = self._core
+        named = message["term"] == core.term and core.leader_id == peer and core.state == FOLLOWER
+        if named and self._station.journal.voter:
+            self._campaign(self._station.monotonic(), transfer=True)
 
     def _stale_term(self, peer: str, message: Message) -> None:
         if message["term"] > self._core.term:
             self._core.adopt(message["term"])
 
     def _request_vote(self, peer: str, message: Message) -> None:
-        if not self._station.stale(peer, message) and self._may_grant():
+        if not self._station.stale(peer, message) and self._may_grant(transfer=message["transfer"]):
             self._core.handle(peer, message)
 
     def _response_vote(self, peer: str, message: Message) -> None:

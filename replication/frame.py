@@ -44,7 +44,7 @@ _U63_MAX = (1 << 63) - 1
 
 _APPEND = 3
 _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
-    "request_vote": (1, (("term", int), ("last_log_index", int), ("last_log_term", int))),
+    "request_vote": (1, (("term", int), ("last_log_index", int), ("last_log_term", int), ("transfer", bool))),
     "response_vote": (2, (("term", int),)),
     "append_entries": (
         _APPEND,
@@ -77,6 +77,7 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
     "census_answer": (11, (("empty", bool),)),
     "ping": (12, ()),
     "pong": (13, ()),
+    "timeout_now": (14, (("term", int),)),
 }
 _NAMES = {number: (name, fields) for name, (number, fields) in _KINDS.items()}
 

@@ -44,6 +44,7 @@ from replication.options import GroupOptions, Peer, Vitals
 from replication.outbox import Outbox
 from replication.proposal import NOT_LEADER, OVERLOADED, Done, Outcome, Pending
 from replication.station import Station, Wire, WireEvents
+from replication.transfer import Transfer
 
 Apply = Callable[[int, int, bytes], Any]
 APPLY_LATER = 4
@@ -100,6 +101,7 @@ class RaftGroup:
         self._ballot = Ballot(station, random)
         self._following = Following(station, self._ballot)
         self._leading = Leading(station)
+        self._transfer = Transfer(station, self._leading, self.resign)
         self._handlers = self._ballot.handlers | self._following.handlers | self._leading.handlers
         self._pending = Pending(options.outcome_s)
         self._told_leader: str | None = None
@@ -193,13 +195,29 @@ class RaftGroup:
         """Append a command (2 bytes to max_entry_bytes) to the log; `done` is called once, perhaps before returning."""
         if not 2 <= len(blob) <= self.options.max_entry_bytes:
             raise ValueError(f"a command of {len(blob)} bytes; 2 to {self.options.max_entry_bytes} fit into an entry")
-        if not self.is_leader:
+        if not self.is_leader or self._transfer.under_way:
             done(Outcome(error=NOT_LEADER))
         elif self._pending.bytes + len(blob) > self.options.max_pending_bytes:
             done(Outcome(error=OVERLOADED))
         else:
             index = self._core.append(blob)
             self._pending.add(index, self._core.term, len(blob), self._monotonic(), done)
+            self.on_wake()
+
+    def transfer(self, to: str, told: Callable[[bool], None]) -> None:
+        """Give leadership to the peer `to`: see transfer.py. From here on every proposal is refused as `not-leader`.
+
+        `told` is called once, perhaps before returning. True: given away, this node follows and `to` was asked to
+        stand; whoever leads next is told by `on_leader_changed`. False: nothing happened and this node leads on, unless
+        it lost leadership by itself; so also at once when `to` is not connected or no voter, another transfer is under
+        way, or this node is not the established leader. Raises KeyError if `to` is no peer.
+        """
+        peer = self.peers[to]
+        able = peer.connected and peer.voter and self.is_leader and self.established
+        if not able or self._transfer.under_way:
+            told(False)
+        else:
+            self._transfer.begin(to, self._monotonic(), told)
             self.on_wake()
 
     def resign(self) -> None:
@@ -212,6 +230,7 @@ class RaftGroup:
     def close(self) -> None:
         """The node stops: open proposals are unknown. The journal is the caller's to close."""
         self._closed = True
+        self._transfer.call_off()
         self._pending.close()
 
     def fail(self, error: BaseException) -> None:
@@ -266,6 +285,7 @@ class RaftGroup:
         more = False if later else self._apply(now)
         if self._core.state == LEADER:
             self._leading.send(now)
+            self._transfer.tick(now)
         self._pending.expire(now)
         if self.leader_id != self._told_leader:
             self._told_leader = self.leader_id
@@ -302,4 +322,5 @@ class RaftGroup:
         elif old == LEADER:
             assert new == FOLLOWER, new
             self.established = False
+            self._transfer.call_off()
             self.on_stepped_down()

@@ -53,7 +53,9 @@ class Leading:
         """Heartbeats and entries that are due."""
         if now >= self._next_beat:
             self._next_beat = now + self._station.options.heartbeat_s
-            self._beat(now)
+            beat = self._heartbeat(now)
+            for peer in self._station.peers:
+                self._station.wire.send(peer, beat)
         last = self._core.last_index
         for follower in self._progress.followers.values():
             if self._progress.due(follower, last, now) and self._station.wire.connected(follower.peer):
@@ -81,8 +83,12 @@ class Leading:
         """Every peer is known to have the log up to here, so nobody needs the journal before it."""
         return min((f.match for f in self._progress.followers.values()), default=self._core.applied_index)
 
-    def _beat(self, now: float) -> None:
-        beat = {
+    def beat(self, peer: str, now: float) -> None:
+        """A heartbeat to this peer alone, out of turn: it learns what is committed and says what it has applied."""
+        self._station.wire.send(peer, self._heartbeat(now))
+
+    def _heartbeat(self, now: float) -> Message:
+        return {
             "type": "heartbeat",
             "term": self._core.term,
             "stamp_us": int(now * 1e6),  # rounded down: never later than the sending
@@ -90,8 +96,6 @@ class Leading:
             "last_index": self._core.last_index,
             "low_water": self.low_water,
         }
-        for peer in self._station.peers:
-            self._station.wire.send(peer, beat)
 
     def _append(self, follower: Follower, last: int, now: float) -> None:
         previous = follower.next - 1

@@ -31,6 +31,9 @@ class GroupOptions:
     nudge_s: float = 1.0
     outcome_s: float = 5.0
     """A proposal without outcome is `unknown` after this."""
+    transfer_s: float = 1.0
+    """A transfer is called off unless its target has everything on disk and applied within this; nothing is proposed
+    meanwhile, so it is also how long a transfer that fails may hold up the service."""
     apply_slice_s: float = 0.02
     """Applying pauses after this, so that heartbeats are not late during a long replay."""
     max_entry_bytes: int = 8 * MIB

@@ -157,6 +157,8 @@ class SimNetwork:
         self.random = random.Random(seed)
         self.now = 100.0
         self.delay_s: Callable[[], float] = lambda: 0.001
+        self.loss = 0.0
+        """Share of the messages that are lost."""
         self.sync_s: dict[str, float] = defaultdict(lambda: 0.001)
         self.skew_ms: dict[str, int] = defaultdict(int)
         self.store_ids: dict[str, bytes] = {}
@@ -201,6 +203,8 @@ class SimNetwork:
         if target not in self.nodes:
             return False
         if (source, target) in self.cut or (source in self.mute and message["type"] == "pre_vote"):
+            return True
+        if self.loss and self.random.random() < self.loss:
             return True
         link = (source, target)
         at = self._busy[link] = max(self._busy[link], self.now + self.delay_s())

@@ -134,7 +134,7 @@ def test_a_follower_that_hears_its_leader_grants_nothing(tmp_path: Path) -> None
     term = leader.group.term
     ask = {"term": term + 1, "last_log_index": 1_000, "last_log_term": term}
     follower.group.receive(other.id, {"type": "pre_vote"} | ask)
-    follower.group.receive(other.id, {"type": "request_vote"} | ask)
+    follower.group.receive(other.id, {"type": "request_vote", "transfer": False} | ask)
     network.run(0.2)
     assert not network.seen
     assert follower.group.term == term
@@ -142,7 +142,7 @@ def test_a_follower_that_hears_its_leader_grants_nothing(tmp_path: Path) -> None
     network.mute = set(network.ids)
     network.run(0.41)
     follower.group.receive(other.id, {"type": "pre_vote"} | ask)
-    follower.group.receive(other.id, {"type": "request_vote"} | ask)
+    follower.group.receive(other.id, {"type": "request_vote", "transfer": False} | ask)
     network.run(0.1)
     kinds = [message["type"] for _now, _source, _target, message in network.seen]
     assert kinds == ["pre_vote_ok", "response_vote"]

@@ -33,7 +33,8 @@ APPEND: Message = {
 }
 MESSAGES: list[Message] = [
     APPEND,
-    {"type": "request_vote", "term": 1, "last_log_index": 2, "last_log_term": 0},
+    {"type": "request_vote", "term": 1, "last_log_index": 2, "last_log_term": 0, "transfer": True},
+    {"type": "timeout_now", "term": 1},
     {"type": "response_vote", "term": 1},
     {"type": "next_node_idx", "term": 1, "seq": 2, "next_node_idx": 3, "reset": True, "success": False, "voter": True},
     {"type": "pre_vote", "term": 1, "last_log_index": 2, "last_log_term": 0},

@@ -1,4 +1,4 @@
-"""Random crashes, pauses, cuts, delays, repeated messages, slow and wiped disks; then calm, and the verdict.
+"""Random crashes, pauses, cuts, delays, repeated messages, transfers, slow and wiped disks; then calm, and the verdict.
 
 One seed is one run and replays exactly: the failure prints the command. Safety: what was acknowledged is in the final
 state once, what was refused is not in it, the applied sequences are prefixes of each other at every moment, no two
@@ -92,6 +92,10 @@ class Trial:
             network.heal()
         elif kind < 0.74:
             network.sync_s[draw.choice(network.ids)] = draw.choice([0.001, 0.001, 0.05, 0.7])
+        elif kind > 0.90:
+            for node_id in network.leaders():
+                to = draw.choice([peer for peer in network.ids if peer != node_id])
+                network.nodes[node_id].group.transfer(to, lambda given: None)
         elif kind < 0.77 and not down and all(node.journal.voter for node in network.nodes.values()):
             network.wipe(draw.choice(up))  # one at a time: a majority of disks survives
 

@@ -29,6 +29,22 @@ def test_a_place_taken_twice() -> None:
     assert pending.bytes == 0
 
 
+def test_an_entry_of_a_later_term_ends_all_of_earlier_ones() -> None:
+    """Terms never fall along a log: what an earlier term proposed and stands behind an applied entry is gone, what was
+    proposed in that entry's own term is not."""
+    pending, told = Pending(5.0), list[Outcome]()
+    for index in (7, 8, 9):
+        pending.add(index, 3, 10, 1.0, told.append)
+    pending.applied(7, 3, "done")
+    pending.add(12, 5, 10, 2.0, told.append)
+    pending.applied(8, 4, "another's")
+    assert told == [Outcome("done", None, 7), Outcome(None, NOT_LEADER, 8), Outcome(None, NOT_LEADER, 9)]
+    assert (len(pending), pending.bytes) == (1, 10)
+    pending.applied(9, 5, "first")
+    pending.applied(12, 5, "second")
+    assert told[3:] == [Outcome("second", None, 12)]
+
+
 def test_the_deadline() -> None:
     """After the deadline a proposal is unknown, in order, and its late result is nobody's."""
     pending, told = Pending(5.0), list[Outcome]()
