@@ -13,7 +13,7 @@ import numpy.typing as npt
 from storage.array import I64, U32, U64
 from storage.chain import NOT_LINKED, falls, run_edges
 from storage.columns import UnitBatch
-from storage.format import UNIT, Units
+from storage.format import UNIT, UNIT_MOVED, Units
 from storage.position import HOUR_MS
 
 _COLUMNS: Final = ("size", "due_ms", "tags", "topic", "kind", "priority", "attempt", "flags")
@@ -37,7 +37,10 @@ class Arrangement:
         if not falls(hour):
             return cls(batch, words.copy(), hour, _segments(hour), None)
         order = np.argsort(hour, kind="stable")
-        columns = replace(batch, **{name: getattr(batch, name)[order] for name in _COLUMNS})
+        created_ms = batch.created_ms if isinstance(batch.created_ms, int) else batch.created_ms[order]
+        homes = None if batch.homes is None else batch.homes[order]
+        ordered = {name: getattr(batch, name)[order] for name in _COLUMNS}
+        columns = replace(batch, **ordered, created_ms=created_ms, homes=homes)
         hour = hour[order]
         return cls(columns, _gather(words, batch.size, order), hour, _segments(hour), order)
 
@@ -56,6 +59,8 @@ class Arrangement:
         units["offset"] = (starts << 3) + self._spread(log_bases)
         units["global_index"] = indexes
         units["pre_global_index"] = NOT_LINKED
+        if self.columns.homes is not None:
+            units["flags"] |= np.uint32(UNIT_MOVED)
         return units
 
     def _spread(self, values: list[int]) -> I64 | int:

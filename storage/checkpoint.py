@@ -10,8 +10,8 @@ Row, little endian (behind the 4-byte checksum that every catalog value has):
  0     2       4       8               16             24     32            40                    48           56
  | ver | flags | hours | applied_index | applied_term | tick | local_index | state_applied_index | max_now_ms |
  56              64             72                 74              74 + k
- | catalog_count | catalog_hash | rolling hash k   | rolling hash  | then per hour, ascending: 48 bytes
-                                                                   | {hour, zero, log, index, settle, units, unsettled}
+ | catalog_count | catalog_hash | rolling hash k   | rolling hash  | then per hour, ascending: 64 bytes
+      | {hour u32, generation u32, then u64 each: log, index, settle, units, unsettled, forwarded, moved}
 ```
 """
 
@@ -35,25 +35,31 @@ _HEAD: Final = struct.Struct("<HHIQQqqQqQQH")
 _HOUR: Final = np.dtype(
     [
         ("hour", "<u4"),
-        ("zero", "<u4"),
+        ("generation", "<u4"),
         ("log_len", "<u8"),
         ("index_len", "<u8"),
         ("settle_len", "<u8"),
         ("units", "<u8"),
         ("unsettled", "<u8"),
+        ("forwarded", "<u8"),
+        ("moved", "<u8"),
     ]
 )
-assert (_HEAD.size, _HOUR.itemsize) == (74, 48)
+assert (_HEAD.size, _HOUR.itemsize) == (74, 64)
 
 
 class HourLengths(NamedTuple):
-    """Lengths in bytes of an hour's three files, and how many units it holds in all and unsettled."""
+    """Lengths in bytes of an hour's three files, and how many units it holds: in all, not settled for good, of those
+    forwarded; and of all how many were born elsewhere. `generation` is its directory's, see hour_set."""
 
     log_len: int
     index_len: int
     settle_len: int
     units: int
     unsettled: int
+    forwarded: int = 0
+    moved: int = 0
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +93,8 @@ class CheckpointRecord:
             self.catalog_hash,
             len(self.rolling_hash),
         )
-        rows = np.array([(hour, 0, *self.hours[hour]) for hour in sorted(self.hours)], _HOUR)
+        hours = sorted(self.hours.items())
+        rows = np.array([(hour, lengths.generation, *lengths[:-1]) for hour, lengths in hours], _HOUR)
         return head + self.rolling_hash + rows.tobytes()
 
     @classmethod
@@ -113,7 +120,7 @@ class CheckpointRecord:
             state_applied_index=state_index,
             max_now_ms=max_now_ms,
             rolling_hash=data[_HEAD.size : start],
-            hours={hour: HourLengths(*lengths) for hour, _, *lengths in rows},
+            hours={hour: HourLengths._make((*lengths, generation)) for hour, generation, *lengths in rows},
             catalog_count=count,
             catalog_hash=total,
         )

@@ -28,7 +28,8 @@ class UnitBatch:
     records: (
         bytes | bytearray | memoryview | U8
     )  # the records of storage.record.encode_records, one after the other in row order
-    created_ms: int
+    created_ms: int | I64
+    homes: U64 | None = None  # where the messages were born, by position; None: here and now
 
     def __len__(self) -> int:
         return len(self.due_ms)
@@ -39,9 +40,9 @@ class SettleBatch:
     """What happened to units, in order; a unit may come more than once, the last row decides its state."""
 
     position: U64
-    what: U8  # storage.format.LEASED .. RELEASED
+    what: U8  # storage.format.LEASED .. FORWARDED
     at_ms: I64
-    when: I64  # lease end ms for leased, position moved to for moved, else 0
+    when: I64  # lease end ms for leased, position moved to for moved and forwarded, else 0
     term: U32
     attempt: U16
     node: U16
@@ -88,7 +89,8 @@ class SettleBatch:
 
 @dataclass(frozen=True, slots=True)
 class StateColumns:
-    """State of units, in the order asked for. `state` is PENDING, LEASED .. EXPIRED, or UNKNOWN for no such unit."""
+    """State of units, in the order asked for. `state` is PENDING, LEASED .. EXPIRED, FORWARDED, or UNKNOWN for no
+    such unit; up to LEASED the unit is open."""
 
     state: U8
     attempt: U16  # of the newest settle record; 0 if there is none

@@ -24,7 +24,16 @@ Settle record, 48 bytes, record `r` at 64 + 48 r:
 `offset` is the absolute offset of the record in `log`. `pre_global_index` is the unit before this one in the same
 second, -1 for the first. `previous` is 1 + the ordinal of the unit's settle record before this one, 0 for its first:
 the history of a unit is read by following it, without an index. `when` is the lease end for leased, the position moved
-to for moved. `csum` is the checksum.
+to for moved and forwarded. `csum` is the checksum.
+
+A message's home is the unit its id names, its place the unit where it stands now: the same until it is moved. Each
+move appends a unit (flag UNIT_MOVED) at the new place, writes `forwarded` at home, always to the newest place, and
+`moved` at the place it leaves, unless that is home. What ends it is written at its place and at home alike:
+```
+ home    | leased | forwarded -> A |                             | forwarded -> B |                    | delivered |
+ place A                           | leased | (its lease ends) | moved -> B     |
+ place B                                                                          | leased | delivered |
+```
 """
 
 import struct
@@ -54,7 +63,11 @@ MOVED: Final = 4
 DEAD: Final = 5
 EXPIRED: Final = 6
 RELEASED: Final = 7
-"""What a settle record says of its unit. Leased to expired are its state too; released makes it pending again."""
+FORWARDED: Final = 8
+"""What a settle record says of its unit. All but released are its state too; released makes it pending again.
+Forwarded is said at home: neither open there nor settled, it lives elsewhere."""
+SETTLED: Final = frozenset((DELIVERED, CANCELLED, MOVED, DEAD, EXPIRED))
+"""The states that are for good."""
 
 PENDING: Final = 0
 UNKNOWN: Final = 255
@@ -62,6 +75,8 @@ UNKNOWN: Final = 255
 
 UNIT_KEYED: Final = 1
 """Unit flag: the message has a key."""
+UNIT_MOVED: Final = 2
+"""Unit flag: born elsewhere; the record says where."""
 
 UNIT: Final = np.dtype(
     [

@@ -5,6 +5,7 @@
 append        linked, sealed, written at once       staged in memory, linked and sealed when written
 heads         in memory                             rebuilt when written or read
 states        in memory once anything is settled    likewise, dropped when cool
+homes         in memory once a unit is moved here   likewise, dropped when cool
 descriptors   open                                  closed when cool
 ```
 Which of the two it is changes cost, never content: ordinals, offsets and chain follow from the order of appends alone.
@@ -20,6 +21,7 @@ from storage.array import I64, U64
 from storage.chain import Heads
 from storage.checkpoint import HourLengths
 from storage.format import HEADER_SIZE, SETTLE, UNIT, Corrupt, Settles, Units, seal
+from storage.home import Homes, read_homes
 from storage.hour_file import HourFiles, runs
 from storage.record import Record, decode_records
 from storage.staging import Staged
@@ -51,18 +53,24 @@ class Hour:
         self.log_end = self.saved_log_end = lengths.log_len if lengths else HEADER_SIZE
         self.settles = self.saved_settles = settle_count(lengths) if lengths else 0
         self.unsettled = lengths.unsettled if lengths else 0
+        self.forwarded = lengths.forwarded if lengths else 0
+        self.moved = lengths.moved if lengths else 0
         self.staged = Staged()
         self._heads: Heads | None = None
         self._states: States | None = None
+        self._homes: Homes | None = None
 
     # append
 
-    def append(self, units: Units, words: U64) -> int:
-        """Append units with all but chain and checksum filled in, and their records; returns bytes staged.
+    def append(self, units: Units, words: U64, homes: U64 | None = None) -> int:
+        """Append units with all but chain and checksum filled in, and their records; returns bytes staged. `homes` of
+        moved ones: all of `units` are, or none.
 
         `units` must be its own: a near hour links and seals it in place.
         """
         first, offset = self.units, self.log_end
+        if homes is not None:
+            self._move_in(units, homes)
         self.units += len(units)
         self.log_end += words.nbytes
         self.unsettled += len(units)
@@ -79,15 +87,31 @@ class Hour:
         """Append settle records, of units there are, with all but `previous` and checksum filled in; returns bytes
         staged."""
         first = self.settles
-        self.unsettled -= self.states().enter(rows, first)
+        settled, forwarded = self.states().enter(rows, first)
+        self.unsettled -= settled
+        self.forwarded += forwarded
         seal(rows)
         self.settles += len(rows)
-        assert 0 <= self.unsettled <= self.units, f"{self.unsettled} of {self.units} unsettled in hour {self.number}"
+        assert 0 <= self.forwarded <= self.unsettled <= self.units, (
+            f"{self.forwarded} forwarded of {self.unsettled} unsettled of {self.units} in hour {self.number}"
+        )
         if not self.near:
             return self.staged.add_settles(first, rows)
         self.files.settle.write_rows(rows, first)
         self.saved_settles = self.settles
         return 0
+
+    def _move_in(self, units: Units, homes: U64) -> None:
+        if not self.moved:
+            self._homes = Homes()
+        if self._homes is not None:
+            self._homes.add(units["global_index"].astype(np.int64), homes)
+        self.moved += len(units)
+
+    @property
+    def open(self) -> int:
+        """How many units are pending or leased."""
+        return self.unsettled - self.forwarded
 
     # caches
 
@@ -112,6 +136,12 @@ class Hour:
                 states.absorb(rows, first)
             self._states = states
         return self._states
+
+    def homes(self) -> Homes:
+        """Where the units that were moved here were born, read again if it is not in memory."""
+        if self._homes is None:
+            self._homes = read_homes(self.number, self.files, self.saved_units, self.staged) if self.moved else Homes()
+        return self._homes
 
     def enter(self) -> None:
         """Become near: write what is staged, keep the heads."""
@@ -138,7 +168,7 @@ class Hour:
 
     def cool(self) -> None:
         """Drop the caches of a far hour, and its descriptors."""
-        self._states = None
+        self._states = self._homes = None
         self.files.close()
 
     # checkpoint
@@ -165,6 +195,8 @@ class Hour:
             settle_len=self.files.settle.offset(self.settles) if self.settles else 0,
             units=self.units,
             unsettled=self.unsettled,
+            forwarded=self.forwarded,
+            moved=self.moved,
         )
 
     # reading
@@ -219,8 +251,8 @@ class Hour:
         """A record that passes its checksums must also be the one its unit points to."""
         expected = ((self.number << 40) + at).tolist()
         for record, position, offset in zip(records, expected, offsets.tolist(), strict=True):
-            if record.position != position:
-                raise Corrupt(self.files.log.name, offset, "record's position", record.position, position)
+            if record.place != position:
+                raise Corrupt(self.files.log.name, offset, "record's position", record.place, position)
 
 
 def settle_count(lengths: HourLengths) -> int:

@@ -19,7 +19,7 @@ from storage.array import I64
 from storage.chain import Heads
 from storage.checkpoint import HourLengths
 from storage.disk import DiskFailed
-from storage.format import HEADER_SIZE, LEASED, RELEASED, Corrupt, FormatRefused, Settles, Units, row_checksums
+from storage.format import FORWARDED, HEADER_SIZE, LEASED, Corrupt, FormatRefused, Settles, Units, row_checksums
 from storage.hour import settle_count
 from storage.hour_file import BLOCK_ROWS, HourFile, HourFiles, RowFile, Rows
 from storage.position import HOUR_MS, pack
@@ -131,8 +131,8 @@ class HourCheck:
         records = decode_records(data, (starts - base).tolist(), log.name, base)
         for record, unit in zip(records, units.tolist(), strict=True):
             offset, position = unit[0], pack(self._number, unit[3])
-            if record.position != position:
-                raise Corrupt(log.name, offset, "record's position", record.position, position)
+            if record.place != position:
+                raise Corrupt(log.name, offset, "record's position", record.place, position)
 
     def _check_settles(self) -> None:
         file = self._files.settle
@@ -151,7 +151,7 @@ class HourCheck:
             previous = linked["previous"].astype(np.int64)
             self._compare(file, first, "previous", rows["previous"].astype(np.int64), previous)
             states.absorb(linked, first)
-        unsettled = self._lengths.units - int((states.state > LEASED).sum())
+        unsettled = self._lengths.units - int(((states.state > LEASED) & (states.state != FORWARDED)).sum())
         if sound and unsettled != self._lengths.unsettled:
             self._fault(file, 0, "unsettled units", unsettled, f"{self._lengths.unsettled}, as in the checkpoint")
 
@@ -160,7 +160,7 @@ class HourCheck:
         sound = True
         for name, wrong in (
             ("global_index", unit >= self._lengths.units),
-            ("what", (rows["what"] < LEASED) | (rows["what"] > RELEASED)),
+            ("what", (rows["what"] < LEASED) | (rows["what"] > FORWARDED)),
         ):
             for row in np.flatnonzero(wrong).tolist():
                 sound = False

@@ -54,6 +54,8 @@ class HourSet:
         self._open_files = open_files
         self.units = sum(hour.units for hour in hours.values())
         """Units of all hours, settled ones too."""
+        self.moved = sum(hour.moved for hour in hours.values())
+        """Of these, units born elsewhere."""
         self.staged_bytes = 0
         self._near = range(0)
         self._warm: OrderedDict[int, Hour] = OrderedDict()
@@ -97,9 +99,10 @@ class HourSet:
             hour.near = number in self._near
         return hour
 
-    def appended(self, hour: Hour, units: int, staged: int) -> None:
-        """Units or settle records were added to an hour, of which `staged` bytes are in memory."""
+    def appended(self, hour: Hour, staged: int, *, units: int = 0, moved: int = 0) -> None:
+        """Units, some of them moved, or settle records were added to an hour; `staged` bytes of it are in memory."""
         self.units += units
+        self.moved += moved
         self.staged_bytes += staged
         (self._staging if staged else self._written).add(hour.number)
 
@@ -137,6 +140,7 @@ class HourSet:
         self._written.discard(number)
         self._unlinked.add(number)
         self.units -= hour.units
+        self.moved -= hour.moved
         hour.files.close()
 
     def freeze(self) -> FrozenHours:

@@ -8,11 +8,12 @@
  72         74            76        78                 80           82              84              86        88
  | tags_len | headers_len | key_len | content_type_len | target_len | order_key_len | extension_len | attempt |
  88         96                                                                                             size
- | reserved | tags | headers | key | content_type | target | order_key | extension | body | zeros to 8 bytes |
+ | place    | tags | headers | key | content_type | target | order_key | extension | body | zeros to 8 bytes |
 ```
 `size` counts everything, zeros included. The header has the row checksum of storage/checksum.py, the payload zlib's
 CRC32 (fast for short buffers, and what Spark's crc32() computes). Tags are each a length byte and UTF-8; headers and
-extension are msgpack maps.
+extension are msgpack maps. `place` is 0 unless the message was moved (flag 1): then it is where this record's unit
+stands, while the id still names where the message was born.
 
 A record is written twice. The proposer encodes it once, with what it knows; the whole id, the topic's number and the
 time of creation are known only in apply; `patch` fills them in for a whole batch in a handful of numpy calls. Bodies
@@ -30,15 +31,18 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from storage.array import I64, U32, U64
+from storage.array import I64, U16, U32, U64
 from storage.checksum import checksum_rows
 from storage.format import Corrupt, FormatRefused
 from storage.message_id import ID_VERSION, RANDOM_BITS
-from storage.position import pack
+from storage.position import INDEX_BITS, hours_of, indexes_of, pack
 
 RECORD_VERSION: Final = 1
 RECORD_SIZE_MAX: Final = 1 << 24
 """Bytes. A length read from disk is bounded by this before anything is allocated for it."""
+
+RECORD_MOVED: Final = 1
+"""Record flag: the unit was appended by a move."""
 
 KIND_MESSAGE: Final = 1
 """The one kind of record, and of unit: a message to hand over."""
@@ -70,7 +74,7 @@ HEADER: Final = np.dtype(
         ("order_key_len", "<u2"),
         ("extension_len", "<u2"),
         ("attempt", "<u2"),
-        ("reserved", "<u8"),
+        ("place", "<u8"),
     ]
 )
 RECORD_HEADER_SIZE: Final = HEADER.itemsize
@@ -97,6 +101,10 @@ class Drafts:
     tags: Sequence[tuple[bytes, ...]] | None = None
     headers: Sequence[bytes] | None = None  # msgpack maps, b"" for none
     keys: Sequence[bytes] | None = None
+    targets: Sequence[bytes] | None = None  # msgpack maps, b"" for none
+    order_keys: Sequence[bytes] | None = None
+    extensions: Sequence[bytes] | None = None  # msgpack maps, b"" for none
+    attempts: U16 | None = None  # hand-overs that the retry policy does not count
     priority: npt.NDArray[np.uint8] | None = None
     expiry_ms: I64 | None = None  # 0: never
 
@@ -116,10 +124,12 @@ class RecordColumns:
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One message as read back, both checksums verified."""
+    """One message as read back, both checksums verified. `position` is where it was born, `place` where this unit of it
+    stands; `attempt` hand-overs do not count for its retry policy."""
 
     group: int
     position: int
+    place: int
     random: int
     topic: int
     kind: int
@@ -153,6 +163,9 @@ def encode_records(drafts: Drafts) -> RecordColumns:
         ("headers_len", drafts.headers),
         ("key_len", drafts.keys),
         ("content_type_len", drafts.content_types),
+        ("target_len", drafts.targets),
+        ("order_key_len", drafts.order_keys),
+        ("extension_len", drafts.extensions),
     ]
     present = [(name, column) for name, column in optional if column is not None]
     for name, column in present:
@@ -174,6 +187,8 @@ def encode_records(drafts: Drafts) -> RecordColumns:
         header["priority"] = drafts.priority
     if drafts.expiry_ms is not None:
         header["expiry_ms"] = drafts.expiry_ms
+    if drafts.attempts is not None:
+        header["attempt"] = drafts.attempts
     headers = header.tobytes()
     pads = (size - length - np.uint32(RECORD_HEADER_SIZE)).tolist()
     parts: list[bytes] = [b""] * (3 * count)
@@ -188,11 +203,20 @@ def _encode_tags(tags: tuple[bytes, ...]) -> bytes:
 
 
 def patch(
-    words: U64, size: U32, *, group: int, hour: I64, global_index: I64, topic: U32, created_ms: int
+    words: U64,
+    size: U32,
+    *,
+    group: int,
+    hour: I64,
+    global_index: I64,
+    topic: U32,
+    created_ms: int | I64,
+    homes: U64 | None = None,
 ) -> npt.NDArray[np.int64]:
     """Fill in id, topic, creation time and header checksum of a batch of records, in place, without a loop.
 
     `words` is the batch's blob as 64-bit words; the other columns are [n]. Returns each record's first word, [n].
+    `hour` and `global_index` say where the units stand; with `homes` the ids are of those positions instead.
     Records of one size are rows of a table, whose headers are written where they stand; others are gathered and put
     back.
     """
@@ -203,10 +227,16 @@ def patch(
     rows = words.reshape(len(size), -1)[:, : len(_WORDS)] if at is None else words[at]
     header = rows.view(HEADER)[:, 0]
     assert not len((header["size"] != size).nonzero()[0]), "a record's size is not the size its batch names"
-    header["id_hour"] = hour
     header["id_group"] = group
     header["id_version"] = ID_VERSION
-    header["id_global_index"] = global_index
+    if homes is None:
+        header["id_hour"] = hour
+        header["id_global_index"] = global_index
+    else:
+        header["id_hour"] = hours_of(homes)
+        header["id_global_index"] = indexes_of(homes)
+        header["flags"] = RECORD_MOVED
+        header["place"] = hour << INDEX_BITS | global_index
     header["created_ms"] = created_ms
     header["topic"] = topic
     header["header_checksum"] = 0
@@ -232,12 +262,16 @@ def check_headers(header: npt.NDArray[np.void], file: str, offsets: Sequence[int
         row = int(wrong[0])
         found, expected = f"{int(sums[row]):08x}", f"{int(header['header_checksum'][row]):08x}"
         raise Corrupt(file, offsets[row], "record header checksum", found, expected)
-    for name, expected_value in (("version", RECORD_VERSION), ("flags", 0), ("reserved", 0)):
-        other = np.flatnonzero(header[name] != expected_value)
+    moved = header["flags"] == RECORD_MOVED
+    for name, known, supported in (
+        ("version", header["version"] == RECORD_VERSION, str(RECORD_VERSION)),
+        ("flags", moved | (header["flags"] == 0), f"0 and {RECORD_MOVED}"),
+        ("place", moved | (header["place"] == 0), f"0 without the flag {RECORD_MOVED}"),
+    ):
+        other = np.flatnonzero(~known)
         if len(other):
-            raise FormatRefused(
-                f"{file} at byte {offsets[int(other[0])]}", name, int(header[name][other[0]]), expected_value
-            )
+            row = int(other[0])
+            raise FormatRefused(f"{file} at byte {offsets[row]}", name, int(header[name][row]), supported)
 
 
 def decode_records(data: bytes, starts: Sequence[int], file: str, base: int) -> list[Record]:
@@ -264,7 +298,7 @@ def _decode_payload(data: bytes, start: int, header: tuple[Any, ...], file: str,
     (
         size, _, kind, flags, _, crc, hour, group, _, priority, global_index, random, asked_due_ms, created_ms,
         expiry_ms, topic, body_len, tags_len, headers_len, key_len, content_type_len, target_len, order_key_len,
-        extension_len, attempt, _,
+        extension_len, attempt, place,
     ) = header  # fmt: skip
     before = tags_len + headers_len + key_len + content_type_len + target_len + order_key_len + extension_len
     at, end = start + RECORD_HEADER_SIZE, start + size
@@ -278,10 +312,12 @@ def _decode_payload(data: bytes, start: int, header: tuple[Any, ...], file: str,
     if data[body_end:end] != _PADS[end - body_end]:
         raise Corrupt(file, offset, "record padding", data[body_end:end].hex(), "zeros")
     position = pack(hour, global_index)
+    if not flags:
+        place = position
     body = data[body_at:body_end]
     if not before:
         return Record(
-            group, position, random, topic, kind, priority, attempt, flags, asked_due_ms, created_ms, expiry_ms,
+            group, position, place, random, topic, kind, priority, attempt, flags, asked_due_ms, created_ms, expiry_ms,
             (), {}, b"", "", b"", b"", {}, body,
         )  # fmt: skip
     parts = []
@@ -290,7 +326,7 @@ def _decode_payload(data: bytes, start: int, header: tuple[Any, ...], file: str,
         at += length
     tags, headers, key, content_type, target, order_key, extension = parts
     return Record(
-        group, position, random, topic, kind, priority, attempt, flags, asked_due_ms, created_ms, expiry_ms,
+        group, position, place, random, topic, kind, priority, attempt, flags, asked_due_ms, created_ms, expiry_ms,
         _decode_tags(tags) if tags else (), msgpack.unpackb(headers) if headers else {}, key, content_type.decode(),
         target, order_key, msgpack.unpackb(extension) if extension else {}, body,
     )  # fmt: skip

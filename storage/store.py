@@ -18,9 +18,11 @@ from storage.checkpoint import CheckpointRecord
 from storage.checkpoint_job import CheckpointJob
 from storage.columns import LeasedColumns, SettleBatch, StateColumns, UnitBatch
 from storage.disk import Disk
-from storage.format import LEASED, SETTLE, UNIT, UNKNOWN, Corrupt, Settles, Units, join_rows
+from storage.format import SETTLE, SETTLED, UNIT, UNKNOWN, Corrupt, Settles, Units
+from storage.hour import Hour
 from storage.hour_file import HourFiles
 from storage.hour_set import STAGED_BYTES_SOFT, HourSet
+from storage.move import born_in_state, history, homes, last_place, locate
 from storage.position import HOUR_MAX, INDEX_BITS, by_hour, hours_of, indexes_of
 from storage.record import Record, patch
 from storage.recovery import recover_hours
@@ -96,7 +98,10 @@ class Store:
     # apply
 
     def append(self, batch: UnitBatch) -> U64:
-        """Append units; returns their positions in row order. The due hour decides where, the order within is kept."""
+        """Append units; returns their positions in row order. The due hour decides where, the order within is kept.
+
+        With `homes` they are messages that move here from elsewhere: their ids and times of creation stay.
+        """
         if not len(batch):
             return np.empty(0, np.uint64)
         arranged = Arrangement.of(batch)
@@ -104,6 +109,7 @@ class Store:
         assert segments[0][0] >= 0, f"hour {segments[0][0]}"
         assert segments[-1][0] <= HOUR_MAX, f"hour {segments[-1][0]}"
         hours = [self._hours.begin(number) for number, _, _ in segments]
+        born = arranged.columns.homes
         index = arranged.indexes([hour.units for hour in hours])
         starts = patch(
             words,
@@ -112,14 +118,15 @@ class Store:
             hour=arranged.hour,
             global_index=index,
             topic=arranged.columns.topic,
-            created_ms=batch.created_ms,
+            created_ms=arranged.columns.created_ms,
+            homes=born,
         )
         begins = starts[[first for _, first, _ in segments]].tolist()
         bases = [hour.log_end - begin * 8 for hour, begin in zip(hours, begins, strict=True)]
         units = arranged.units(index, starts, bases)
         for hour, (_, first, last), begin, end in zip(hours, segments, begins, [*begins[1:], len(words)], strict=True):
-            staged = hour.append(units[first:last], words[begin:end])
-            self._hours.appended(hour, last - first, staged)
+            staged = hour.append(units[first:last], words[begin:end], None if born is None else born[first:last])
+            self._hours.appended(hour, staged, units=last - first, moved=0 if born is None else last - first)
         self._hours.bound()
         return arranged.restore((arranged.hour << INDEX_BITS | index).view(np.uint64))
 
@@ -130,7 +137,7 @@ class Store:
         for name in ("at_ms", "when", "term", "attempt", "node", "code", "subscription", "what"):
             rows[name] = getattr(batch, name)
         for hour, which, _ in self._hours.existing(batch.position):
-            self._hours.appended(hour, 0, hour.settle(rows[which]))
+            self._hours.appended(hour, hour.settle(rows[which]))
         self._hours.bound()
 
     # lookups
@@ -184,33 +191,42 @@ class Store:
             result[rows] = found
         return result
 
-    def history(self, position: int) -> Settles:
-        """All settle records of a unit, which must exist, oldest first."""
-        found: list[Settles] = []
-        for hour, _, at in self._hours.existing(np.array([position], np.uint64)):
-            following = int(hour.states().newest_at(at)[0])
-            while following:
-                record = hour.settle_rows(np.array([following - 1]))
-                found.append(record)
-                previous = int(record["previous"][0])
-                if previous >= following:
-                    offset = hour.files.settle.offset(following - 1)
-                    raise Corrupt(hour.files.settle.name, offset, "previous", previous, f"at most {following - 1}")
-                following = previous
-        return join_rows(found[::-1], SETTLE)
-
-    def settled_at(self, position: int) -> int | None:
-        """When a unit was settled for good, ms; None if it is not yet. 0 if its hour is unlinked: long ago."""
-        at = np.array([position], np.uint64)
+    def settled_at(self, home: int) -> int | None:
+        """When a message was settled for good, ms; None if it is not yet. 0 if its home is unlinked: long ago."""
+        at = np.array([home], np.uint64)
         state = int(self.states(at).state[0])
         if state == UNKNOWN:
             return 0
-        return int(self.newest(at)["at_ms"][0]) if state > LEASED else None
+        return int(self.newest(at)["at_ms"][0]) if state in SETTLED else None
 
     def cancel_priors(self, positions: U64) -> U16:
         """The code of each unit's newest settle record: what a cancel found out about hand-overs before it."""
         codes: U16 = self.newest(positions)["code"]
         return codes
+
+    # moves
+
+    def locate(self, homes: U64) -> U64:
+        """Where the messages born at these positions live, in order: elsewhere if they are forwarded, else as given."""
+        return locate(self._hours, homes)
+
+    def homes(self, places: U64) -> U64:
+        """Where the messages that stand at these positions were born, in order. Where no hour holds a moved unit that
+        is `places` itself, at the price of a comparison."""
+        return homes(self._hours, places)
+
+    def last_place(self, home: int) -> int:
+        """Where the message born here stands, ended or not: `home` if it was never moved, or all else is unlinked."""
+        return last_place(self._hours, home)
+
+    def history(self, home: int) -> Settles:
+        """What befell the message born here, which must exist, in order of time, wherever it was: settle records, each
+        forward followed by what happened at that place. The ends and moves that places repeat are left out."""
+        return history(self._hours, home)
+
+    def born_in_state(self, hour: int, state: int) -> U64:
+        """Of the messages born in an hour those whose home is in this state, ascending."""
+        return born_in_state(self._hours, hour, state)
 
     # slots
 
@@ -233,12 +249,12 @@ class Store:
         self, hour: int, before_ms: int | None = None, topic: int | None = None, limit: int | None = None
     ) -> SlotColumns:
         """The pending units of an hour in dispatch order: due before `before_ms`, of `topic`, the first `limit`."""
-        found = self._hours.use(hour) if self.unsettled(hour) else None
+        found = self._use_open(hour)
         return hour_pending(found, before_ms, topic, limit) if found else SlotColumns.empty()
 
     def leased(self, hour: int) -> LeasedColumns:
         """The leased units of an hour, by global_index."""
-        found = self._hours.use(hour) if self.unsettled(hour) else None
+        found = self._use_open(hour)
         at = found.states().leased() if found else np.empty(0, np.int64)
         position = at.astype(np.uint64) | np.uint64(hour << INDEX_BITS)
         states = self.states(position)
@@ -251,11 +267,11 @@ class Store:
         return sorted(hour.number for hour in self._hours)
 
     def open_hours(self) -> list[int]:
-        """The hours that hold units not settled for good, ascending."""
-        return sorted(hour.number for hour in self._hours if hour.unsettled)
+        """The hours that hold pending or leased units, ascending."""
+        return sorted(hour.number for hour in self._hours if hour.open)
 
     def unsettled(self, hour: int) -> int:
-        """How many units of an hour are not settled for good."""
+        """How many units of an hour are not settled for good, forwarded ones among them."""
         found = self._hours.find(hour)
         return found.unsettled if found else 0
 
@@ -289,6 +305,10 @@ class Store:
         self.catalog.finish(job.catalog)
         self.checkpoint = self.catalog.record
         self._hours.thaw(job.hours)
+
+    def _use_open(self, hour: int) -> Hour | None:
+        found = self._hours.find(hour)
+        return self._hours.use(hour) if found and found.open else None
 
     def _open_files(self, hour: int) -> HourFiles:
         assert self.cluster_id is not None, "no hour before genesis"

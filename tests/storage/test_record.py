@@ -111,7 +111,7 @@ def test_every_cut_is_refused() -> None:
             decode_record(data[:length], "log", 64)
 
 
-@pytest.mark.parametrize(("field", "value"), [("version", 2), ("flags", 1), ("reserved", 9)])
+@pytest.mark.parametrize(("field", "value"), [("version", 2), ("flags", 2), ("flags", 3), ("place", 9)])
 def test_unknown_versions_are_refused(field: str, value: int) -> None:
     """A sound record of another version, or with a flag unknown here, is named and refused, not guessed at."""
     header = np.frombuffer(bytearray(_one()[:RECORD_HEADER_SIZE]), HEADER)

@@ -50,7 +50,7 @@ def _swap(rows: Rows) -> None:
         ("index", _swap, "global_index"),
         ("settle", _set(0, "global_index", 99), "global_index"),
         ("settle", _set(0, "what", 0), "what"),
-        ("settle", _set(1, "what", 8), "what"),
+        ("settle", _set(1, "what", 9), "what"),
         ("settle", _set(1, "previous", 0), "previous"),
         ("settle", _set(1, "what", 7), "unsettled units"),
     ],

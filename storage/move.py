@@ -1,0 +1,103 @@
+"""Messages that do not stand where they were born: from home to place, from place to home, and the whole story.
+
+The home knows the newest place, a place knows its home, and nothing else is followed: whatever befell a message, it is
+one hop away. A place may be unlinked before the home is, and its number taken by an hour begun anew; so what a home
+says of a place where the message no longer lives counts only if the unit there says the same.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from storage.array import U64
+from storage.format import FORWARDED, LEASED, RELEASED, SETTLE, Corrupt, Settles, join_rows
+from storage.hour import Hour
+from storage.hour_set import HourSet
+from storage.position import INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
+
+
+def locate(hours: HourSet, homes: U64) -> U64:
+    """Where the messages born at these positions live; a message that is unknown, or was never moved, at home."""
+    if not hours.moved:
+        return homes
+    result = homes.copy()
+    indexes = indexes_of(homes)
+    for number, rows in by_hour(hours_of(homes)):
+        hour = hours.use(number)
+        if hour is not None:
+            result[rows] = hour.states().places(indexes[rows], homes[rows])
+    return result
+
+
+def homes(hours: HourSet, places: U64) -> U64:
+    """Where the messages that stand at these positions were born; of a unit that is unknown, its place."""
+    if not hours.moved:
+        return places
+    result = places.copy()
+    indexes = indexes_of(places)
+    for number, rows in by_hour(hours_of(places)):
+        hour = hours.find(number)
+        if hour is not None and hour.moved:
+            hours.use(number)
+            result[rows] = hour.homes().find(indexes[rows], places[rows])
+    return result
+
+
+def last_place(hours: HourSet, home: int) -> int:
+    """The newest place of a message that is still there, ended or not."""
+    hour = hours.use(home >> INDEX_BITS)
+    if hour is None or not hour.states().forwards:
+        return home
+    for record in _newest_first(hour, home & INDEX_MAX):
+        if int(record["what"][0]) == FORWARDED:
+            place = int(record["when"].view(np.uint64)[0])
+            return place if _belongs(hours, place, home) else home
+    return home
+
+
+def history(hours: HourSet, home: int) -> Settles:
+    """The settle records of a message, oldest first, over all its places."""
+    story: list[Settles] = []
+    for record in _at(hours, home):
+        story.append(record)
+        if int(record["what"][0]) == FORWARDED:
+            place = int(record["when"].view(np.uint64)[0])
+            if _belongs(hours, place, home):
+                story += [there for there in _at(hours, place) if int(there["what"][0]) in (LEASED, RELEASED)]
+    return join_rows(story, SETTLE)
+
+
+def born_in_state(hours: HourSet, number: int, state: int) -> U64:
+    """Positions of the units born in an hour, and in this state there."""
+    hour = hours.use(number)
+    if hour is None:
+        return np.empty(0, np.uint64)
+    at = hour.states().in_state(state, hour.units)
+    if hour.moved:
+        at = at[~hour.homes().moved(at)]
+    return at.astype(np.uint64) | np.uint64(number << INDEX_BITS)
+
+
+def _belongs(hours: HourSet, place: int, home: int) -> bool:
+    """Whether the unit at this place is, still, one of the message born at `home`."""
+    return place != home and homes(hours, np.array([place], np.uint64)).tolist() == [home]
+
+
+def _at(hours: HourSet, position: int) -> list[Settles]:
+    """The settle records of one unit, which must exist, oldest first, each an array of one row."""
+    for hour, _, at in hours.existing(np.array([position], np.uint64)):
+        return [*_newest_first(hour, int(at[0]))][::-1]
+    raise AssertionError(f"no unit at {position}")
+
+
+def _newest_first(hour: Hour, index: int) -> Iterator[Settles]:
+    """The settle records of one unit by following `previous`. Raises Corrupt if that leads forward."""
+    following = int(hour.states().newest_at(np.array([index]))[0])
+    while following:
+        record = hour.settle_rows(np.array([following - 1]))
+        yield record
+        previous = int(record["previous"][0])
+        if previous >= following:
+            offset = hour.files.settle.offset(following - 1)
+            raise Corrupt(hour.files.settle.name, offset, "previous", previous, f"at most {following - 1}")
+        following = previous
