@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from api.field import Fault
+from api.field import Fault, wrong_type
 from api.problem import FieldFault, Problem
 
 #: Which code a refusal gets when its fields are at fault in different ways: the first of these.
@@ -49,7 +49,7 @@ class Fields(msgspec.Struct, frozen=True):
 
     `served`: name -> checker. `raw`: served names whose checker gets the value's bytes as they came. `planned`: names
     of the contract that are not supported yet. `read_only`: names that only answers carry. `required`: served names
-    that have to be there, with what to say when they are not (`read_object` only).
+    that have to be there, with what to say when they are not (not by `read_members`).
     """
 
     served: Mapping[str, Checker]
@@ -118,7 +118,30 @@ def read_members(members: Mapping[str, msgspec.Raw], fields: Fields, faults: Fau
         try:
             values[name] = checker(bytes(raw) if name in fields.raw else decode_value(raw))
         except Fault as fault:
-            faults.add(fault.code, pointer_to(name) + fault.below, fault.detail)
+            for each in (fault, *fault.also):
+                faults.add(each.code, pointer_to(name) + each.below, each.detail)
+    return values
+
+
+def read_inner(value: Any, fields: Fields) -> dict[str, Any]:
+    """Check the members of an object inside the document (already decoded); one `Fault` that holds all of theirs."""
+    if type(value) is not dict:
+        raise wrong_type("an object", value)
+    values: dict[str, Any] = {}
+    found: list[Fault] = []
+    for name, member in value.items():
+        checker = fields.served.get(name)
+        try:
+            if checker is None:
+                raise Fault(*fields.refuse(name))
+            values[name] = checker(member)
+        except Fault as fault:
+            found += [Fault(each.code, each.detail, pointer_to(name) + each.below) for each in (fault, *fault.also)]
+    for name, detail in fields.required.items():
+        if name not in value:
+            found.append(Fault("invalid-field", detail, pointer_to(name)))
+    if found:
+        raise Fault(found[0].code, found[0].detail, found[0].below, tuple(found[1:]))
     return values
 
 

@@ -40,13 +40,17 @@ _NAMES: Final = {str: "a string", int: "a whole number", float: "a number with a
 
 
 class Fault(Exception):
-    """A field's value is refused: `code` of the problem table and what to do. `below` is a pointer inside the field."""
+    """A field's value is refused: `code` of the problem table and what to do. `below` is a pointer inside the field.
 
-    def __init__(self, code: str, detail: str, below: str = "") -> None:
+    `also`: what else is wrong with the same value, when it is an object with several members at fault.
+    """
+
+    def __init__(self, code: str, detail: str, below: str = "", also: "tuple[Fault, ...]" = ()) -> None:
         super().__init__(detail)
         self.code = code
         self.detail = detail
         self.below = below
+        self.also = also
 
 
 def kind_of(value: object) -> str:
@@ -56,7 +60,8 @@ def kind_of(value: object) -> str:
     return _NAMES.get(type(value), "an array" if isinstance(value, list | tuple) else "an object")
 
 
-def _wrong_type(expected: str, value: object) -> Fault:
+def wrong_type(expected: str, value: object) -> Fault:
+    """The refusal of a value of another JSON type."""
     hint = "; leave the field out instead" if value is None else ""
     return Fault("invalid-field", f"expected {expected}, got {kind_of(value)}{hint}")
 
@@ -64,26 +69,27 @@ def _wrong_type(expected: str, value: object) -> Fault:
 def read_text(value: object) -> str:
     """Any string."""
     if type(value) is not str:
-        raise _wrong_type("a string", value)
+        raise wrong_type("a string", value)
     return value
 
 
 def read_flag(value: object) -> bool:
     """true or false."""
     if type(value) is not bool:
-        raise _wrong_type("true or false", value)
+        raise wrong_type("true or false", value)
     return value
 
 
 def read_topic(value: object) -> str:
     """A topic's name."""
     if type(value) is not str:
-        raise _wrong_type("a string", value)
-    return _known_topic(value)
+        raise wrong_type("a string", value)
+    return read_topic_text(value)
 
 
 @lru_cache(maxsize=4096)
-def _known_topic(name: str) -> str:
+def read_topic_text(name: str) -> str:
+    """A topic's name that is known to be text."""
     if _TOPIC.fullmatch(name) is None:
         raise Fault(
             "invalid-field",
@@ -129,6 +135,16 @@ def read_deliver_at(value: object, now_ms: int, max_delay_ms: int) -> int:
     return due_ms
 
 
+def read_delay_level(value: object, levels_ms: tuple[int, ...], max_delay_ms: int) -> int:
+    """The delay in ms that a level from 1 stands for, at most `max_delay_ms`."""
+    if type(value) is not int:
+        raise wrong_type(f"a whole number from 1 to {len(levels_ms)}", value)
+    if not 1 <= value <= len(levels_ms):
+        shown = " ".join(map(render_duration, levels_ms))
+        raise Fault("invalid-field", f"delay levels are 1 to {len(levels_ms)}, standing for {shown}")
+    return read_delay(levels_ms[value - 1], max_delay_ms)
+
+
 def read_lease(value: object) -> int:
     """A lease in ms, 1 s to 12 h."""
     lease_ms = read_duration(value)
@@ -140,7 +156,7 @@ def read_lease(value: object) -> int:
 def read_count(value: object, low: int, high: int) -> int:
     """A whole number in [low, high]."""
     if type(value) is not int:
-        raise _wrong_type("a whole number", value)
+        raise wrong_type("a whole number", value)
     if not low <= value <= high:
         raise Fault("invalid-field", f"expected {low} to {high}, got {value if abs(value) < 10**18 else 'far more'}")
     return value
@@ -154,18 +170,20 @@ def read_choice(value: object, served: tuple[str, ...], planned: tuple[str, ...]
         if value in planned:
             raise Fault("not-supported-yet", f'"{value}" is not supported yet; supported: {", ".join(served)}')
         raise Fault("invalid-field", f'expected one of {", ".join(served + planned)}, got "{value[:40]}"')
-    raise _wrong_type(f"one of {', '.join(served + planned)}", value)
+    raise wrong_type(f"one of {', '.join(served + planned)}", value)
 
 
 def read_tags(value: object) -> tuple[str, ...]:
     """At most 16 tags of 1 to 64 bytes."""
     if not isinstance(value, list | tuple):
-        raise _wrong_type("an array of strings", value)
+        raise wrong_type("an array of strings", value)
     if len(value) > TAGS_MAX:
         raise Fault("invalid-field", f"at most {TAGS_MAX} tags, got {len(value)}")
     for place, tag in enumerate(value):
         if type(tag) is not str:
             raise Fault("invalid-field", f"expected a string, got {kind_of(tag)}", f"/{place}")
+        if tag.isascii() and tag.isprintable() and 1 <= len(tag) <= TAG_BYTES_MAX:
+            continue
         size = len(tag.encode())
         if not 1 <= size <= TAG_BYTES_MAX:
             raise Fault("invalid-field", f"a tag is 1 to {TAG_BYTES_MAX} bytes of UTF-8, got {size}", f"/{place}")
@@ -177,20 +195,20 @@ def read_tags(value: object) -> tuple[str, ...]:
 def read_headers(value: object) -> dict[str, str]:
     """At most 32 message headers of 4096 bytes in all (names and values)."""
     if not isinstance(value, dict):
-        raise _wrong_type("an object of strings", value)
+        raise wrong_type("an object of strings", value)
     if len(value) > HEADERS_MAX:
         raise Fault("invalid-field", f"at most {HEADERS_MAX} headers, got {len(value)}")
     size = 0
     seen: set[str] = set()
     for name, text in value.items():
-        _check_header(name, text, seen)
-        size += len(name) + len(text.encode())
+        size += _check_header(name, text, seen)
     if size > HEADER_BYTES_MAX:
         raise Fault("invalid-field", f"headers hold at most {HEADER_BYTES_MAX} bytes (names and values), got {size}")
     return value
 
 
-def _check_header(name: str, text: object, seen: set[str]) -> None:
+def _check_header(name: str, text: object, seen: set[str]) -> int:
+    """The bytes of a header that is acceptable beside those in `seen`."""
     below = "/" + name.replace("~", "~0").replace("/", "~1")
     if _TOKEN.fullmatch(name) is None:
         raise Fault("invalid-field", "a header name is an RFC 9110 token: letters, digits and !#$%&'*+-.^_`|~", below)
@@ -198,7 +216,7 @@ def _check_header(name: str, text: object, seen: set[str]) -> None:
         raise Fault("invalid-field", f"expected a string, got {kind_of(text)}", below)
     lower = name.lower()
     if lower in _HOP:
-        raise Fault("invalid-field", f"{name} belongs to the connection and cannot be set by a message", below)
+        raise Fault("invalid-field", f"{name} belongs to the connection and cannot be set", below)
     if lower.startswith(_OWN_PREFIXES):
         raise Fault("invalid-field", "webhook-* and Hourwheel-* are set by Hourwheel; choose another name", below)
     if lower in seen:
@@ -206,12 +224,15 @@ def _check_header(name: str, text: object, seen: set[str]) -> None:
     seen.add(lower)
     if _CONTROL_BUT_TAB.search(text):
         raise Fault("invalid-field", "a header's value holds no control characters", below)
+    return len(name) + len(text.encode())
 
 
 def read_key(value: object) -> str:
     """An idempotency key of 1 to 128 bytes."""
     if type(value) is not str:
-        raise _wrong_type("a string", value)
+        raise wrong_type("a string", value)
+    if value.isascii() and value.isprintable() and 1 <= len(value) <= KEY_BYTES_MAX:
+        return value
     size = len(value.encode())
     if not 1 <= size <= KEY_BYTES_MAX:
         raise Fault("invalid-field", f"a key is 1 to {KEY_BYTES_MAX} bytes of UTF-8, got {size}; send a hash of it")
@@ -228,7 +249,7 @@ def read_on_conflict(value: object) -> str:
 def read_content_type(value: object) -> str:
     """A media type."""
     if type(value) is not str:
-        raise _wrong_type("a string", value)
+        raise wrong_type("a string", value)
     if len(value) > CONTENT_TYPE_BYTES_MAX or _CONTENT_TYPE.fullmatch(value) is None:
         raise Fault(
             "invalid-field",
@@ -240,7 +261,7 @@ def read_content_type(value: object) -> str:
 def read_base64(value: object, bytes_max: int) -> bytes:
     """The bytes behind standard base64 with padding, at most `bytes_max`."""
     if type(value) is not str:
-        raise _wrong_type("a string of base64", value)
+        raise wrong_type("a string of base64", value)
     try:
         data = binascii.a2b_base64(value, strict_mode=True)
     except ValueError as error:
