@@ -20,7 +20,7 @@ _MMAP_THRESHOLD: Final = -3
 
 MMAP_BYTES: Final = 32 << 20
 """The largest value glibc takes."""
-TRIM_BYTES: Final = 64 << 20
+TRIM_BYTES: Final = 128 << 20
 """Free memory at the top of the heap that is kept; past it the kernel gets it back."""
 
 
