@@ -23,39 +23,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from node.claim import Claims
-from node.hold import Holds
 from node.lease_book import HandOver, LeaseBook, LeaseEnds
-from node.ready import LaneKind, Ready
+from node.outlet import Outlet
+from node.ready import Ready
 from node.sweep import Sweep
-from node.taking import BYTES_MAX, Taking
+from node.taking import BYTES_MAX
+from node.window import Queued
 from replication.command import DispatchState, Lease, Realign
 from storage.array import I64, U8, U16, U32, U64
-from storage.format import LEASED, PENDING
+from storage.format import LEASED
 from storage.hour_wheel import AHEAD, HourWheel
 from storage.position import HOUR_MS
 from storage.second_wheel import SecondWheel
 from storage.slot import SlotColumns
 from storage.store import Store
 
-Mask = npt.NDArray[np.bool_]
-
 REALIGN_MS = 500
 """A replicated tick this far ahead of the clock is slept through; one farther ahead is set back by Realign."""
 
-PACE_MS = 10
-"""Overdue units are released to consumers `pace_per_step` at a time, this far apart."""
-
 CLOCK_BACK_MS = 10
 """While the clock is behind where it was: how often to look whether what is ready is due again."""
-
-LOOK_ROWS = 16_384
-"""At most so many positions of a window are looked at together to find the few asked for."""
-
-ATTEMPT_MAX = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +53,9 @@ class DispatchOptions:
     stop_ms: int = 50  # uncommitted hand-overs lie less than this apart: the span a crash may repeat
     beat_ms: int = 20  # a Lease waits at most this long for an entry; below stop_ms, or every beat stalls
     state_ms: int = 50  # how often the dispatch state goes out while it changes
-    window_per_topic: int = 200_000  # ready units in memory, 8 bytes each
+    window_per_topic: int = 200_000  # ready units in memory, 16 bytes each
     window_total: int = 2_000_000
-    pace_per_step: int = 1_000  # overdue units per PACE_MS that consumers may take: 100,000 a second
+    pace_per_step: int = 1_000  # overdue units that consumers may take per node.outlet.PACE_MS: 100,000 a second
     inline_reads: bool = True  # step reads slots itself; else the caller answers `loads` with `loaded`
 
 
@@ -83,8 +71,9 @@ class Dispatcher:
         self._ends = LeaseEnds()
         self._book = LeaseBook(stop_ms=self._options.stop_ms, beat_ms=self._options.beat_ms)
         self._ready = Ready(self._claims, per_topic=self._options.window_per_topic, total=self._options.window_total)
-        self._holds = Holds()
-        self._paused: set[int] = set()
+        self._outlet = Outlet(
+            store, self._book, self._claims, self._ready, pace_per_step=self._options.pace_per_step
+        )
         self._wheel: SecondWheel | None = None  # None: not begun (a Realign is on its way), or stopped
         self._stopped = False
         self._state = self._proposed = DispatchState(0, 0, 0)  # as of the last step; as of the last collect
@@ -123,7 +112,7 @@ class Dispatcher:
         self._sweep.promote(self._noted_hour)
         self._note_leases(start_ms)
         self._to_load: list[int] = []
-        self._pace_ms, self._pace_left = start_ms, 0
+        self._outlet.open(start_ms)
         self._merged = self._store.applied_index  # the last entry whose units are all in the wheel or the sweep
         self._state = DispatchState(*self._wheel.state, self._merged)
         self._state_moved = True  # the state jumps to the clock
@@ -133,7 +122,7 @@ class Dispatcher:
         """Step down: from now on nothing is ready, nothing is handed over, nothing is proposed."""
         self._stopped = True
         self._wheel = None
-        self._ready = Ready(Claims(), per_topic=self._options.window_per_topic, total=self._options.window_total)
+        self._outlet.close()
 
     # -- the loop
 
@@ -152,11 +141,11 @@ class Dispatcher:
             self._state_moved = True
         self._load(now_ms)
         due = self._wheel.take(now_ms)
-        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, due.position, swept=False)
+        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, Queued(due.position, due.tags), swept=False)
         self._advance(now_ms, moved=len(due) > 0)
         self._sweep.ended(self._ends.ended(now_ms))
         more = self._read_piece(now_ms)
-        self._refill_pace(now_ms)
+        self._outlet.turn(now_ms)
         return self._wait(now_ms, more)
 
     def _note_leases(self, now_ms: int) -> None:
@@ -207,17 +196,13 @@ class Dispatcher:
         units that were dispatched and are not due again yet."""
         return now_ms >= self._latest_ms and self._sweep.piece(now_ms)
 
-    def _refill_pace(self, now_ms: int) -> None:
-        if not self._pace_ms - PACE_MS <= now_ms < self._pace_ms:
-            self._pace_ms, self._pace_left = now_ms + PACE_MS, self._options.pace_per_step
-
     def _wait(self, now_ms: int, more: bool) -> int:
         assert self._wheel is not None
         if more or (self._to_load and self._options.inline_reads):
             return 0
-        wakes = [self._hours.wake_ms(now_ms), self._wheel.wake_ms(now_ms), self._ends.next_ms()]
-        if self._ready.lanes[LaneKind.OVERDUE].windows and not self._pace_left:
-            wakes.append(self._pace_ms)
+        wakes = [
+            self._hours.wake_ms(now_ms), self._wheel.wake_ms(now_ms), self._ends.next_ms(), self._outlet.wake_ms()
+        ]  # fmt: skip
         if now_ms < self._latest_ms:
             wakes.append(min(self._latest_ms, now_ms + CLOCK_BACK_MS))
         return max(0, min(wake for wake in wakes if wake is not None) - now_ms)
@@ -226,15 +211,12 @@ class Dispatcher:
 
     def waiting(self, topic: int) -> bool:
         """Whether a hand-over of the topic is worth a try."""
-        if topic in self._paused:
-            return False
-        overdue = self._ready.waiting(LaneKind.OVERDUE, topic) > 0 and self._pace_left > 0
-        return overdue or self._ready.waiting(LaneKind.CURRENT, topic) > 0
+        return self._outlet.waiting(topic)
 
     @property
     def ready_count(self) -> int:
         """Positions in all windows; what is ready beyond them is backlog."""
-        return self._ready.count
+        return self._outlet.ready_count
 
     def hand_over(
         self, topic: int, max_units: int, lease_ms: int, now_ms: int, *, trusted: bool, max_bytes: int = BYTES_MAX
@@ -245,60 +227,7 @@ class Dispatcher:
         Empty if nothing is ready, the topic is paused, leadership is not trusted, or the oldest uncommitted hand-over
         is `stop_ms` old. What is due now comes first, then what is overdue, as far as its pace allows.
         """
-        allowed = trusted and self._wheel is not None and topic not in self._paused and self._book.allows(now_ms)
-        taking = Taking(max_units if allowed else 0, max_bytes)
-        for kind in LaneKind:
-            self._take(kind, topic, now_ms, taking)
-        hand_over = taking.hand_over(topic, now_ms + lease_ms, now_ms)
-        if len(hand_over):
-            self._book.add(hand_over)
-        return hand_over
-
-    def _take(self, kind: LaneKind, topic: int, now_ms: int, taking: Taking) -> None:
-        """Take what has room of one lane's units that the records say are ready."""
-        paced = kind is LaneKind.OVERDUE
-        most = min(taking.units, self._pace_left) if paced else taking.units
-        count, bite = 0, most
-        while count < most and not taking.full:
-            if now_ms < self._latest_ms:
-                bite = self._ready.waiting(kind, topic)  # what is due again may stand behind what is not
-            positions = self._ready.take(kind, topic, bite)
-            if not len(positions):
-                break
-            took = self._checked(kind, topic, positions, most - count, now_ms, taking)
-            count += took
-            if not took and now_ms < self._latest_ms:
-                break
-            bite = min(4 * bite, LOOK_ROWS)  # a window may be full of cancelled units
-        if paced:
-            self._pace_left -= count
-
-    def _checked(self, kind: LaneKind, topic: int, positions: U64, most: int, now_ms: int, taking: Taking) -> int:
-        """Of `positions`, taken from a window, take the first `most` that are to be handed over now, as far as their
-        bytes have room; returns how many.
-
-        Those held by a command in flight step aside; the other ready ones, and those not due by a clock that went back,
-        return to the window; those that ended meanwhile are forgotten.
-        """
-        held = self._holds.mask(positions)
-        if held.any():
-            self._holds.put_aside(kind, topic, positions[held])
-            positions = positions[~held]
-        states = self._store.states(positions)
-        pending, leased = states.state == PENDING, states.state == LEASED
-        ready = pending | (leased & (states.lease_end_ms <= now_ms))
-        stays = ready.copy()
-        if now_ms < self._latest_ms:
-            stays = pending | leased
-            ready[pending] = self._store.units(positions[pending])["due_ms"] <= now_ms
-        chosen = np.flatnonzero(ready)[:most]
-        attempts = np.minimum(states.attempt[chosen], ATTEMPT_MAX - 1) + np.uint16(1)
-        took = taking.add(positions[chosen], attempts.astype(np.uint16), self._store.units(positions[chosen]))
-        if not stays.all():
-            self._claims.free(positions[~stays])
-        stays[chosen[:took]] = False
-        self._ready.put_back(kind, topic, positions[stays])
-        return took
+        return self._outlet.hand_over(topic, max_units, lease_ms, now_ms, trusted=trusted, max_bytes=max_bytes)
 
     def unrecorded(self, position: int) -> bool:
         """Whether the unit was handed over and the records do not say so yet."""
@@ -306,12 +235,11 @@ class Dispatcher:
 
     def hold(self, positions: Iterable[int]) -> None:
         """Do not hand these over until they are released: a command that ends or moves them is on its way."""
-        self._holds.add(positions)
+        self._outlet.hold(positions)
 
     def release(self, positions: Iterable[int]) -> None:
         """The command has its result; what it did not end is first in line again."""
-        for kind, topic, position in self._holds.drop(positions):
-            self._ready.put_back(kind, topic, np.array([position], np.uint64))
+        self._outlet.release(positions)
 
     # -- what goes into entries
 
@@ -378,7 +306,4 @@ class Dispatcher:
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
         """A topic was created or its settings changed."""
-        if settings.get("paused", False):
-            self._paused.add(number)
-        else:
-            self._paused.discard(number)
+        self._outlet.pause(number, settings.get("paused", False))

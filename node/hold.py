@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from node.ready import LaneKind
+from node.window import LaneKind, Queued
 from storage.array import U64
 
 
@@ -21,7 +21,7 @@ class Holds:
 
     def __init__(self) -> None:
         self._holders: Counter[int] = Counter()  # position -> commands in flight; never 0
-        self._aside: dict[int, tuple[LaneKind, int]] = {}  # held and met in a window: its lane and topic
+        self._aside: dict[int, tuple[LaneKind, int, int]] = {}  # held and met in a window: its lane, topic, tags
 
     def add(self, positions: Iterable[int]) -> None:
         """One more command holds each of these."""
@@ -34,19 +34,24 @@ class Holds:
         held = np.fromiter(self._holders, np.uint64, len(self._holders))
         return np.isin(positions, held)
 
-    def put_aside(self, kind: LaneKind, topic: int, positions: U64) -> None:
-        """Held positions were met in a window and taken out of it."""
-        for position in positions.tolist():
-            self._aside[position] = (kind, topic)
+    def put_aside(self, kind: LaneKind, topic: int, units: Queued) -> None:
+        """Held units were met in a window and taken out of it."""
+        for position, tags in zip(units.position.tolist(), units.tags.tolist(), strict=True):
+            self._aside[position] = kind, topic, tags
 
-    def drop(self, positions: Iterable[int]) -> list[tuple[LaneKind, int, int]]:
-        """One command less holds each of these: (lane, topic, position) of those that stood aside and are free now."""
-        freed: list[tuple[LaneKind, int, int]] = []
+    def drop(self, positions: Iterable[int]) -> list[tuple[LaneKind, int, Queued]]:
+        """One command less holds each of these: (lane, topic, unit) of those that stood aside and are free now."""
+        freed: list[tuple[LaneKind, int, Queued]] = []
         for position in positions:
             assert self._holders[position] > 0, f"position {position} is released and not held"
             self._holders[position] -= 1
             if not self._holders[position]:
                 del self._holders[position]
                 if position in self._aside:
-                    freed.append((*self._aside.pop(position), position))
+                    kind, topic, tags = self._aside.pop(position)
+                    freed.append((kind, topic, Queued(np.array([position], np.uint64), np.array([tags], np.uint64))))
         return freed
+
+    def forget_aside(self) -> None:
+        """The term is over: what is released later returns nowhere."""
+        self._aside.clear()

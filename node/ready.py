@@ -1,4 +1,4 @@
-"""Ready windows: per topic the next positions to hand over, 8 bytes each, bounded per topic and in all.
+"""Ready windows: per topic the next units to hand over, 16 bytes each, bounded per topic and in all.
 
 Ready is not a list. What is ready is written in the records (due and neither leased nor settled, or leased with an
 ended lease); a window holds only the next of it, and past its bound a topic remembers one position: where its backlog
@@ -16,77 +16,15 @@ overdue units are handed over beside what is due now and never before it.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
-from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
 from node.claim import Claims
 from node.grouping import rows_by
-from storage.array import U32, U64
-
-_NOTHING: U64 = np.empty(0, np.uint64)
-
-
-class LaneKind(IntEnum):
-    """Which comes first when a consumer asks."""
-
-    CURRENT = 0
-    OVERDUE = 1
-
-
-class Window:
-    """The next positions of one topic in one lane, first in first out, kept as the arrays in which they came."""
-
-    __slots__ = ("_chunks", "count")
-
-    def __init__(self) -> None:
-        self._chunks: deque[U64] = deque()
-        self.count = 0  # always the sum of the chunks' lengths
-
-    def push(self, positions: U64) -> None:
-        """Behind the others."""
-        if len(positions):
-            self._chunks.append(positions)
-            self.count += len(positions)
-
-    def put_back(self, positions: U64) -> None:
-        """Before the others."""
-        if len(positions):
-            self._chunks.appendleft(positions)
-            self.count += len(positions)
-
-    def take(self, most: int) -> U64:
-        """Remove and return the first `most`, or all if there are fewer."""
-        parts: list[U64] = []
-        while most > 0 and self._chunks:
-            chunk = self._chunks.popleft()
-            if len(chunk) > most:
-                self._chunks.appendleft(chunk[most:])
-                chunk = chunk[:most]
-            parts.append(chunk)
-            most -= len(chunk)
-        return self._removed(parts)
-
-    def shed(self, keep: int) -> U64:
-        """Remove and return the last ones, all but the first `keep`."""
-        parts: list[U64] = []
-        most = self.count - keep
-        while most > 0:
-            chunk = self._chunks.pop()
-            if len(chunk) > most:
-                self._chunks.append(chunk[:-most].copy())  # a copy: a view would keep all of the chunk in memory
-                chunk = chunk[-most:]
-            parts.append(chunk)
-            most -= len(chunk)
-        return self._removed(parts)
-
-    def _removed(self, parts: list[U64]) -> U64:
-        removed = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else _NOTHING
-        self.count -= len(removed)
-        return removed
+from node.window import NOTHING, LaneKind, Queued, Window
+from storage.array import U32
 
 
 @dataclass(slots=True)
@@ -120,44 +58,44 @@ class Ready:
         window = self.lanes[kind].windows.get(topic)
         return window.count if window is not None else 0
 
-    def push(self, kind: LaneKind, topics: U32, positions: U64, *, swept: bool = False) -> None:
+    def push(self, kind: LaneKind, topics: U32, units: Queued, *, swept: bool = False) -> None:
         """Units that are ready, in the order in which to hand them over; those already claimed are left out.
 
         What has no room is remembered as the topic's backlog. Units that do not come from a sweep of the backlog
         (`swept`) queue up behind it, as long as the window is not running empty.
         """
-        free = ~self._claims.mask(positions)
+        free = ~self._claims.mask(units.position)
         if not free.all():
-            topics, positions = topics[free], positions[free]
+            topics, units = topics[free], units.select(free)
         for topic, rows in rows_by(topics):
-            self._push(kind, topic, positions[rows], swept)
+            self._push(kind, topic, units.select(rows), swept)
         if self.count > self._total:
             self._shed()
 
-    def push_both(self, overdue: npt.NDArray[np.bool_], topics: U32, positions: U64, *, swept: bool) -> None:
+    def push_both(self, overdue: npt.NDArray[np.bool_], topics: U32, units: Queued, *, swept: bool) -> None:
         """Units of both lanes, shape [n] each. A unit's lane follows from when it became ready, whoever finds it."""
         for kind, rows in ((LaneKind.CURRENT, ~overdue), (LaneKind.OVERDUE, overdue)):
             if rows.all():
-                self.push(kind, topics, positions, swept=swept)
+                self.push(kind, topics, units, swept=swept)
             elif rows.any():
-                self.push(kind, topics[rows], positions[rows], swept=swept)
+                self.push(kind, topics[rows], units.select(rows), swept=swept)
 
-    def take(self, kind: LaneKind, topic: int, most: int) -> U64:
-        """The topic's next positions, at most `most`. They stay claimed."""
+    def take(self, kind: LaneKind, topic: int, most: int) -> Queued:
+        """The topic's next units, at most `most`. They stay claimed."""
         lane = self.lanes[kind]
         window = lane.windows.get(topic)
         if window is None or most <= 0:
-            return _NOTHING
-        positions = window.take(most)
-        self.count -= len(positions)
+            return NOTHING
+        units = window.take(most)
+        self.count -= len(units)
         self._settle(lane, topic, window)
-        return positions
+        return units
 
-    def put_back(self, kind: LaneKind, topic: int, positions: U64) -> None:
-        """Positions that were taken and not handed over, first in line again. They are still claimed."""
-        if len(positions):
-            self.lanes[kind].windows.setdefault(topic, Window()).put_back(positions)
-            self.count += len(positions)
+    def put_back(self, kind: LaneKind, topic: int, units: Queued) -> None:
+        """Units that were taken and not handed over, first in line again. They are still claimed."""
+        if len(units):
+            self.lanes[kind].windows.setdefault(topic, Window()).put_back(units)
+            self.count += len(units)
 
     def hungry(self, kind: LaneKind) -> list[int]:
         """Topics that have a backlog and whose window is at most half full."""
@@ -176,7 +114,7 @@ class Ready:
             else:
                 lane.begins[topic] = max(lane.begins[topic], upto)
 
-    def _push(self, kind: LaneKind, topic: int, positions: U64, swept: bool) -> None:
+    def _push(self, kind: LaneKind, topic: int, units: Queued, swept: bool) -> None:
         lane = self.lanes[kind]
         window = lane.windows.get(topic)
         if window is None:
@@ -184,15 +122,18 @@ class Ready:
         share = self.share
         behind = not swept and topic in lane.begins and window.count > share // 4
         room = 0 if behind else max(0, share - window.count)
-        taken, rest = positions[:room], positions[room:]
-        if len(rest):
-            taken = taken.copy()  # a view would keep all of `positions` in memory
-            begin = int(rest.min())
-            lane.begins[topic] = min(begin, lane.begins.get(topic, begin))
-        self._claims.take(taken)
-        window.push(taken)
-        self.count += len(taken)
+        if len(units) > room:
+            self._begins_at(lane, topic, units.select(slice(room, None)))
+            units = units.select(slice(room)).copy()  # a view would keep all of `units` in memory
+        self._claims.take(units.position)
+        window.push(units)
+        self.count += len(units)
         self._settle(lane, topic, window)
+
+    def _begins_at(self, lane: Lane, topic: int, rest: Queued) -> None:
+        """These are backlog."""
+        begin = int(rest.position.min())
+        lane.begins[topic] = min(begin, lane.begins.get(topic, begin))
 
     def _settle(self, lane: Lane, topic: int, window: Window) -> None:
         """After a change of the window: hungry or not, and no empty window is kept."""
@@ -214,6 +155,5 @@ class Ready:
             lane = self.lanes[kind]
             shed = lane.windows[topic].shed(share)
             self.count -= len(shed)
-            self._claims.free(shed)
-            begin = int(shed.min())
-            lane.begins[topic] = min(begin, lane.begins.get(topic, begin))
+            self._claims.free(shed.position)
+            self._begins_at(lane, topic, shed)

@@ -20,8 +20,9 @@ import numpy.typing as npt
 
 from node.claim import Claims
 from node.lease_book import LeaseEnds, Span
-from node.ready import LaneKind, Ready
-from storage.array import U32, U64
+from node.ready import Ready
+from node.window import LaneKind, Queued
+from storage.array import U32
 from storage.format import LEASED, PENDING, UNKNOWN
 from storage.position import HOUR_MS, INDEX_BITS
 from storage.store import Store
@@ -38,7 +39,7 @@ class Found(NamedTuple):
 
     overdue: npt.NDArray[np.bool_]  # ready by the time this leader began
     topic: U32
-    position: U64
+    units: Queued
     next: int  # the position to read on from: behind the piece, or the start of the next hour
 
 
@@ -87,7 +88,7 @@ class Sweep:
         found = self._read(span, now_ms, note_leases=note_leases)
         if found.next < span.end:
             spans.appendleft(Span(found.next, span.end))
-        self._ready.push_both(found.overdue, found.topic, found.position, swept=True)
+        self._ready.push_both(found.overdue, found.topic, found.units, swept=True)
         return True
 
     def _backlog(self, kind: LaneKind, now_ms: int) -> bool:
@@ -103,7 +104,7 @@ class Sweep:
         found = self._read(span, now_ms, note_leases=False)
         self._ready.swept(kind, hungry, found.next)
         rows = (found.overdue == (kind is LaneKind.OVERDUE)) & np.isin(found.topic, np.array(hungry, np.uint32))
-        self._ready.push(kind, found.topic[rows], found.position[rows], swept=True)
+        self._ready.push(kind, found.topic[rows], found.units.select(rows), swept=True)
         return True
 
     def _span_from(self, position: int) -> Span | None:
@@ -135,7 +136,8 @@ class Sweep:
         since = np.where(ended[rows], states.lease_end_ms[rows], units["due_ms"])
         ready = np.flatnonzero(since <= now_ms)
         order = ready[np.argsort(since[ready], kind="stable")]
-        return Found(since[order] <= self._start_ms, units["topic"][order], positions[rows[order]], end)
+        queued = Queued(positions[rows[order]], units["tags"][order])
+        return Found(since[order] <= self._start_ms, units["topic"][order], queued, end)
 
 
 def _hour_span(hour: int) -> Span:

@@ -56,6 +56,10 @@ class Queued:
         """The rows given by an index array, a mask or a slice, in that order."""
         return Queued(self.position[rows], self.tags[rows])
 
+    def copy(self) -> Queued:
+        """The same in memory of their own."""
+        return Queued(self.position.copy(), self.tags.copy())
+
     @classmethod
     def joined(cls, parts: list[Queued]) -> Queued:
         """One behind the other."""
@@ -134,8 +138,8 @@ class Window:
         while most > 0:
             units, end = self._chunks.pop()
             if len(units) > most:
-                kept = units.position[:-most].copy(), units.tags[:-most].copy()  # a view would keep all in memory
-                self._chunks.append(_Chunk(Queued(*kept), end - most))
+                kept = units.select(slice(-most)).copy()  # a view would keep all of the chunk in memory
+                self._chunks.append(_Chunk(kept, end - most))
                 units = units.select(slice(-most, None))
             parts.append(units)
             most -= len(units)

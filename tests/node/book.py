@@ -58,8 +58,9 @@ def record(units: dict[int, Unit], paused: set[str], commands: Sequence[Command]
         elif isinstance(command, PutTopic):
             (paused.add if command.settings.get("paused") else paused.discard)(command.name)
         elif isinstance(command, Settle | Cancel):
+            named = command.position if isinstance(command, Settle) else command.home
             refusals = result if isinstance(command, Settle) else result.result
-            for position, refused in zip(command.position.tolist(), refusals.tolist(), strict=True):
+            for position, refused in zip(named.tolist(), refusals.tolist(), strict=True):
                 units[position].settled |= not refused
         elif isinstance(command, Lease):
             leased += command.position.tolist()

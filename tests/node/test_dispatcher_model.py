@@ -13,11 +13,11 @@ from node.claim import Claims
 from node.dispatcher import Dispatcher
 from node.hold import Holds
 from node.lease_book import LeaseBook, LeaseEnds
-from node.ready import LaneKind
+from node.outlet import Outlet
 from node.sweep import Sweep
 from node.taking import Taking
+from node.window import LaneKind, Queued
 from replication.command import DispatchState
-from storage.array import U64
 from tests.node.book import RecordingWheel
 from tests.node.model import Model
 
@@ -67,11 +67,11 @@ def state_of_this_moment(self: Dispatcher) -> DispatchState:
 
 
 def checked_nothing(
-    self: Dispatcher, kind: LaneKind, topic: int, positions: U64, most: int, now_ms: int, taking: Taking
+    self: Outlet, kind: LaneKind, topic: int, units: Queued, most: int, now_ms: int, taking: Taking
 ) -> int:
     """Hands over whatever stands in the window, whether or not it has ended."""
-    attempts = self._store.states(positions).attempt + np.uint16(1)
-    return taking.add(positions, attempts, self._store.units(positions))
+    attempts = self._store.states(units.position).attempt + np.uint16(1)
+    return taking.add(units.position, attempts, self._store.units(units.position))
 
 
 FAULTS: dict[str, tuple[type, str, Any]] = {
@@ -82,7 +82,7 @@ FAULTS: dict[str, tuple[type, str, Any]] = {
     "leases never end": (LeaseEnds, "add", lambda self, positions, lease_end_ms, now_ms: None),
     "ended leases are forgotten": (Sweep, "ended", lambda self, spans: None),
     "nothing is claimed": (Claims, "mask", lambda self, positions: positions < 0),
-    "records are not asked": (Dispatcher, "_checked", checked_nothing),
+    "records are not asked": (Outlet, "_give", checked_nothing),
 }
 
 

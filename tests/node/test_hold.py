@@ -3,7 +3,7 @@
 import numpy as np
 
 from node.hold import Holds
-from node.ready import LaneKind
+from node.window import LaneKind, Queued
 
 
 def test_a_unit_is_held_until_the_last_command_is_done() -> None:
@@ -12,7 +12,8 @@ def test_a_unit_is_held_until_the_last_command_is_done() -> None:
     holds.add([7, 9])
     holds.add([7])
     assert holds.mask(np.array([7, 8, 9], np.uint64)).tolist() == [True, False, True]
-    holds.put_aside(LaneKind.OVERDUE, 3, np.array([7], np.uint64))
+    holds.put_aside(LaneKind.OVERDUE, 3, Queued(np.array([7], np.uint64), np.array([5], np.uint64)))
     assert holds.drop([7]) == []
-    assert holds.drop([7, 9]) == [(LaneKind.OVERDUE, 3, 7)]
+    ((kind, topic, units),) = holds.drop([7, 9])
+    assert (kind, topic, units.position.tolist(), units.tags.tolist()) == (LaneKind.OVERDUE, 3, [7], [5])
     assert not holds.mask(np.array([7, 9], np.uint64)).any()

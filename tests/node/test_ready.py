@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.claim import Claims
-from node.ready import LaneKind, Ready, Window
+from node.ready import Ready
+from node.window import LaneKind, Queued
 from storage.array import U64
 from storage.position import pack
 
@@ -18,14 +19,22 @@ def column(*indexes: int) -> U64:
     return np.array(indexes, np.uint64) + np.uint64(BASE)
 
 
+def queued(*indexes: int) -> Queued:
+    """Units of one hour; each has its index as its mask."""
+    return Queued(column(*indexes), np.array(indexes, np.uint64))
+
+
 def push(ready: Ready, topic: int, *indexes: int, swept: bool = False) -> None:
     """Units of one topic."""
-    ready.push(CURRENT, np.full(len(indexes), topic, np.uint32), column(*indexes), swept=swept)
+    ready.push(CURRENT, np.full(len(indexes), topic, np.uint32), queued(*indexes), swept=swept)
 
 
 def take(ready: Ready, topic: int, most: int) -> list[int]:
     """The next indexes of a topic."""
-    return (ready.take(CURRENT, topic, most) - np.uint64(BASE)).tolist()  # type: ignore[no-any-return]
+    units = ready.take(CURRENT, topic, most)
+    indexes: list[int] = (units.position - np.uint64(BASE)).tolist()
+    assert units.tags.tolist() == indexes, "masks stay beside their units"
+    return indexes
 
 
 def invariants(ready: Ready, claims: Claims) -> None:
@@ -38,32 +47,11 @@ def invariants(ready: Ready, claims: Claims) -> None:
         assert lane.hungry <= lane.begins.keys()
 
 
-@given(st.lists(st.tuples(st.sampled_from(["push", "back", "take", "shed"]), st.integers(0, 9))))
-def test_a_window_is_a_queue(steps: list[tuple[str, int]]) -> None:
-    """Against a list: pushed behind, taken and put back in front, shed from behind."""
-    window, model, fresh = Window(), list[int](), 0
-    for what, n in steps:
-        if what in ("push", "back"):
-            new = list(range(fresh, fresh + n))
-            fresh += n
-            model = model + new if what == "push" else new + model
-            (window.push if what == "push" else window.put_back)(np.array(new, np.uint64))
-        elif what == "take":
-            assert window.take(n).tolist() == model[:n]
-            model = model[n:]
-        else:
-            keep = min(n, len(model))
-            assert sorted(window.shed(keep).tolist()) == sorted(model[keep:])
-            model = model[:keep]
-        assert window.count == len(model)
-    assert window.take(10_000).tolist() == model
-
-
 def test_topics_keep_their_order_and_nothing_comes_twice() -> None:
     """Units of several topics in one push; a unit that is claimed already is left out."""
     claims = Claims()
     ready = Ready(claims, per_topic=10, total=100)
-    ready.push(CURRENT, np.array([2, 1, 2, 1], np.uint32), column(5, 6, 3, 9))
+    ready.push(CURRENT, np.array([2, 1, 2, 1], np.uint32), queued(5, 6, 3, 9))
     push(ready, 2, 3, 4)
     assert take(ready, 2, 10) == [5, 3, 4]
     assert take(ready, 1, 1) == [6]

@@ -1,0 +1,39 @@
+"""What the records say of units that stand in a window: which may be handed over at this moment.
+
+Units were due and open when they came into the window. Meanwhile they may have ended, been leased by an extension, or
+the clock may have gone back.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.array import U16, U32, U64
+from storage.format import LEASED, PENDING
+from storage.store import Store
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Look(NamedTuple):
+    """Shape [n] each."""
+
+    ready: Mask  # due, neither settled nor leased
+    open: Mask  # ready, or ready once the clock is where it was; the others ended or wait for a new lease's end
+    term: U32  # of the newest hand-over here, 0 if there is none; likewise its attempt
+    attempt: U16
+
+
+def look(store: Store, positions: U64, now_ms: int, latest_ms: int) -> Look:
+    """Look at units all of which were ready at `latest_ms`, the latest time the dispatcher has seen."""
+    states = store.states(positions)
+    pending, leased = states.state == PENDING, states.state == LEASED
+    ready = pending | (leased & (states.lease_end_ms <= now_ms))
+    open_ = ready
+    if now_ms < latest_ms:
+        open_ = pending | leased
+        ready[pending] = store.units(positions[pending])["due_ms"] <= now_ms
+    return Look(ready, open_, states.term, states.attempt)
