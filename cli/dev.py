@@ -8,6 +8,7 @@ SIGTERM or SIGINT ends the nodes, by pid.
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -27,6 +28,8 @@ from cli.local_cluster import LOOPBACK, LocalNode, by_port, how_it_ended, last_w
 READY_S = 10.0
 GRACE_S = 15.0
 _POLL_S = 0.1
+#: A push to this machine is refused unless it is allowed, and here receivers are on this machine.
+SETTINGS = {"push": {"allow": ["127.0.0.0/8"]}}
 
 
 @click.command()
@@ -50,9 +53,10 @@ def command(directory: Path, count: str, port: int) -> None:
     for node in nodes:
         _refuse_taken(node, "HTTP", node.http_port)
         _refuse_taken(node, "Raft", node.raft_port)
+        _refuse_running(node)
     try:
         for node in nodes:
-            write_config(node, nodes)
+            write_config(node, nodes, SETTINGS)
     except OSError as error:
         raise Failure(ExitCode.DATA, f"cannot write in {directory}: {error}") from None
     asyncio.run(_run(nodes))
@@ -76,6 +80,22 @@ def _refuse_taken(node: LocalNode, purpose: str, port: int) -> None:
         except OSError as error:
             detail = f"{node.node_id} cannot listen for {purpose} on {LOOPBACK}:{port}: {error.strerror}"
             raise Failure(ExitCode.ADDRESS, f"{detail}; give another --port") from None
+
+
+def _refuse_running(node: LocalNode) -> None:
+    """A node holds the lock of its directory while it runs: started on other ports it would not be met otherwise, and
+    its config file must not be rewritten under it.
+    """
+    try:
+        lock = os.open(node.data_path / "LOCK", os.O_RDONLY)
+    except OSError:
+        return  # not made yet; what else may be wrong with it the node itself says
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Failure(ExitCode.DATA, f"{node.node_id} runs already on {node.directory}") from None
+    finally:
+        os.close(lock)
 
 
 class Watch:

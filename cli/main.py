@@ -15,11 +15,19 @@ from cli.failure import Failure
 COMMANDS: dict[str, str] = {
     "serve": "run one node from its config file",
     "dev": "run a whole cluster on this machine",
+    "listen": "receive webhooks on this machine and show them",
     "schedule": "schedule one message",
     "get": "show a message and its history",
+    "reschedule": "move a message to another due time",
     "cancel": "cancel a message that is not yet handed over",
     "pull": "take due messages of a topic",
-    "cluster": "look at the cluster",
+    "ack": "settle pulled messages",
+    "nack": "give pulled messages back",
+    "extend": "keep pulled messages longer",
+    "topic": "show and change the settings of topics",
+    "dead": "list the dead messages of a topic",
+    "redrive": "make dead messages due again",
+    "cluster": "look at the cluster, move its leadership",
     "verify": "check a data directory offline",
 }
 

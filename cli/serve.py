@@ -5,29 +5,17 @@ never a traceback: the config file, an address, the data directory. A defect sti
 """
 
 import asyncio
-import ctypes
 import errno
 import os
-import signal
-import sys
 from pathlib import Path
 
 import click
 
 from cli.exit_code import ExitCode
 from cli.failure import Failure
+from cli.parent import end_with
 
-_PR_SET_PDEATHSIG = 1
 _ADDRESS_ERRORS = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
-
-
-def _end_with(parent: int) -> None:
-    """Asks the kernel for SIGTERM when the parent dies (Linux); ends at once if it is gone already."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:
-        raise Failure(ExitCode.FAILED, f"the process that started this node ({parent}) is gone")
 
 
 @click.command()
@@ -36,9 +24,17 @@ def _end_with(parent: int) -> None:
 def command(config_path: Path, parent: int | None) -> None:
     """Runs one node until SIGTERM or SIGINT."""
     if parent is not None:
-        _end_with(parent)
-    from api.server import ListenFailed
+        end_with(parent)
+    from cli.variable import strangers
     from node.config import ConfigError, load_config
+
+    for sentence in strangers(os.environ):
+        click.echo(f"hourwheel: {sentence}", err=True)
+    try:
+        config = load_config(config_path)
+    except ConfigError as error:
+        raise Failure(ExitCode.CONFIG, str(error)) from None
+    from api.server import ListenFailed
     from node.server import run
     from replication.envelope import UnknownCommand
     from replication.group import StartRefused
@@ -47,11 +43,7 @@ def command(config_path: Path, parent: int | None) -> None:
     from storage.format import Corrupt, FormatRefused
 
     try:
-        config = load_config(config_path)
-    except ConfigError as error:
-        raise Failure(ExitCode.CONFIG, str(error)) from None
-    try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(run(config))
     except (DirectoryRefused, FormatRefused, Corrupt, DiskFailed, StartRefused) as error:
         where = "" if config.data_dir in str(error) else f"{config.data_dir}: "
@@ -68,7 +60,8 @@ def command(config_path: Path, parent: int | None) -> None:
         raise Failure(ExitCode.ADDRESS, detail) from None
 
 
-def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
+def loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
+    """uvloop where it is installed."""
     try:
         import uvloop
     except ImportError:

@@ -8,10 +8,13 @@ from typing import Any, Self
 
 
 class ScriptedNode:
-    """Answers requests with `say(...)` in order; `requests` holds (method, path, document) of those received."""
+    """Answers requests with `say(...)` in order; `requests` holds (method, path, document) of those received, `headers`
+    their headers in lower case.
+    """
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, Any]] = []
+        self.headers: list[dict[str, str]] = []
         self._script: list[tuple[int, bytes, dict[str, str]] | None] = []
         node = self
 
@@ -21,6 +24,7 @@ class ScriptedNode:
             def _serve(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 node.requests.append((self.command, self.path, json.loads(body) if body else None))
+                node.headers.append({name.lower(): value for name, value in self.headers.items()})
                 answer = node._script.pop(0)
                 if answer is None:
                     self.close_connection = True
@@ -33,7 +37,7 @@ class ScriptedNode:
                 self.end_headers()
                 self.wfile.write(payload)
 
-            do_GET = do_POST = do_DELETE = _serve
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
 
             def log_message(self, format: str, *args: object) -> None:
                 """Silence: the tests look at `requests`."""

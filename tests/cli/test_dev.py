@@ -140,6 +140,16 @@ def test_another_cluster_on_the_ports(tmp_path: Path) -> None:
     assert not (tmp_path / "b").exists()
 
 
+def test_running_directory_is_left_as_it_is(tmp_path: Path) -> None:
+    """On other ports the running nodes are not met: the locks of their directories are, before a config is written."""
+    with dev(tmp_path, 1, free_range(1)) as process:
+        described(process)
+        path = by_port(tmp_path, 1, 7400)[0].config_path
+        before = path.read_bytes()
+        assert "n1 runs already" in refused(tmp_path, 1, free_range(1), ExitCode.DATA)
+        assert path.read_bytes() == before
+
+
 def test_another_number_of_nodes(tmp_path: Path) -> None:
     """A directory of three nodes is not started as one of one, nor one of five."""
     for node in (nodes := by_port(tmp_path, 3, 7400)):

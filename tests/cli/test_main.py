@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+from click import Context, Group
 from click.testing import CliRunner
 
 from cli.exit_code import SENTENCES
@@ -28,6 +29,16 @@ def test_every_subcommand_has_help() -> None:
         assert len(result.output.splitlines()) > 4
 
 
+def test_every_word_under_a_subcommand_has_help() -> None:
+    """`topic` and `cluster` have words of their own; each shows its own help."""
+    for name in COMMANDS:
+        group = main.get_command(Context(main), name)
+        for word in group.commands if isinstance(group, Group) else ():
+            result = CliRunner().invoke(main, [name, word, "--help"])
+            assert result.exit_code == 0, result.output
+            assert f"{name} {word}" in result.output
+
+
 def test_help_and_client_commands_import_nothing_heavy() -> None:
     """A client's start does not pay for the server: neither help nor `get` loads what only a node needs."""
     script = (
@@ -36,6 +47,21 @@ def test_help_and_client_commands_import_nothing_heavy() -> None:
         "except SystemExit: pass\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
-    for args in (["--help"], ["get", "0A", "--url", "http://127.0.0.1:9"]):
+    for args in (
+        ["--help"],
+        ["get", "0A", "--url", "http://127.0.0.1:9"],
+        ["redrive", "--help"],
+        ["topic", "put", "--help"],
+    ):
         done = subprocess.run([sys.executable, "-c", script, *args], capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_no_help_imports_a_server_or_tables() -> None:
+    """Whatever the command: aiohttp and rich come with its work, not with its help."""
+    for name in COMMANDS:
+        script = (
+            f"import sys, cli.{name}; print([name for name in ('aiohttp', 'rich', 'numpy') if name in sys.modules])"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        assert done.stdout == "[]\n", name
