@@ -64,7 +64,7 @@ def test_a_list_in_the_environment_is_separated_by_commas() -> None:
         ({"raft": {"listen": "127.0.0.1:1", "trust_ms": 450}}, "raft.trust_ms: must be below raft.election_min_ms"),
         ({"raft": {"listen": "127.0.0.1:1", "heartbeat_ms": 200}}, "raft.election_min_ms: must be at least 4"),
         ({"raft": {"listen": "127.0.0.1:1", "heartbeat_ms": 100, "trust_ms": 200}}, "raft.trust_ms: must be above 2"),
-        ({"push": {"allow": ["10.0.0.1/8"]}}, "push.allow: a network such as 10.0.0.0/8 is expected: 10.0.0.1/8 has host"),
+        ({"push": {"allow": ["10.0.0.1/8"]}}, "push.allow: a network .* is expected: 10.0.0.1/8 has host"),
         ({"push": {"allow": ["localhost"]}}, "push.allow: a network such as 10.0.0.0/8 is expected"),
         ({"push": {"per_target": 51, "total": 50}}, "push.per_target: must not be above push.total"),
         ({"push": {"staged_per_topic": 2, "staged_total": 1}}, "push.staged_per_topic: must not be above"),
