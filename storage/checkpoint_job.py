@@ -36,14 +36,12 @@ class CheckpointJob:
         self,
         disk: Disk,
         hours: Path,
-        open_files: Callable[[int], HourFiles],
         frozen: FrozenHours,
         catalog: Frozen,
         finished: Callable[["CheckpointJob"], None],
     ) -> None:
         self._disk = disk
         self._directory = hours
-        self._open_files = open_files
         self.hours = frozen
         self.catalog = catalog
         self._finished = finished
@@ -52,17 +50,17 @@ class CheckpointJob:
         """Write, sync, commit. Blocks for as long as the disk takes. Raises DiskFailed or Corrupt, both final."""
         for hour in self.hours.staged:
             self._write(hour)
-        self._sync(sorted({*self.hours.written, *(hour.number for hour in self.hours.staged)}))
+        self._sync(self.hours.synced)
         self.catalog.commit()
-        for number in self.hours.removed:
-            self._disk.remove_tree(self._directory / str(number))
+        for name in self.hours.removed:
+            self._disk.remove_tree(self._directory / name)
 
     def finish(self) -> None:
         """Tell the store. On the loop's thread, after run has returned."""
         self._finished(self)
 
     def _write(self, frozen: FrozenHour) -> None:
-        files = self._open_files(frozen.number)
+        files = frozen.files
         units = frozen.staged.joined_units()
         heads = Heads()
         if len(units):
@@ -71,7 +69,7 @@ class CheckpointJob:
         write_staged(files, frozen.staged, heads, units, frozen.saved_units, frozen.saved_settles)
         files.close()
 
-    def _sync(self, hours: list[int]) -> None:
+    def _sync(self, hours: list[HourFiles]) -> None:
         if not hours:
             return
         if len(hours) > _SYNC_EACH_MAX:
@@ -79,8 +77,7 @@ class CheckpointJob:
             self._disk.syncfs(fd)
             self._disk.close(fd)
             return
-        for hour in hours:
-            files = self._open_files(hour)
+        for files in hours:
             files.sync()
             files.close()
         self._disk.fsync_directory(self._directory)

@@ -37,6 +37,7 @@ class FrozenHour:
     """What a checkpoint writes of one hour: staged chunks, and the place in the files where they begin."""
 
     number: int
+    files: HourFiles
     staged: Staged
     saved_units: int
     saved_settles: int
@@ -175,7 +176,7 @@ class Hour:
 
     def freeze(self) -> FrozenHour:
         """What the next checkpoint writes of this hour."""
-        return FrozenHour(self.number, self.staged.copy(), self.saved_units, self.saved_settles)
+        return FrozenHour(self.number, self.files.again(), self.staged.copy(), self.saved_units, self.saved_settles)
 
     def thaw(self, frozen: FrozenHour) -> None:
         """The checkpoint has written it: forget the memory copy, unless the hour became near and wrote it itself."""
@@ -197,6 +198,7 @@ class Hour:
             unsettled=self.unsettled,
             forwarded=self.forwarded,
             moved=self.moved,
+            generation=self.files.generation,
         )
 
     # reading

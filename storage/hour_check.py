@@ -3,9 +3,9 @@
 | file | checked |
 |---|---|
 | all | header, its hour, group and cluster; at least the checkpoint's length |
-| index | row checksums, global_index in order, due in this hour, offsets without gap, chain linked anew |
-| log | header and payload checksums, padding, that each record is the one its unit points to |
-| settle | row checksums, that its unit exists, a known `what`, `previous` linked anew, the count of unsettled units |
+| index | row checksums, global_index in order, due in this hour, offsets without gap, chain linked anew, moved units |
+| log | header and payload checksums, padding, that each record is the one its unit points to, moved if that is |
+| settle | row checksums, that its unit exists, a known `what`, `previous` linked anew, unsettled and forwarded |
 
 A check that needs sound rows is left out where rows are not, so that one fault is not told many times over.
 """
@@ -15,15 +15,25 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from storage.array import I64
+from storage.array import I64, U64
 from storage.chain import Heads
 from storage.checkpoint import HourLengths
 from storage.disk import DiskFailed
-from storage.format import FORWARDED, HEADER_SIZE, LEASED, Corrupt, FormatRefused, Settles, Units, row_checksums
+from storage.format import (
+    FORWARDED,
+    HEADER_SIZE,
+    LEASED,
+    UNIT_MOVED,
+    Corrupt,
+    FormatRefused,
+    Settles,
+    Units,
+    row_checksums,
+)
 from storage.hour import settle_count
 from storage.hour_file import BLOCK_ROWS, HourFile, HourFiles, RowFile, Rows
-from storage.position import HOUR_MS, pack
-from storage.record import decode_records
+from storage.position import HOUR_MS, INDEX_BITS, indexes_of, pack
+from storage.record import RECORD_MOVED, decode_records
 from storage.state import States
 
 _ROWS_NAMED_MAX = 100
@@ -45,6 +55,8 @@ class HourCheck:
         """Bytes the checkpoint stands for."""
         self.bytes_behind = 0
         """Bytes after those, which are no fault."""
+        self._states = States()
+        self._arrived: list[U64] = []
 
     def run(self) -> None:
         """Check all three files."""
@@ -62,6 +74,18 @@ class HourCheck:
         if whole[2] and self._lengths.settle_len:
             self._check_settles()
         self._files.close()
+
+    def forwarded(self) -> U64:
+        """(home, place) of each unit that is forwarded, shape [n, 2]. After a run without faults."""
+        at = self._states.in_state(FORWARDED, self._lengths.units)
+        home = at.astype(np.uint64) | np.uint64(self._number << INDEX_BITS)
+        return np.stack([home, self._states.places(at, home)], axis=1)
+
+    def arrived(self) -> U64:
+        """(home, place) of each unit born elsewhere that is open here, shape [n, 2]. After a run without faults."""
+        pairs = np.concatenate([np.empty((0, 2), np.uint64), *self._arrived])
+        pairs_open: U64 = pairs[self._states.at(indexes_of(pairs[:, 1])).state <= LEASED]
+        return pairs_open
 
     def _head(self, file: HourFile, length: int) -> bool:
         """Header and length of one file; whether the rest can be read."""
@@ -84,14 +108,18 @@ class HourCheck:
         heads = Heads()
         end = HEADER_SIZE
         sound = True
+        moved = 0
         for first, units, bad in self._rows(self._files.index, self._lengths.units):
             sound = sound and not bad.any()
+            moved += int(np.count_nonzero(units["flags"] & UNIT_MOVED))
             if sound:
                 end = self._check_units(heads, first, units, end)
             if log_is_whole:
                 self._check_log(units[~bad])
         if sound and end != self._lengths.log_len:
             self._fault(self._files.log, end, "end of the last record", end, self._lengths.log_len)
+        if sound and moved != self._lengths.moved:
+            self._fault(self._files.index, 0, "moved units", moved, f"{self._lengths.moved}, as in the checkpoint")
 
     def _check_units(self, heads: Heads, first: int, units: Units, end: int) -> int:
         """Order, place and chain of sound rows; returns where the next record begins."""
@@ -133,10 +161,16 @@ class HourCheck:
             offset, position = unit[0], pack(self._number, unit[3])
             if record.place != position:
                 raise Corrupt(log.name, offset, "record's position", record.place, position)
+            flags = RECORD_MOVED if unit[-1] & UNIT_MOVED else 0
+            if record.flags != flags:
+                raise Corrupt(log.name, offset, "flags of the record", record.flags, f"{flags}, as in its unit")
+        moved = [(record.position, record.place) for record in records if record.flags]
+        if moved:
+            self._arrived.append(np.array(moved, np.uint64))
 
     def _check_settles(self) -> None:
         file = self._files.settle
-        states = States()
+        states = self._states
         sound = True
         for first, rows, bad in self._rows(file, settle_count(self._lengths)):
             sound = sound and not bad.any()
@@ -151,9 +185,14 @@ class HourCheck:
             previous = linked["previous"].astype(np.int64)
             self._compare(file, first, "previous", rows["previous"].astype(np.int64), previous)
             states.absorb(linked, first)
-        unsettled = self._lengths.units - int(((states.state > LEASED) & (states.state != FORWARDED)).sum())
-        if sound and unsettled != self._lengths.unsettled:
-            self._fault(file, 0, "unsettled units", unsettled, f"{self._lengths.unsettled}, as in the checkpoint")
+        forwarded = int(np.count_nonzero(states.state == FORWARDED))
+        unsettled = self._lengths.units - int(np.count_nonzero(states.state > LEASED)) + forwarded
+        for name, found, expected in (
+            ("unsettled units", unsettled, self._lengths.unsettled),
+            ("forwarded units", forwarded, self._lengths.forwarded),
+        ):
+            if sound and found != expected:
+                self._fault(file, 0, name, found, f"{expected}, as in the checkpoint")
 
     def _check_each(self, file: RowFile, first: int, rows: Settles, unit: I64) -> bool:
         """Whether every settle record names a unit there is and something that can happen."""

@@ -5,6 +5,7 @@ write the same bytes at the same place, so it does not matter who comes first.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -172,19 +173,33 @@ class RowFile(HourFile):
         self.write(np.ascontiguousarray(rows).view(np.uint8).data, self.offset(first))
 
 
+def directory_name(hour: int, generation: int) -> str:
+    """What an hour's directory is called: by its number, and if that stood for an unlinked hour whose directory may not
+    be gone yet, by a generation too: `490000`, `490000.1`."""
+    return f"{hour}.{generation}" if generation else str(hour)
+
+
 class HourFiles:
-    """The three files of one hour partition, `hours/<hour>/{log,index,settle}`."""
+    """The three files of one hour partition, `hours/<hour>/{log,index,settle}`; see directory_name for `generation`."""
 
-    __slots__ = ("_disk", "directory", "index", "log", "settle")
+    __slots__ = ("_again", "_disk", "directory", "generation", "index", "log", "settle")
 
-    def __init__(self, disk: Disk, hours: Path, hour: int, *, group: int, cluster_id: bytes) -> None:
+    def __init__(
+        self, disk: Disk, hours: Path, hour: int, *, group: int, cluster_id: bytes, generation: int = 0
+    ) -> None:
         self._disk = disk
-        self.directory = hours / str(hour)
+        self._again = partial(HourFiles, disk, hours, hour, group=group, cluster_id=cluster_id, generation=generation)
+        self.generation = generation
+        self.directory = hours / directory_name(hour, generation)
         self.log = HourFile(disk, self.directory / "log", FileHeader(MAGIC_LOG, group, hour, cluster_id))
         index = FileHeader(MAGIC_INDEX, group, hour, cluster_id)
         settle = FileHeader(MAGIC_SETTLE, group, hour, cluster_id)
         self.index = RowFile(disk, self.directory / "index", index, UNIT)
         self.settle = RowFile(disk, self.directory / "settle", settle, SETTLE)
+
+    def again(self) -> "HourFiles":
+        """The same files with descriptors of their own, for another thread."""
+        return self._again()
 
     def sync(self) -> None:
         """Make what was written to the three files durable, and their names."""

@@ -6,6 +6,11 @@ far, staged  ------------------> near     cold  ------> warm  ------------------
 ```
 Near hours are those the wheel stands at, two back and two ahead. Any other that is used keeps its states and
 descriptors for a while: warm. Memory depends on these alone, not on how many hours hold messages.
+
+An hour that was unlinked may be begun again (a Realign has turned the wheel back): under the same number and, until a
+checkpoint without the old one is durable, under another generation, which gives it a directory of its own. A crash
+would bring the old one back, so not a byte of it may change; and a node that made its checkpoint in between and one
+that did not give the new units the same positions. The generation is the node's own matter, no replicated content.
 """
 
 from collections import OrderedDict
@@ -19,7 +24,7 @@ import numpy.typing as npt
 from storage.array import I64, U64
 from storage.checkpoint import HourLengths
 from storage.hour import FrozenHour, Hour
-from storage.hour_file import HourFiles
+from storage.hour_file import HourFiles, directory_name
 from storage.position import by_hour, hours_of, indexes_of
 
 NEAR_HOURS: Final = 2
@@ -36,20 +41,25 @@ _WARM_UNITS_MAX: Final = 8 << 20
 """How many hours that are not near keep states and descriptors, and units of states in all."""
 
 
+OpenFiles = Callable[[int, int], HourFiles]
+"""The files of an hour, by number and generation."""
+
+
 @dataclass(frozen=True, slots=True)
 class FrozenHours:
-    """All hours at one moment: the lengths their files will have, what to write for that, what to sync and remove."""
+    """All hours at one moment: the lengths their files will have, what to write for that, what to sync, and the
+    directories to remove."""
 
     lengths: dict[int, HourLengths]
     staged: list[FrozenHour]
-    written: list[int]
-    removed: list[int]
+    synced: list[HourFiles]
+    removed: list[str]
 
 
 class HourSet:
     """The hours by number. On the loop's thread."""
 
-    def __init__(self, hours: dict[int, Hour], open_files: Callable[[int], HourFiles]) -> None:
+    def __init__(self, hours: dict[int, Hour], open_files: OpenFiles) -> None:
         self._hours = hours
         self._open_files = open_files
         self.units = sum(hour.units for hour in hours.values())
@@ -61,8 +71,8 @@ class HourSet:
         self._warm: OrderedDict[int, Hour] = OrderedDict()
         self._written: set[int] = set()  # written to since the last checkpoint began
         self._staging: set[int] = set()  # with staged chunks
-        self._unlinked: set[int] = set()  # directories that the next checkpoint removes
-        self._removing: set[int] = set()  # and those that the one under way does
+        self._unlinked: set[tuple[int, int]] = set()  # (hour, generation) that the next checkpoint removes
+        self._removing: set[tuple[int, int]] = set()  # and those that the one under way does
 
     def __iter__(self) -> Iterator[Hour]:
         return iter(self._hours.values())
@@ -94,8 +104,8 @@ class HourSet:
         """The hour to append to, begun if it is not there."""
         hour = self._hours.get(number)
         if hour is None:
-            assert number not in self._unlinked | self._removing, f"hour {number} was unlinked"
-            hour = self._hours[number] = Hour(number, self._open_files(number))
+            old = [generation for each, generation in (*self._unlinked, *self._removing) if each == number]
+            hour = self._hours[number] = Hour(number, self._open_files(number, max(old, default=-1) + 1))
             hour.near = number in self._near
         return hour
 
@@ -138,7 +148,7 @@ class HourSet:
         self._unstage(hour)
         self._warm.pop(number, None)
         self._written.discard(number)
-        self._unlinked.add(number)
+        self._unlinked.add((number, hour.files.generation))
         self.units -= hour.units
         self.moved -= hour.moved
         hour.files.close()
@@ -147,16 +157,18 @@ class HourSet:
         """This moment, for a checkpoint. One at a time."""
         lengths = {number: hour.lengths() for number, hour in self._hours.items()}
         staged = [self._hours[number].freeze() for number in sorted(self._staging)]
-        written, self._written = sorted(self._written), set()
+        touched, self._written = sorted(self._written | self._staging), set()
+        synced = [self._hours[number].files.again() for number in touched]
         self._removing, self._unlinked = self._unlinked, set()
-        return FrozenHours(lengths, staged, written, sorted(self._removing))
+        removed = [directory_name(*each) for each in sorted(self._removing)]
+        return FrozenHours(lengths, staged, synced, removed)
 
     def thaw(self, frozen: FrozenHours) -> None:
         """The checkpoint is durable."""
         self._removing = set()
         for frozen_hour in frozen.staged:
             hour = self._hours.get(frozen_hour.number)
-            if hour is not None:
+            if hour is not None and hour.files.generation == frozen_hour.files.generation:
                 hour.thaw(frozen_hour)
         self._staging = {number for number in self._staging if self._hours[number].staged}
         self.staged_bytes = sum(self._hours[number].staged.bytes() for number in self._staging)

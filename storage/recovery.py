@@ -2,7 +2,7 @@
 
 | on disk | what it is | done |
 |---|---|---|
-| an hour the record does not name | begun after the checkpoint, or unlinked by it | removed; the journal has it |
+| an hour or generation the record does not name | begun after it, or unlinked by it | removed; the journal has it |
 | a file longer than the record says | appended after the checkpoint, perhaps torn | cut |
 | a file shorter, or missing | durable bytes are gone | Corrupt |
 | header, last unit or last settle record not as written | damage | Corrupt |
@@ -11,27 +11,26 @@
 Reading every byte would take minutes at 50 M messages; what is served is checked as it is read.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 from storage.checkpoint import CheckpointRecord, HourLengths
 from storage.disk import Disk
 from storage.format import Corrupt
 from storage.hour import Hour, settle_count
-from storage.hour_file import HourFiles
-
-OpenFiles = Callable[[int], HourFiles]
+from storage.hour_file import HourFiles, directory_name
+from storage.hour_set import OpenFiles
 
 
 def recover_hours(hours: Path, record: CheckpointRecord | None, disk: Disk, open_files: OpenFiles) -> dict[int, Hour]:
     """The hours of the checkpoint, their files cut to it. Raises Corrupt, FormatRefused or DiskFailed."""
     named = record.hours if record else {}
+    kept = {directory_name(number, lengths.generation) for number, lengths in named.items()}
     for name in disk.list_directory(hours):
-        if not name.isdecimal() or int(name) not in named:
+        if name not in kept:
             disk.remove_tree(hours / name)
     recovered: dict[int, Hour] = {}
     for number, lengths in sorted(named.items()):
-        files = open_files(number)
+        files = open_files(number, lengths.generation)
         files.log.cut(lengths.log_len)
         files.index.cut(lengths.index_len)
         files.settle.cut(lengths.settle_len)

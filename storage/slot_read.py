@@ -12,7 +12,6 @@ import numpy.typing as npt
 from storage.chain import seconds_of, walk
 from storage.format import UNIT, Units, join_rows
 from storage.hour import Hour, linked_units
-from storage.hour_file import HourFiles
 from storage.position import INDEX_BITS
 from storage.slot import SlotColumns
 from storage.state import pending_in
@@ -26,10 +25,10 @@ class SlotRead:
     whoever hands them over asks the records again, as ever.
     """
 
-    def __init__(self, hour: Hour, second: int, files: HourFiles) -> None:
+    def __init__(self, hour: Hour, second: int) -> None:
         self._number = hour.number
         self._second = second
-        self._files = files
+        self._files = hour.files.again()
         self._state = hour.states().state
         self._near = hour.near
         if hour.near:

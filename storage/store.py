@@ -238,7 +238,7 @@ class Store:
     def slot_read(self, tick: int) -> SlotRead | None:
         """The same in two steps, the second of which (`run`) may be taken in a thread; None if there is nothing."""
         hour = self._hours.use(tick // SECONDS)
-        return SlotRead(hour, tick % SECONDS, self._open_files(hour.number)) if hour else None
+        return SlotRead(hour, tick % SECONDS) if hour else None
 
     def due_seconds(self, hour: int) -> I64:
         """Absolute seconds of an hour that hold units, settled or not, ascending."""
@@ -287,7 +287,8 @@ class Store:
         self._hours.turn(now_hour)
 
     def unlink(self, hour: int) -> None:
-        """Forget an hour. Its directory goes when a checkpoint without it is durable. Unknown hours are fine."""
+        """Forget an hour. Its directory goes when a checkpoint without it is durable. Unknown hours are fine; one that
+        was unlinked may be begun again at once."""
         self._hours.unlink(hour)
 
     # checkpoint
@@ -299,7 +300,7 @@ class Store:
         """
         frozen = self._hours.freeze()
         catalog = self.catalog.begin(replace(record, hours=frozen.lengths))
-        return CheckpointJob(self._disk, self._directory, self._open_files, frozen, catalog, self._finish)
+        return CheckpointJob(self._disk, self._directory, frozen, catalog, self._finish)
 
     def _finish(self, job: CheckpointJob) -> None:
         self.catalog.finish(job.catalog)
@@ -310,6 +311,8 @@ class Store:
         found = self._hours.find(hour)
         return self._hours.use(hour) if found and found.open else None
 
-    def _open_files(self, hour: int) -> HourFiles:
+    def _open_files(self, hour: int, generation: int) -> HourFiles:
         assert self.cluster_id is not None, "no hour before genesis"
-        return HourFiles(self._disk, self._directory, hour, group=self._group, cluster_id=self.cluster_id)
+        return HourFiles(
+            self._disk, self._directory, hour, group=self._group, cluster_id=self.cluster_id, generation=generation
+        )

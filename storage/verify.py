@@ -1,6 +1,7 @@
 """`hourwheel verify`: whether a closed data directory holds what was written, byte for byte; and one hash of it.
 
 Verify reads everything the last checkpoint stands for and tells all faults, not just the first. It changes nothing.
+Where all hours are sound it also follows every forward: a message that lives elsewhere lives in exactly one place.
 What a crash left behind the checkpoint (longer files, hours it does not name) is no fault: the next start cuts it, and
 the report says how much there is. The journal has a verification of its own.
 
@@ -14,12 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from storage.array import U64
 from storage.catalog import Catalog
-from storage.checkpoint import CheckpointRecord
+from storage.checkpoint import CheckpointRecord, HourLengths
 from storage.disk import Disk, DiskFailed
 from storage.format import Corrupt, FormatRefused
 from storage.hour_check import HourCheck
-from storage.hour_file import HourFile, HourFiles
+from storage.hour_file import HourFile, HourFiles, directory_name
+from storage.move_check import move_faults
 
 _READ_BYTES = 4 << 20
 
@@ -73,7 +76,8 @@ def _verify_hours(hours: Path, catalog: Catalog, disk: Disk, group: int, report:
         report.notes.append(f"no checkpoint yet; {len(names)} hours begun, which the next start rebuilds")
         return
     report.applied_index = record.applied_index
-    extra = [name for name in names if not name.isdecimal() or int(name) not in record.hours]
+    named = {directory_name(number, lengths.generation) for number, lengths in record.hours.items()}
+    extra = [name for name in names if name not in named]
     if extra:
         report.notes.append(f"{len(extra)} hours that the checkpoint does not name, which the next start removes")
     if genesis is None:
@@ -81,8 +85,10 @@ def _verify_hours(hours: Path, catalog: Catalog, disk: Disk, group: int, report:
             report.faults.append(f"corrupt: {hours.parent / 'catalog'}: {len(record.hours)} hours and no genesis")
         return
     behind = 0
+    forwarded: list[U64] = []
+    arrived: list[U64] = []
     for number, lengths in sorted(record.hours.items()):
-        files = HourFiles(disk, hours, number, group=group, cluster_id=genesis.cluster_id)
+        files = _open(disk, hours, number, lengths, group, genesis.cluster_id)
         check = HourCheck(number, files, lengths)
         check.run()
         report.faults += check.faults
@@ -90,8 +96,17 @@ def _verify_hours(hours: Path, catalog: Catalog, disk: Disk, group: int, report:
         report.units += lengths.units
         report.bytes += check.bytes
         behind += check.bytes_behind
+        if not report.faults:
+            forwarded.append(check.forwarded())
+            arrived.append(check.arrived())
+    if not report.faults:
+        report.faults += move_faults(forwarded, arrived)
     if behind:
         report.notes.append(f"{behind} bytes behind the checkpoint, which the next start cuts")
+
+
+def _open(disk: Disk, hours: Path, number: int, lengths: HourLengths, group: int, cluster_id: bytes) -> HourFiles:
+    return HourFiles(disk, hours, number, group=group, cluster_id=cluster_id, generation=lengths.generation)
 
 
 def digest(directory: Path, *, disk: Disk | None = None, group: int = 0) -> tuple[str, int]:
@@ -109,8 +124,9 @@ def digest(directory: Path, *, disk: Disk | None = None, group: int = 0) -> tupl
         _hash_state(hasher, record)
         for number, lengths in sorted(record.hours.items()):
             cluster_id = genesis.cluster_id if genesis else bytes(16)
-            files = HourFiles(disk, directory / "hours", number, group=group, cluster_id=cluster_id)
-            hasher.update(f"hour {number} {lengths.units} {lengths.unsettled}\n".encode())
+            files = _open(disk, directory / "hours", number, lengths, group, cluster_id)
+            counts = (lengths.units, lengths.unsettled, lengths.forwarded, lengths.moved)
+            hasher.update(f"hour {number} {counts}\n".encode())
             _hash_file(hasher, files.log, lengths.log_len)
             _hash_file(hasher, files.index, lengths.index_len)
             _hash_file(hasher, files.settle, lengths.settle_len)

@@ -23,7 +23,7 @@ RECORD = CheckpointRecord(
     rolling_hash=bytes(range(32)),
     hours={
         497_223: HourLengths(4096, 128, 64, 1, 0),
-        497_222: HourLengths(1 << 40, 1 << 30, 1 << 20, 1 << 24, 99, 7, 8, 2),
+        497_222: HourLengths(1 << 40, 1 << 30, 1 << 20, 1 << 24, 99, forwarded=7, moved=8, generation=2),
     },
     catalog_count=12,
     catalog_hash=0xFEDCBA9876543210,
