@@ -3,17 +3,24 @@
 A request is sent at most once: where the connection broke after it may have been read, the outcome is not known and the
 client is told so, because without a key a second sending could schedule a second message. While there is no leader the
 request waits for one, a little longer than an election takes, since nothing has been proposed yet. When another node
-leads, what is under way to the former leader ends at once: it may be paused, and would answer when it wakes, or never.
+leads, what is under way to the former leader ends a moment later: it may be paused, and would answer when it wakes, or
+never. What it answered before it stepped down is already on its way, and has that moment to arrive.
+
+A leader that gives its leadership away, or loses it, refuses with `no-leader` or `draining`, which say that nothing was
+done. Such a request is asked again, of whoever leads then, as long as it has not been under way for longer than one may
+wait for a leader.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import aiohttp
+import msgspec
 from yarl import URL
 
 from api.port import ForwardAnswer, ForwardRequest
@@ -23,8 +30,20 @@ from api.problem import Problem
 LEADER_WAIT_S = 2.0
 #: Methods that change nothing, so that a lost answer is no unknown outcome.
 SAFE = ("GET", "HEAD")
+#: What a former leader answered before another one was heard has so long to arrive.
+FAREWELL_S = 0.05
+#: How soon a leader that refused is asked again while no other is known: it may not be established yet, or lead on.
+AGAIN_S = 0.02
+#: The answer to this one comes from the former leader, once another leads.
+TRANSFER = "/v1/cluster/transfer"
 #: Longest answer: a pull that waits 30 s, and then some.
 ANSWER_TIMEOUT_S = 45.0
+
+
+class _Refusal(msgspec.Struct):
+    """What is read of a problem document."""
+
+    code: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -69,29 +88,40 @@ class Forwarder:
         self._changed.set()
         self._changed = asyncio.Event()
         address = self._leader_http()
-        for under_way in self._under_way:
-            if under_way.address != address:
+        former = [under_way for under_way in self._under_way if under_way.address != address]
+        if former:
+            asyncio.get_running_loop().call_later(FAREWELL_S, self._end, former)
+
+    def _end(self, former: list[_UnderWay]) -> None:
+        for under_way in former:
+            if under_way in self._under_way and under_way.address != self._leader_http():
                 under_way.ended = True
                 under_way.task.cancel()
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
         """Raises `no-leader` (nothing was sent, or nothing changed) or `outcome-unknown`."""
-        deadline = asyncio.get_running_loop().time() + LEADER_WAIT_S
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + LEADER_WAIT_S
         while True:
             address = await self._leader(deadline)
             answer = await self._send_once(address, request)
-            if answer is not None:
+            if answer is None:
+                # Nothing was sent. A leader that is gone is given up a moment later: wait for that, and the next one.
+                if self._leader_http() == address:
+                    await self._change(deadline, "the leader does not take connections; nothing was sent")
+            elif loop.time() + AGAIN_S >= deadline or not _nothing_done(answer):
                 return answer
-            # Nothing was sent. A leader that is gone is given up a moment later: wait for that, and for the next one.
-            if self._leader_http() == address:
-                await self._change(deadline, "the leader does not take connections; nothing was sent")
+            elif self._leader_http() == address:
+                with contextlib.suppress(Problem):
+                    await self._change(loop.time() + AGAIN_S, "")
 
     async def _send_once(self, address: str, request: ForwardRequest) -> ForwardAnswer | None:
         """The answer, or None when there was no connection."""
         task = asyncio.current_task()
         assert task is not None
         under_way = _UnderWay(task, address)
-        self._under_way.add(under_way)
+        if request.target.partition("?")[0] != TRANSFER:
+            self._under_way.add(under_way)
         try:
             return await self._send(address, request)
         except asyncio.CancelledError:
@@ -129,6 +159,16 @@ class Forwarder:
             await asyncio.wait_for(self._changed.wait(), deadline - asyncio.get_running_loop().time())
         except TimeoutError:
             raise Problem("no-leader", refusal) from None
+
+
+def _nothing_done(answer: ForwardAnswer) -> bool:
+    """Whether the former leader, or one not yet established, says that it did nothing with the request."""
+    if answer.status != 503:
+        return False
+    try:
+        return msgspec.json.decode(answer.body, type=_Refusal).code in ("no-leader", "draining")
+    except msgspec.DecodeError:
+        return False
 
 
 def _lost(request: ForwardRequest, why: str) -> Problem:

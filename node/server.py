@@ -40,6 +40,7 @@ from node.reserve import Reserve
 from node.retention import Retention
 from node.service import Service
 from node.status import Status
+from node.transfer import Transfer
 from replication.command import DispatchState, Genesis
 from replication.driver import GroupDriver
 from replication.group import RaftGroup
@@ -59,8 +60,6 @@ HOUSEKEEPING_S = 0.5
 #: How long the loop may keep the interpreter while the journal's thread waits for it. Python's default of 5 ms is what
 #: every fdatasync would wait, once before it and once after, on a busy leader.
 SWITCH_S = 0.0005
-#: How long a leader that stops may take to write what waits, before another one is elected.
-QUIESCE_S = 1.0
 #: How often a leader looks for hours that are over.
 RETENTION_S = 20.0
 
@@ -148,6 +147,7 @@ class Node:
         )
         self._closing.callback(self.delivery_log.close)
         self._retention = Retention(self.machine, self.proposer, self.clock)
+        self.transfer = Transfer(self)
         self.forwarder = Forwarder(self._leader_http)
         self.status = Status(self)
         self.metrics = Metrics(self.status.values, self.lateness)
@@ -175,7 +175,7 @@ class Node:
                 http.drain()
             ordered = self._ended.done() and self._ended.exception() is None
             if ordered:
-                await self.proposer.quiesce(QUIESCE_S)
+                await self.transfer.leave()
             self._stepped_down()
             # Before the requests that are still at work: a leader that only waits for a slow client leads nobody.
             await self.driver.close()
@@ -235,14 +235,14 @@ class Node:
             error_ms = self.clock.error_ms()
             if self.clock.slew():
                 log.warning("the wall clock stepped", error_ms=round(error_ms))
-                self.group.resign()  # no leading on a clock that is known to be wrong
+                await self.transfer.give_up()  # no leading on a clock that is known to be wrong
                 self.clock.slew()  # a follower's may step, and does before it can be elected again
-            self.clock.bound(self._median_clock_ms())
+            self.clock.bound(self.median_clock_ms())
             self.reserve.measure()
             self.store.turn(self.clock.now_ms() // HOUR_MS)
             await asyncio.sleep(HOUSEKEEPING_S)
 
-    def _median_clock_ms(self) -> float:
+    def median_clock_ms(self) -> float:
         """How far the median of the nodes' clocks is ahead of ours; known to the leader alone, from echoes.
 
         A node that is down counts as one that agrees: else, with one of three down, a single slow clock would make
@@ -272,7 +272,7 @@ class Node:
     def _established(self) -> None:
         """The no-op of the own term is applied: found the cluster if nobody did, then reign."""
         self.clock.leading = True
-        self.clock.bound(self._median_clock_ms())  # before the first stamp: who committed the no-op has echoed too
+        self.clock.bound(self.median_clock_ms())  # before the first stamp: who committed the no-op has echoed too
         self.spawn(self._begin_reign(self.group.term))
 
     async def _begin_reign(self, term: int) -> None:
@@ -310,6 +310,7 @@ class Node:
         if self.group.is_leader:
             self._led_since_s = self.clock.monotonic()  # in the step that sends the first heartbeats of the term
         self.forwarder.leader_changed()
+        self.transfer.leader_changed()
 
     # -- what the parts ask
 
@@ -335,7 +336,7 @@ class Node:
 
     def _leader_http(self) -> str | None:
         leader = self.group.leader_id
-        if leader == self.config.node_id and self.reign is None:
+        if leader == self.config.node_id and (self.reign is None or self.transfer.frozen):
             return None
         return next((peer.http for peer in self.config.peers if peer.id == leader), None)
 

@@ -30,6 +30,7 @@ from api.port import (
     ScheduleResult,
     TopicChange,
     TopicView,
+    TransferResult,
 )
 from api.problem import FieldFault, Problem
 from api.timestamp import render_time
@@ -109,8 +110,9 @@ class Service:
         return self._node.group.leader_id
 
     def leads(self) -> bool:
-        """Whether this node is the established leader."""
-        return self._node.reign is not None
+        """Whether this node is the established leader and not about to give that away: then requests wait for the
+        next leader in the forwarder."""
+        return self._node.reign is not None and not self._node.transfer.frozen
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
         """Pass the request to the leader once."""
@@ -302,6 +304,10 @@ class Service:
         return results
 
     # -- the cluster
+
+    async def transfer(self, to: str | None, *, principal: Principal) -> TransferResult:
+        """Move leadership to node `to`, or to the best."""
+        return await self._node.transfer.run(to)
 
     async def cluster(self) -> Mapping[str, Any]:
         """The document of GET /v1/cluster."""

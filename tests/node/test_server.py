@@ -22,7 +22,7 @@ class Leader:
         node = self.node = Node.__new__(Node)
         node.clock = NodeClock(lambda: self.true_s + ahead_ms / 1000, lambda: self.now_s)
         node.group = cast(Any, SimpleNamespace(peers=self.peers, is_leader=True, term=1))
-        node.forwarder = cast(Any, SimpleNamespace(leader_changed=lambda: None))
+        node.forwarder = node.transfer = cast(Any, SimpleNamespace(leader_changed=lambda: None))
         node._led_since_s = 0.0
         node.spawn = lambda work: cast(Any, work.close())  # type: ignore[method-assign]
 

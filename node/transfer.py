@@ -1,0 +1,179 @@
+"""Moving leadership on purpose, so that nobody notices: POST /v1/cluster/transfer, SIGTERM, a clock that is off.
+
+    freeze   nothing is taken from ready, new requests wait in the forwarder for whoever leads next
+    quiesce  what waits is proposed, and the Leases and the dispatch state with it; from then on nothing is (proposer.py)
+    wait     until the target has all of that on disk and applied (replication/transfer.py)
+    give     this node steps down in its term, and then tells the target to stand for election
+    answer   when another leader is heard; what waited in the forwarder is sent to it
+
+Until the last moment it can be called off, and then everything goes on here. Why nothing is handed over twice: every
+hand-over of this term was made before the freeze, so its Lease is in the log before the target is asked, and the target
+has applied it. Why no request is proposed twice or lost: one that was put into an entry has its result before this node
+steps down; one that was not is sent on, once, or refused as `no-leader`, which says that nothing happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import structlog
+
+from api.port import TransferResult
+from api.problem import Problem
+from node.clock import STEP_MS
+from node.status import CATCHING_UP
+from replication.options import Peer
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+log = structlog.get_logger()
+
+#: How long the last entries may take to be written, while new requests wait.
+QUIESCE_S = 1.0
+#: How long to wait for the new leader's first word: one lost message, an election timeout, an election, and some.
+SUCCESSOR_S = 5.0
+
+
+class Transfer:
+    """The transfers of one node; at most one is under way."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        #: Nothing is taken from ready and no request is begun here, because leadership is about to move.
+        self.frozen = False
+        self._task: asyncio.Task[TransferResult] | None = None
+        self._heard = asyncio.Event()
+
+    async def run(self, to: str | None) -> TransferResult:
+        """Move leadership to node `to` (None: the most caught up), as its leader. A caller that goes away changes
+        nothing. `unknown-node`, `not-caught-up` (all goes on here), `change-in-progress`, `draining`, `no-leader`."""
+        node = self._node
+        if to is not None and to not in {peer.id for peer in node.config.peers}:
+            raise Problem("unknown-node", f"no node of this cluster is named {to}")
+        if node.draining:
+            raise Problem("draining", "this node is shutting down and gives its leadership away by itself")
+        if node.reign is None or not node.reign.trusted():
+            raise Problem("no-leader", "this node is not sure to lead; nothing happened")
+        if self._task is not None or self.frozen:
+            raise Problem("change-in-progress", "another transfer is under way; look who leads when it is over")
+        if to == node.config.node_id:
+            return TransferResult(
+                from_node=to, to_node=to, term_before=node.group.term, term_after=node.group.term, took_ms=0
+            )
+        self._task = asyncio.get_running_loop().create_task(self._move(self._target(to)))
+        self._task.add_done_callback(self._ended)
+        return await asyncio.shield(self._task)
+
+    async def leave(self) -> None:
+        """Before this node stops: give leadership away if it has any and anybody can take it, and hear who took it;
+        else write what waits, the Leases of hand-overs made too, so that no successor repeats them."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+        if self._node.reign is None:
+            return
+        term, target = self._node.group.term, self._best()
+        if target is None:
+            self.frozen = True
+            await self._node.proposer.quiesce(QUIESCE_S)
+        elif await self._give(target):
+            with contextlib.suppress(Problem):
+                await self._successor(term)
+
+    async def give_up(self) -> None:
+        """This leader should not lead: hand over to the best peer, or step down and leave it to an election."""
+        if self._task is not None or self.frozen:
+            return
+        target = self._best()
+        if (target is None or not await self._give(target)) and self._node.group.is_leader:
+            self._node.group.resign()
+
+    def leader_changed(self) -> None:
+        """Another leader is known, or none."""
+        self._heard.set()
+
+    def _ended(self, task: asyncio.Task[TransferResult]) -> None:
+        self._task = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, Problem):
+            self._node.fatal(error)
+
+    def _target(self, to: str | None) -> str:
+        """Whom to ask. `not-caught-up` unless it is up, has a vote, and lacks so little that it is worth waiting."""
+        if to is None:
+            best = self._best()
+            if best is None:
+                raise Problem("not-caught-up", "no other node is up, has a vote and has caught up")
+            return best
+        peer = self._node.group.peers[to]
+        if not self._able(peer):
+            why = "is down" if not peer.connected else "has no vote yet" if not peer.voter else f"lacks {self._lag(peer)}"
+            raise Problem("not-caught-up", f"{to} {why}; this node leads on")
+        return to
+
+    def _best(self) -> str | None:
+        """The peer that lacks least, of those whose clocks agree with the others' if there are such."""
+        able = [peer for peer in self._node.group.peers.values() if self._able(peer)]
+        median_ms = self._node.median_clock_ms()
+        in_time = [peer for peer in able if abs(peer.clock_offset_ms - median_ms) <= STEP_MS]
+        best = max(in_time or able, key=lambda peer: (peer.match_index, peer.applied_index), default=None)
+        return best and best.node_id
+
+    def _able(self, peer: Peer) -> bool:
+        return peer.connected and peer.voter and self._lag(peer) <= CATCHING_UP
+
+    def _lag(self, peer: Peer) -> int:
+        """Entries it lacks on disk or has not applied."""
+        return self._node.group.last_index - min(peer.match_index, peer.applied_index)
+
+    async def _move(self, to: str) -> TransferResult:
+        node = self._node
+        term, begun_s = node.group.term, node.clock.monotonic()
+        if not await self._give(to):
+            if node.group.term != term or node.reign is None:
+                raise Problem("no-leader", "leadership was lost by itself meanwhile; look who leads")
+            raise Problem("not-caught-up", f"{to} did not have everything on disk and applied in time; this node leads on")
+        leader = await self._successor(term)
+        took_ms = round((node.clock.monotonic() - begun_s) * 1000)
+        log.info("leadership moved", asked=to, leader=leader, term=node.group.term, took_ms=took_ms)
+        return TransferResult(
+            from_node=node.config.node_id,
+            to_node=leader,
+            term_before=term,
+            term_after=node.group.term,
+            took_ms=took_ms,
+        )
+
+    async def _give(self, to: str) -> bool:
+        """Whether leadership was given away. If not, and the node goes on, everything goes on as before."""
+        node, told = self._node, asyncio.get_running_loop().create_future()
+        given = False
+        self.frozen = True
+        try:
+            if await node.proposer.quiesce(QUIESCE_S):
+                node.group.transfer(to, told.set_result)
+                given = await told
+        finally:
+            if given or not node.draining:
+                self.frozen = False
+            if not given and not node.draining:
+                node.proposer.resume()
+                node.forwarder.leader_changed()  # what waited here for another leader is served here
+                if node.reign is not None:
+                    node.reign.poke()
+        return given
+
+    async def _successor(self, term: int) -> str:
+        """Who leads a term after this one. `outcome-unknown` if nobody is heard in time."""
+        group = self._node.group
+        try:
+            async with asyncio.timeout(SUCCESSOR_S):
+                while group.term <= term or (leader := group.leader_id) is None:
+                    self._heard.clear()
+                    await self._heard.wait()
+                return leader
+        except TimeoutError:
+            seconds = f"within {SUCCESSOR_S:.0f} s"
+            raise Problem("outcome-unknown", f"this node gave up leadership, and heard no new leader {seconds}") from None
