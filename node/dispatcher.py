@@ -24,10 +24,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from node.claim import Claims
+from node.exhausted import AttemptLimit, Exhausted
 from node.lease_book import HandOver, LeaseBook, LeaseEnds
 from node.outlet import Outlet
 from node.ready import Ready
+from node.staged import StagedHandOver
 from node.sweep import Sweep
+from node.tag_filter import TagFilter
 from node.taking import BYTES_MAX
 from node.window import Queued
 from replication.command import DispatchState, Lease, Realign
@@ -63,7 +66,14 @@ class Dispatcher:
     """One term's dispatch state. Calls come from one thread, the event loop's; none blocks but for reading a slot or a
     piece of an hour from the page cache."""
 
-    def __init__(self, store: Store, *, term: int, options: DispatchOptions | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        term: int,
+        options: DispatchOptions | None = None,
+        attempts: AttemptLimit | None = None,
+    ) -> None:
         self.term = term
         self._store = store
         self._options = options or DispatchOptions()
@@ -72,7 +82,7 @@ class Dispatcher:
         self._book = LeaseBook(stop_ms=self._options.stop_ms, beat_ms=self._options.beat_ms)
         self._ready = Ready(self._claims, per_topic=self._options.window_per_topic, total=self._options.window_total)
         self._outlet = Outlet(
-            store, self._book, self._claims, self._ready, pace_per_step=self._options.pace_per_step
+            store, self._book, self._claims, self._ready, attempts, pace_per_step=self._options.pace_per_step
         )
         self._wheel: SecondWheel | None = None  # None: not begun (a Realign is on its way), or stopped
         self._stopped = False
@@ -209,9 +219,11 @@ class Dispatcher:
 
     # -- hand-over
 
-    def waiting(self, topic: int) -> bool:
-        """Whether a hand-over of the topic is worth a try."""
-        return self._outlet.waiting(topic)
+    def waiting(self, topic: int, tags: TagFilter | None = None) -> bool:
+        """Whether a hand-over of the topic is worth a try; with a filter, whether there is anything that it has not
+        looked at. After a try that found nothing it is not, until something comes, or the clock that went back goes on.
+        """
+        return self._outlet.waiting(topic, tags)
 
     @property
     def ready_count(self) -> int:
@@ -219,26 +231,63 @@ class Dispatcher:
         return self._outlet.ready_count
 
     def hand_over(
-        self, topic: int, max_units: int, lease_ms: int, now_ms: int, *, trusted: bool, max_bytes: int = BYTES_MAX
+        self,
+        topic: int,
+        max_units: int,
+        lease_ms: int,
+        now_ms: int,
+        *,
+        trusted: bool,
+        max_bytes: int = BYTES_MAX,
+        tags: TagFilter | None = None,
     ) -> HandOver:
         """Take up to `max_units` ready units of a topic, whose records have up to `max_bytes` (one always fits), under
-        a lease that ends at now + lease_ms.
+        a lease that ends at now + lease_ms. With a filter, only those it wants; the others stay in place.
 
         Empty if nothing is ready, the topic is paused, leadership is not trusted, or the oldest uncommitted hand-over
-        is `stop_ms` old. What is due now comes first, then what is overdue, as far as its pace allows.
+        is `stop_ms` old. What is due now comes first, then what is overdue, as far as its pace allows. A filter looks
+        through the windows, not through the backlog behind them.
         """
-        return self._outlet.hand_over(topic, max_units, lease_ms, now_ms, trusted=trusted, max_bytes=max_bytes)
+        return self._outlet.hand_over(
+            topic, max_units, lease_ms, now_ms, trusted=trusted, max_bytes=max_bytes, tags=tags
+        )
+
+    def stage(self, topic: int, most: int, now_ms: int) -> U64:
+        """Take up to `most` units of a topic out of its turn, to be handed over soon: their positions, in the order of
+        a hand-over. They are claimed, not leased, and stay so until `hand_over_staged` or `unstage` names them."""
+        return self._outlet.stage(topic, most, now_ms)
+
+    def hand_over_staged(
+        self, topic: int, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool
+    ) -> StagedHandOver:
+        """Hand over staged units of a topic under a lease that ends at now + lease_ms, as far as the records allow it
+        now. Without trust, or against the stop rule, all are left staged.
+
+        Those that are neither handed over nor left are not staged any more: they ended, or they are held by a command
+        in flight, or they are back in the window, since the topic is paused or the clock has gone back before them.
+        """
+        return self._outlet.hand_over_staged(topic, positions, lease_ms, now_ms, trusted=trusted)
+
+    def unstage(self, topic: int, positions: U64) -> None:
+        """Staged units of a topic are first in line again, in this order."""
+        self._outlet.unstage(topic, positions)
+
+    def take_exhausted(self) -> list[Exhausted]:
+        """Units that were to be handed over and are over their limit of attempts, each told of once. They are held
+        until `release` names their positions, which is when the Fail that ends them has its result."""
+        return self._outlet.take_exhausted()
 
     def unrecorded(self, position: int) -> bool:
         """Whether the unit was handed over and the records do not say so yet."""
         return self._book.holds(position)
 
     def hold(self, positions: Iterable[int]) -> None:
-        """Do not hand these over until they are released: a command that ends or moves them is on its way."""
+        """Do not hand these over until they are released: a command that ends or moves them is on its way. They are
+        named by home or place; if they are moved meanwhile, they are held where they stand then."""
         self._outlet.hold(positions)
 
     def release(self, positions: Iterable[int]) -> None:
-        """The command has its result; what it did not end is first in line again."""
+        """The command, which held these by these names, has its result; what it left open is first in line again."""
         self._outlet.release(positions)
 
     # -- what goes into entries
@@ -300,6 +349,11 @@ class Dispatcher:
         """Hand-overs whose Lease took effect: look again when it ends."""
         if self._wheel is not None:
             self._ends.add(position, lease_end_ms, self._latest_ms)
+
+    def on_moved(self, home: U64, old: U64, position: U64) -> None:
+        """Messages stand elsewhere now. Where they stood, the check at hand-over leaves them out; `on_units` brings
+        them anew."""
+        self._outlet.moved(home, old, position)
 
     def on_settled(self, position: U64) -> None:
         """Units that ended. Where they still stand in wheel or window, the check at hand-over leaves them out."""

@@ -1,27 +1,37 @@
 """Where units leave: from the ready windows to consumers, under a lease.
 
 Every unit is checked against the records at the moment it is handed over, so what was settled meanwhile never goes out,
-and what a command in flight is about to end waits for that command's result.
+and what a command in flight is about to end or move waits for that command's result.
 
-    window -- take --> checked -- ready -------------------> handed over; claimed until its Lease is applied
-                          | held ----------------> aside --> first in line again when released
-                          | not due again yet ---> window
-                          '-- ended -------------> forgotten, its claim freed
+    window -- take, stage + hand_over_staged --> checked -- ready --------------> handed over
+       ^                                            | held ---------------> aside, till released
+       |                                            | over its limit -----> aside and exhausted, till released
+       |<------------------------------------------ | not due again yet
+       |<-- aside, released; unstaged               '-- ended ------------> forgotten
+
+A unit is claimed as long as it is in a window, staged, aside, or handed over and not applied; each arrow to elsewhere
+frees it. A filtered pull finds its units in the window, and moves those only that it takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from node.claim import Claims
+from node.exhausted import AttemptLimit, Exhausted
 from node.hold import Holds
 from node.lease_book import HandOver, LeaseBook
-from node.look import look
+from node.look import Look, look
 from node.ready import Ready
-from node.taking import Taking
-from node.window import LaneKind, Queued
+from node.staged import Staged, StagedHandOver
+from node.tag_filter import TagFilter
+from node.taking import BYTES_MAX, Taking
+from node.window import NOTHING, Found, LaneKind, Queued
+from storage.array import U16, U64
 from storage.store import Store
 
 PACE_MS = 10
@@ -30,18 +40,39 @@ PACE_MS = 10
 LOOK_ROWS = 16_384
 """At most so many units of a window are looked at together to find the few asked for."""
 
+EXACT_ROWS, EXACT_BYTES = 2_000, 16 << 20
+"""Records whose tags a filtered hand-over reads, about; the next one goes on from there."""
+
+EXHAUSTED_MAX = 2_000
+"""Hand-overs pause while so many units wait for the Fail that ends them: each is held, one by one."""
+
 ATTEMPT_MAX = 0xFFFF
+
+Rows = npt.NDArray[np.intp]
 
 
 class Outlet:
     """One term's hand-overs. Opened when the dispatcher begins, closed for good when the term is over."""
 
-    def __init__(self, store: Store, book: LeaseBook, claims: Claims, ready: Ready, *, pace_per_step: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        book: LeaseBook,
+        claims: Claims,
+        ready: Ready,
+        attempts: AttemptLimit | None,
+        *,
+        pace_per_step: int,
+    ) -> None:
         self._store = store
         self._book = book
         self._claims = claims
         self._ready = ready
+        self._attempts = attempts
         self._holds = Holds()
+        self._staged = Staged()
+        self._exhausted: list[Exhausted] = []  # not yet told of
+        self._ending: set[int] = set()  # places of exhausted units, told of or not, until they are released
         self._paused: set[int] = set()
         self._open = False
         self._latest_ms = 0  # all that is due by then was dispatched
@@ -57,6 +88,9 @@ class Outlet:
         """Step down: nothing is handed over any more, and what was taken out of the windows is forgotten."""
         self._open = False
         self._holds.forget_aside()
+        self._staged.clear()
+        self._exhausted.clear()
+        self._ending.clear()
 
     def turn(self, now_ms: int) -> None:
         """All that is due by `now_ms` was dispatched; what is overdue goes on at its pace."""
@@ -77,32 +111,57 @@ class Outlet:
         """Whether nothing of the topic goes out."""
         (self._paused.add if paused else self._paused.discard)(topic)
 
-    def waiting(self, topic: int) -> bool:
-        """Whether a hand-over of the topic is worth a try."""
+    def waiting(self, topic: int, tags: TagFilter | None) -> bool:
+        """See Dispatcher.waiting."""
         if not self._open or topic in self._paused:
             return False
-        overdue = self._ready.waiting(LaneKind.OVERDUE, topic) > 0 and self._pace_left > 0
-        return overdue or self._ready.waiting(LaneKind.CURRENT, topic) > 0
+        lanes = (LaneKind.CURRENT, LaneKind.OVERDUE) if self._pace_left else (LaneKind.CURRENT,)
+        if tags is None:
+            return any(self._ready.waiting(kind, topic) for kind in lanes)
+        return any(self._ready.fresh(kind, topic, tags) for kind in lanes)
+
+    # -- pull
 
     def hand_over(
-        self, topic: int, max_units: int, lease_ms: int, now_ms: int, *, trusted: bool, max_bytes: int
+        self,
+        topic: int,
+        max_units: int,
+        lease_ms: int,
+        now_ms: int,
+        *,
+        trusted: bool,
+        max_bytes: int,
+        tags: TagFilter | None,
     ) -> HandOver:
         """See Dispatcher.hand_over."""
         allowed = trusted and self._open and topic not in self._paused and self._book.allows(now_ms)
         taking = Taking(max_units if allowed else 0, max_bytes)
         for kind in LaneKind:
-            self._take(kind, topic, now_ms, taking)
+            most = self._most(kind, taking.units)
+            if tags is None:
+                count = self._take(kind, topic, most, now_ms, taking)
+            else:
+                count = self._take_matching(kind, topic, tags, most, now_ms, taking)
+            self._went(kind, count)
+        return self._made(taking, topic, lease_ms, now_ms)
+
+    def _most(self, kind: LaneKind, units: int) -> int:
+        return min(units, self._pace_left) if kind is LaneKind.OVERDUE else units
+
+    def _went(self, kind: LaneKind, count: int) -> None:
+        if kind is LaneKind.OVERDUE:
+            self._pace_left -= count
+
+    def _made(self, taking: Taking, topic: int, lease_ms: int, now_ms: int) -> HandOver:
         hand_over = taking.hand_over(topic, now_ms + lease_ms, now_ms)
         if len(hand_over):
             self._book.add(hand_over)
         return hand_over
 
-    def _take(self, kind: LaneKind, topic: int, now_ms: int, taking: Taking) -> None:
-        """Take what has room of one lane's units that the records say are ready."""
-        paced = kind is LaneKind.OVERDUE
-        most = min(taking.units, self._pace_left) if paced else taking.units
+    def _take(self, kind: LaneKind, topic: int, most: int, now_ms: int, taking: Taking) -> int:
+        """Take what has room of the first `most` of one lane's units that the records say are ready; how many."""
         count, bite = 0, most
-        while count < most and not taking.full:
+        while count < most and not taking.full and len(self._ending) < EXHAUSTED_MAX:
             if now_ms < self._latest_ms:
                 bite = self._ready.waiting(kind, topic)  # what is due again may stand behind what is not
             units = self._ready.take(kind, topic, bite)
@@ -113,8 +172,7 @@ class Outlet:
             if not took and now_ms < self._latest_ms:
                 break
             bite = min(4 * bite, LOOK_ROWS)  # a window may be full of cancelled units
-        if paced:
-            self._pace_left -= count
+        return count
 
     def _give(self, kind: LaneKind, topic: int, units: Queued, most: int, now_ms: int, taking: Taking) -> int:
         """Of `units`, taken from a window, take the first `most` that are to be handed over now, as far as their
@@ -129,21 +187,161 @@ class Outlet:
             units = units.select(~held)
         seen = look(self._store, units.position, now_ms, self._latest_ms)
         chosen = np.flatnonzero(seen.ready)[:most]
-        attempts = np.minimum(seen.attempt[chosen], ATTEMPT_MAX - 1) + np.uint16(1)
         rows = self._store.units(units.position[chosen])
-        took = taking.add(units.position[chosen], attempts.astype(np.uint16), rows)
-        stays = seen.open.copy()
+        offered, took = self._offer(kind, topic, units, seen, chosen, rows, taking)
+        stays = seen.open
         if not stays.all():
             self._claims.free(units.position[~stays])
-        stays[chosen[:took]] = False
+        stays[chosen] = False
+        stays[offered[took:]] = True
         self._ready.put_back(kind, topic, units.select(stays))
         return took
 
+    def _offer(
+        self,
+        kind: LaneKind,
+        topic: int,
+        units: Queued,
+        seen: Look,
+        chosen: Rows,
+        rows: npt.NDArray[Any],
+        taking: Taking,
+    ) -> tuple[Rows, int]:
+        """Take of the units `chosen`, ready and with their rows of the index beside them, as many as have room; those
+        that are over their limit step aside first. Returns the others, and how many of these were taken."""
+        made: U16 = np.maximum(seen.attempt[chosen], rows["attempt"])
+        attempts = np.minimum(made, ATTEMPT_MAX - 1) + np.uint16(1)
+        again = np.flatnonzero(made)
+        if self._attempts is not None and len(again):
+            over = self._attempts.over(topic, units.position[chosen[again]], attempts[again])
+            if over.any():
+                self._exhaust(kind, topic, units, seen, chosen[again[over]], made[again[over]])
+                left = np.ones(len(chosen), np.bool_)
+                left[again[over]] = False
+                chosen, attempts, rows = chosen[left], attempts[left], rows[left]
+        return chosen, taking.add(units.position[chosen], attempts, rows)
+
+    def _exhaust(self, kind: LaneKind, topic: int, units: Queued, seen: Look, rows: Rows, made: U16) -> None:
+        """These rows are over their limit: hold them until the command that ends them has a result."""
+        spent = units.select(rows)
+        self._holds.add(spent.position, spent.position)
+        self._holds.put_aside(kind, topic, spent)
+        self._ending.update(spent.position.tolist())
+        self._exhausted.append(Exhausted(topic, spent.position, seen.term[rows], made))
+
+    def take_exhausted(self) -> list[Exhausted]:
+        """See Dispatcher.take_exhausted."""
+        exhausted, self._exhausted = self._exhausted, []
+        return exhausted
+
+    # -- filtered pull
+
+    def _take_matching(
+        self, kind: LaneKind, topic: int, tags: TagFilter, most: int, now_ms: int, taking: Taking
+    ) -> int:
+        """As `_take`, of those units that the filter wants; the others stay where they are."""
+        count, read, bite = 0, 0, most
+        while count < most and read < EXACT_ROWS and not taking.full and len(self._ending) < EXHAUSTED_MAX:
+            if now_ms < self._latest_ms:
+                bite = self._ready.waiting(kind, topic)
+            found = self._ready.find(kind, topic, tags, bite)
+            took, upto = self._give_matching(kind, topic, tags, found, most - count, now_ms, taking)
+            count, read = count + took, read + len(found.units)
+            if upto < found.upto or not len(found.units):
+                break
+            bite = min(4 * bite, EXACT_ROWS)
+        return count
+
+    def _give_matching(
+        self, kind: LaneKind, topic: int, tags: TagFilter, found: Found, most: int, now_ms: int, taking: Taking
+    ) -> tuple[int, int]:
+        """Of units found in a window, take the first `most` that are to be handed over now and that the filter wants by
+        the tags of their records. Returns how many, and up to which number the filter is through."""
+        units = found.units
+        held = self._holds.mask(units.position)
+        seen = look(self._store, units.position, now_ms, self._latest_ms)
+        ready = np.flatnonzero(seen.ready & ~held)[:EXACT_ROWS]
+        rows = self._store.units(units.position[ready])
+        few = max(1, int(np.searchsorted(np.cumsum(rows["size"], dtype=np.int64), EXACT_BYTES, side="right")))
+        ready, rows = ready[:few], rows[:few]
+        records = self._store.records(units.position[ready])
+        wanted = np.fromiter((tags.matches(record.tags) for record in records), np.bool_, len(records))
+        chosen = ready[wanted][:most]
+        offered, took = self._offer(kind, topic, units, seen, chosen, rows[wanted][:most], taking)
+        ended = ~seen.open & ~held
+        self._claims.free(units.position[ended])
+        self._holds.put_aside(kind, topic, units.select(held))
+        gone = held | ended
+        gone[chosen] = True
+        gone[offered[took:]] = False
+        again = ~gone
+        again[ready[~wanted]] = False
+        upto = int(found.number[again.argmax()]) if again.any() else found.upto
+        self._ready.leave(kind, topic, tags, upto, found.number[gone])
+        return took, upto
+
+    # -- push
+
+    def stage(self, topic: int, most: int, now_ms: int) -> U64:
+        """See Dispatcher.stage."""
+        parts: list[Queued] = []
+        for kind in LaneKind:
+            room = self._most(kind, most) if self._open and topic not in self._paused else 0
+            units = self._due(kind, topic, room, now_ms)
+            most -= len(units)
+            self._went(kind, len(units))
+            self._staged.add(kind, topic, units)
+            parts.append(units)
+        return Queued.joined(parts).position
+
+    def _due(self, kind: LaneKind, topic: int, most: int, now_ms: int) -> Queued:
+        """The first `most` of a lane; only those due again, while the clock has gone back."""
+        if now_ms >= self._latest_ms or not most:
+            return self._ready.take(kind, topic, most)
+        units = self._ready.take(kind, topic, self._ready.waiting(kind, topic))
+        rows = np.flatnonzero(look(self._store, units.position, now_ms, self._latest_ms).ready)[:most]
+        stays = np.ones(len(units), np.bool_)
+        stays[rows] = False
+        self._ready.put_back(kind, topic, units.select(stays))
+        return units.select(rows)
+
+    def hand_over_staged(
+        self, topic: int, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool
+    ) -> StagedHandOver:
+        """See Dispatcher.hand_over_staged."""
+        taking = Taking(len(positions), BYTES_MAX)
+        left = NOTHING.position
+        if self._open and topic in self._paused:
+            self.unstage(topic, positions)
+        elif self._open and not (trusted and self._book.allows(now_ms)):
+            left = positions
+        elif self._open:
+            for kind, units in self._staged.take(topic, positions):
+                self._give(kind, topic, units, len(units), now_ms, taking)
+        return StagedHandOver(self._made(taking, topic, lease_ms, now_ms), left)
+
+    def unstage(self, topic: int, positions: U64) -> None:
+        """See Dispatcher.unstage."""
+        if self._open:
+            for kind, units in self._staged.take(topic, positions):
+                self._ready.put_back(kind, topic, units)
+
+    # -- commands in flight
+
     def hold(self, positions: Iterable[int]) -> None:
         """See Dispatcher.hold."""
-        self._holds.add(positions)
+        names = np.fromiter(positions, np.uint64)
+        self._holds.add(names, self._store.locate(names))
 
     def release(self, positions: Iterable[int]) -> None:
         """See Dispatcher.release."""
-        for kind, topic, units in self._holds.drop(positions):
+        names = list(positions)
+        self._ending.difference_update(names)
+        for kind, topic, units in self._holds.drop(names):
             self._ready.put_back(kind, topic, units)
+
+    def moved(self, home: U64, old: U64, position: U64) -> None:
+        """Messages stand elsewhere now: what holds them goes with them. They come into the windows anew."""
+        left = self._holds.move(home, old, position)
+        if len(left) and self._open:
+            self._claims.free(left)

@@ -23,8 +23,9 @@ import numpy.typing as npt
 
 from node.claim import Claims
 from node.grouping import rows_by
-from node.window import NOTHING, LaneKind, Queued, Window
-from storage.array import U32
+from node.tag_filter import TagFilter
+from node.window import NOTHING, NOTHING_FOUND, Found, LaneKind, Queued, Window
+from storage.array import I64, U32
 
 
 @dataclass(slots=True)
@@ -96,6 +97,27 @@ class Ready:
         if len(units):
             self.lanes[kind].windows.setdefault(topic, Window()).put_back(units)
             self.count += len(units)
+
+    def fresh(self, kind: LaneKind, topic: int, tags: TagFilter) -> bool:
+        """Whether the topic's window has units that the filter has not looked at."""
+        window = self.lanes[kind].windows.get(topic)
+        return window is not None and window.fresh(tags)
+
+    def find(self, kind: LaneKind, topic: int, tags: TagFilter, most: int) -> Found:
+        """The topic's next units that the filter may want, at most `most`. They stay in place; `leave` follows."""
+        window = self.lanes[kind].windows.get(topic)
+        return window.find(tags, most) if window is not None else NOTHING_FOUND
+
+    def leave(self, kind: LaneKind, topic: int, tags: TagFilter, upto: int, gone: I64) -> None:
+        """Of what the filter found, the units with the numbers `gone` leave the window, still claimed; it wants no
+        other below number `upto`."""
+        lane = self.lanes[kind]
+        window = lane.windows.get(topic)
+        if window is not None:
+            window.looked(tags, upto)
+            window.remove(gone)
+            self.count -= len(gone)
+            self._settle(lane, topic, window)
 
     def hungry(self, kind: LaneKind) -> list[int]:
         """Topics that have a backlog and whose window is at most half full."""

@@ -93,6 +93,9 @@ class Found(NamedTuple):
     upto: int
 
 
+NOTHING_FOUND: Final = Found(NOTHING, np.empty(0, np.int64), 0)
+
+
 class Window:
     """The next units of one topic in one lane."""
 
