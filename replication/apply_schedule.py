@@ -29,6 +29,7 @@ class Fresh(NamedTuple):
     due_ms: I64
     topic: U32
     tags: U64
+    priority: U8
 
 
 class Scheduled(NamedTuple):
@@ -75,7 +76,7 @@ def apply_schedule(store: Store, command: Schedule, envelope: Envelope, *, floor
         records=words.view(np.uint8),
         created_ms=envelope.now_ms,
     )
-    fresh = Fresh(store.append(batch), batch.due_ms, batch.topic, batch.tags)
+    fresh = Fresh(store.append(batch), batch.due_ms, batch.topic, batch.tags, batch.priority)
     position = fresh.position
     if holders:
         position = np.zeros(len(topic), np.uint64)

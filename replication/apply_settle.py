@@ -1,61 +1,103 @@
-"""How hand-overs, acks and cancels change units. All vectorised: columns in, a result per row out.
+"""How hand-overs, acks, longer leases and cancels change units. All vectorised: columns in, a result per row out.
 
 The life of a unit, as its settle records tell it:
 
-                      Lease                    Settle
+                      Lease, Extend            Settle
     pending ------------------------> leased ---------> delivered
        |  ^                             |
        |  +--- the lease ends (no record: time decides)
-       |  Cancel
+       |  Cancel                                        (Fail: apply_fail.py; moves: apply_move.py)
        +-----------------> cancelled   (leased with the lease still running: refused)
 
 An ack settles an unsettled unit if its (term, attempt) is not older than the newest lease, whether or not the log knows
-that lease: a leader that dies takes its last hand-overs' Leases with it, but the work was done.
+that lease: a leader that dies takes its last hand-overs' Leases with it, but the work was done. An Extend and a Fail
+are judged the same way.
+
+Leases and what answers them name places; cancels name homes (standing.py says what these are).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from replication.command import Cancel, Lease, Settle
+from replication.command_handover import Extend, Lease, Settle
+from replication.command_message import Cancel
 from replication.envelope import Envelope
-from storage.array import U8, U16, U64
-from storage.columns import SettleBatch, StateColumns
+from replication.fence import Rows, fence, first_of_each, rounds
+from replication.standing import (
+    DOUBTFUL_FIELD,
+    FREE,
+    LEASED,
+    MISMATCH,
+    SETTLED,
+    UNKNOWN,
+    Standing,
+    find_standing,
+    settle_everywhere,
+    verdicts,
+)
+from storage.array import I64, U8, U16, U64
+from storage.columns import SettleBatch
 from storage.format import CANCELLED as CANCELLED_STATE
 from storage.format import DELIVERED as DELIVERED_STATE
 from storage.format import LEASED as LEASED_STATE
 from storage.format import UNKNOWN as UNKNOWN_STATE
 from storage.store import Store
 
+__all__ = [
+    "ACKED",
+    "CANCELLED",
+    "DOUBTFUL",
+    "EXTENDED",
+    "INVALID",
+    "KNOWN",
+    "LEASED",
+    "MISMATCH",
+    "NONE",
+    "SETTLED",
+    "STALE",
+    "UNKNOWN",
+    "Cancelled",
+    "Extended",
+    "apply_cancel",
+    "apply_extend",
+    "apply_lease",
+    "apply_settle",
+]
+
 ACKED, STALE, INVALID = 0, 1, 2
-CANCELLED, LEASED, SETTLED, UNKNOWN = 0, 1, 2, 3
+EXTENDED = ACKED
+CANCELLED = FREE
 NONE, KNOWN, DOUBTFUL = 0, 1, 2  # what is known of hand-overs before a cancel
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """A result per row: `result` CANCELLED, LEASED, SETTLED or UNKNOWN; `attempts` made before; `prior`."""
+    """A result per row: `result` CANCELLED, LEASED, SETTLED, UNKNOWN or MISMATCH; `attempts` made before; `prior`."""
 
     result: U8
     attempts: U16
     prior: U8
 
 
-def _fence(term: npt.NDArray[np.uint32] | np.uint32, attempt: U16) -> U64:
-    """(term, attempt) as one number that compares in that order."""
-    fence: U64 = (term.astype(np.uint64) << np.uint64(16)) | attempt.astype(np.uint64)
-    return fence
+class Extended(NamedTuple):
+    """A result per row (EXTENDED, STALE, INVALID); and the leases that took effect, as columns of their own."""
+
+    result: U8
+    position: U64
+    attempt: U16
+    lease_end_ms: I64
 
 
 def apply_lease(store: Store, command: Lease, envelope: Envelope) -> U8:
     """Record hand-overs; 1 where the Lease took effect. A Lease of a settled or unknown unit, or one not newer than
     the newest, is a no-op."""
     states = store.states(command.position)
-    newer = _fence(np.uint32(envelope.term), command.attempt) > _fence(states.term, states.attempt)
-    effective = (states.state <= LEASED_STATE) & newer & _first_of_each(command.position)
+    newer = fence(np.uint32(envelope.term), command.attempt) > fence(states.term, states.attempt)
+    effective = (states.state <= LEASED_STATE) & newer & first_of_each(command.position)
     rows = effective.nonzero()[0]
     if len(rows):
         store.settle(
@@ -74,91 +116,130 @@ def apply_lease(store: Store, command: Lease, envelope: Envelope) -> U8:
 
 
 def apply_settle(store: Store, command: Settle, envelope: Envelope) -> tuple[U8, U64]:
-    """Ack; returns a result per row (ACKED, STALE, INVALID) and the positions settled now.
-
-    The same unit may stand in several rows (a client that acks twice in one request): rows are taken in rounds, each
-    with the first remaining row of each unit, so that a later row sees what an earlier one did.
-    """
-    result = np.full(len(command.position), INVALID, np.uint8)
+    """Ack; returns a result per row (ACKED, STALE, INVALID) and the positions settled now. The same unit may stand in
+    several rows: a client that acks twice in one request."""
+    claim = fence(command.term, command.attempt)
+    result = np.full(len(command.position), STALE, np.uint8)
     settled: list[U64] = []
-    rows = np.arange(len(command.position))
-    while len(rows):
-        first = _first_of_each(command.position[rows])
-        now, rows = rows[first], rows[~first]
-        result[now], taken = _settle_round(store, command, envelope, now)
-        settled.append(command.position[now[taken]])
+    for turn in rounds(command.position, claim):
+        taken = _settle_round(store, command, envelope, claim, turn.rows, result)
+        result[turn.repeats] = result[turn.repeated]
+        settled.append(command.position[taken])
     return result, settled[0] if len(settled) == 1 else np.concatenate([np.empty(0, np.uint64), *settled])
 
 
-def _settle_round(
-    store: Store, command: Settle, envelope: Envelope, rows: npt.NDArray[np.int64]
-) -> tuple[U8, npt.NDArray[np.intp]]:
-    """Ack rows that name each unit once; returns a result per row and which of `rows` settled their unit."""
-    position, term, attempt = command.position[rows], command.term[rows], command.attempt[rows]
+def _settle_round(store: Store, command: Settle, envelope: Envelope, claim: U64, rows: Rows, result: U8) -> Rows:
+    """Ack rows that name each unit once and write their results; returns those that settled their unit."""
+    position, claimed = command.position[rows], claim[rows]
     states = store.states(position)
-    claim, newest = _fence(term, attempt), _fence(states.term, states.attempt)
-    taken = (states.state <= LEASED_STATE) & (claim >= newest)
-    again = (states.state == DELIVERED_STATE) & (claim == newest)
-    result = np.full(len(rows), STALE, np.uint8)
-    result[states.state == UNKNOWN_STATE] = INVALID
-    result[taken | again] = ACKED
-    acked = taken.nonzero()[0]
+    newest = fence(states.term, states.attempt)
+    taken = (states.state <= LEASED_STATE) & (claimed >= newest)
+    again = (states.state == DELIVERED_STATE) & (claimed == newest)
+    result[rows[states.state == UNKNOWN_STATE]] = INVALID
+    result[rows[taken | again]] = ACKED
+    acked = rows[taken]
     if len(acked):
-        store.settle(
+        settle_everywhere(
+            store,
             SettleBatch.of(
-                position[acked],
+                command.position[acked],
                 what=DELIVERED_STATE,
                 at_ms=envelope.now_ms,
-                term=term[acked],
-                attempt=attempt[acked],
+                term=command.term[acked],
+                attempt=command.attempt[acked],
                 node=envelope.node,
-                code=command.code[rows[acked]],
+                code=command.code[acked],
                 subscription=command.subscription,
-            )
+            ),
         )
-    return result, acked
+    return acked
+
+
+def apply_extend(store: Store, command: Extend, envelope: Envelope) -> Extended:
+    """Let leases end at another time; of several rows by one hand-over the last one's."""
+    claim = fence(command.term, command.attempt)
+    result = np.full(len(command.position), STALE, np.uint8)
+    lease_end_ms = command.lease_end_ms.copy()
+    extended: list[Rows] = []
+    for turn in rounds(command.position, claim):
+        lease_end_ms[turn.repeated] = lease_end_ms[turn.repeats]
+        extended.append(_extend_round(store, command, envelope, claim, lease_end_ms, turn.rows, result))
+        result[turn.repeats] = result[turn.repeated]
+    rows = np.concatenate([np.empty(0, np.intp), *extended])
+    return Extended(result, command.position[rows], command.attempt[rows], lease_end_ms[rows])
+
+
+def _extend_round(
+    store: Store, command: Extend, envelope: Envelope, claim: U64, lease_end_ms: I64, rows: Rows, result: U8
+) -> Rows:
+    """Extend rows that name each unit once and write their results; returns those that took effect.
+
+    The record is that of the lease again, with another end: when and by whom the unit was handed over stays the newest
+    record's to say, unless the log never knew of this hand-over.
+    """
+    position, claimed = command.position[rows], claim[rows]
+    states = store.states(position)
+    newest = fence(states.term, states.attempt)
+    taken = (states.state <= LEASED_STATE) & (claimed >= newest)
+    result[rows[states.state == UNKNOWN_STATE]] = INVALID
+    result[rows[taken]] = EXTENDED
+    now = rows[taken]
+    if not len(now):
+        return now
+    known = (states.state[taken] == LEASED_STATE) & (claimed[taken] == newest[taken])
+    lease = store.newest(position[taken])
+    store.settle(
+        SettleBatch.of(
+            position[taken],
+            what=LEASED_STATE,
+            at_ms=np.where(known, lease["at_ms"], envelope.now_ms),
+            when=lease_end_ms[now],
+            term=command.term[now],
+            attempt=command.attempt[now],
+            node=np.where(known, lease["node"], envelope.node),
+            subscription=command.subscription,
+        )
+    )
+    return now
 
 
 def apply_cancel(store: Store, command: Cancel, envelope: Envelope) -> tuple[Cancelled, U64]:
-    """Cancel; returns a result per row and the positions cancelled now. A unit whose lease has ended by the leader's
-    stamp is ready again and can be cancelled; cancelled twice is cancelled both times."""
-    states = store.states(command.home)
-    leased = (states.state == LEASED_STATE) & (states.lease_end_ms > envelope.now_ms)
-    taken = (states.state <= LEASED_STATE) & ~leased & _first_of_each(command.home)
-    result = _cancel_results(states, leased)
-    prior = np.where(states.attempt > 0, KNOWN, np.where(command.doubtful > 0, DOUBTFUL, NONE)).astype(np.uint8)
+    """Cancel; returns a result per row and the places cancelled now. Cancelled twice is cancelled both times, with the
+    same answer."""
+    standing = find_standing(store, command.home)
+    states = standing.states
+    result = verdicts(store, standing, command.revision, envelope.now_ms)
     again = states.state == CANCELLED_STATE
-    if again.any():
-        prior[again] = store.cancel_priors(command.home[again])
-    if taken.any():
-        store.settle(
+    again |= result == FREE
+    rows = (result == FREE).nonzero()[0]
+    rows = rows[first_of_each(standing.place[rows])]
+    again[rows] = False
+    prior = _priors(store, command, standing, rows)
+    if len(rows):
+        settle_everywhere(
+            store,
             SettleBatch.of(
-                command.home[taken],
+                standing.place[rows],
                 what=CANCELLED_STATE,
                 at_ms=envelope.now_ms,
-                term=states.term[taken],
-                attempt=states.attempt[taken],
+                term=states.term[rows],
+                attempt=states.attempt[rows],
                 node=envelope.node,
-                code=prior[taken].astype(np.uint16),
-            )
+                code=prior[rows].astype(np.uint16),
+            ),
         )
-    return Cancelled(result, states.attempt, prior), command.home[taken]
+    if again.any():
+        result[again] = CANCELLED
+        prior[again] = store.cancel_priors(command.home[again])
+    return Cancelled(result, states.attempt, prior), standing.place[rows]
 
 
-def _cancel_results(states: StateColumns, leased: npt.NDArray[np.bool_]) -> U8:
-    result = np.full(len(leased), SETTLED, np.uint8)
-    result[states.state <= LEASED_STATE] = CANCELLED
-    result[states.state == CANCELLED_STATE] = CANCELLED
-    result[leased] = LEASED
-    result[states.state == UNKNOWN_STATE] = UNKNOWN
-    return result
-
-
-def _first_of_each(position: U64) -> npt.NDArray[np.bool_]:
-    """True where a position stands for the first time."""
-    order = position.argsort(kind="stable")
-    ranked = position[order]
-    again = (ranked[1:] == ranked[:-1]).nonzero()[0] + 1
-    first = np.ones(len(position), bool)
-    first[order[again]] = False
-    return first
+def _priors(store: Store, command: Cancel, standing: Standing, rows: Rows) -> U8:
+    """What is known of hand-overs before. That a dead leader may have made one says the command, or the record of a
+    message that was rescheduled since."""
+    known = standing.states.attempt > 0
+    doubtful = command.doubtful > 0
+    moved = rows[(standing.place[rows] != command.home[rows]) & ~known[rows]]
+    if len(moved):
+        doubtful[moved] |= [DOUBTFUL_FIELD in record.extension for record in store.records(standing.place[moved])]
+    return np.where(known, KNOWN, np.where(doubtful, DOUBTFUL, NONE)).astype(np.uint8)

@@ -4,8 +4,9 @@
 all nodes build identical files. What it returns goes to whoever proposed the entry; what it tells the listener lets the
 leader's dispatcher follow along.
 
-Order within an entry: Genesis, Realign, DispatchState, Lease, Settle, Cancel, PutTopic, Schedule, Unlink. The state
-takes effect before the units it clamps; Leases of earlier hand-overs before a Cancel that must see them.
+Order within an entry: Genesis, Realign, DispatchState, Lease, Settle, Fail, Extend, Cancel, Reschedule, Redrive,
+PutTopic, Schedule, Unlink. The state takes effect before the units it clamps, moved ones too; Leases of earlier
+hand-overs before a Cancel that must see them; what receivers said before what clients wish.
 
 Invariants: `tick` never goes back but by Realign; `applied_index` grows by what Raft says; an entry is read whole
 before anything of it is applied, so a broken one changes nothing and gives the same refusal on every node.
@@ -15,23 +16,29 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
-from replication.apply_schedule import Scheduled, apply_schedule
-from replication.apply_settle import Cancelled, apply_cancel, apply_lease, apply_settle
+from replication.apply_fail import apply_fail
+from replication.apply_move import Moves, Rescheduled, apply_redrive, apply_reschedule
+from replication.apply_schedule import Fresh, Scheduled, apply_schedule
+from replication.apply_settle import Cancelled, apply_cancel, apply_extend, apply_lease, apply_settle
+from replication.apply_topic import TopicPut, apply_put_topic
+from replication.column import DUE_MS_MAX
 from replication.command import (
     UNPACK,
     Cancel,
     Command,
     DispatchState,
+    Extend,
+    Fail,
     Genesis,
     Lease,
     PutTopic,
     Realign,
+    Redrive,
+    Reschedule,
     Schedule,
     Settle,
     Unlink,
@@ -41,10 +48,8 @@ from storage.array import I64, U8, U16, U32, U64
 from storage.checkpoint import CheckpointRecord
 from storage.genesis import Genesis as GenesisRow
 from storage.store import Store
-from storage.topic import Topic
 
-__all__ = ["Applied", "Cancelled", "Listener", "Machine", "Scheduled", "TopicPut"]
-
+__all__ = ["Applied", "Cancelled", "Listener", "Machine", "Rescheduled", "Scheduled", "TopicPut"]
 
 #: A tick is an absolute second: its slot begins at tick * MS_PER_TICK.
 MS_PER_TICK = 1000
@@ -68,14 +73,6 @@ class Listener(Protocol):
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
         """A topic was created or its settings changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPut:
-    """Result of PutTopic: the whole topic; `changed` is False when `revision` was not the client's."""
-
-    topic: Topic | None
-    changed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +107,8 @@ class Machine:
         assert index > self.applied_index, (index, self.applied_index)
         try:
             envelope = decode_entry(entry)
+            if envelope.now_ms > DUE_MS_MAX:
+                raise EntryRefused(f"stamp of {envelope.now_ms} ms; at most {DUE_MS_MAX}")
             commands = [UNPACK[section.kind](section) for section in envelope.sections]
         except EntryRefused as refused:
             self._advance(index, term, entry)
@@ -127,30 +126,47 @@ class Machine:
         self.store.applied_index, self.store.applied_term = index, term
 
     def _apply_one(self, command: Command, envelope: Envelope, index: int, term: int) -> Any:
-        if isinstance(command, Schedule):
-            return self._schedule(command, envelope, index)
-        if isinstance(command, Settle):
-            result, settled = apply_settle(self.store, command, envelope)
-            if self.listener and len(settled):
-                self.listener.on_settled(settled)
-            return result
-        if isinstance(command, Cancel):
-            cancelled, settled = apply_cancel(self.store, command, envelope)
-            if self.listener and len(settled):
-                self.listener.on_settled(settled)
-            return cancelled
-        if isinstance(command, PutTopic):
-            return self._put_topic(command, envelope)
-        if isinstance(command, Genesis):
-            return self._genesis(command, envelope)
-        if isinstance(command, Unlink):
-            return self._unlink(command, envelope)
-        # What follows the dispatcher decided: void when the entry belongs to another term than the decision.
+        match command:
+            case Schedule():
+                return self._schedule(command, envelope, index)
+            case Settle():
+                result, settled = apply_settle(self.store, command, envelope)
+                self._tell_settled(settled)
+                return result
+            case Fail():
+                return self._fail(command, envelope, index)
+            case Extend():
+                extended = apply_extend(self.store, command, envelope)
+                if self.listener is not None:
+                    self.listener.on_leased(extended.position, extended.attempt, extended.lease_end_ms)
+                return extended.result
+            case Cancel():
+                cancelled, settled = apply_cancel(self.store, command, envelope)
+                self._tell_settled(settled)
+                return cancelled
+            case Reschedule():
+                rescheduled, moves = apply_reschedule(self.store, command, envelope, floor_ms=self._floor_ms)
+                self._tell_moves(moves, index)
+                return rescheduled
+            case Redrive():
+                redriven, moves = apply_redrive(self.store, command, envelope, floor_ms=self._floor_ms)
+                self._tell_moves(moves, index)
+                return redriven
+            case PutTopic():
+                return self._put_topic(command, envelope)
+            case Genesis():
+                return self._genesis(command, envelope)
+            case Unlink():
+                return self._unlink(command, envelope)
+        # What is left the dispatcher decided: void when the entry belongs to another term than the decision.
         if envelope.term != term:
             return None
-        if isinstance(command, Lease):
-            return self._lease(command, envelope)
-        return self._dispatch(command)
+        return self._lease(command, envelope) if isinstance(command, Lease) else self._dispatch(command)
+
+    @property
+    def _floor_ms(self) -> int:
+        """Where the dispatch state's slot begins: no unit goes before it."""
+        return self.tick * MS_PER_TICK
 
     def _genesis(self, command: Genesis, envelope: Envelope) -> None:
         if self.store.cluster_id is not None:
@@ -179,18 +195,20 @@ class Machine:
             self.state_applied_index = command.applied_index
 
     def _schedule(self, command: Schedule, envelope: Envelope, index: int) -> Scheduled:
-        scheduled = apply_schedule(self.store, command, envelope, floor_ms=self.tick * MS_PER_TICK)
-        fresh = scheduled.fresh
-        if self.listener is not None:
-            for number in scheduled.created_topics:
-                topic = self.store.catalog.topic_by_number(number)
-                assert topic is not None
-                self.listener.on_topic(number, topic.settings)
-            if len(fresh.position):
-                self.listener.on_units(
-                    fresh.due_ms, fresh.position, fresh.topic, fresh.tags, np.zeros(len(fresh.tags), np.uint8), index
-                )
+        scheduled = apply_schedule(self.store, command, envelope, floor_ms=self._floor_ms)
+        self._tell_topics(scheduled.created_topics)
+        self._tell_units(scheduled.fresh, index)
         return scheduled
+
+    def _fail(self, command: Fail, envelope: Envelope, index: int) -> U8:
+        failed = apply_fail(self.store, command, envelope, floor_ms=self._floor_ms)
+        for place in failed.dead:
+            self._tell_settled(place)
+        self._tell_moves(failed.moves, index)
+        for copies in failed.copies:
+            self._tell_topics(copies.created_topics)
+            self._tell_units(copies.fresh, index)
+        return failed.result
 
     def _lease(self, command: Lease, envelope: Envelope) -> U8:
         took_effect = apply_lease(self.store, command, envelope)
@@ -200,17 +218,10 @@ class Machine:
         return took_effect
 
     def _put_topic(self, command: PutTopic, envelope: Envelope) -> TopicPut:
-        catalog = self.store.catalog
-        topic = catalog.topic(command.name, command.namespace)
-        if command.revision and (topic is None or topic.revision != command.revision):
-            return TopicPut(topic, False)
-        settings = (
-            dict(command.settings) if command.replace or topic is None else {**topic.settings, **command.settings}
-        )
-        topic = catalog.put_topic(command.name, settings, now_ms=envelope.now_ms, namespace=command.namespace)
-        if self.listener is not None:
-            self.listener.on_topic(topic.number, topic.settings)
-        return TopicPut(topic, True)
+        put = apply_put_topic(self.store, command, envelope)
+        if put.changed and put.topic is not None:
+            self._tell_topics([put.topic.number])
+        return put
 
     def _unlink(self, command: Unlink, envelope: Envelope) -> int:
         """Unlink those hours that are over: passed by the tick, everything settled, the last settle past retention."""
@@ -225,6 +236,32 @@ class Machine:
                 self.store.unlink(hour)
                 unlinked += 1
         return unlinked
+
+    # what the listener is told
+
+    def _tell_units(self, fresh: Fresh, index: int) -> None:
+        if self.listener is not None and len(fresh.position):
+            self.listener.on_units(fresh.due_ms, fresh.position, fresh.topic, fresh.tags, fresh.priority, index)
+
+    def _tell_settled(self, place: U64) -> None:
+        if self.listener is not None and len(place):
+            self.listener.on_settled(place)
+
+    def _tell_moves(self, moves: Sequence[Moves], index: int) -> None:
+        if self.listener is None:
+            return
+        for moved in moves:
+            self.listener.on_moved(moved.home, moved.old, moved.fresh.position)
+            self._tell_settled(moved.old)
+            self._tell_units(moved.fresh, index)
+
+    def _tell_topics(self, numbers: Iterable[int]) -> None:
+        if self.listener is None:
+            return
+        for number in numbers:
+            topic = self.store.catalog.topic_by_number(number)
+            assert topic is not None
+            self.listener.on_topic(number, topic.settings)
 
     def checkpoint_record(self) -> CheckpointRecord:
         """What the next checkpoint says of the machine; the store fills in the files' lengths."""
