@@ -57,13 +57,14 @@ def last_place(hours: HourSet, home: int) -> int:
 
 def history(hours: HourSet, home: int) -> Settles:
     """The settle records of a message, oldest first, over all its places."""
-    story: list[Settles] = []
-    for record in _at(hours, home):
-        story.append(record)
-        if int(record["what"][0]) == FORWARDED:
-            place = int(record["when"].view(np.uint64)[0])
-            if _belongs(hours, place, home):
-                story += [there for there in _at(hours, place) if int(there["what"][0]) in (LEASED, RELEASED)]
+    at_home = join_rows(_at(hours, home), SETTLE)
+    forwards = np.flatnonzero(at_home["what"] == FORWARDED).tolist()
+    last = {int(at_home["when"].view(np.uint64)[row]): row for row in forwards}  # a number may have come twice
+    story = [at_home[row : row + 1] for row in range(len(at_home))]
+    for place, row in last.items():
+        if _belongs(hours, place, home):
+            there = [record for record in _at(hours, place) if int(record["what"][0]) in (LEASED, RELEASED)]
+            story[row] = join_rows([story[row], *there], SETTLE)
     return join_rows(story, SETTLE)
 
 

@@ -4,28 +4,48 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from storage.array import U64
 from storage.columns import SettleBatch, UnitBatch
-from storage.format import LEASED, PENDING, RELEASED
+from storage.format import DEAD, FORWARDED, LEASED, MOVED, PENDING, RELEASED, SETTLED
 from storage.position import HOUR_MS
 from storage.slot import SlotColumns
 from storage.store import Store
 
+Event = tuple[int, int, int, int, int]
+"""(what, at_ms, when, term, attempt)"""
+
 
 @dataclass
 class Unit:
-    """One unit; `history` holds (what, at_ms, when, term, attempt)."""
+    """One unit, of the message born at `home`."""
 
     position: int
+    home: int
     due_ms: int
     topic: int
     body: bytes
-    history: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    history: list[Event] = field(default_factory=list)
 
     @property
     def state(self) -> int:
         """As the last record says."""
         what = self.history[-1][0] if self.history else PENDING
         return PENDING if what == RELEASED else what
+
+    @property
+    def moved(self) -> bool:
+        """Whether it was born elsewhere."""
+        return self.home != self.position
+
+    @property
+    def stayed(self) -> bool:
+        """Whether its message was never moved."""
+        return not self.moved and not self.forwards
+
+    @property
+    def forwards(self) -> list[int]:
+        """The places it was forwarded to."""
+        return [event[2] for event in self.history if event[0] == FORWARDED]
 
 
 class Model:
@@ -37,13 +57,57 @@ class Model:
 
     def append(self, batch: UnitBatch, bodies: list[bytes]) -> list[int]:
         """The positions that a store must give."""
-        positions = []
-        for due_ms, topic, body in zip(batch.due_ms.tolist(), batch.topic.tolist(), bodies, strict=True):
-            hour = due_ms // HOUR_MS
-            position = hour << 40 | sum(1 for other in self.units if other >> 40 == hour)
-            self.units[position] = Unit(position, due_ms, topic, body)
-            positions.append(position)
+        return [
+            self._add(due_ms, topic, body)
+            for due_ms, topic, body in zip(batch.due_ms.tolist(), batch.topic.tolist(), bodies, strict=True)
+        ]
+
+    def _add(self, due_ms: int, topic: int, body: bytes, home: int | None = None) -> int:
+        hour = due_ms // HOUR_MS
+        position = hour << 40 | sum(1 for other in self.units if other >> 40 == hour)
+        self.units[position] = Unit(position, position if home is None else home, due_ms, topic, body)
+        self.gone.discard(hour)
+        return position
+
+    def movable(self) -> list[int]:
+        """Homes of messages that are open somewhere, or dead."""
+        homes = [unit.position for unit in self.units.values() if not unit.moved]
+        return [home for home in homes if self.units[home].state in (PENDING, LEASED, DEAD, FORWARDED)]
+
+    def move(self, homes: list[int], due_ms: list[int], at_ms: int) -> list[int]:
+        """Move messages; the positions that a store must give."""
+        old = [self.units[self.last_place(home)] for home in homes]
+        rows = zip(homes, due_ms, old, strict=True)
+        positions = [self._add(due, unit.topic, unit.body, home) for home, due, unit in rows]
+        for home, unit, position in zip(homes, old, positions, strict=True):
+            self.units[home].history.append((FORWARDED, at_ms, position, 0, 0))
+            if unit.moved:
+                unit.history.append((MOVED, at_ms, position, 0, 0))
         return positions
+
+    def locate(self, home: int) -> int:
+        """Where a message lives."""
+        unit = self.units[home]
+        return unit.forwards[-1] if unit.state == FORWARDED else home
+
+    def last_place(self, home: int) -> int:
+        """Where it stands, if that is still there."""
+        forwards = self.units[home].forwards
+        return forwards[-1] if forwards and self._is_at(home, forwards[-1]) else home
+
+    def _is_at(self, home: int, place: int) -> bool:
+        return place in self.units and self.units[place].home == home
+
+    def story(self, home: int) -> list[Event]:
+        """What befell a message: at home, and after each forward what happened there, if that is still there."""
+        story: list[Event] = []
+        history = self.units[home].history
+        for row, event in enumerate(history):
+            story.append(event)
+            again = event[2] in [later[2] for later in history[row + 1 :] if later[0] == FORWARDED]
+            if event[0] == FORWARDED and not again and self._is_at(home, event[2]):
+                story += [each for each in self.units[event[2]].history if each[0] in (LEASED, RELEASED)]
+        return story
 
     def settle(self, batch: SettleBatch) -> None:
         """Add to the history of each unit."""
@@ -71,23 +135,35 @@ class Model:
         assert rows["topic"].tolist() == [unit.topic for unit in units]
         assert rows["global_index"].tolist() == [unit.position & (1 << 40) - 1 for unit in units]
         records = store.records(positions[::-1])
-        assert [(record.position, record.body) for record in records] == [(u.position, u.body) for u in units[::-1]]
-        for unit in units[::3]:
-            found = store.history(unit.position)
-            columns = [found[name].tolist() for name in ("what", "at_ms", "when", "term", "attempt")]
-            assert list(zip(*columns, strict=True)) == unit.history
+        found = [(record.place, record.position, record.flags, record.body) for record in records]
+        assert found == [(unit.position, unit.home, unit.moved, unit.body) for unit in units[::-1]]
+        self._check_moves(store, positions, units)
         hours = sorted({unit.position >> 40 for unit in units})
         assert store.hours() == hours
         assert store.unit_count == len(units)
         for hour in hours:
             self._check_hour(store, hour)
         for hour in self.gone:
-            assert store.states(np.array([hour << 40], np.uint64)).state.tolist() == [255]
+            first = np.array([hour << 40], np.uint64)
+            assert store.states(first).state.tolist() == [255]
+            assert store.locate(first).tolist() == store.homes(first).tolist() == first.tolist()
+            assert (store.last_place(hour << 40), store.settled_at(hour << 40)) == (hour << 40, 0)
+            assert len(store.born_in_state(hour, PENDING)) == 0
             assert len(store.pending(hour)) == len(store.second(hour * 3600)) == len(store.due_seconds(hour)) == 0
 
-    def _check_states(
-        self, store: Store, positions: np.ndarray[tuple[int], np.dtype[np.uint64]], units: list[Unit]
-    ) -> None:
+    def _check_moves(self, store: Store, positions: U64, units: list[Unit]) -> None:
+        assert store.homes(positions).tolist() == [unit.home for unit in units]
+        homes = [unit.position for unit in units if not unit.moved]
+        assert store.locate(np.array(homes, np.uint64)).tolist() == [self.locate(home) for home in homes]
+        for home in homes[::3]:
+            assert store.last_place(home) == self.last_place(home)
+            found = store.history(home)
+            columns = [found[name].tolist() for name in ("what", "at_ms", "when", "term", "attempt")]
+            assert list(zip(*columns, strict=True)) == self.story(home)
+            unit = self.units[home]
+            assert store.settled_at(home) == (unit.history[-1][1] if unit.state in SETTLED else None)
+
+    def _check_states(self, store: Store, positions: U64, units: list[Unit]) -> None:
         states = store.states(positions)
         assert states.state.tolist() == [unit.state for unit in units]
         last = [unit.history[-1] if unit.history else (PENDING, 0, 0, 0, 0) for unit in units]
@@ -98,9 +174,11 @@ class Model:
 
     def _check_hour(self, store: Store, hour: int) -> None:
         units = [unit for unit in self.units.values() if unit.position >> 40 == hour]
-        unsettled = sum(unit.state <= LEASED for unit in units)
-        assert store.unsettled(hour) == unsettled
-        assert (hour in store.open_hours()) == (unsettled > 0)
+        assert store.unsettled(hour) == sum(unit.state not in SETTLED for unit in units)
+        assert (hour in store.open_hours()) == any(unit.state <= LEASED for unit in units)
+        for state in range(FORWARDED + 1):
+            born = sorted(unit.position for unit in units if not unit.moved and unit.state == state)
+            assert store.born_in_state(hour, state).tolist() == born
         leased = store.leased(hour)
         expected = sorted(unit.position for unit in units if unit.state == LEASED)
         assert leased.position.tolist() == expected

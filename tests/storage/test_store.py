@@ -13,13 +13,13 @@ import storage.hour_file
 import storage.hour_set
 from storage.columns import SettleBatch
 from storage.disk import Disk
-from storage.format import CANCELLED, DELIVERED, LEASED, UNIT
+from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED, UNIT
 from storage.position import HOUR_MS
 from storage.store import Store
 from storage.verify import digest, verify
 from tests.storage.quick_directory import quick_directory
 from tests.storage.store_model import Model
-from tests.storage.workload import HOUR, batch_of, checkpoint, content, found, record_at
+from tests.storage.workload import HOUR, batch_of, checkpoint, content, found, move, record_at
 
 HOURS = (0, 1, 2, 3, 4, 9, 40)
 UNLINKED = 4
@@ -36,6 +36,9 @@ STEPS = st.lists(
                 "append",
                 "settle",
                 "settle",
+                "move",
+                "move",
+                "end",
                 "turn",
                 "begin",
                 "run",
@@ -76,8 +79,7 @@ class Runner:
         getattr(self, f"_{name}")(numbers, number)
 
     def _append(self, numbers: list[int], number: int) -> None:
-        hours = [hour for hour in HOURS if HOUR + hour not in self.model.gone]
-        due = [(HOUR + hours[n % len(hours)]) * HOUR_MS + n * 7 % 60_000 for n in numbers]
+        due = self._due(numbers)
         bodies = [b"%d" % n * (n % 5) for n in numbers]
         batch = batch_of(due, topic=7 + number % 2, bodies=bodies)
         expected = self.model.append(batch, bodies)
@@ -87,18 +89,49 @@ class Runner:
 
         self.command(apply)
 
+    @staticmethod
+    def _due(numbers: list[int]) -> list[int]:
+        return [(HOUR + HOURS[n % len(HOURS)]) * HOUR_MS + n * 7 % 60_000 for n in numbers]
+
     def _settle(self, numbers: list[int], number: int) -> None:
-        known = list(self.model.units)
-        if known:
-            at = [known[n % len(known)] for n in numbers]
-            what = [n % 7 + 1 for n in numbers]
+        """Anything befalls messages that were never moved; the others are leased and released where they live."""
+        units = [unit for unit in self.model.units.values() if unit.stayed or (unit.moved and unit.state <= LEASED)]
+        if units:
+            rows = [(units[n % len(units)], n) for n in numbers]
+            what = [n % 7 + 1 if unit.stayed else (LEASED, RELEASED)[n % 2] for unit, n in rows]
+            at = [unit.position for unit, _ in rows]
             batch = SettleBatch.of(at, what=what, at_ms=number, when=numbers, term=number, attempt=number, node=1)
             self.model.settle(batch)
             self.command(lambda store: store.settle(batch))
 
+    def _move(self, numbers: list[int], number: int) -> None:
+        known = self.model.movable()
+        homes = list(dict.fromkeys(known[n % len(known)] for n in numbers)) if known else []
+        if homes:
+            due = self._due(numbers[::-1])[: len(homes)]
+            expected = self.model.move(homes, due, at_ms=number)
+
+            def apply(store: Store) -> None:
+                assert move(store, homes, due, at_ms=number).tolist() == expected
+
+            self.command(apply)
+
+    def _end(self, numbers: list[int], number: int) -> None:
+        """Messages end where they live, and home is told."""
+        homes = [unit.position for unit in self.model.units.values() if unit.state == FORWARDED]
+        if homes:
+            rows = {homes[n % len(homes)]: (DELIVERED, CANCELLED, DEAD, EXPIRED)[n % 4] for n in numbers}
+            at = [*rows, *map(self.model.locate, rows)]
+            batch = SettleBatch.of(at, what=[*rows.values()] * 2, at_ms=number, term=2, attempt=number)
+            self.model.settle(batch)
+            self.command(lambda store: store.settle(batch))
+
     def _unlink(self, numbers: list[int], number: int) -> None:
-        self.model.unlink(HOUR + UNLINKED)
-        self.command(lambda store: store.unlink(HOUR + UNLINKED))
+        """An hour goes, even with open units in it, but not while a message lives elsewhere than at its home in it."""
+        units = [unit for unit in self.model.units.values() if unit.position >> 40 == HOUR + UNLINKED]
+        if not any(unit.state == FORWARDED or (unit.moved and unit.state <= LEASED) for unit in units):
+            self.model.unlink(HOUR + UNLINKED)
+            self.command(lambda store: store.unlink(HOUR + UNLINKED))
 
     def _turn(self, numbers: list[int], number: int) -> None:
         self.store.turn(HOUR + number)

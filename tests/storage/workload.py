@@ -9,14 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from storage.array import I64
+from storage.array import I64, U64
 from storage.checkpoint import CheckpointRecord
 from storage.columns import SettleBatch, UnitBatch
 from storage.disk import Disk
-from storage.format import DELIVERED, LEASED, RELEASED
+from storage.format import DELIVERED, FORWARDED, LEASED, MOVED, RELEASED
 from storage.genesis import Genesis
 from storage.position import HOUR_MS
 from storage.record import KIND_MESSAGE, Drafts, encode_records
+from storage.redraft import redraft
 from storage.store import Store
 
 CLUSTER_ID = bytes(range(16))
@@ -65,6 +66,38 @@ def settle(what: int, *positions: tuple[int, int]) -> Entry:
     return lambda store: store.settle(
         SettleBatch.of(at, what=what, at_ms=5, when=99, term=3, attempt=1, node=2, code=200)
     )
+
+
+def move(store: Store, homes: Sequence[int], due_ms: Sequence[int], *, at_ms: int) -> U64:
+    """Move the messages born at `homes`, each once, as apply does: a unit at the new place, and the settle records."""
+    born = np.array(homes, np.uint64)
+    old = np.array([store.last_place(home) for home in homes], np.uint64)
+    records, units = store.records(old), store.units(old)
+    columns = redraft(records, extensions=[{"error": f"at {at_ms}"} for _ in records])
+    batch = UnitBatch(
+        due_ms=np.array(due_ms, np.int64),
+        size=columns.size,
+        topic=units["topic"],
+        tags=units["tags"],
+        kind=units["kind"],
+        priority=units["priority"],
+        attempt=units["attempt"] + np.uint16(1),
+        flags=units["flags"],
+        records=columns.blob,
+        created_ms=np.array([record.created_ms for record in records]),
+        homes=born,
+    )
+    position = store.append(batch)
+    left = np.flatnonzero(old != born)
+    store.settle(SettleBatch.of(born, what=FORWARDED, at_ms=at_ms, when=position.astype(np.int64)))
+    store.settle(SettleBatch.of(old[left], what=MOVED, at_ms=at_ms, when=position[left].astype(np.int64)))
+    return position
+
+
+def moved(due_ms: int, *homes: tuple[int, int]) -> Entry:
+    """An entry that moves messages to one due time, ms after the workload's first hour; their homes as in settle."""
+    at = [(HOUR + hour) << 40 | index for hour, index in homes]
+    return lambda store: void(move(store, at, [HOUR * HOUR_MS + due_ms] * len(at), at_ms=6))
 
 
 def turn(hours: int) -> Entry:
@@ -141,6 +174,9 @@ def run(directory: Path, disk: Disk, entries: Sequence[Entry] = ENTRIES) -> None
 
 
 def content(directory: Path) -> dict[str, bytes]:
-    """The bytes of all hour files by path."""
+    """The bytes of all hour files by hour and name, whatever generation they are."""
     hours = directory / "hours"
-    return {str(path.relative_to(hours)): path.read_bytes() for path in sorted(hours.rglob("*")) if path.is_file()}
+    files = [path for path in sorted(hours.rglob("*")) if path.is_file()]
+    whole = {f"{path.parent.name.split('.')[0]}/{path.name}": path.read_bytes() for path in files}
+    assert len(whole) == len(files), "two generations of an hour"
+    return whole
