@@ -17,6 +17,7 @@ class Bounds:
     skew_ms: int = 1  # one machine, one clock, floored to milliseconds on both sides
     late_ms: int | None = None  # for first hand-overs outside fault windows; None: only reported
     duplicate_span_ms: int = 50
+    gap_ms: int | None = None  # without a hand-over around a transfer, under load; None: only reported
     recovery_ms: int | None = (
         None  # from a fault to the first acknowledgement and the first on-time hand-over; None: only reported
     )

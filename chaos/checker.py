@@ -9,6 +9,7 @@ The letters are those of the invariants that every fault is judged by:
 - D  failover duplicates of one term change span at most 50 ms of hand-over time; any other repeat has the end of a
   lease as its cause
 - S  one leader per term; terms never go back, but for what an old leader had chosen before its fault
+- T  a planned transfer repeats nothing and pauses hand-overs for a moment only
 - R  after a fault the service comes back in time, and outside the fault windows what is offered is acknowledged
 
 A checker knows nothing of the cluster but the history, so planting one fault in a good history must turn exactly its
@@ -23,6 +24,7 @@ from chaos.availability import check_recovery
 from chaos.bounds import Bounds
 from chaos.event import Answered, HandedOver, Led
 from chaos.history import History
+from chaos.transfers import check_transfers
 from chaos.verdict import Verdict, percentiles
 
 
@@ -197,6 +199,7 @@ CHECKERS: tuple[Callable[[History, Bounds], Verdict], ...] = (
     check_window,
     check_duplicates,
     check_terms,
+    check_transfers,
     check_recovery,
 )
 

@@ -25,6 +25,7 @@ from storage.verify import digest
 POLL_S = 0.02
 READY_S = 60.0
 STOP_S = 30.0
+TRANSFER_S = 15.0
 
 
 class ClusterFailed(Exception):
@@ -220,6 +221,20 @@ class Cluster:
             self.start()
             await self.wait_ready()
         raise ClusterFailed(f"after {attempts} graceful stops the nodes are at different indexes: {found}")
+
+    async def transfer(self, via: str, to: str) -> dict[str, Any]:
+        """Asks node `via` to move leadership to `to` ("": the best); the answer. Raises ClusterFailed if refused."""
+        assert self._http is not None, "use `async with`"
+        request = self._http.post(
+            f"{self.nodes[via].url}/v1/cluster/transfer",
+            json={"to": to} if to else {},
+            timeout=aiohttp.ClientTimeout(total=TRANSFER_S),
+        )
+        async with request as answer:
+            document: dict[str, Any] = await answer.json(content_type=None)
+            if answer.status != 200:
+                raise ClusterFailed(f"transfer to {to or 'the best'} asked of {via}: {answer.status} {document}")
+            return document
 
     async def _until(self, condition: Callable[[], Any], what: str, timeout_s: float, poll_s: float = POLL_S) -> None:
         try:

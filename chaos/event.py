@@ -97,4 +97,17 @@ class Fault(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     phase: Literal["begin", "end"]
 
 
-Event = Offered | Answered | HandedOver | Acked | Cancelled | Led | Fault
+class Transferred(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to a transfer: leadership of `term_before` went from `source` to `target`. `asked` is empty where the
+    best was asked for. No fault: it excuses nothing.
+    """
+
+    source: str
+    target: str
+    asked: str
+    term_before: int
+    term_after: int
+    took_ms: int
+
+
+Event = Offered | Answered | HandedOver | Acked | Cancelled | Led | Fault | Transferred

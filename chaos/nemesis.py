@@ -8,7 +8,7 @@ import asyncio
 from typing import Literal
 
 from chaos.cluster import Cluster, Leadership
-from chaos.event import Fault, Led
+from chaos.event import Fault, Led, Transferred
 from chaos.history import History
 
 Kind = Literal["kill", "pause", "stop", "wipe", "slow"]
@@ -80,6 +80,23 @@ class Nemesis:
         self._cluster.resume(node_id)
         self.mark("pause", node_id, "leader", "end")
         return node_id, after
+
+    async def transfer(self, via: str, to: str) -> None:
+        """Moves leadership to `to` ("": the best), asked of node `via`, and records the answer and the new leader."""
+        answer = await self._cluster.transfer(via, to)
+        mono_ms, wall_ms = self._history.now()
+        transferred = Transferred(
+            mono_ms=mono_ms,
+            wall_ms=wall_ms,
+            source=answer["from"],
+            target=answer["to"],
+            asked=to,
+            term_before=answer["term_before"],
+            term_after=answer["term_after"],
+            took_ms=answer["took_ms"],
+        )
+        self._history.record(transferred)
+        await self.leader(transferred.term_before)
 
     def mark(self, kind: Kind, node_id: str, role: Role, phase: Literal["begin", "end"]) -> None:
         """Records a fault's begin or end, now."""

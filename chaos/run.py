@@ -14,7 +14,7 @@ from pathlib import Path
 
 from chaos.bounds import Bounds
 from chaos.plan import Plan
-from chaos.scenario import Script, kills, kills_of_all, pauses, slow_followers
+from chaos.scenario import Script, kills, kills_of_all, pauses, slow_followers, transfers
 from chaos.trial import Trial
 
 
@@ -37,12 +37,14 @@ def scenarios(times: int) -> dict[str, Scenario]:
     load = Plan(rate=1_000, duration_s=FOREVER_S, batch=10, lease_ms=10_000, cancel_share=0.01)
     slow_load = Plan(rate=500, duration_s=FOREVER_S, batch=10, lease_ms=10_000)
     pinned = Plan(rate=1_500, duration_s=FOREVER_S, batch=15, lease_ms=10_000, consumers_per_node=4)
+    busy = Plan(rate=2_000, duration_s=FOREVER_S, batch=20, lease_ms=10_000)
     return {
         "kill-leader": Scenario(kills("leader", times), times, load),
         "kill-follower": Scenario(kills("follower", times), times, load),
         "kill-all": Scenario(kills_of_all(times), times, load, settings={"storage": {"checkpoint_s": 1}}),
         "kill-leader-slow": Scenario(slow_followers(100, kills("leader", times)), times, slow_load, slow=True),
         "pause-leader": Scenario(pauses(times, 3.0), times, pinned),
+        "transfer": Scenario(transfers(times), times, busy),
     }
 
 

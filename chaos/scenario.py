@@ -66,6 +66,22 @@ def slow_followers(delay_ms: int, inner: Script) -> Script:
     return script
 
 
+def transfers(times: int) -> Script:
+    """Leadership moves on purpose again and again, to each node or to the best, asked of every node in turn."""
+
+    async def script(trial: Trial) -> None:
+        calm = int(trial.plan.rate * CALM_S)
+        nodes = list(trial.cluster.nodes)
+        for number in range(times):
+            await trial.served(calm)
+            leader = (await trial.nemesis.leader()).node_id
+            to = "" if number % 3 == 2 else nodes[(nodes.index(leader) + 1 + number % 2) % len(nodes)]
+            await trial.nemesis.transfer(nodes[number % len(nodes)], to)
+        await trial.served(calm)
+
+    return script
+
+
 def pauses(times: int, seconds: float) -> Script:
     """SIGSTOP the leader for `seconds`, wake it under a new leader; times of no service are what the pause costs, not
     waits of the script.
