@@ -155,12 +155,14 @@ class RowFile(HourFile):
     def gather_rows(self, at: I64) -> Rows:
         """The rows with these ordinals, in that order; neighbours are read together."""
         result = np.empty(len(at), self._dtype)
+        # Indexed as they are, rows are copied field by field, which takes thirty times as long.
+        whole = np.dtype((np.void, self._dtype.itemsize))
         order = np.argsort(at, kind="stable")
         ranked = at[order]
         for first, last in runs(ranked, ranked + 1, _RUN_GAP_ROWS, BLOCK_ROWS):
             start = int(ranked[first])
             block = self.read_rows(start, int(ranked[last - 1]) + 1 - start)
-            result[order[first:last]] = block[ranked[first:last] - start]
+            result.view(whole)[order[first:last]] = block.view(whole).take(ranked[first:last] - start)
         return result
 
     def blocks(self, count: int) -> Iterator[tuple[int, Rows]]:

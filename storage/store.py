@@ -169,7 +169,10 @@ class Store:
         """Index units, dtype UNIT, in order. All must exist. A staged one's pre_global_index is chain.NOT_LINKED."""
         result = np.empty(len(positions), UNIT)
         for hour, rows, at in self._hours.existing(positions):
-            result[rows] = hour.unit_rows(at)
+            found = hour.unit_rows(at)
+            if len(found) == len(positions):  # all of one hour: copying rows is the dearest part
+                return found
+            result[rows] = found
         return result
 
     def records(self, positions: U64) -> list[Record]:
