@@ -230,6 +230,10 @@ class Dispatcher:
         """Positions in all windows; what is ready beyond them is backlog."""
         return self._outlet.ready_count
 
+    def ready_topics(self) -> list[int]:
+        """Topics with something in a window, paused ones too; in no order."""
+        return self._outlet.ready_topics()
+
     def hand_over(
         self,
         topic: int,
