@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from replication.command_handover import Extend, Lease, Settle
 from replication.command_message import Cancel
@@ -206,40 +207,51 @@ def _extend_round(
 def apply_cancel(store: Store, command: Cancel, envelope: Envelope) -> tuple[Cancelled, U64]:
     """Cancel; returns a result per row and the places cancelled now. Cancelled twice is cancelled both times, with the
     same answer."""
-    standing = find_standing(store, command.home)
+    count = len(command.home)
+    answer = Cancelled(np.empty(count, np.uint8), np.empty(count, np.uint16), np.empty(count, np.uint8))
+    places: list[U64] = []
+    for turn in rounds(command.home, command.revision.astype(np.uint64)):
+        places.append(_cancel_round(store, command, envelope, turn.rows, answer))
+        for column in (answer.result, answer.attempts, answer.prior):
+            column[turn.repeats] = column[turn.repeated]
+    return answer, np.concatenate([np.empty(0, np.uint64), *places])
+
+
+def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows, answer: Cancelled) -> U64:
+    """Cancel rows that name each message once and write their answers; returns the places cancelled."""
+    home = command.home[rows]
+    standing = find_standing(store, home)
     states = standing.states
-    result = verdicts(store, standing, command.revision, envelope.now_ms)
-    again = states.state == CANCELLED_STATE
-    again |= result == FREE
-    rows = (result == FREE).nonzero()[0]
-    rows = rows[first_of_each(standing.place[rows])]
-    again[rows] = False
-    prior = _priors(store, command, standing, rows)
-    if len(rows):
+    result = verdicts(store, standing, command.revision[rows], envelope.now_ms)
+    free = (result == FREE).nonzero()[0]
+    prior = _priors(store, home, standing, command.doubtful[rows] > 0, free)
+    again = (states.state == CANCELLED_STATE).nonzero()[0]
+    if len(again):
+        result[again] = CANCELLED
+        prior[again] = store.cancel_priors(home[again])
+    answer.result[rows], answer.attempts[rows], answer.prior[rows] = result, states.attempt, prior
+    if len(free):
         settle_everywhere(
             store,
             SettleBatch.of(
-                standing.place[rows],
+                standing.place[free],
                 what=CANCELLED_STATE,
                 at_ms=envelope.now_ms,
-                term=states.term[rows],
-                attempt=states.attempt[rows],
+                term=states.term[free],
+                attempt=states.attempt[free],
                 node=envelope.node,
-                code=prior[rows].astype(np.uint16),
+                code=prior[free].astype(np.uint16),
             ),
         )
-    if again.any():
-        result[again] = CANCELLED
-        prior[again] = store.cancel_priors(command.home[again])
-    return Cancelled(result, states.attempt, prior), standing.place[rows]
+    return standing.place[free]
 
 
-def _priors(store: Store, command: Cancel, standing: Standing, rows: Rows) -> U8:
+def _priors(store: Store, home: U64, standing: Standing, doubtful: npt.NDArray[np.bool_], free: Rows) -> U8:
     """What is known of hand-overs before. That a dead leader may have made one says the command, or the record of a
-    message that was rescheduled since."""
+    message that was rescheduled since: asked only for those that are cancelled now."""
     known = standing.states.attempt > 0
-    doubtful = command.doubtful > 0
-    moved = rows[(standing.place[rows] != command.home[rows]) & ~known[rows]]
+    moved = free[(standing.place[free] != home[free]) & ~known[free]]
     if len(moved):
-        doubtful[moved] |= [DOUBTFUL_FIELD in record.extension for record in store.records(standing.place[moved])]
+        records = store.records(standing.place[moved])
+        doubtful[moved] |= [DOUBTFUL_FIELD in record.extension for record in records]
     return np.where(known, KNOWN, np.where(doubtful, DOUBTFUL, NONE)).astype(np.uint8)

@@ -1,6 +1,6 @@
 """The machine on a real store in a temporary directory: what entries do to units, and that all nodes do the same."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,116 +11,21 @@ from hypothesis import strategies as st
 
 from replication.apply_schedule import CONFLICT, KEPT, NEW, REPLAYED
 from replication.apply_settle import ACKED, CANCELLED, DOUBTFUL, INVALID, KNOWN, LEASED, NONE, SETTLED, STALE, UNKNOWN
-from replication.command import (
-    Cancel,
-    Command,
-    DispatchState,
-    Genesis,
-    Key,
-    Lease,
-    PutTopic,
-    Realign,
-    Schedule,
-    Settle,
-    Unlink,
+from replication.command import DispatchState, PutTopic, Realign, Unlink
+from tests.replication.applied_log import (
+    GENESIS,
+    HOUR_MS,
+    T0,
+    Log,
+    ack,
+    cancel,
+    checkpoint,
+    files,
+    key,
+    lease,
+    placed,
+    schedule,
 )
-from replication.envelope import encode_entry
-from replication.machine import Applied, Machine
-from storage.disk import Disk
-from storage.record import Drafts, encode_records
-from storage.store import Store
-
-HOUR_MS = 3_600_000
-T0 = 472_222 * HOUR_MS  # the start of an hour
-GENESIS = Genesis(b"c" * 16, b"s" * 32, ("n1", "n2", "n3"), retention_ms=60_000, key_retention_ms=60_000)
-
-
-class Log:
-    """Feeds a machine with entries, counting indexes as Raft does."""
-
-    def __init__(self, directory: Path) -> None:
-        self.store = Store.open(directory, disk=Disk())
-        self.machine = Machine(self.store)
-        self.index = self.machine.applied_index
-
-    def apply(self, *commands: Command, now_ms: int = T0, term: int = 1, entry_term: int | None = None) -> Applied:
-        """One entry, decided in `term` and appended in `entry_term`."""
-        self.index += 1
-        entry = encode_entry(group=0, term=term, node=1, now_ms=now_ms, sections=[c.pack() for c in commands])
-        return self.machine.apply(self.index, entry_term or term, entry)
-
-    def state(self, position: int) -> int:
-        """The unit's state."""
-        return int(self.store.states(np.array([position], np.uint64)).state[0])
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[[str], Log]]:
-    """Makes founded logs on directories of their own; closes them."""
-    logs: list[Log] = []
-
-    def new(name: str) -> Log:
-        directory = tmp_path / name
-        directory.mkdir()
-        logs.append(Log(directory))
-        logs[-1].apply(GENESIS)
-        return logs[-1]
-
-    yield new
-    for log in logs:
-        log.store.close()
-
-
-@pytest.fixture
-def log(make: Callable[[str], Log]) -> Log:
-    """One founded log."""
-    return make("n1")
-
-
-def schedule(*due_ms: int, topic: str = "orders", keys: tuple[Key, ...] = (), body: bytes = b'"x"') -> Schedule:
-    """A Schedule of messages due at these times, with random bits from their row."""
-    n = len(due_ms)
-    due = np.array(due_ms, np.int64)
-    by_row = {key.row: key.key for key in keys}
-    drafts = Drafts(
-        bodies=[body] * n,
-        asked_due_ms=due,
-        random=np.arange(1, n + 1, dtype=np.uint64),
-        keys=[by_row.get(row, b"") for row in range(n)] if keys else None,
-    )
-    records = encode_records(drafts)
-    return Schedule((topic,), due, records.size, records.blob, np.zeros(n, np.uint16), np.empty(0, np.uint64), keys)
-
-
-def lease(*position: int, attempt: int = 1, end_ms: int = T0 + 30_000, at_ms: int = T0) -> Lease:
-    """Hand-overs of these units."""
-    n = len(position)
-    return Lease(
-        np.array(position, np.uint64),
-        np.full(n, attempt, np.uint16),
-        np.full(n, end_ms, np.int64),
-        np.full(n, at_ms, np.int64),
-    )
-
-
-def ack(*rows: tuple[int, int, int]) -> Settle:
-    """Acks of (position, term, attempt)."""
-    return Settle(
-        np.array([row[0] for row in rows], np.uint64),
-        np.array([row[1] for row in rows], np.uint32),
-        np.array([row[2] for row in rows], np.uint16),
-        np.zeros(len(rows), np.uint16),
-    )
-
-
-def cancel(*position: int, doubtful: bool = False) -> Cancel:
-    """Cancels of these units."""
-    return Cancel(np.array(position, np.uint64), np.full(len(position), doubtful, np.uint8))
-
-
-def placed(applied: Applied, section: int = 0) -> list[int]:
-    """The positions that a Schedule's result names."""
-    return [int(position) for position in applied.results[section].position]
 
 
 def test_scheduled_messages_stand_where_their_due_time_says(log: Log) -> None:
@@ -207,11 +112,6 @@ def test_leases_of_an_entry_come_before_its_cancels(log: Log) -> None:
     """A hand-over whose Lease rides in the cancel's own entry is seen by the cancel."""
     (position,) = placed(log.apply(schedule(T0)))
     assert log.apply(cancel(position), lease(position)).results[1].result.tolist() == [LEASED]
-
-
-def key(row: int, fingerprint: bytes, rule: int = 0) -> Key:
-    """The key `k` on a row."""
-    return Key(row, b"k", fingerprint * 16, rule)
 
 
 def test_keys_make_a_second_sending_harmless(log: Log) -> None:
@@ -313,12 +213,6 @@ FILE_COMMANDS = st.lists(
 )
 
 
-def files(directory: Path) -> dict[str, bytes]:
-    """Every file of every hour by its path."""
-    hours = directory / "hours"
-    return {str(path.relative_to(hours)): path.read_bytes() for path in sorted(hours.rglob("*")) if path.is_file()}
-
-
 def run_and_close(directory: Path, commands: list[Any], turn_at: int, checkpoint_at: int) -> tuple[Any, bytes]:
     """Apply the commands on a new directory, turning the wheel and checkpointing at the given places."""
     directory.mkdir()
@@ -333,13 +227,6 @@ def run_and_close(directory: Path, commands: list[Any], turn_at: int, checkpoint
     checkpoint(log)
     log.store.close()
     return results, log.machine.rolling_hash
-
-
-def checkpoint(log: Log) -> None:
-    """All three steps at once."""
-    job = log.store.begin_checkpoint(log.machine.checkpoint_record())
-    job.run()
-    job.finish()
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
