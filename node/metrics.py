@@ -9,8 +9,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from node.lateness import Lateness
-
 COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
 
@@ -34,13 +32,14 @@ TABLE: Final = (
 
 
 class Metrics(Collector):
-    """The table's values, from one function that reads them all."""
+    """The table's values, from one function that reads them all, and what `others` collect."""
 
-    def __init__(self, read: Callable[[], dict[str, float]], lateness: Lateness) -> None:
+    def __init__(self, read: Callable[[], dict[str, float]], *others: Collector) -> None:
         self._read = read
         self._registry = CollectorRegistry()
         self._registry.register(self)
-        self._registry.register(lateness)
+        for other in others:
+            self._registry.register(other)
 
     def describe(self) -> list[Metric]:
         """Nothing: values are not there yet when the registry asks at registration."""

@@ -1,0 +1,297 @@
+"""The pump of webhooks: from the ready windows of push topics to receivers, as fast as each of them takes.
+
+    dispatcher's window -- stage --> lanes -- take, hand_over_staged --> attempt on the wire --> outcome
+                         (node.push_lane)   a lease of timeout + 5 s   (node.push_client)   (node.push_outcome)
+
+A unit is staged before it is handed over, because its record says where it goes and its receiver may have no room. How
+much is staged is bounded per topic and in all (`[push] staged_*`), so a topic with a million due units costs no more
+than one with a thousand, and what is beyond the bound waits in the windows. The lease begins when a slot is free, right
+before the attempt; whether this node may act is asked once more when the connection stands.
+
+All work is in `turn`, which the reign calls after each of its steps, and again a moment after attempts have ended: then
+many slots are filled with one look at the records. An attempt is sent by one of the tasks kept for that; a task per
+message would cost more than the rest of the pump.
+
+When the reign ends nothing staged is left behind (the records have it), attempts on the wire go on, and their outcomes
+go to whoever leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from node.config import PushOptions
+from node.delivery_log import PUSH
+from node.entropy import Entropy
+from node.lease_book import HandOver
+from node.push_address import Addresses
+from node.push_client import Answer, PushClient
+from node.push_lane import Bounds, Lanes, StagedUnit
+from node.push_metrics import PushMetrics
+from node.push_outcome import Attempt, Outcomes
+from node.push_target import BadTarget, Targets, make_headers
+from node.queues import GROUP
+from storage.format import LEASED
+from storage.message_id import encode_ids
+from storage.topic import Topic
+
+if TYPE_CHECKING:
+    from node.reign import Reign
+    from node.server import Node
+
+#: A push lease lasts the attempt's timeout and this: time to write the outcome down.
+LEASE_MARGIN_MS: Final = 5_000
+#: After attempts ended, the pump waits so long for others to end before it fills the slots.
+GATHER_S: Final = 0.002
+#: When to try again what may not be handed over for the moment (no trust, or the stop rule).
+AGAIN_S: Final = 0.02
+#: How long a node that stops waits for attempts on the wire, and for a leader to take their outcomes. Together within
+#: the 30 s that process managers usually give.
+DRAIN_S: Final = 20.0
+PASS_ON_S: Final = 5.0
+#: Units looked at together when staging, and the bytes of their records.
+BITE_UNITS: Final = 128
+BITE_BYTES: Final = 4 * 1024 * 1024
+#: Tasks without work that are kept.
+IDLE_MAX: Final = 256
+
+
+class Pusher:
+    """The pushes of one node, through all its reigns."""
+
+    def __init__(self, node: Node, entropy: Entropy, options: PushOptions) -> None:
+        self._node = node
+        self.addresses = Addresses(options.allow)
+        self._client = PushClient(self.addresses, node.clock.now_ms)
+        self._targets = Targets(options.timeout_ms)
+        self._lanes = Lanes(
+            Bounds(
+                per_target=options.per_target,
+                total=options.total,
+                staged_per_topic=options.staged_per_topic,
+                staged_total=options.staged_total,
+            )
+        )
+        self._outcomes = Outcomes(node, entropy)
+        self.metrics = PushMetrics(lambda: self._lanes.on_wire, lambda: self._lanes.staged)
+        self._reign: Reign | None = None
+        self._draining = False
+        self._pumping: asyncio.TimerHandle | None = None
+        self._workers: set[asyncio.Task[None]] = set()
+        self._idle: deque[asyncio.Future[Attempt]] = deque()
+        self._quiet = asyncio.Event()  # nothing is on the wire
+        self._quiet.set()
+
+    # -- life
+
+    async def start(self) -> None:
+        """Open the session."""
+        await self._client.start()
+
+    def begin(self, reign: Reign) -> None:
+        """This node leads: push what is ready."""
+        self._reign = reign
+
+    def end(self) -> None:
+        """The reign is over. What is on the wire goes on."""
+        self._reign = None
+        self._lanes.clear()
+
+    async def drain(self) -> None:
+        """Begin no attempt any more and wait until those on the wire have ended and their outcomes are where they
+        belong; at most DRAIN_S for the one and PASS_ON_S for the other."""
+        self._draining = True
+        with suppress(TimeoutError):  # their leases end, and they come again
+            async with asyncio.timeout(DRAIN_S):
+                await self._quiet.wait()
+            async with asyncio.timeout(PASS_ON_S):
+                await self._outcomes.settled()
+
+    async def close(self) -> None:
+        """Let go of everything; attempts on the wire end without outcome."""
+        self._draining = True
+        if self._pumping is not None:
+            self._pumping.cancel()
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+        await self._outcomes.close()
+        await self._client.close()
+
+    # -- the pump
+
+    def turn(self, now_ms: int) -> None:
+        """Stage what has room, hand over what may go. Cheap when nothing is ready."""
+        reign = self._reign
+        if reign is None or self._draining:
+            return
+        self._look_for_changes(reign)
+        for number in reign.dispatcher.ready_topics():
+            topic = self._node.store.catalog.topic_by_number(number)
+            if topic is not None and topic.settings.get("mode") == "push":
+                self._stage(reign, topic, now_ms)
+        self._hand_over(reign, now_ms)
+
+    def _look_for_changes(self, reign: Reign) -> None:
+        """Units of topics whose settings changed go back to their window: they may have another target now, or none."""
+        for number in self._lanes.topics():
+            topic = self._node.store.catalog.topic_by_number(number)
+            if topic is None or topic.revision != self._lanes.revision(number):
+                dropped = self._lanes.drop(number)
+                reign.dispatcher.unstage(number, np.array([unit.position for unit in dropped], np.uint64))
+
+    def _stage(self, reign: Reign, topic: Topic, now_ms: int) -> None:
+        """Take a bite of the topic's window, as far as there is room for it."""
+        room = min(self._lanes.room(topic.number), BITE_UNITS)
+        positions = reign.dispatcher.stage(topic.number, room, now_ms) if room else np.empty(0, np.uint64)
+        if not len(positions):
+            return
+        store = self._node.store
+        over = store.states(positions).state > LEASED
+        if over.any():  # nothing is to be read of these; this look at the records forgets them
+            left = reign.dispatcher.hand_over_staged(topic.number, positions[over], 0, now_ms, trusted=reign.trusted())
+            reign.dispatcher.unstage(topic.number, left.left)
+            positions = positions[~over]
+        ends = np.cumsum(store.units(positions)["size"], dtype=np.int64)
+        few = max(1, int(np.searchsorted(ends, BITE_BYTES, side="right")))
+        if few < len(positions):
+            reign.dispatcher.unstage(topic.number, positions[few:])
+        records = store.records(positions[:few])
+        self._lanes.add(
+            StagedUnit(topic, position, record, self._targets.of(topic, record.target))
+            for position, record in zip(positions[:few].tolist(), records, strict=True)
+        )
+
+    def _hand_over(self, reign: Reign, now_ms: int) -> None:
+        """Fill the free slots: one look at the records per topic and timeout."""
+        taken = self._lanes.take()
+        taken.sort(key=_together)  # stable: the order within a topic stays
+        left: list[StagedUnit] = []
+        for (number, timeout_ms), group in groupby(taken, key=_together):
+            units = {unit.position: unit for unit in group}
+            positions = np.fromiter(units, np.uint64, len(units))
+            lease_ms = timeout_ms + LEASE_MARGIN_MS
+            made = reign.dispatcher.hand_over_staged(number, positions, lease_ms, now_ms, trusted=reign.trusted())
+            went = [units.pop(position) for position in made.hand_over.position.tolist()]
+            left += [units.pop(position) for position in made.left.tolist()]
+            for unit in units.values():  # ended, held, or back in the window
+                self._lanes.done(unit.origin)
+            if went:
+                self._begin(reign, made.hand_over, went)
+        if left:
+            self._lanes.put_back(left)
+            self._pump_in(AGAIN_S)
+        if taken:
+            reign.poke()  # Leases wait for the beat, those over their limit for their end
+
+    def _begin(self, reign: Reign, made: HandOver, units: Sequence[StagedUnit]) -> None:
+        """These were handed over: into the delivery log, then to the tasks that send."""
+        homes = np.array([unit.record.position for unit in units], np.uint64)
+        random = np.array([unit.record.random for unit in units], np.uint64)
+        asked_due_ms = np.array([unit.record.asked_due_ms for unit in units], np.int64)
+        self._node.delivery_log.start(
+            home=homes,
+            random=random,
+            attempt=made.attempt,
+            asked_due_ms=asked_due_ms,
+            topic=made.topic,
+            term=reign.term,
+            at_ms=made.handed_over_ms,
+            mode=PUSH,
+        )
+        # A repeat is late by the whole lease or backoff before: that is no lateness of ours.
+        self._node.count_handed_over(len(units), (made.handed_over_ms - asked_due_ms)[made.attempt == 1])
+        ids = encode_ids(GROUP, homes, random).astype("U26").tolist()
+        for unit, id, number in zip(units, ids, made.attempt.tolist(), strict=True):
+            self._send(
+                Attempt(
+                    unit=unit,
+                    id=id,
+                    number=number,
+                    term=reign.term,
+                    handed_over_ms=made.handed_over_ms,
+                    lease_end_ms=made.lease_end_ms,
+                    receipts=reign.receipts,
+                    may_send=reign.trusted,
+                )
+            )
+
+    # -- the tasks that send
+
+    def _send(self, attempt: Attempt) -> None:
+        self._quiet.clear()
+        while self._idle:
+            waiting = self._idle.popleft()
+            if not waiting.done():
+                waiting.set_result(attempt)
+                return
+        worker = asyncio.get_running_loop().create_task(self._work(attempt))
+        self._workers.add(worker)
+        worker.add_done_callback(self._worker_ended)
+
+    async def _work(self, attempt: Attempt) -> None:
+        """Attempt after attempt; ends when there are enough idle tasks."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began_s = loop.time()
+            answer = await self._attempt(attempt)
+            self.metrics.count(answer.code, loop.time() - began_s)
+            self._outcomes.add(attempt, answer)
+            self._ended(attempt)
+            if len(self._idle) >= IDLE_MAX:
+                return
+            waiting: asyncio.Future[Attempt] = loop.create_future()
+            self._idle.append(waiting)
+            attempt = await waiting
+
+    async def _attempt(self, attempt: Attempt) -> Answer:
+        unit = attempt.unit
+        if isinstance(unit.target, BadTarget):
+            return Answer(unit.target.code, str(unit.target))
+        headers = make_headers(
+            unit.target,
+            unit.record,
+            id=attempt.id,
+            topic=unit.topic.name,
+            term=attempt.term,
+            attempt=attempt.number,
+            now_ms=self._node.clock.now_ms(),
+        )
+        return await self._client.send(unit.target, headers, unit.record.body, attempt.may_send)
+
+    def _ended(self, attempt: Attempt) -> None:
+        """A slot is free."""
+        self._lanes.done(attempt.unit.origin)
+        if not self._lanes.on_wire:
+            self._quiet.set()
+        self._pump_in(GATHER_S)
+
+    def _worker_ended(self, worker: asyncio.Task[None]) -> None:
+        """What fails here is a fault of the node, not of a receiver: those are answers."""
+        self._workers.discard(worker)
+        if not worker.cancelled() and (error := worker.exception()) is not None:
+            self._node.fatal(error)
+
+    def _pump_in(self, seconds: float) -> None:
+        """Turn once more, so soon; many requests before it are one turn."""
+        if self._pumping is None and self._reign is not None and not self._draining:
+            self._pumping = asyncio.get_running_loop().call_later(seconds, self._pump)
+
+    def _pump(self) -> None:
+        self._pumping = None
+        try:
+            self.turn(self._node.clock.now_ms())
+        except Exception as error:  # a callback's exception would only be logged: what fails here ends the node
+            self._node.fatal(error)
+
+
+def _together(unit: StagedUnit) -> tuple[int, int]:
+    """Units with the same are handed over in one go: topic and timeout."""
+    return unit.topic.number, 0 if isinstance(unit.target, BadTarget) else unit.target.timeout_ms

@@ -1,0 +1,216 @@
+"""Which staged unit goes next: one lane per receiver, fair between receivers and between the topics of each.
+
+    topic's units ---> lane of receiver A:  topic 1 [u u u]   topic 4 [u]      <- taken in turn
+                  '--> lane of receiver B:  topic 1 [u u]                      <- lanes taken in turn
+
+There is no queue before the lanes, so a receiver that hangs holds up nobody who waits for another one. Two bounds hold
+per lane: `per_target` attempts on the wire, and no more than there are free slots in all. The second is how switches
+share a buffer: n receivers that hang have total / (n + 1) slots each and leave as many free, so a receiver that answers
+always finds some, however many do not.
+
+The same rule shares out what may be staged, among topics. A topic's units for a saturated receiver fill its share of
+staged units at worst; only then do its units for other receivers wait behind them.
+
+Pure: no clock, no socket. Every staged unit is in exactly one lane or on the wire.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from node.push_target import BadTarget, Origin, PushTarget
+from storage.record import Record
+from storage.topic import Topic
+
+NOWHERE = Origin("", "", 0)
+"""The lane of units without a usable target: they fail without a connection."""
+
+
+@dataclass(slots=True, eq=False)
+class StagedUnit:
+    """A ready unit with all that its attempt needs. `position` is its place, the record's position its home."""
+
+    topic: Topic
+    position: int
+    record: Record
+    target: PushTarget | BadTarget
+
+    @property
+    def origin(self) -> Origin:
+        """The receiver whose lane it is in."""
+        return self.target.origin if isinstance(self.target, PushTarget) else NOWHERE
+
+    @property
+    def size(self) -> int:
+        """Bytes it holds in memory, about."""
+        return len(self.record.body) + 1024
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """What waits for one receiver, and how much is on the wire to it."""
+
+    origin: Origin
+    on_wire: int = 0
+    queues: dict[int, deque[StagedUnit]] = field(default_factory=dict)  # topic -> units, never empty; the first is next
+    queued: bool = False  # whether it stands in the round
+
+    def add(self, unit: StagedUnit, *, first: bool) -> None:
+        """At the end of its topic's units, or before them."""
+        queue = self.queues.setdefault(unit.topic.number, deque())
+        if first:
+            queue.appendleft(unit)
+        else:
+            queue.append(unit)
+
+    def next(self) -> StagedUnit:
+        """Take the next unit; its topic goes to the end of the lane's turn."""
+        topic, queue = next(iter(self.queues.items()))
+        del self.queues[topic]
+        unit = queue.popleft()
+        if queue:
+            self.queues[topic] = queue
+        return unit
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much may be on the wire and staged; counts of units."""
+
+    per_target: int = 100
+    total: int = 2_000
+    staged_per_topic: int = 1_000
+    staged_total: int = 20_000
+    staged_bytes: int = 64 * 1024 * 1024  # of all staged units
+
+
+class Lanes:
+    """All lanes of one node."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        assert 0 < bounds.per_target <= bounds.total, f"{bounds.per_target} per target of {bounds.total} in all"
+        self._bounds = bounds
+        self._lanes: dict[Origin, Lane] = {}
+        self._round: deque[Lane] = deque()  # lanes with something that are below per_target
+        self.on_wire = 0  # sum of the lanes'; on_wire <= total
+        self.staged = 0  # units in lanes
+        self.bytes = 0  # what those hold
+        self._units: dict[int, int] = {}  # topic -> units in lanes; no zeros
+        self._bytes: dict[int, int] = {}  # topic -> what those hold
+        self._revisions: dict[int, int] = {}  # topic -> its revision as of those
+
+    def topics(self) -> list[int]:
+        """Topics with staged units."""
+        return list(self._units)
+
+    def revision(self, topic: int) -> int:
+        """The topic's revision when its oldest staged unit was staged; it has one."""
+        return self._revisions[topic]
+
+    def room(self, topic: int) -> int:
+        """How many more units of the topic may be staged."""
+        bounds, units = self._bounds, self._units.get(topic, 0)
+        if self._bytes.get(topic, 0) >= bounds.staged_bytes - self.bytes:
+            return 0
+        left = bounds.staged_total - self.staged
+        return max(0, min(bounds.staged_per_topic, left) - units)
+
+    def add(self, units: Iterable[StagedUnit]) -> None:
+        """Units were staged, in this order."""
+        for unit in units:
+            self._add(unit, first=False)
+
+    def put_back(self, units: list[StagedUnit]) -> None:
+        """Units that were taken and may not go now: off the wire, first in line again, in the same order."""
+        for unit in reversed(units):
+            self.done(unit.origin)
+            self._add(unit, first=True)
+
+    def take(self) -> list[StagedUnit]:
+        """All that may go now, lane by lane in turn; each is on the wire until `done`, or put back."""
+        taken: list[StagedUnit] = []
+        blocked: list[Lane] = []
+        while self._round:
+            lane = self._round.popleft()
+            if lane.on_wire >= self._bounds.total - self.on_wire:
+                blocked.append(lane)
+                if self.on_wire == self._bounds.total:
+                    break
+                continue
+            unit = lane.next()
+            lane.on_wire += 1
+            self.on_wire += 1
+            self._count(unit, -1)
+            taken.append(unit)
+            lane.queued = False
+            self._enter(lane)
+        self._round.extend(blocked)
+        return taken
+
+    def done(self, origin: Origin) -> None:
+        """One attempt to this receiver has ended."""
+        lane = self._lanes[origin]
+        assert lane.on_wire > 0, f"an attempt to {origin} ends that never began"
+        lane.on_wire -= 1
+        self.on_wire -= 1
+        self._enter(lane)
+
+    def drop(self, topic: int) -> list[StagedUnit]:
+        """The topic's staged units, taken out of all lanes."""
+        dropped: list[StagedUnit] = []
+        for lane in list(self._lanes.values()):
+            dropped += lane.queues.pop(topic, ())
+        for unit in dropped:
+            self._count(unit, -1)
+        self._sweep()
+        return dropped
+
+    def clear(self) -> None:
+        """Nothing is staged any more; what is on the wire stays so."""
+        for lane in self._lanes.values():
+            lane.queues.clear()
+        self._units.clear()
+        self._bytes.clear()
+        self._revisions.clear()
+        self.staged = self.bytes = 0
+        self._sweep()
+
+    def _add(self, unit: StagedUnit, *, first: bool) -> None:
+        origin = unit.origin
+        lane = self._lanes.get(origin)
+        if lane is None:
+            lane = self._lanes[origin] = Lane(origin)
+        lane.add(unit, first=first)
+        self._count(unit, 1)
+        self._enter(lane)
+
+    def _enter(self, lane: Lane) -> None:
+        """Into the round, if the lane has something and room; out of memory, if it is idle."""
+        if lane.queues:
+            if not lane.queued and lane.on_wire < self._bounds.per_target:
+                lane.queued = True
+                self._round.append(lane)
+        elif not lane.on_wire:
+            self._lanes.pop(lane.origin, None)
+
+    def _count(self, unit: StagedUnit, change: int) -> None:
+        topic, size = unit.topic.number, change * unit.size
+        self.staged += change
+        self.bytes += size
+        count = self._units.get(topic, 0) + change
+        if count:
+            self._units[topic] = count
+            self._bytes[topic] = self._bytes.get(topic, 0) + size
+            self._revisions.setdefault(topic, unit.topic.revision)
+        else:
+            del self._units[topic], self._bytes[topic], self._revisions[topic]
+
+    def _sweep(self) -> None:
+        """After units left from the midst: lanes that have none leave the round, idle ones memory."""
+        for lane in self._round:
+            lane.queued = bool(lane.queues)
+        self._round = deque(lane for lane in self._round if lane.queued)
+        for lane in list(self._lanes.values()):
+            self._enter(lane)

@@ -1,0 +1,283 @@
+"""What became of attempts, on its way into the records: through this node's proposer while it leads, else to the new
+leader under the receipts, as a consumer's ack or nack.
+
+    attempt ends -> delivery log -> batch --- leading --> Settle / Fail of the own proposer
+                                      '--- deposed --> POST .../ack, .../nack to the leader, through the forwarder
+
+Outcomes are gathered while a batch is being written, so one entry carries all that ended meanwhile. All of it may be
+said twice (the same hand-over settled again is `acked` again), so what was not answered is said again until the lease
+ends; then the records count the hand-over as ended without outcome, and the message goes out once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import structlog
+
+from api.port import ACK_MAX, ForwardRequest
+from api.problem import Problem
+from node.delivery_log import DELIVERED, FAILED, GIVEN_BACK, PUSH
+from node.entropy import Entropy
+from node.push_client import Answer
+from node.push_lane import StagedUnit
+from node.receipt import Receipts
+from node.retry import STOPPED, Dead, Retry, decide, effective, error_text
+from replication.command import Fail, Settle
+from replication.command_handover import DEAD, RETRY
+from storage.array import U8, U16, U32, U64
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+log = structlog.get_logger()
+
+#: Pauses between tries to pass outcomes on; each is twice the one before.
+PAUSE_FIRST_S: Final = 0.05
+PAUSE_MOST_S: Final = 1.0
+#: Answers of a leader that may be another one in a moment.
+_LATER: Final = (429, 500, 502, 503, 504)
+_JSON: Final = {"Content-Type": "application/json"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attempt:
+    """One hand-over to a receiver. `receipts` are those of the cluster; `may_send` says whether the term it was made in
+    still may act."""
+
+    unit: StagedUnit
+    id: str
+    number: int
+    term: int
+    handed_over_ms: int
+    lease_end_ms: int
+    receipts: Receipts
+    may_send: Callable[[], bool]
+
+
+class Outcome(NamedTuple):
+    """An attempt that has ended."""
+
+    attempt: Attempt
+    answer: Answer
+
+
+class Outcomes:
+    """Those of one node, of whatever term they are."""
+
+    def __init__(self, node: Node, entropy: Entropy) -> None:
+        self._node = node
+        self._entropy = entropy
+        self._chance = entropy.random()
+        self._new: list[Outcome] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._passing: set[asyncio.Task[None]] = set()
+
+    def add(self, attempt: Attempt, answer: Answer) -> None:
+        """An attempt has ended; it is in the delivery log when this returns at the end of the loop's turn."""
+        self._new.append(Outcome(attempt, answer))
+        if self._writing is None:
+            self._writing = self._begin(self._write())
+
+    @property
+    def quiet(self) -> bool:
+        """Whether all outcomes are where they belong."""
+        return not self._new and self._writing is None and not self._passing
+
+    async def settled(self) -> None:
+        """Until quiet."""
+        while tasks := [task for task in (self._writing, *self._passing) if task is not None]:
+            await asyncio.wait(tasks)
+
+    async def close(self) -> None:
+        """Stop; what is not passed on comes again when its lease ends."""
+        tasks = [task for task in (self._writing, *self._passing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- writing
+
+    async def _write(self) -> None:
+        """All that ended, batch by batch."""
+        await asyncio.sleep(0)  # what ends in the same turn of the loop goes together
+        try:
+            while self._new:
+                batch, self._new = self._new, []
+                self._log(batch)
+                try:
+                    await self._propose(batch)
+                except Problem:
+                    task = self._begin(self._pass_on(batch))
+                    self._passing.add(task)
+                    task.add_done_callback(self._passing.discard)
+        finally:
+            self._writing = None
+
+    def _log(self, batch: list[Outcome]) -> None:
+        """The ends, in the node's own account."""
+        answers = [outcome.answer for outcome in batch]
+        attempts = [outcome.attempt for outcome in batch]
+        records = [attempt.unit.record for attempt in attempts]
+        now_ms = self._node.clock.now_ms()
+        took_ms = [min(max(0, now_ms - attempt.handed_over_ms), 0xFFFF_FFFF) for attempt in attempts]
+        for kind in (DELIVERED, GIVEN_BACK, FAILED):
+            rows = [row for row, answer in enumerate(answers) if _kind(answer) == kind]
+            if rows:
+                self._node.delivery_log.end(
+                    home=np.array([records[row].position for row in rows], np.uint64),
+                    random=np.array([records[row].random for row in rows], np.uint64),
+                    attempt=np.array([attempts[row].number for row in rows], np.uint16),
+                    term=np.array([attempts[row].term for row in rows], np.uint32),
+                    topic=np.array([records[row].topic for row in rows], np.uint32),
+                    code=np.array([answers[row].code for row in rows], np.uint16),
+                    took_ms=np.array([took_ms[row] for row in rows], np.uint32),
+                    at_ms=now_ms,
+                    mode=PUSH,
+                    outcome=kind,
+                )
+
+    async def _propose(self, batch: list[Outcome]) -> None:
+        """Through the own proposer. Raises Problem when this node does not lead, or the outcome is not known."""
+        reign = self._node.reign
+        if reign is None:
+            raise Problem("no-leader", "this node does not lead any more")
+        delivered = [outcome for outcome in batch if outcome.answer.delivered]
+        failed = [outcome for outcome in batch if not outcome.answer.delivered]
+        writes: list[Awaitable[U8]] = []
+        if failed:
+            result = self._node.proposer.fail(self._fail(failed))
+            # Its lease may end meanwhile; the next hand-over has to bear a number after the failed one's.
+            reign.holding.until([outcome.attempt.unit.position for outcome in failed], result)
+            writes.append(result)
+        if delivered:
+            writes.append(self._node.proposer.settle(_settle(delivered)))
+        results = await asyncio.gather(*writes, return_exceptions=True)
+        for each in results:
+            if isinstance(each, BaseException):
+                raise each
+
+    def _fail(self, failed: list[Outcome]) -> Fail:
+        """What the retry policies make of these failures. An attempt that was never sent says nothing of its receiver:
+        its message is due at once."""
+        now_ms = self._node.clock.now_ms()
+        fates = [self._fate(attempt, answer, now_ms) for attempt, answer in failed]
+        codes = [
+            fate.code if isinstance(fate, Dead) else outcome.answer.code
+            for fate, outcome in zip(fates, failed, strict=True)
+        ]
+        return Fail(
+            *_claims(failed),
+            code=np.array(codes, np.uint16),
+            fate=np.array([DEAD if isinstance(fate, Dead) else RETRY for fate in fates], np.uint8),
+            due_ms=np.array([0 if isinstance(fate, Dead) else fate.due_ms for fate in fates], np.int64),
+            random=self._entropy.id_bits(len(failed)),
+            texts=tuple(error_text(outcome.answer.error) for outcome in failed),
+        )
+
+    def _fate(self, attempt: Attempt, answer: Answer, now_ms: int) -> Retry | Dead:
+        if answer.code == STOPPED:
+            return Retry(now_ms)
+        record = attempt.unit.record
+        return decide(
+            effective(attempt.unit.topic.settings, record.extension),
+            attempts=attempt.number - record.attempt,
+            code=answer.code,
+            asked_due_ms=record.asked_due_ms,
+            now_ms=now_ms,
+            jitter=self._chance.random(),
+            retry_after_ms=answer.retry_after_ms,
+        )
+
+    # -- passing on
+
+    async def _pass_on(self, batch: list[Outcome]) -> None:
+        """Until it is said to a leader, this node or another, or the leases have ended."""
+        pause_s = PAUSE_FIRST_S
+        while batch:
+            try:
+                if self._node.reign is not None:
+                    await self._propose(batch)
+                    return
+                batch = await self._forward(batch)
+            except Problem as problem:
+                log.debug("outcomes of pushes wait", count=len(batch), code=problem.code)
+            if batch:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, PAUSE_MOST_S)
+                now_ms = self._node.clock.now_ms()
+                batch = [outcome for outcome in batch if outcome.attempt.lease_end_ms > now_ms]
+
+    async def _forward(self, batch: list[Outcome]) -> list[Outcome]:
+        """As acks and nacks to the leader; returns those to say again. Raises Problem."""
+        again: list[Outcome] = []
+        groups: dict[tuple[str, str, int | None], list[Outcome]] = {}
+        for outcome in batch:
+            groups.setdefault(_request_of(outcome), []).append(outcome)
+        for (topic, verb, delay_ms), group in groups.items():
+            for start in range(0, len(group), ACK_MAX):
+                part = group[start : start + ACK_MAX]
+                body: dict[str, object] = {"receipts": _receipts(part)}
+                if delay_ms is not None:
+                    body["delay"] = delay_ms
+                request = ForwardRequest("POST", f"/v1/topics/{topic}/{verb}", _JSON, msgspec.json.encode(body))
+                answer = await self._node.forwarder.forward(request)
+                if answer.status in _LATER:
+                    again += part
+                elif answer.status != 200:
+                    log.warning("a leader refused outcomes of pushes", status=answer.status, count=len(part))
+        return again
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """What fails here is a fault of the node (a disk, a bug), not of a receiver."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._node.fatal(error)
+
+
+def _kind(answer: Answer) -> int:
+    if answer.delivered:
+        return DELIVERED
+    return GIVEN_BACK if answer.code == STOPPED else FAILED
+
+
+def _claims(outcomes: list[Outcome]) -> tuple[U64, U32, U16]:
+    """The hand-overs as commands name them: place, term, attempt."""
+    return (
+        np.array([outcome.attempt.unit.position for outcome in outcomes], np.uint64),
+        np.array([outcome.attempt.term for outcome in outcomes], np.uint32),
+        np.array([outcome.attempt.number for outcome in outcomes], np.uint16),
+    )
+
+
+def _settle(delivered: list[Outcome]) -> Settle:
+    return Settle(*_claims(delivered), code=np.array([outcome.answer.code for outcome in delivered], np.uint16))
+
+
+def _request_of(outcome: Outcome) -> tuple[str, str, int | None]:
+    """Topic, route and delay under which a leader takes the outcome; by its retry policy where there is no delay."""
+    topic, answer = outcome.attempt.unit.topic.name, outcome.answer
+    if answer.delivered:
+        return topic, "ack", None
+    return topic, "nack", 0 if answer.code == STOPPED else answer.retry_after_ms
+
+
+def _receipts(outcomes: list[Outcome]) -> list[str]:
+    position, term, attempt = _claims(outcomes)
+    records = [outcome.attempt.unit.record for outcome in outcomes]
+    return outcomes[0].attempt.receipts.make(
+        position=position,
+        random=np.array([record.random for record in records], np.uint64),
+        topic=np.array([record.topic for record in records], np.uint32),
+        term=term,
+        attempt=attempt,
+    )

@@ -1,0 +1,159 @@
+"""Lanes: nothing lost, bounds kept whatever comes, and fair between receivers and between topics."""
+
+from collections import Counter, deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from yarl import URL
+
+from node.push_lane import NOWHERE, Bounds, Lanes, StagedUnit
+from node.push_target import BadTarget, Origin, PushTarget
+from node.retry import NO_TARGET
+from storage.topic import Topic
+from tests.node.test_push_target import record
+
+BOUNDS = Bounds(per_target=3, total=8, staged_per_topic=20, staged_total=40)
+
+
+def topic(number: int, revision: int = 1) -> Topic:
+    """A topic of this number."""
+    return Topic(number=number, namespace="d", name=f"t{number}", settings={}, revision=revision, created_ms=0)
+
+
+def unit(position: int, *, of: int = 1, host: str = "a", body: int = 2) -> StagedUnit:
+    """A staged unit of topic `of` for this host, "" for a unit without target."""
+    target: PushTarget | BadTarget = BadTarget(NO_TARGET, "none")
+    if host:
+        url = URL(f"http://{host}/")
+        target = PushTarget(url, Origin("http", host, 80), "POST", {}, 1000, None)
+    return StagedUnit(topic(of), position, record(topic=of, body=bytes(body)), target)
+
+
+def positions(units: list[StagedUnit]) -> list[int]:
+    """Of these, in order."""
+    return [each.position for each in units]
+
+
+def test_a_saturated_receiver_blocks_its_own_units_only() -> None:
+    """Of one topic too: what goes elsewhere is taken past what waits."""
+    lanes = Lanes(BOUNDS)
+    lanes.add([unit(number) for number in range(10)])
+    lanes.add([unit(20, host="b"), unit(21, host="")])
+    assert sorted(positions(lanes.take())) == [0, 1, 2, 20, 21]
+    assert lanes.take() == []
+    lanes.done(Origin("http", "a", 80))
+    assert positions(lanes.take()) == [3]
+    assert (lanes.on_wire, lanes.staged) == (5, 6)
+
+
+def test_topics_take_turns_at_a_receiver() -> None:
+    """A topic with much does not push another one's few behind all of it."""
+    lanes = Lanes(Bounds(per_target=100, total=1000))
+    lanes.add([unit(number, of=1) for number in range(10)])
+    lanes.add([unit(number, of=2) for number in range(20, 22)])
+    assert positions(lanes.take())[:5] == [0, 20, 1, 21, 2]
+
+
+def test_receivers_that_hang_leave_slots_for_others() -> None:
+    """Four hang with all they may have; of eight slots in all there is one for a fifth, again and again."""
+    lanes = Lanes(BOUNDS)
+    for host in "abcd":
+        lanes.add([unit(number, host=host) for number in range(4)])
+    lanes.take()
+    assert lanes.on_wire < BOUNDS.total
+    for round_number in range(10):
+        lanes.add([unit(100 + round_number, host="e")])
+        assert positions(lanes.take()) == [100 + round_number]
+        lanes.done(Origin("http", "e", 80))
+
+
+def test_what_may_not_go_is_first_in_line_again() -> None:
+    """In the order in which it was taken, before what came meanwhile."""
+    lanes = Lanes(BOUNDS)
+    lanes.add([unit(number) for number in range(5)])
+    taken = lanes.take()
+    lanes.put_back(taken)
+    assert lanes.on_wire == 0
+    assert positions(lanes.take()) == positions(taken) == [0, 1, 2]
+
+
+def test_a_topics_units_can_be_taken_out_of_all_lanes() -> None:
+    """Others stay, and lanes that have nothing are forgotten."""
+    lanes = Lanes(BOUNDS)
+    lanes.add([unit(1, of=1, host="a"), unit(2, of=1, host="b"), unit(3, of=2, host="b")])
+    assert lanes.revision(1) == 1
+    assert sorted(positions(lanes.drop(1))) == [1, 2]
+    assert (lanes.topics(), lanes.staged) == ([2], 1)
+    assert positions(lanes.take()) == [3]
+
+
+def test_staging_leaves_room_for_other_topics() -> None:
+    """A topic has its bound, and never more than is free in all; what its units weigh counts the same way."""
+    lanes = Lanes(BOUNDS)
+    assert lanes.room(1) == 20
+    lanes.add([unit(number, of=1) for number in range(20)])
+    assert (lanes.room(1), lanes.room(2)) == (0, 20)
+    lanes.add([unit(100 + number, of=2) for number in range(15)])
+    assert (lanes.room(2), lanes.room(3)) == (0, 5)
+    heavy = Lanes(Bounds(staged_bytes=10_000))
+    heavy.add([unit(1, of=1, body=5_000)])
+    assert heavy.room(1) == 0
+    assert heavy.room(2) > 0
+
+
+def test_an_end_without_a_beginning_is_a_fault() -> None:
+    """It would let more than the bound onto the wire."""
+    lanes = Lanes(BOUNDS)
+    lanes.add([unit(1)])
+    with pytest.raises(AssertionError, match="never began"):
+        lanes.done(Origin("http", "a", 80))
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(1, 3), st.sampled_from(["a", "b", "c", "d", ""])),
+        st.tuples(st.just("take"), st.just(0), st.just("")),
+        st.tuples(st.just("end"), st.integers(0, 30), st.just("")),
+        st.tuples(st.just("back"), st.integers(0, 30), st.just("")),
+        st.tuples(st.just("drop"), st.integers(1, 3), st.just("")),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_nothing_is_lost_and_no_bound_is_broken(steps: list[tuple[str, int, str]]) -> None:
+    """Against a model: per topic and receiver units leave in the order in which they came, and all can leave."""
+    lanes = Lanes(BOUNDS)
+    waiting: dict[tuple[int, Origin], deque[int]] = {}
+    wire: list[StagedUnit] = []
+    for position, (step, number, host) in enumerate(steps):
+        if step == "add":
+            made = unit(position, of=number, host=host)
+            lanes.add([made])
+            waiting.setdefault((number, made.origin), deque()).append(position)
+        elif step == "take":
+            for taken in lanes.take():
+                assert waiting[taken.topic.number, taken.origin].popleft() == taken.position
+                wire.append(taken)
+        elif step == "end" and wire:
+            lanes.done(wire.pop(number % len(wire)).origin)
+        elif step == "back" and wire:
+            last = wire.pop()
+            lanes.put_back([last])
+            waiting[last.topic.number, last.origin].appendleft(last.position)
+        elif step == "drop":
+            expected = [queue.pop() for (its, _), queue in waiting.items() if its == number for _ in range(len(queue))]
+            assert sorted(positions(lanes.drop(number))) == sorted(expected)
+        assert lanes.on_wire == len(wire) <= BOUNDS.total
+        assert max(Counter(each.origin for each in wire).values(), default=0) <= BOUNDS.per_target
+        assert lanes.staged == sum(map(len, waiting.values()))
+        assert sorted(lanes.topics()) == sorted({number for (number, _), queue in waiting.items() if queue})
+    while lanes.staged or wire:
+        for each in wire:
+            lanes.done(each.origin)
+        wire = lanes.take()
+        assert wire or not lanes.staged, "units wait, slots are free, and nothing goes"
+    assert lanes.bytes == lanes.on_wire == 0
+    assert NOWHERE not in {each.origin for each in wire}
