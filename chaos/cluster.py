@@ -18,6 +18,8 @@ from typing import Any, Self
 
 import aiohttp
 
+from chaos.preload import together
+from chaos.skewed_clock import SkewedClock
 from chaos.slow_disk import SlowDisk
 from cli.local_cluster import LOOPBACK, LocalNode, how_it_ended, last_words, start_process, write_config
 from storage.verify import digest
@@ -54,7 +56,9 @@ def free_ports(count: int) -> list[int]:
 
 
 class Cluster:
-    """`count` nodes n1.. below `directory`; `settings` are further config tables; `slow` makes their disks slowable."""
+    """`count` nodes n1.. below `directory`; `settings` are further config tables; `slow` makes their disks slowable,
+    `skewed` gives each a wall clock of its own.
+    """
 
     def __init__(
         self,
@@ -62,6 +66,7 @@ class Cluster:
         count: int = 3,
         settings: Mapping[str, Mapping[str, object]] | None = None,
         slow: bool = False,
+        skewed: bool = False,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         ports = free_ports(2 * count)
@@ -72,6 +77,9 @@ class Cluster:
         self.slow_disk = SlowDisk(directory) if slow else None
         if self.slow_disk is not None:
             self.slow_disk.build()
+        self.clocks = SkewedClock(directory) if skewed else None
+        if self.clocks is not None:
+            self.clocks.build()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._http: aiohttp.ClientSession | None = None
 
@@ -99,8 +107,8 @@ class Cluster:
         """Starts these nodes (default: all). They are not ready yet."""
         for node_id in node_ids or tuple(self.nodes):
             assert node_id not in self.running(), f"{node_id} runs already"
-            environment = self.slow_disk.environment(node_id) if self.slow_disk is not None else {}
-            self._processes[node_id] = start_process(self.nodes[node_id], environment)
+            tools = [tool.environment(node_id) for tool in (self.slow_disk, self.clocks) if tool is not None]
+            self._processes[node_id] = start_process(self.nodes[node_id], together(*tools))
 
     async def stop(self, node_id: str) -> None:
         """SIGTERM, and waits for the end. Raises ClusterFailed if it does not end in time or not with 0."""

@@ -4,9 +4,9 @@ strace can do this too but costs every system call; a slow loop device needs roo
 gcc does, and its delay can be changed while the node runs.
 """
 
-import shutil
-import subprocess
 from pathlib import Path
+
+from chaos.preload import build
 
 SOURCE = Path(__file__).with_name("slow_disk.c")
 
@@ -20,15 +20,7 @@ class SlowDisk:
 
     def build(self) -> None:
         """Compiles the library. Raises RuntimeError without gcc or when it refuses."""
-        if self._library.exists():
-            return
-        compiler = shutil.which("gcc")
-        if compiler is None:
-            raise RuntimeError("slowing a disk needs gcc")
-        command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-o", str(self._library), str(SOURCE), "-ldl"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
+        build(SOURCE, self._library)
 
     def environment(self, node_id: str) -> dict[str, str]:
         """What a node's process needs so that its fdatasync can be slowed."""

@@ -53,11 +53,12 @@ class Trial:
         plan: Plan,
         *,
         slow: bool = False,
+        skewed: bool = False,
         settings: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
         self.directory, self.plan = directory, plan
         self.history = History()
-        self.cluster = Cluster(directory, slow=slow, settings=settings)
+        self.cluster = Cluster(directory, slow=slow, skewed=skewed, settings=settings)
         self.nemesis = Nemesis(self.cluster, self.history)
         self.workload = Workload(list(self.cluster.nodes.values()), plan, self.history)
         self._served = 0
