@@ -3,6 +3,7 @@
 import zlib
 
 import msgpack
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from storage.record import (
     HEADER,
     RANDOM_WORD,
     RECORD_HEADER_SIZE,
+    RECORD_MOVED,
     Drafts,
     RecordColumns,
     decode_record,
@@ -22,6 +24,7 @@ from storage.record import (
     encode_records,
     patch,
 )
+from storage.redraft import redraft
 
 DRAFT = st.tuples(
     st.binary(max_size=40),
@@ -31,7 +34,9 @@ DRAFT = st.tuples(
     st.sampled_from(["", "text/plain", "application/octet-stream"]),
     st.integers(-(2**63), 2**63 - 1),
     st.integers(0, 2**50 - 1),
+    st.tuples(st.binary(max_size=9), st.binary(max_size=9), st.dictionaries(st.text(max_size=5), st.integers(0, 9))),
 )
+Row = tuple[bytes, list[str], dict[str, str], bytes, str, int, int, tuple[bytes, bytes, dict[str, int]]]
 
 
 def _patched(records: RecordColumns, first: int = 0) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
@@ -52,9 +57,32 @@ def _patched(records: RecordColumns, first: int = 0) -> np.ndarray[tuple[int], n
 
 @settings(max_examples=60)
 @given(st.lists(DRAFT, min_size=1, max_size=20))
-def test_round_trip(rows: list[tuple[bytes, list[str], dict[str, str], bytes, str, int, int]]) -> None:
-    """Every field of every message comes back, with the id, topic and time that apply gave."""
-    drafts = Drafts(
+def test_round_trip(rows: list[Row]) -> None:
+    """Every field of every message comes back, with the id, topic and time that apply gave; and written again for a
+    move they are the same bytes."""
+    drafts = _drafts(rows)
+    records = encode_records(drafts)
+    words = _patched(records, first=1 << 39)
+    data = words.tobytes()
+    starts = (np.cumsum(records.size) - records.size).tolist()
+    random = words[np.array(starts) // 8 + RANDOM_WORD].tolist()
+    found = decode_records(data, starts, "log", 64)
+    for place, (row, record) in enumerate(zip(rows, found, strict=True)):
+        assert (record.body, list(record.tags), record.headers, record.key, record.content_type) == row[:5]
+        assert (record.asked_due_ms, record.random) == row[5:7] == (record.asked_due_ms, random[place])
+        assert record.position == record.place == pack(490_000, (1 << 39) + place)
+        assert (record.group, record.created_ms, record.topic) == (5, 1_790_000_000_125, 0xFFFF_0000 + place)
+        assert (record.priority, record.expiry_ms, record.kind, record.attempt) == (place % 256, place * 7, 1, place)
+        assert (record.target, record.order_key, record.extension) == row[7]
+        assert record.flags == 0
+    assert redraft(found).blob == records.blob
+    assert redraft(found[::-1]).blob == encode_records(_drafts(rows, slice(None, None, -1))).blob
+
+
+def _drafts(rows: list[Row], order: slice = slice(None)) -> Drafts:
+    numbers = np.arange(len(rows))[order]
+    rows = rows[order]
+    return Drafts(
         bodies=[row[0] for row in rows],
         tags=[tuple(tag.encode() for tag in row[1]) for row in rows],
         headers=[msgpack.packb(row[2]) if row[2] else b"" for row in rows],
@@ -62,21 +90,36 @@ def test_round_trip(rows: list[tuple[bytes, list[str], dict[str, str], bytes, st
         content_types=[row[4].encode() for row in rows],
         asked_due_ms=np.array([row[5] for row in rows]),
         random=np.array([row[6] for row in rows], np.uint64),
-        priority=np.arange(len(rows)).astype(np.uint8),
-        expiry_ms=np.arange(len(rows)) * 7,
+        priority=numbers.astype(np.uint8),
+        expiry_ms=numbers * 7,
+        attempts=numbers.astype(np.uint16),
+        targets=[row[7][0] for row in rows],
+        order_keys=[row[7][1] for row in rows],
+        extensions=[msgpack.packb(row[7][2]) if row[7][2] else b"" for row in rows],
     )
-    records = encode_records(drafts)
-    words = _patched(records, first=1 << 39)
-    data = words.tobytes()
-    starts = (np.cumsum(records.size) - records.size).tolist()
-    random = words[np.array(starts) // 8 + RANDOM_WORD].tolist()
-    for place, (row, record) in enumerate(zip(rows, decode_records(data, starts, "log", 64), strict=True)):
-        assert (record.body, list(record.tags), record.headers, record.key, record.content_type) == row[:5]
-        assert (record.asked_due_ms, record.random) == row[5:] == (record.asked_due_ms, random[place])
-        assert record.position == pack(490_000, (1 << 39) + place)
-        assert (record.group, record.created_ms, record.topic) == (5, 1_790_000_000_125, 0xFFFF_0000 + place)
-        assert (record.priority, record.expiry_ms, record.kind, record.attempt) == (place % 256, place * 7, 1, 0)
-        assert (record.target, record.order_key, record.extension, record.flags) == (b"", b"", {}, 0)
+
+
+def test_a_moved_record() -> None:
+    """A record written for a move keeps the id of its home and the time it was created, and says where it stands; what
+    the move changes is changed, and nothing else."""
+    old = decode_record(_one(), "log", 64)
+    extensions = [{"revision": 2}]
+    due = np.array([77])
+    records = redraft([old], asked_due_ms=due, attempts=np.array([4], np.uint16), extensions=extensions)
+    words = np.frombuffer(bytearray(records.blob), np.uint64)
+    patch(
+        words,
+        records.size,
+        group=old.group,
+        hour=np.array([490_009]),
+        global_index=np.array([3]),
+        topic=np.array([old.topic], np.uint32),
+        created_ms=np.array([old.created_ms]),
+        homes=np.array([old.position], np.uint64),
+    )
+    new = decode_record(words.tobytes(), "log", 64)
+    changed = {"asked_due_ms": 77, "attempt": 4, "extension": extensions[0]}
+    assert new == msgspec.structs.replace(old, place=pack(490_009, 3), flags=RECORD_MOVED, **changed)
 
 
 def _one() -> bytes:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from storage.disk import Disk
-from storage.format import HEADER_SIZE, SETTLE, UNIT, Corrupt, seal
+from storage.format import FORWARDED, HEADER_SIZE, SETTLE, UNIT, Corrupt, seal
 from storage.store import Store
 from storage.verify import digest, verify
 from tests.storage.workload import HOUR, run
@@ -53,6 +53,10 @@ def _swap(rows: Rows) -> None:
         ("settle", _set(1, "what", 9), "what"),
         ("settle", _set(1, "previous", 0), "previous"),
         ("settle", _set(1, "what", 7), "unsettled units"),
+        ("settle", _set(9, "what", 8), "forwarded units"),
+        ("index", _set(7, "flags", 0), "moved units"),
+        ("index", _set(7, "flags", 0), "flags of the record"),
+        ("index", _set(3, "flags", 2), "flags of the record"),
     ],
 )
 def test_rows_that_are_whole_but_wrong(quick_path: Path, name: str, change: Callable[[Rows], None], told: str) -> None:
@@ -63,6 +67,21 @@ def test_rows_that_are_whole_but_wrong(quick_path: Path, name: str, change: Call
     faults = verify(quick_path).faults
     assert any(f"{NINE}/" in fault and told in fault for fault in faults), faults
     assert digest(quick_path) != before
+
+
+def test_a_forward_that_leads_nowhere(quick_path: Path) -> None:
+    """A message forwarded to a place where it does not live is told from both ends, though each hour is sound."""
+    run(quick_path, Disk())
+    path = quick_path / "hours" / str(HOUR + 31) / "settle"
+    data = path.read_bytes()
+    rows = np.frombuffer(bytearray(data[HEADER_SIZE:]), SETTLE)
+    assert rows["what"].tolist() == [FORWARDED]
+    rows["when"] -= 1
+    seal(rows)
+    path.write_bytes(data[:HEADER_SIZE] + rows.tobytes())
+    forward, back = verify(quick_path).faults
+    assert f"{HOUR + 31}/settle unit 0 is forwarded to {HOUR + 33}/index unit 1, where it is not open" in forward
+    assert f"{HOUR + 33}/index unit 2 is open, and its home {HOUR + 31}/settle unit 0 does not" in back
 
 
 def test_a_record_in_another_ones_place(quick_path: Path) -> None:
@@ -107,7 +126,7 @@ def test_nothing_is_changed(quick_path: Path) -> None:
     report = verify(quick_path)
     digest(quick_path)
     assert report.sound
-    assert (report.applied_index, report.hours, report.units) == (16, 13, 23)
+    assert (report.applied_index, report.hours, report.units) == (31, 13, 33)
     assert [note.split(",")[0] for note in report.notes] == [
         "1 hours that the checkpoint does not name",
         "4 bytes behind the checkpoint",

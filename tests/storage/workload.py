@@ -13,7 +13,7 @@ from storage.array import I64, U64
 from storage.checkpoint import CheckpointRecord
 from storage.columns import SettleBatch, UnitBatch
 from storage.disk import Disk
-from storage.format import DELIVERED, FORWARDED, LEASED, MOVED, RELEASED
+from storage.format import DEAD, DELIVERED, FORWARDED, LEASED, MOVED, RELEASED
 from storage.genesis import Genesis
 from storage.position import HOUR_MS
 from storage.record import KIND_MESSAGE, Drafts, encode_records
@@ -105,6 +105,11 @@ def turn(hours: int) -> Entry:
     return lambda store: store.turn(HOUR + hours)
 
 
+def unlink(hour: int) -> Entry:
+    """An hour after the first goes."""
+    return lambda store: store.unlink(HOUR + hour)
+
+
 def topic(name: str) -> Entry:
     """An entry that creates a topic: something for the catalog to write."""
     return lambda store: void(store.catalog.put_topic(name, {"lease": 1}, now_ms=1))
@@ -129,13 +134,29 @@ ENTRIES: list[Entry] = [
     append(9 * H + 3, 20 * H + 1, 9 * H + 2_000),
     settle(LEASED, (0, 1), (9, 2), (20, 0)),
     topic("bills"),
-    lambda store: store.unlink(HOUR + 1),
+    unlink(1),
     append(9 * H + 4, 21 * H),
     settle(DELIVERED, (9, 2), (20, 0), (0, 1)),
+    moved(9 * H + 6_000, (0, 2), (9, 0), (30, 0)),
+    settle(LEASED, (9, 6), (9, 7)),
+    moved(33 * H + 5, (0, 2), (31, 0)),
+    turn(35),
+    settle(DEAD, (33, 1), (0, 2)),
+    settle(DELIVERED, (9, 7), (9, 0)),
+    moved(21 * H + 5, (0, 2), (36, 0)),
+    unlink(35),
+    append(35 * H + 1, 35 * H + 1_000),
+    moved(35 * H + 9, (36, 0)),
+    unlink(34),
+    append(34 * H, 21 * H + 6),
+    unlink(34),
+    append(34 * H + 2),
+    settle(LEASED, (34, 0), (35, 2)),
 ]
-"""Near and far hours, hours that become near and far again, settles of each, an hour unlinked."""
+"""Near and far hours, hours that become near and far again, settles of each; messages moved, ended elsewhere, redriven;
+hours unlinked, and begun again before a checkpoint knows it."""
 
-CHECKPOINTS = (5, 8, 12)
+CHECKPOINTS = (5, 8, 12, 20, 28)
 """Applied indexes after which a checkpoint is made; another one comes after all entries."""
 
 
