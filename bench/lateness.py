@@ -1,123 +1,95 @@
-"""How late messages come: 5,000 a second spread over the milliseconds, and 5,000 on each full second.
+"""How late messages come, by pull to waiting consumers and by push to ten receivers.
 
 Everything is scheduled before the first is due, so the due times are fixed whatever the cluster does meanwhile and a
-stall shows in every message behind it (no coordinated omission). Lateness is the consumer's receive time minus due;
-beside it stands the leader's own (hand-over minus due), so that the difference shows what the way to the consumer
-takes.
+stall shows in every message behind it (no coordinated omission). Lateness is the receiver's time of receipt minus due;
+by pull the leader's own (hand-over minus due) stands beside it, so that the difference shows what the way to the
+consumer takes.
 """
 
 import asyncio
-import json
 import time
-from collections.abc import Iterator
-from datetime import datetime
+from pathlib import Path
 
-import msgspec
 import numpy as np
 
-from bench.pump import Pump, render
-from bench.row import Row
-from bench.schedule import BATCH, Count, batch
-from chaos.cluster import Cluster, ClusterFailed
+from bench.consumer import CONSUMERS, Waiting
+from bench.load import fill_due, lead_ms, leader_address, put_topic
+from bench.push import wait_received
+from bench.receivers import Receivers, firsts, repeats
+from bench.row import Row, Target, at_most
+from bench.scale import Scale
+from chaos.cluster import Cluster
 from chaos.verdict import percentiles
-from cli.local_cluster import LocalNode
 
-CONSUMERS = 8
-LEAD_S = 4.0
-GRACE_S = 30.0
-BEAT_S = 0.005
-
-
-class Message(msgspec.Struct, gc=False):
-    """What a consumer needs of a pulled message."""
-
-    receipt: str
-    asked_due: datetime
-    handed_over: datetime
+GRACE_S = 60.0
+RECEIVERS = 10
+#: Of the due rate: a push has a smaller target than pull, and above it lateness only grows with the time.
+PUSH_SHARES = (0.5, 1.0)
 
 
-class Messages(msgspec.Struct):
-    """The answer to a pull."""
-
-    messages: list[Message]
-
-
-_DECODER = msgspec.json.Decoder(Messages)
+def spread_ms(rate: int, seconds: float) -> list[int]:
+    """Offsets uniform over the milliseconds, in order."""
+    return sorted(
+        int(value) for value in np.random.default_rng(1).integers(0, int(seconds * 1000), int(rate * seconds))
+    )
 
 
-class Drain:
-    """Consumers of one topic at one node until `count` messages have come."""
-
-    def __init__(self, node: LocalNode, topic: str, count: int) -> None:
-        self._node, self._topic, self._count = node, topic, count
-        self._receipts: list[str] = []
-        self.received_ms: list[float] = []
-        self.handed_over_ms: list[float] = []
-
-    async def run(self) -> None:
-        """Returns when all have come and are acked. Raises TimeoutError if they do not."""
-        host, port = self._node.http.split(":")
-        tasks = [Pump.run(host, int(port), self._pulls(), self._received) for _ in range(CONSUMERS)]
-        await asyncio.gather(*tasks, self._acking(host, int(port)))
-
-    def _pulls(self) -> Iterator[bytes]:
-        pull = render("POST", f"/v1/topics/{self._topic}/pull", b'{"max":1000,"wait":500}')
-        while len(self.received_ms) < self._count:
-            yield pull
-
-    def _received(self, status: int, body: bytes, seconds: float) -> None:
-        if status != 200:
-            raise ClusterFailed(f"HTTP {status}: {body[:300]!r}")
-        now_ms = time.time() * 1000
-        for message in _DECODER.decode(body).messages:
-            due_ms = message.asked_due.timestamp() * 1000
-            self.received_ms.append(now_ms - due_ms)
-            self.handed_over_ms.append(message.handed_over.timestamp() * 1000 - due_ms)
-            self._receipts.append(message.receipt)
-
-    async def _acking(self, host: str, port: int) -> None:
-        """Acks what came in, a beat apart."""
-        while len(self.received_ms) < self._count or self._receipts:
-            receipts, self._receipts = self._receipts, []
-            if receipts:
-                request = render("POST", f"/v1/topics/{self._topic}/ack", json.dumps({"receipts": receipts}).encode())
-                await Pump.run(host, port, iter([request]), self._acked)
-            await asyncio.sleep(BEAT_S)
-
-    def _acked(self, status: int, body: bytes, seconds: float) -> None:
-        if status != 200:
-            raise ClusterFailed(f"ack: HTTP {status}: {body[:300]!r}")
+def bursts_ms(rate: int, seconds: float) -> list[int]:
+    """Everything on full seconds."""
+    return [second * 1000 for second in range(int(seconds)) for _ in range(rate)]
 
 
-async def measure(cluster: Cluster, topic: str, offsets_ms: list[int]) -> tuple[dict[str, object], float]:
-    """Schedules a message at each offset from a full second soon to come, consumes them; figures and the p99."""
-    leader = cluster.nodes[(await cluster.wait_leader()).node_id]
-    host, port = leader.http.split(":")
-    base_ms = (int(time.time() + LEAD_S) + 1) * 1000
-    due = [base_ms + offset for offset in offsets_ms]
-    requests = [batch(due[first : first + BATCH], topic) for first in range(0, len(due), BATCH)]
-    await Pump.run(host, int(port), iter(requests), Count(BATCH, 200).answered)
-    if time.time() * 1000 > base_ms:
-        raise ClusterFailed("scheduling took longer than the lead time")
-    drain = Drain(leader, topic, len(due))
-    async with asyncio.timeout(LEAD_S + max(offsets_ms) / 1000 + GRACE_S):
-        await drain.run()
-    received, handed_over = percentiles(drain.received_ms), percentiles(drain.handed_over_ms)
-    figures: dict[str, object] = {"messages": len(drain.received_ms), "early": sum(ms < 0 for ms in drain.received_ms)}
-    figures |= received | {f"leader's {name}": value for name, value in handed_over.items()}
-    return figures, received["p99"]
+def _rows(
+    figure: str, late_ms: list[float], took_s: float, target: Target | None, more: dict[str, object]
+) -> list[Row]:
+    """p99 with its target, p50 beside it."""
+    found = percentiles(late_ms)
+    detail: dict[str, object] = {"messages": len(late_ms), "early": sum(ms < 0 for ms in late_ms), **found, **more}
+    return [
+        Row(f"{figure}: p50", found["p50"], "ms", took_s),
+        Row(f"{figure}: p99", found["p99"], "ms", took_s, target, detail=detail),
+    ]
 
 
-async def lateness(cluster: Cluster, seconds: float, rate: int = 5_000) -> list[Row]:
-    """Both shapes, `rate` due a second for `seconds`."""
-    count = int(rate * seconds)
-    spread = sorted(int(value) for value in np.random.default_rng(1).integers(0, int(seconds * 1000), count))
-    bursts = [second * 1000 for second in range(int(seconds)) for _ in range(rate)]
-    rows = []
-    for name, topic, offsets in (
-        ("spread over milliseconds", "spread", spread),
-        ("on each full second", "burst", bursts),
+async def by_pull(cluster: Cluster, scale: Scale) -> list[Row]:
+    """Both shapes, `due_rate` a second."""
+    address = await leader_address(cluster)
+    rows: list[Row] = []
+    for shape, topic, offsets, target in (
+        ("", "spread", spread_ms(scale.due_rate, scale.seconds), at_most(15)),
+        (", on each full second", "burst", bursts_ms(scale.due_rate, scale.seconds), None),
     ):
-        figures, p99 = await measure(cluster, topic, offsets)
-        rows.append(Row(f"lateness p99, {rate:,} due/s {name}", p99, "ms", figures))
+        base_ms = lead_ms(len(offsets))
+        await fill_due(address, [base_ms + offset for offset in offsets], topic)
+        run = Waiting(address, topic, len(offsets))
+        async with asyncio.timeout(base_ms / 1000 - time.time() + scale.seconds + GRACE_S):
+            await run.run()
+        figure = f"lateness by pull, {scale.due_rate:,} due/s, {CONSUMERS} waiting consumers{shape}"
+        more: dict[str, object] = {f"leader's {name}": value for name, value in percentiles(run.leader_late_ms).items()}
+        rows += _rows(figure, run.late_ms, scale.seconds, target, more)
     return rows
+
+
+async def by_push(cluster: Cluster, scale: Scale) -> list[Row]:
+    """Spread over the milliseconds and over ten receivers."""
+    rows: list[Row] = []
+    for share in PUSH_SHARES:
+        rows += await _push(cluster, int(scale.due_rate * share), scale.seconds, at_most(30))
+    return rows
+
+
+async def _push(cluster: Cluster, rate: int, seconds: float, target: Target) -> list[Row]:
+    address = await leader_address(cluster)
+    offsets = spread_ms(rate, seconds)
+    directory: Path = next(iter(cluster.nodes.values())).directory.parent
+    with Receivers(directory / f"late-{rate}.ndjson", RECEIVERS) as listening:
+        base_ms = lead_ms(len(offsets))
+        for place, url in enumerate(listening.urls):
+            topic = f"late-{rate}-{place}"
+            await put_topic(address, topic, {"mode": "push", "target": {"url": f"{url}/"}})
+            await fill_due(address, [base_ms + offset for offset in offsets[place::RECEIVERS]], topic)
+        await wait_received(listening, len(offsets), base_ms / 1000 + seconds + GRACE_S)
+        received = listening.received()
+    late_ms = [one.late_ms for one in firsts(received).values()]
+    more: dict[str, object] = {"received again": repeats(received).count}
+    return _rows(f"lateness by push, {rate:,} due/s, {RECEIVERS} receivers", late_ms, seconds, target, more)

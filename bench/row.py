@@ -1,29 +1,101 @@
-"""One figure of a benchmark, and how all of them are shown: a table for people, one JSON line for programs."""
+"""One figure of a benchmark, what it should reach, and how all of them are shown: a table for people, one JSON line for
+programs.
+
+Figures with the same `figure` and different `system` were measured with the same bodies and the same concurrency, so
+they are comparable, and only they: the table puts the ratio beside the peer's.
+"""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from rich.console import Console
 from rich.table import Table
 
+OURS = "hourwheel"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound that was promised: at least (a rate) or at most (a time, a size)."""
+
+    bound: float
+    at_least: bool
+
+    def reached_by(self, value: float) -> bool:
+        """Whether the figure keeps it."""
+        return value >= self.bound if self.at_least else value <= self.bound
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.bound:,g}"
+
 
 @dataclass(frozen=True)
 class Row:
-    """`value` in `unit`; `detail` holds the percentiles and what else belongs to it."""
+    """`value` in `unit`, measured over `took_s` seconds; `detail` holds percentiles and what else belongs to it.
 
-    name: str
-    value: float
+    `value` None: not measured, and `detail` says why ("missing": a peer that is not installed).
+    """
+
+    figure: str
+    value: float | None
     unit: str
+    took_s: float = 0.0
+    target: Target | None = None
+    system: str = OURS
     detail: dict[str, object] = field(default_factory=dict)
 
+    @property
+    def reached(self) -> bool | None:
+        """None: nothing was promised, or nothing measured."""
+        return None if self.target is None or self.value is None else self.target.reached_by(self.value)
 
-def show(rows: list[Row]) -> None:
+
+def at_least(bound: float) -> Target:
+    """For rates."""
+    return Target(bound, True)
+
+
+def at_most(bound: float) -> Target:
+    """For times and sizes."""
+    return Target(bound, False)
+
+
+def ratio(row: Row, rows: Sequence[Row]) -> float | None:
+    """Our figure over the peer's, for a peer's row whose figure we have too."""
+    if row.system == OURS or not row.value:
+        return None
+    ours = next((each.value for each in rows if each.system == OURS and each.figure == row.figure), None)
+    return None if ours is None else ours / row.value
+
+
+def _text(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.1f}" if value < 1_000 else f"{value:,.0f}"
+
+
+def document(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """The rows for programs: each with `reached` and, for peers, `ours_over_theirs`."""
+    found = []
+    for row in rows:
+        fields = asdict(row) | {"target": str(row.target) if row.target else None, "reached": row.reached}
+        found.append(fields | {"ours_over_theirs": ratio(row, rows)})
+    return found
+
+
+def show(rows: Sequence[Row]) -> None:
     """Prints the table and the JSON line."""
-    table = Table("figure", "value", "unit", "detail")
+    table = Table("figure", "system", "value", "unit", "target", "reached", "ours/theirs", "over s", "detail")
     for row in rows:
         detail = ", ".join(f"{name} {value}" for name, value in row.detail.items())
-        table.add_row(row.name, f"{row.value:,.1f}" if row.value < 1_000 else f"{row.value:,.0f}", row.unit, detail)
+        reached = {None: "", True: "yes", False: "NO"}[row.reached]
+        share = ratio(row, rows)
+        table.add_row(
+            *(row.figure, row.system, _text(row.value), row.unit, str(row.target or ""), reached),
+            *("" if share is None else f"{share:.2f}", f"{row.took_s:.1f}", detail),
+        )
     console = Console()
-    console.width = max(console.width, 120)
+    console.width = max(console.width, 180)
     console.print(table)
-    print(json.dumps([asdict(row) for row in rows]))
+    print(json.dumps(document(rows)))

@@ -1,12 +1,14 @@
 """`make bench`: the figures of this version, on this machine, each from a command that anybody can repeat.
 
-Three nodes with a majority's fdatasync and the client on the same cores. `python -m bench.run PART` runs one part
-alone, on a fresh cluster; without a part all of them run. No thresholds here: a figure that is off is for a reader to
-see, and to profile.
+Three nodes with a majority's fdatasync and the client on the same cores. `python -m bench.run NAME...` measures those
+named, each on a fresh cluster; without a name all of ours. `make bench-peers` (`--peers`) measures Redis, PostgreSQL
+and beanstalkd too, in the same run. Targets stand beside the figures and nothing fails for missing one: a figure that
+is off is for a reader to see, and to profile.
 """
 
 import argparse
 import asyncio
+import contextlib
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
@@ -14,47 +16,94 @@ from pathlib import Path
 
 import uvloop
 
-from bench.lateness import lateness
-from bench.restart import restart
+from bench.drain import drain
+from bench.failover import failover
+from bench.lateness import by_pull, by_push
+from bench.peer import Missing
+from bench.peer_beanstalkd import beanstalkd
+from bench.peer_postgres import postgres
+from bench.peer_redis import redis
+from bench.pending import pending
+from bench.push import push
+from bench.receivers import PUSH_SETTINGS
 from bench.row import Row, show
-from bench.schedule import batched, single
+from bench.scale import Scale
+from bench.schedule import near, single, spread
 from chaos.cluster import Cluster
 
-PARTS = ("schedule", "single", "lateness", "restart")
+PARTS: dict[str, Callable[[Cluster, Scale], Awaitable[list[Row]]]] = {
+    "near": near,
+    "spread": spread,
+    "single": single,
+    "drain": drain,
+    "push": push,
+    "lateness-pull": by_pull,
+    "lateness-push": by_push,
+    "failover": failover,
+    "pending": pending,
+}
+PEERS: dict[str, Callable[[Path, Scale], Awaitable[list[Row]]]] = {
+    "redis": redis,
+    "postgres": postgres,
+    "beanstalkd": beanstalkd,
+}
 
 
-async def _part(name: str, directory: Path, seconds: float, pending: int) -> list[Row]:
-    """One part on a fresh cluster, removed afterwards."""
-    parts: dict[str, Callable[[Cluster], Awaitable[list[Row]]]] = {
-        "schedule": lambda cluster: batched(cluster, seconds),
-        "single": lambda cluster: single(cluster, seconds),
-        "lateness": lambda cluster: lateness(cluster, seconds),
-        "restart": lambda cluster: restart(cluster, pending),
-    }
-    async with Cluster(directory / name) as cluster:
+async def _ours(name: str, directory: Path, scale: Scale) -> list[Row]:
+    """One part on a fresh cluster."""
+    async with Cluster(directory, settings=PUSH_SETTINGS) as cluster:
         cluster.start()
         await cluster.wait_ready()
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        rows = await parts[name](cluster)
-    shutil.rmtree(directory / name)
-    return rows
+        return await PARTS[name](cluster, scale)
+
+
+async def _peer(name: str, directory: Path, scale: Scale) -> list[Row]:
+    """One peer; not installed is a row that says so."""
+    try:
+        return await PEERS[name](directory, scale)
+    except Missing as missing:
+        return [Row(name, None, "", system=name, detail={"missing": str(missing)})]
+
+
+def _measure(name: str, directory: Path, scale: Scale) -> list[Row]:
+    """One part or peer in a directory of its own, removed again."""
+    print(f"{name} ...", file=sys.stderr, flush=True)
+    if directory.exists():
+        shutil.rmtree(directory)
+    directory.mkdir(parents=True)
+    run = _peer if name in PEERS else _ours
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(run(name, directory, scale))
+    finally:
+        shutil.rmtree(directory)
 
 
 def main() -> None:
-    """Measures the parts named (default: all) and prints a table and one JSON line."""
+    """Measures what is named (default: all of ours) and prints a table and one JSON line."""
+    defaults = Scale()
+    names = (*PARTS, *PEERS)
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("parts", nargs="*", choices=(*PARTS, []), metavar="PART", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("names", nargs="*", choices=(*names, []), metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--dir", type=Path, default=Path("bench-data"), help="for the nodes; removed again")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
-    parser.add_argument("--pending", type=int, default=5_000_000, help="messages before the restart")
+    parser.add_argument("--seconds", type=float, default=defaults.seconds, help="of each rate and lateness")
+    parser.add_argument("--drain", type=int, default=defaults.drain, help="messages to drain")
+    parser.add_argument("--pending", type=int, default=defaults.pending, help="messages of the part `pending`")
+    parser.add_argument("--quick", action="store_true", help="a fraction of everything: shows only that it works")
+    parser.add_argument("--peers", action="store_true", help="Redis, PostgreSQL and beanstalkd too")
     options = parser.parse_args()
+    scale = Scale(seconds=options.seconds, drain=options.drain, pending=options.pending)
+    chosen = list(options.names or PARTS) + (
+        [name for name in PEERS if name not in options.names] if options.peers else []
+    )
     rows: list[Row] = []
-    for name in options.parts or PARTS:
-        if (options.dir / name).exists():
-            shutil.rmtree(options.dir / name)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            rows += runner.run(_part(name, options.dir, options.seconds, options.pending))
-    show(rows)
+    try:
+        for name in chosen:
+            rows += _measure(name, options.dir / name, scale.quick() if options.quick else scale)
+    finally:
+        show(rows)
+        with contextlib.suppress(OSError):
+            options.dir.rmdir()
 
 
 if __name__ == "__main__":

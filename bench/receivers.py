@@ -1,0 +1,133 @@
+"""Receivers of webhooks in a process of their own: `hourwheel listen`, whose log is the judge."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from chaos.cluster import ClusterFailed
+
+STOP_S = 30.0
+#: What lets a cluster push to this machine.
+PUSH_SETTINGS = {"push": {"allow": ["127.0.0.0/8"]}}
+
+
+class Received(msgspec.Struct, gc=False):
+    """A line of the log, as far as it is judged."""
+
+    received_ms: float
+    port: int
+    status: int
+    id: str | None = None
+    attempt: int | None = None
+    term: int | None = None
+    due: datetime | None = None
+
+    @property
+    def late_ms(self) -> float:
+        """Received minus due; both clocks are this machine's."""
+        assert self.due is not None, f"{self.id} came without a due time"
+        return self.received_ms - self.due.timestamp() * 1000
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Ids received more than once, and the time over which their earlier deliveries spread."""
+
+    count: int
+    span_ms: float
+
+
+class Receivers:
+    """`count` receivers on ports of their own in one process; `urls` are theirs, `log` is their common log."""
+
+    def __init__(self, log: Path, count: int = 1, *options: str) -> None:
+        self.log = log
+        self._command = [sys.executable, "-P", "-m", "cli", "listen", "--quiet", "--log", str(log)]
+        self._command += ["--port", "0"] * count + ["--parent", str(os.getpid()), *options]
+        self._process: subprocess.Popen[str] | None = None
+        self._counted, self._offset = 0, 0
+        self.urls: list[str] = []
+
+    def __enter__(self) -> Self:
+        """Starts the process; returns when it listens. Raises ClusterFailed if it does not."""
+        root = str(Path(__file__).resolve().parent.parent)
+        path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=os.environ | {"PYTHONPATH": path},
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        said = self._process.stdout.readline()
+        if not said:
+            raise ClusterFailed(f"the receiver did not start: return code {self._process.wait()}")
+        self.urls = json.loads(said)["listening"]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ends the process, by its pid."""
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def count(self) -> int:
+        """Requests received so far; reads only what is new in the log."""
+        with self.log.open("rb") as file:
+            file.seek(self._offset)
+            new = file.read()
+        self._offset += len(new)
+        self._counted += new.count(b"\n")
+        return self._counted
+
+    def received(self) -> list[Received]:
+        """Every request so far, in the order received."""
+        data = self.log.read_bytes()
+        return msgspec.json.Decoder(Received).decode_lines(data[: data.rfind(b"\n") + 1])
+
+
+def firsts(received: list[Received]) -> dict[str, Received]:
+    """The first delivery of each id."""
+    found: dict[str, Received] = {}
+    for one in received:
+        if one.id is not None:
+            found.setdefault(one.id, one)
+    return found
+
+
+def repeats(received: list[Received]) -> Repeats:
+    """Deliveries of an id after its first, and the span of the deliveries that were repeated, term by term the widest.
+
+    A leader that dies takes with it what it had pushed and not yet recorded: what its successor pushes again are
+    messages that the dead one had pushed within one span of time.
+    """
+    newest: dict[str, Received] = {}
+    repeated_ms: dict[int | None, list[float]] = {}
+    for one in received:
+        if one.id is None:
+            continue
+        before = newest.get(one.id)
+        if before is not None:
+            repeated_ms.setdefault(before.term, []).append(before.received_ms)
+        newest[one.id] = one
+    spans = [max(times) - min(times) for times in repeated_ms.values()]
+    return Repeats(sum(len(times) for times in repeated_ms.values()), round(max(spans, default=0.0), 1))

@@ -1,0 +1,31 @@
+"""How much each measurement does: the full figures by default, a hundredth of them to see that everything works."""
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Counts are messages; `seconds` is how long rates and latenesses are measured."""
+
+    seconds: float = 10.0
+    drain: int = 1_000_000  # due in one second
+    push: int = 40_000  # due in one second, to all receivers together
+    due_rate: int = 5_000  # a second, where lateness is measured
+    failover_pending: int = 1_000_000
+    failover_ready: int = 200_000
+    pending: int = 20_000_000  # over 30 days
+    peer_drain: int = 100_000  # of peers: their rates are steady, filling some of them takes long
+
+    def quick(self) -> "Scale":
+        """Shows that it works; its figures mean little."""
+        return replace(
+            self,
+            seconds=min(self.seconds, 2.0),
+            drain=20_000,
+            push=2_000,
+            due_rate=1_000,
+            failover_pending=20_000,
+            failover_ready=5_000,
+            pending=200_000,
+            peer_drain=5_000,
+        )
