@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from node.dispatcher import Dispatcher, DispatchOptions
+from node.exhausted import AttemptLimit
 from node.lease_book import HandOver
+from node.tag_filter import TagFilter, tags_mask
 from replication.apply_settle import Cancelled
-from replication.command import Cancel, Command, Genesis, PutTopic, Realign, Schedule, Settle
+from replication.command import Cancel, Command, Fail, Genesis, PutTopic, Realign, Reschedule, Schedule, Settle
+from replication.command_handover import DEAD, RETRY
 from replication.envelope import encode_entry
 from replication.machine import Applied, Machine
 from storage.disk import Disk
@@ -45,6 +48,7 @@ class Leader:
         self.replica = Replica(directory)
         self.store, self.machine = self.replica.store, self.replica.machine
         self.options = options or DispatchOptions()
+        self.limit: AttemptLimit | None = None
         self.term = 0
         self.propose(GENESIS)
         self.dispatcher = Dispatcher(self.store, term=0, options=self.options)
@@ -53,7 +57,7 @@ class Leader:
         """Lead in a new term. `tick`: the replicated one, by default what it is."""
         self.dispatcher.stop()
         self.term += 1
-        self.dispatcher = Dispatcher(self.store, term=self.term, options=self.options)
+        self.dispatcher = Dispatcher(self.store, term=self.term, options=self.options, attempts=self.limit)
         realign = self.dispatcher.promote(now_ms, self.machine.tick if tick is None else tick)
         self.machine.listener = self.dispatcher
         return realign
@@ -64,9 +68,9 @@ class Leader:
         entry = encode_entry(group=0, term=self.term, node=1, now_ms=now_ms, sections=sections)
         return self.replica.apply(entry, self.term)
 
-    def schedule(self, *due_ms: int, topic: str = "orders") -> list[int]:
-        """Messages due at these times; their positions."""
-        scheduled = self.propose(messages(due_ms, topic)).results[0]
+    def schedule(self, *due_ms: int, topic: str = "orders", tags: Sequence[Sequence[str]] | None = None) -> list[int]:
+        """Messages due at these times, each with its tags; their positions."""
+        scheduled = self.propose(messages(due_ms, topic, tags)).results[0]
         positions: list[int] = scheduled.position.tolist()
         return positions
 
@@ -91,9 +95,17 @@ class Leader:
                 return wait_ms
         raise AssertionError("the dispatcher never sleeps")
 
-    def hand_over(self, now_ms: int, most: int = 1000, *, topic: str = "orders", lease_ms: int = LEASE_MS) -> HandOver:
+    def hand_over(
+        self,
+        now_ms: int,
+        most: int = 1000,
+        *,
+        topic: str = "orders",
+        lease_ms: int = LEASE_MS,
+        tags: TagFilter | None = None,
+    ) -> HandOver:
         """One pull."""
-        return self.dispatcher.hand_over(self.topic(topic), most, lease_ms, now_ms, trusted=True)
+        return self.dispatcher.hand_over(self.topic(topic), most, lease_ms, now_ms, trusted=True, tags=tags)
 
     def pull(self, now_ms: int, most: int = 1000, *, topic: str = "orders", lease_ms: int = LEASE_MS) -> list[int]:
         """Run, one pull, and its Leases committed: the positions handed over."""
@@ -132,6 +144,30 @@ class Leader:
         results: list[int] = self.propose(settle).results[0].tolist()
         return results
 
+    def fail(self, *positions: int, attempt: int, now_ms: int, retry_ms: int | None = None) -> list[int]:
+        """Hand-overs of this term failed: tried again at `retry_ms`, or dead; the results."""
+        n = len(positions)
+        fail = Fail(
+            np.array(positions, np.uint64),
+            np.full(n, self.term, np.uint32),
+            np.full(n, attempt, np.uint16),
+            np.full(n, 500, np.uint16),
+            np.full(n, DEAD if retry_ms is None else RETRY, np.uint8),
+            np.full(n, retry_ms or 0, np.int64),
+            np.arange(1, n + 1, dtype=np.uint64),
+        )
+        results: list[int] = self.propose(fail, now_ms=now_ms).results[0].tolist()
+        return results
+
+    def reschedule(self, home: int, due_ms: int, *, now_ms: int) -> int:
+        """A message is to be due then; where it stands now."""
+        command = Reschedule(np.array([home], np.uint64), np.array([due_ms], np.int64))
+        return int(self.propose(command, now_ms=now_ms).results[0].position[0])
+
+    def place(self, home: int) -> int:
+        """Where a message stands."""
+        return int(self.store.locate(np.array([home], np.uint64))[0])
+
     def cancel(self, *positions: int, now_ms: int = T0) -> list[int]:
         """Cancels; the results."""
         at = np.array(positions, np.uint64)
@@ -140,9 +176,11 @@ class Leader:
         return results
 
 
-def messages(due_ms: Iterable[int], topic: str = "orders") -> Schedule:
+def messages(due_ms: Iterable[int], topic: str = "orders", tags: Sequence[Sequence[str]] | None = None) -> Schedule:
     """A Schedule of messages due at these times."""
     due = np.fromiter(due_ms, np.int64)
     random = np.arange(1, len(due) + 1, dtype=np.uint64)
-    records = encode_records(Drafts(bodies=[b'"x"'] * len(due), asked_due_ms=due, random=random))
-    return Schedule((topic,), due, records.size, records.blob, np.zeros(len(due), np.uint16), np.empty(0, np.uint64))
+    encoded = [tuple(tag.encode() for tag in row) for row in tags] if tags else None
+    records = encode_records(Drafts(bodies=[b'"x"'] * len(due), asked_due_ms=due, random=random, tags=encoded))
+    masks = np.array([tags_mask(row) for row in encoded or ()], np.uint64)
+    return Schedule((topic,), due, records.size, records.blob, np.zeros(len(due), np.uint16), masks)
