@@ -22,7 +22,7 @@ from tests.storage.store_model import Model
 from tests.storage.workload import HOUR, batch_of, checkpoint, content, found, move, record_at
 
 HOURS = (0, 1, 2, 3, 4, 9, 40)
-UNLINKED = 4
+UNLINKED = (4, 2)
 
 Step = tuple[str, list[int], int]
 """What to do, numbers that choose units or due times, and one more number."""
@@ -128,10 +128,11 @@ class Runner:
 
     def _unlink(self, numbers: list[int], number: int) -> None:
         """An hour goes, even with open units in it, but not while a message lives elsewhere than at its home in it."""
-        units = [unit for unit in self.model.units.values() if unit.position >> 40 == HOUR + UNLINKED]
+        hour = HOUR + UNLINKED[number % 2]
+        units = [unit for unit in self.model.units.values() if unit.position >> 40 == hour]
         if not any(unit.state == FORWARDED or (unit.moved and unit.state <= LEASED) for unit in units):
-            self.model.unlink(HOUR + UNLINKED)
-            self.command(lambda store: store.unlink(HOUR + UNLINKED))
+            self.model.unlink(hour)
+            self.command(lambda store: store.unlink(hour))
 
     def _turn(self, numbers: list[int], number: int) -> None:
         self.store.turn(HOUR + number)
