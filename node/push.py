@@ -80,7 +80,7 @@ class Pusher:
             )
         )
         self._outcomes = Outcomes(node, entropy)
-        self.metrics = PushMetrics(lambda: self._lanes.on_wire, lambda: self._lanes.staged)
+        self.metrics = PushMetrics(lambda: self.on_wire, lambda: self.staged)
         self._reign: Reign | None = None
         self._draining = False
         self._pumping: asyncio.TimerHandle | None = None
@@ -88,6 +88,16 @@ class Pusher:
         self._idle: deque[asyncio.Future[Attempt]] = deque()
         self._quiet = asyncio.Event()  # nothing is on the wire
         self._quiet.set()
+
+    @property
+    def on_wire(self) -> int:
+        """Attempts under way."""
+        return self._lanes.on_wire
+
+    @property
+    def staged(self) -> int:
+        """Ready units that wait for a receiver."""
+        return self._lanes.staged
 
     # -- life
 

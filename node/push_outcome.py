@@ -151,10 +151,7 @@ class Outcomes:
         failed = [outcome for outcome in batch if not outcome.answer.delivered]
         writes: list[Awaitable[U8]] = []
         if failed:
-            result = self._node.proposer.fail(self._fail(failed))
-            # Its lease may end meanwhile; the next hand-over has to bear a number after the failed one's.
-            reign.holding.until([outcome.attempt.unit.position for outcome in failed], result)
-            writes.append(result)
+            writes.append(reign.fail(self._fail(failed)))
         if delivered:
             writes.append(self._node.proposer.settle(_settle(delivered)))
         results = await asyncio.gather(*writes, return_exceptions=True)

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from node.config import parse_config
 from node.server import Node
@@ -23,12 +24,13 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
-def run_node(directory: Path, play: Play) -> None:
-    """Start the node in `directory`, wait until it leads, play, stop it in order."""
-    asyncio.run(_run(directory, play))
+def run_node(directory: Path, play: Play, **tables: Any) -> None:
+    """Start the node in `directory`, with these tables in its configuration too, wait until it leads, play, stop it in
+    order."""
+    asyncio.run(_run(directory, play, tables))
 
 
-async def _run(directory: Path, play: Play) -> None:
+async def _run(directory: Path, play: Play, tables: dict[str, Any]) -> None:
     http, raft = (f"127.0.0.1:{port}" for port in free_ports(2))
     config = parse_config(
         {
@@ -37,6 +39,7 @@ async def _run(directory: Path, play: Play) -> None:
             "http": {"listen": http},
             "raft": {"listen": raft},
             "peers": [{"id": "n1", "http": http, "raft": raft}],
+            **tables,
         },
         {},
     )
