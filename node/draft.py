@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import Any
 
 import msgpack
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from api.port import MessageIn
+from api.port import MessageIn, RetryPolicy, Target
 from node.tag_filter import tags_mask
 from replication.command import ON_CONFLICT, Key, Schedule
 from storage.record import Drafts, encode_records
@@ -22,6 +24,8 @@ _tags = attrgetter("tags")
 _headers = attrgetter("headers")
 _keys = attrgetter("key")
 _content_types = attrgetter("content_type")
+_targets = attrgetter("target")
+_retries = attrgetter("retry")
 _delays = attrgetter("delay_ms")
 _deliver_ats = attrgetter("deliver_at_ms")
 
@@ -50,6 +54,14 @@ def encode_schedule(messages: Sequence[MessageIn], *, now_ms: int, random: npt.N
                 else None
             ),
             keys=[(m.key or "").encode() for m in messages] if keyed else None,
+            targets=(
+                [encode_target(m.target) if m.target else b"" for m in messages]
+                if any(map(_targets, messages))
+                else None
+            ),
+            extensions=(
+                [_extension(m.retry) if m.retry else b"" for m in messages] if any(map(_retries, messages)) else None
+            ),
         )
     )
     return Schedule(
@@ -61,6 +73,22 @@ def encode_schedule(messages: Sequence[MessageIn], *, now_ms: int, random: npt.N
         tags=np.array([tags_mask(row) for row in tags], np.uint64) if tags else np.empty(0, np.uint64),
         keys=_keys_of(messages) if keyed else (),
     )
+
+
+def encode_target(target: Target) -> bytes:
+    """A message's own target as its record keeps it: a msgpack map of the fields that it has."""
+    packed: bytes = msgpack.packb(_filled(target))
+    return packed
+
+
+def _extension(retry: RetryPolicy) -> bytes:
+    """What the record keeps beside its fixed fields: the parts of the retry policy that were sent."""
+    packed: bytes = msgpack.packb({"retry": _filled(retry)})
+    return packed
+
+
+def _filled(struct: Target | RetryPolicy) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(struct).items() if value is not None}
 
 
 def _due(messages: Sequence[MessageIn], now_ms: int) -> npt.NDArray[np.int64]:

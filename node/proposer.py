@@ -20,19 +20,35 @@ from typing import Any, Protocol
 from api.port import MessageIn
 from node.clock import NodeClock
 from node.entropy import Entropy
+from node.message_queue import MessageQueue, Part
 from node.queues import (
+    ENTRY_ACKS_MAX,
+    ENTRY_MOVES_MAX,
     GROUP,
+    CancelOrder,
     CancelQueue,
-    MessageQueue,
-    Part,
+    HandOverQueue,
     Queue,
+    RedriveQueue,
+    RescheduleOrder,
+    RescheduleQueue,
     Section,
-    SettleQueue,
     SingleQueue,
     Taker,
     resolve,
 )
-from replication.command import DispatchState, Genesis, Lease, PutTopic, Realign, Settle, Unlink
+from replication.command import (
+    DispatchState,
+    Extend,
+    Fail,
+    Genesis,
+    Lease,
+    PutTopic,
+    Realign,
+    Redrive,
+    Settle,
+    Unlink,
+)
 from replication.envelope import encode_entry
 from replication.group import RaftGroup
 from replication.machine import Applied, TopicPut
@@ -81,10 +97,23 @@ class Proposer:
         self.node = node
         self.riders: Riders | None = None
         self._messages = MessageQueue(entropy, waiting_max)
-        self._settles = SettleQueue()
+        self._settles: HandOverQueue[Settle] = HandOverQueue(ENTRY_ACKS_MAX)
+        self._fails: HandOverQueue[Fail] = HandOverQueue(ENTRY_MOVES_MAX)
+        self._extends: HandOverQueue[Extend] = HandOverQueue(ENTRY_ACKS_MAX)
         self._cancels = CancelQueue()
+        self._reschedules = RescheduleQueue()
+        self._redrives = RedriveQueue()
         self._singles = SingleQueue()
-        self._queues: tuple[Queue, ...] = (self._settles, self._cancels, self._singles, self._messages)
+        self._queues: tuple[Queue, ...] = (
+            self._settles,
+            self._fails,
+            self._extends,
+            self._cancels,
+            self._reschedules,
+            self._redrives,
+            self._singles,
+            self._messages,
+        )
         self._in_flight = False
         #: Entries with Leases that were given up as unknown, oldest first: their index and who waits for them. While
         #: this node leads they are in the log and will be applied.
@@ -92,6 +121,8 @@ class Proposer:
         self._late_look: asyncio.TimerHandle | None = None
         #: Set while `quiesce` waits; resolved when nothing waits and the last Leases are applied.
         self._quiet: asyncio.Future[None] | None = None
+        #: From then on nothing is proposed, until `resume` or another term.
+        self._held = False
         self._flush_soon = False
         self.entries = 0
 
@@ -121,12 +152,38 @@ class Proposer:
         self.kick()
         return await future
 
-    def cancel(self, position: int, *, doubtful: bool) -> asyncio.Future[tuple[int, int, int]]:
-        """(result, attempts, prior) of replication.apply_settle. A future, because the unit is held as long as it is
-        open, however long the caller waits."""
-        future = self._cancels.add((position, doubtful))
+    def fail(self, fail: Fail) -> asyncio.Future[U8]:
+        """A result per row, as of `settle`. A future, because the units have to be held until it is known
+        (node.holding): a hand-over made meanwhile would bear the number of one that follows the failure."""
+        future = self._fails.add(fail)
         self.kick()
         return future
+
+    def extend(self, extend: Extend) -> asyncio.Future[U8]:
+        """A result per row, as of `settle`. A future, because the units have to be held until it is known."""
+        future = self._extends.add(extend)
+        self.kick()
+        return future
+
+    def cancel(self, order: CancelOrder) -> asyncio.Future[tuple[int, int, int]]:
+        """(result, attempts, prior) of replication.apply_settle. A future, because the unit is held as long as it is
+        open, however long the caller waits."""
+        future = self._cancels.add(order)
+        self.kick()
+        return future
+
+    def reschedule(self, order: RescheduleOrder) -> asyncio.Future[tuple[int, int, int]]:
+        """(result, due_ms, revision) of replication.apply_move.Rescheduled. A future, as of `cancel`."""
+        future = self._reschedules.add(order)
+        self.kick()
+        return future
+
+    async def redrive(self, redrive: Redrive) -> tuple[U8, int]:
+        """1 for each row that was dead and is due again, and the log index; at most ENTRY_MOVES_MAX rows."""
+        assert len(redrive.home) <= ENTRY_MOVES_MAX, f"{len(redrive.home)} messages to redrive in one entry"
+        future = self._redrives.add(redrive)
+        self.kick()
+        return await future
 
     async def put_topic(self, command: PutTopic) -> TopicPut:
         """The topic as it is now, and whether the command changed it."""
@@ -150,7 +207,7 @@ class Proposer:
     def _flush(self) -> None:
         self._flush_soon = False
         self._look_for_late()
-        if self._in_flight or not self._group.established:
+        if self._in_flight or self._held or not self._group.established:
             return
         try:
             self._propose()
@@ -163,10 +220,10 @@ class Proposer:
         sections = [section for queue in self._queues for section in queue.take(now_ms)]
         asked = bool(sections)
         riding = self._take_riders(sections, now_ms)
-        if self._quiet is not None and not asked and riding is None:
-            resolve(self._quiet, None, None)
-            return
+        last = self._quiet is not None and not asked and riding is None
         if not sections:
+            if last:
+                self._hold()
             return
         sections.sort(key=lambda section: section[0][0])
         entry = encode_entry(
@@ -179,18 +236,18 @@ class Proposer:
         self._in_flight = True
         self.entries += 1
         takers = [taker for _, taker in sections]
-        self._group.propose(entry, lambda outcome: self._applied(outcome, takers, riding))
+        self._group.propose(entry, lambda outcome: self._applied(outcome, takers, riding, last))
 
-    def _applied(
-        self, outcome: Outcome, takers: list[Taker], riding: Riders | None
-    ) -> None:
+    def _applied(self, outcome: Outcome, takers: list[Taker], riding: Riders | None, last: bool) -> None:
         self._in_flight = False
+        if last and self._quiet is not None:
+            self._hold()  # the state moves with time: it was proposed once more, and once is enough
         applied: Applied | None = outcome.result
         error = outcome.error
         if applied is not None and applied.refused is not None:
             error = "refused"
         for i, taker in enumerate(takers):
-            taker(applied.results[i] if applied and error is None else None, error)
+            taker(applied.results[i] if applied and error is None else None, error, outcome.index)
         self._look_for_late()
         if riding is not None and riding is self.riders:
             if error is None:
@@ -221,24 +278,41 @@ class Proposer:
                 sections.append((command.pack(), _ignore))
         return self.riders if lease is not None else None
 
-    async def quiesce(self, seconds: float) -> None:
-        """Before a leader that stops steps down: all that waits is proposed, the Leases of hand-overs made too, so that
-        no successor repeats them. Returns when it is applied, at the latest after `seconds`. Nothing new may come."""
+    async def quiesce(self, seconds: float) -> bool:
+        """Before a leader steps down on purpose: all that waits is proposed, the Leases of hand-overs made too, so that
+        no successor repeats them. True when it is applied, and then nothing is proposed until `resume` or another term:
+        what still comes waits. False after `seconds`, or when leadership is lost. No new requests should come."""
         if not self._group.established:
-            return
-        self._quiet = asyncio.get_running_loop().create_future()
+            return False
+        quiet = self._quiet = asyncio.get_running_loop().create_future()
         self.kick()
-        await asyncio.wait((self._quiet,), timeout=seconds)
+        try:
+            await asyncio.wait((quiet,), timeout=seconds)
+        finally:
+            self._quiet = None
+        return self._held
+
+    def _hold(self) -> None:
+        assert self._quiet is not None
+        self._held = True
+        resolve(self._quiet, None, None)
+
+    def resume(self) -> None:
+        """This leader leads on after a `quiesce`."""
+        self._held = False
+        self.kick()
 
     def step_down(self) -> None:
         """Leadership is over: what was never proposed is refused, so that its clients go to the new leader. What is in
         an entry keeps waiting for its outcome."""
         self.riders = None
+        self._held = False
         if self._quiet is not None:
             resolve(self._quiet, None, None)
+            self._quiet = None
         for queue in self._queues:
             queue.refuse()
 
 
-def _ignore(result: Any, error: str | None) -> None:
+def _ignore(result: Any, error: str | None, index: int) -> None:
     """Nobody waits for Leases and state; the dispatcher hears of them from the machine."""

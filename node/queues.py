@@ -7,35 +7,26 @@ part of the section's result. So the proposer needs to know nothing about messag
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from api.port import MessageIn
 from api.problem import Problem
-from node.draft import encode_schedule
-from node.entropy import Entropy
+from replication.apply_move import Rescheduled
 from replication.apply_settle import Cancelled
-from replication.command import Cancel, Settle
+from replication.command import Cancel, Extend, Fail, Redrive, Reschedule, Settle
 from replication.envelope import Packed
-from replication.machine import Scheduled
 from storage.array import U8
-from storage.message_id import encode_ids
 
 GROUP = 0
-#: Bounds of one entry, so that a heartbeat is never held up behind it: bytes of messages, and rows.
-ENTRY_BYTES_MAX = 3 * 1024 * 1024
-ENTRY_ROWS_MAX = 20_000
 #: Acks of one entry, in rows of 16 bytes; a request past it waits for the next entry.
 ENTRY_ACKS_MAX = 100_000
-#: What a record and its columns hold beside the parts of variable length.
-ROW_BYTES = 160
+#: Rows of one entry whose records are written anew, 10 us each on every node; a request past it waits for the next.
+ENTRY_MOVES_MAX = 1_000
 
-Taker = Callable[[Any, str | None], None]  # (the section's result, or the error)
+Taker = Callable[[Any, str | None, int], None]  # (the section's result, or the error; the log index if applied)
 Section = tuple[Packed, Taker]
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,106 +40,6 @@ class Queue(Protocol):
 
     def refuse(self) -> None:
         """Leadership is over: nothing that still waits here was proposed, and its callers are told so."""
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """Rows that went through an entry: their ids (S26), due times and statuses (replication.apply_schedule)."""
-
-    ids: npt.NDArray[np.bytes_]
-    due_ms: npt.NDArray[np.int64]
-    status: U8
-
-    def rows(self, start: int, stop: int) -> Placed:
-        """Those of one request."""
-        return Placed(self.ids[start:stop], self.due_ms[start:stop], self.status[start:stop])
-
-
-Part = tuple[int, int, Placed | str]  # first row, rows, and their result or the error they met
-
-
-@dataclass(slots=True)
-class Request:
-    """A request's messages in the queue; an oversized batch leaves it in several entries."""
-
-    messages: Sequence[MessageIn]
-    future: asyncio.Future[list[Part]]
-    taken: int = 0  # rows that were put into entries
-    answered: int = 0  # rows whose part is known; invariant: answered <= taken
-    parts: list[Part] = field(default_factory=list)
-
-    def answer(self, start: int, rows: int, result: Placed | str) -> None:
-        """The part of the rows from `start` on is known; the last part resolves the future, in row order."""
-        self.parts.append((start, rows, result))
-        self.answered += rows
-        if self.answered == len(self.messages) and not self.future.done():
-            self.future.set_result(sorted(self.parts, key=lambda part: part[0]))
-
-
-class MessageQueue:
-    """Requests with messages. `rows` of them wait; `taken` were put into entries so far."""
-
-    def __init__(self, entropy: Entropy, rows_max: int) -> None:
-        self.rows = 0
-        self.taken = 0
-        self._entropy = entropy
-        self._rows_max = rows_max
-        self._requests: deque[Request] = deque()
-
-    def add(self, messages: Sequence[MessageIn]) -> asyncio.Future[list[Part]]:
-        """One more request. Raises `over-limit`."""
-        if self.rows and self.rows + len(messages) > self._rows_max:
-            raise Problem(
-                "over-limit",
-                f"{self.rows} messages wait to be written, at most {self._rows_max} may; send again later",
-            )
-        future: asyncio.Future[list[Part]] = asyncio.get_running_loop().create_future()
-        self._requests.append(Request(messages, future))
-        self.rows += len(messages)
-        return future
-
-    def take(self, now_ms: int) -> list[Section]:
-        """One Schedule of the messages that have waited longest."""
-        taken, messages = self._take_rows()
-        if not messages:
-            return []
-        self.rows -= len(messages)
-        self.taken += len(messages)
-        schedule = encode_schedule(messages, now_ms=now_ms, random=self._entropy.id_bits(len(messages)))
-
-        def give(scheduled: Scheduled | None, error: str | None) -> None:
-            placed = None if scheduled is None else _place(scheduled)
-            at = 0
-            for request, start, rows in taken:
-                request.answer(start, rows, error or "unknown" if placed is None else placed.rows(at, at + rows))
-                at += rows
-
-        return [(schedule.pack(), give)]
-
-    def _take_rows(self) -> tuple[list[tuple[Request, int, int]], list[MessageIn]]:
-        """(request, first row, rows) of what has room, and its messages."""
-        taken: list[tuple[Request, int, int]] = []
-        messages: list[MessageIn] = []
-        room = ENTRY_BYTES_MAX
-        while self._requests and len(messages) < ENTRY_ROWS_MAX and room > 0:
-            request = self._requests[0]
-            start = stop = request.taken
-            limit = min(len(request.messages), start + ENTRY_ROWS_MAX - len(messages))
-            while stop < limit and room > 0:
-                room -= _size(request.messages[stop])
-                stop += 1
-            messages += request.messages[start:stop]
-            request.taken = stop
-            taken.append((request, start, stop - start))
-            if stop == len(request.messages):
-                self._requests.popleft()
-        return taken, messages
-
-    def refuse(self) -> None:
-        """What is in an entry already keeps waiting for its outcome."""
-        requests, self._requests, self.rows = self._requests, deque(), 0
-        for request in requests:
-            request.answer(request.taken, len(request.messages) - request.taken, "not-leader")
 
 
 class _Futures(Generic[T, R]):
@@ -169,51 +60,102 @@ class _Futures(Generic[T, R]):
         for _, future in waiting:
             resolve(future, None, "not-leader")
 
+    def _take(self, count: int) -> list[tuple[T, asyncio.Future[R]]]:
+        """The first `count` that wait, which do no longer."""
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return taken
 
-class SettleQueue(_Futures[Settle, U8]):
-    """Acks; requests are joined into one command."""
+
+HandOvers = TypeVar("HandOvers", Settle, Fail, Extend)
+
+
+class HandOverQueue(_Futures[HandOvers, U8]):
+    """Commands whose rows name hand-overs and have a result each (ACKED, STALE or INVALID): acks, failures, extensions.
+    Requests are joined into one command of `rows_max` rows and those of the request that reaches it."""
+
+    def __init__(self, rows_max: int) -> None:
+        super().__init__()
+        self._rows_max = rows_max
 
     def take(self, now_ms: int) -> list[Section]:
-        """One Settle of the requests that have waited longest."""
+        """One command of the requests that have waited longest."""
         rows, count = 0, 0
-        while count < len(self._waiting) and rows < ENTRY_ACKS_MAX:
+        while count < len(self._waiting) and rows < self._rows_max:
             rows += len(self._waiting[count][0].position)
             count += 1
         if not count:
             return []
-        taken, self._waiting = self._waiting[:count], self._waiting[count:]
-        commands = [settle for settle, _ in taken]
-        joined = Settle(
-            np.concatenate([command.position for command in commands]),
-            np.concatenate([command.term for command in commands]),
-            np.concatenate([command.attempt for command in commands]),
-            np.concatenate([command.code for command in commands]),
-        )
+        taken = self._take(count)
 
-        def give(results: U8 | None, error: str | None) -> None:
+        def give(results: U8 | None, error: str | None, index: int) -> None:
             at = 0
-            for settle, future in taken:
-                rows = len(settle.position)
+            for command, future in taken:
+                rows = len(command.position)
                 resolve(future, None if results is None else results[at : at + rows], error)
                 at += rows
 
-        return [(joined.pack(), give)]
+        return [(_join([command for command, _ in taken]).pack(), give)]
 
 
-class CancelQueue(_Futures[tuple[int, bool], tuple[int, int, int]]):
-    """Cancels of (position, doubtful); each result is (result, attempts, prior) of replication.apply_settle."""
+def _join(commands: Sequence[HandOvers]) -> HandOvers:
+    """The rows of all, one behind the other."""
+    first = commands[0]
+    if len(commands) == 1:
+        return first
+    columns: dict[str, Any] = {
+        field.name: np.concatenate([getattr(command, field.name) for command in commands])
+        for field in fields(first)
+        if field.name not in ("texts", "subscription")
+    }
+    if isinstance(first, Fail) and any(getattr(command, "texts", ()) for command in commands):
+        columns["texts"] = tuple(text for command in commands for text in _texts(command))
+    return replace(first, **columns)
+
+
+def _texts(command: Settle | Fail | Extend) -> Sequence[bytes]:
+    assert isinstance(command, Fail)
+    return command.texts or (b"",) * len(command.position)
+
+
+@dataclass(frozen=True, slots=True)
+class CancelOrder:
+    """One message to cancel: its home; whether a dead leader may have handed it over; the revision seen, 0: any."""
+
+    home: int
+    doubtful: bool
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class RescheduleOrder:
+    """One message to move to another due time: at `deliver_at_ms`, or `delay_ms` after the entry's stamp."""
+
+    home: int
+    doubtful: bool
+    revision: int
+    deliver_at_ms: int | None
+    delay_ms: int | None
+
+    def due_ms(self, now_ms: int) -> int:
+        """The due time as asked; the past is now."""
+        return max(now_ms, self.deliver_at_ms if self.deliver_at_ms is not None else now_ms + (self.delay_ms or 0))
+
+
+class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
+    """Cancels; each result is (result, attempts, prior) of replication.apply_settle."""
 
     def take(self, now_ms: int) -> list[Section]:
         """One Cancel of all that wait."""
         if not self._waiting:
             return []
-        taken, self._waiting = self._waiting, []
+        taken = self._take(len(self._waiting))
         command = Cancel(
-            np.array([position for (position, _), _ in taken], np.uint64),
-            np.array([doubtful for (_, doubtful), _ in taken], np.uint8),
+            np.array([order.home for order, _ in taken], np.uint64),
+            np.array([order.doubtful for order, _ in taken], np.uint8),
+            np.array([order.revision for order, _ in taken], np.uint32),
         )
 
-        def give(results: Cancelled | None, error: str | None) -> None:
+        def give(results: Cancelled | None, error: str | None, index: int) -> None:
             for row, (_, future) in enumerate(taken):
                 result = None
                 if results is not None:
@@ -223,35 +165,56 @@ class CancelQueue(_Futures[tuple[int, bool], tuple[int, int, int]]):
         return [(command.pack(), give)]
 
 
+class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
+    """Messages to move; each result is (result, due_ms, revision) of replication.apply_move.Rescheduled."""
+
+    def take(self, now_ms: int) -> list[Section]:
+        """One Reschedule of those that have waited longest."""
+        if not self._waiting:
+            return []
+        taken = self._take(ENTRY_MOVES_MAX)
+        command = Reschedule(
+            home=np.array([order.home for order, _ in taken], np.uint64),
+            due_ms=np.array([order.due_ms(now_ms) for order, _ in taken], np.int64),
+            revision=np.array([order.revision for order, _ in taken], np.uint32),
+            doubtful=np.array([order.doubtful for order, _ in taken], np.uint8),
+        )
+
+        def give(results: Rescheduled | None, error: str | None, index: int) -> None:
+            for row, (_, future) in enumerate(taken):
+                result = None
+                if results is not None:
+                    result = int(results.result[row]), int(results.due_ms[row]), int(results.revision[row])
+                resolve(future, result, error)
+
+        return [(command.pack(), give)]
+
+
+class RedriveQueue(_Futures[Redrive, tuple[U8, int]]):
+    """Dead messages to try again, ENTRY_MOVES_MAX a request; each result is 1 where a row was, and the log index."""
+
+    def take(self, now_ms: int) -> list[Section]:
+        """The request that has waited longest."""
+        if not self._waiting:
+            return []
+        ((command, future),) = self._take(1)
+
+        def give(results: U8 | None, error: str | None, index: int) -> None:
+            resolve(future, None if results is None else (results, index), error)
+
+        return [(command.pack(), give)]
+
+
 class SingleQueue(_Futures[Packed, Any]):
     """Commands that go as sections of their own: Genesis, Realign, PutTopic, Unlink."""
 
     def take(self, now_ms: int) -> list[Section]:
         """All that wait."""
-        taken, self._waiting = self._waiting, []
-        return [(packed, _giver(future)) for packed, future in taken]
+        return [(packed, _giver(future)) for packed, future in self._take(len(self._waiting))]
 
 
 def _giver(future: asyncio.Future[Any]) -> Taker:
-    return lambda result, error: resolve(future, result, error)
-
-
-def _size(message: MessageIn) -> int:
-    """Bytes that a message takes in an entry, or a little more."""
-    size = len(message.body) + ROW_BYTES
-    if message.headers:
-        size += sum(len(name) + len(text.encode()) + 8 for name, text in message.headers.items())
-    if message.tags:
-        size += sum(len(tag.encode()) + 1 for tag in message.tags)
-    if message.key is not None:
-        size += 2 * len(message.key.encode()) + 32  # in the record and in the list of keys
-    return size
-
-
-def _place(scheduled: Scheduled) -> Placed:
-    """Ids are made once for all rows of an entry."""
-    ids = encode_ids(GROUP, scheduled.position, scheduled.random)
-    return Placed(ids, scheduled.due_ms, scheduled.status)
+    return lambda result, error, index: resolve(future, result, error)
 
 
 def resolve(future: asyncio.Future[Any], result: Any, error: str | None) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import statistics
 import sys
 from collections.abc import Coroutine
 from typing import Any
@@ -34,11 +33,13 @@ from node.lateness import Lateness
 from node.memory import settle_memory
 from node.metrics import Metrics
 from node.proposer import Proposer
+from node.push import Pusher
 from node.queues import GROUP
 from node.reign import Reign
 from node.reserve import Reserve
 from node.retention import Retention
 from node.service import Service
+from node.skew import Skew
 from node.status import Status
 from node.transfer import Transfer
 from replication.command import DispatchState, Genesis
@@ -72,7 +73,7 @@ class Node:
         self.config = config
         self.clock = NodeClock()
         self.disk = Disk()
-        self._entropy = Entropy()
+        self.entropy = Entropy()
         self._closing = contextlib.ExitStack()
         self._tasks: list[asyncio.Task[Any]] = []
         self._ended: asyncio.Future[None] | None = None
@@ -80,7 +81,6 @@ class Node:
         self.reign: Reign | None = None
         self.draining = False
         self._caught_up = False
-        self._led_since_s = 0.0
         self.lateness = Lateness()
         self.handed_over = self.acked = 0
         try:
@@ -91,7 +91,7 @@ class Node:
 
     def _open(self) -> None:
         config = self.config
-        directory = DataDirectory.open(config.directory, config.node_id, self.disk, self._entropy.bytes(16))
+        directory = DataDirectory.open(config.directory, config.node_id, self.disk, self.entropy.bytes(16))
         self._closing.callback(directory.close)
         self.store = Store.open(config.directory, disk=self.disk)
         self._closing.callback(self.store.close)
@@ -111,7 +111,7 @@ class Node:
             self.transport.attach,
             self.machine.apply,
             monotonic=self.clock.monotonic,
-            random=self._entropy.random().random,
+            random=self.entropy.random().random,
             vitals=self._vitals,
         )
         self.group.start_at(self.machine.applied_index)
@@ -125,7 +125,7 @@ class Node:
         self.proposer = Proposer(
             self.group,
             self.clock,
-            self._entropy,
+            self.entropy,
             node=number,
             waiting_max=config.limits.max_waiting_messages,
             fatal=self.fatal,
@@ -147,11 +147,17 @@ class Node:
         )
         self._closing.callback(self.delivery_log.close)
         self._retention = Retention(self.machine, self.proposer, self.clock)
+        self.skew = Skew(self.group, self.clock)
         self.transfer = Transfer(self)
         self.forwarder = Forwarder(self._leader_http)
         self.status = Status(self)
-        self.metrics = Metrics(self.status.values, self.lateness)
-        limits = Limits(max_delay_ms=config.limits.max_delay_ms, body_bytes_max=config.limits.max_body_bytes)
+        self.pusher = Pusher(self, self.entropy, config.push)
+        self.metrics = Metrics(self.status.values, self.lateness, self.pusher.metrics)
+        limits = Limits(
+            allows_address=self.pusher.addresses.allows,
+            max_delay_ms=config.limits.max_delay_ms,
+            body_bytes_max=config.limits.max_body_bytes,
+        )
         self.service = Service(self, limits)
 
     # -- life
@@ -162,6 +168,7 @@ class Node:
         http: Server | None = None
         try:
             await self.forwarder.start()
+            await self.pusher.start()
             await self.driver.start()
             http = await serve(self.service, self.config.http.host, self.config.http.port)
             self.spawn(self._keep_house())
@@ -175,12 +182,17 @@ class Node:
                 http.drain()
             ordered = self._ended.done() and self._ended.exception() is None
             if ordered:
+                if len(self.config.peers) == 1:
+                    await self.pusher.drain()  # nobody else could take the outcomes
                 await self.transfer.leave()
             self._stepped_down()
+            if ordered:
+                await self.pusher.drain()
             # Before the requests that are still at work: a leader that only waits for a slow client leads nobody.
             await self.driver.close()
             if http is not None:
                 await http.close(GRACE_S if ordered else 0)
+            await self.pusher.close()
             await self.forwarder.close()
             for task in self._tasks:
                 task.cancel()
@@ -237,25 +249,11 @@ class Node:
                 log.warning("the wall clock stepped", error_ms=round(error_ms))
                 await self.transfer.give_up()  # no leading on a clock that is known to be wrong
                 self.clock.slew()  # a follower's may step, and does before it can be elected again
-            self.clock.bound(self.median_clock_ms())
+            await self.transfer.yield_if_outvoted()
+            self.clock.bound(self.skew.median_ms())
             self.reserve.measure()
             self.store.turn(self.clock.now_ms() // HOUR_MS)
             await asyncio.sleep(HOUSEKEEPING_S)
-
-    def median_clock_ms(self) -> float:
-        """How far the median of the nodes' clocks is ahead of ours; known to the leader alone, from echoes.
-
-        A node that is down counts as one that agrees: else, with one of three down, a single slow clock would make
-        everything late. One that is up and about to be heard is left out, and of two clocks the lower one counts: for
-        that moment nothing may be early.
-        """
-        offsets_ms = [0.0]
-        for peer in self.group.peers.values():
-            if peer.last_echo_s > self._led_since_s:
-                offsets_ms.append(peer.clock_offset_ms)
-            elif not peer.connected:
-                offsets_ms.append(0.0)
-        return statistics.median_low(offsets_ms) if self.clock.leading else 0.0
 
     async def _unlink_hours(self) -> None:
         while True:
@@ -272,15 +270,16 @@ class Node:
     def _established(self) -> None:
         """The no-op of the own term is applied: found the cluster if nobody did, then reign."""
         self.clock.leading = True
-        self.clock.bound(self.median_clock_ms())  # before the first stamp: who committed the no-op has echoed too
+        self.clock.bound(self.skew.median_ms())  # before the first stamp: who committed the no-op has echoed too
         self.spawn(self._begin_reign(self.group.term))
 
     async def _begin_reign(self, term: int) -> None:
+        await self.transfer.yield_if_outvoted()
         if self.store.cluster_id is None:
             storage = self.config.storage
             genesis = Genesis(
-                cluster_id=self._entropy.bytes(16),
-                secret=self._entropy.bytes(32),
+                cluster_id=self.entropy.bytes(16),
+                secret=self.entropy.bytes(32),
                 nodes=tuple(sorted(peer.id for peer in self.config.peers)),
                 retention_ms=storage.retention_ms,
                 key_retention_ms=storage.key_retention_ms,
@@ -308,7 +307,7 @@ class Node:
 
     def _leader_changed(self) -> None:
         if self.group.is_leader:
-            self._led_since_s = self.clock.monotonic()  # in the step that sends the first heartbeats of the term
+            self.skew.led_since_s = self.clock.monotonic()  # in the step that sends the first heartbeats of the term
         self.forwarder.leader_changed()
         self.transfer.leader_changed()
 

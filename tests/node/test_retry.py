@@ -33,9 +33,7 @@ policies = st.builds(
 
 def wait_ms(attempts: int, policy: Policy = POLICY, jitter: float = 0.0, **more: int) -> int:
     """The wait after this failure, which must lead to a retry."""
-    fate = decide(
-        policy, attempts=attempts, code=TIMEOUT, asked_due_ms=NOW_MS, now_ms=NOW_MS, jitter=jitter, **more
-    )
+    fate = decide(policy, attempts=attempts, code=TIMEOUT, asked_due_ms=NOW_MS, now_ms=NOW_MS, jitter=jitter, **more)
     assert isinstance(fate, Retry)
     return fate.due_ms - NOW_MS
 

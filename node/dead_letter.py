@@ -1,0 +1,169 @@
+"""Messages that were given up: listed page by page, and tried again on request.
+
+How a message ended stands at its home, so the dead of an hour are those born in it. They are looked for hour by hour,
+in pieces that leave the event loop its turn; between two pieces leadership is asked for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from api.port import BulkResult, DeadMessage, DeadPage, DeadQuery
+from api.problem import FieldFault, Problem
+from node.queues import ENTRY_MOVES_MAX, GROUP
+from node.retry import reason_of
+from node.tag_filter import tags_mask
+from replication.command import Redrive
+from storage.array import U64
+from storage.format import DEAD
+from storage.message_id import encode_ids
+from storage.position import INDEX_BITS
+from storage.record import Record
+from storage.topic import Topic
+
+if TYPE_CHECKING:
+    from node.reign import Reign
+    from node.server import Node
+
+#: Homes looked at, and records read, in one piece.
+LOOK_ROWS: Final = 65_536
+READ_ROWS: Final = 256
+
+
+class _Dead(NamedTuple):
+    """A dead message: its home, the place where it died, and its record there."""
+
+    home: int
+    place: int
+    record: Record
+
+
+class DeadLetters:
+    """The dead messages of one node; the caller has asked that it leads, and `leads` asks again or raises."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def page(self, topic: Topic, query: DeadQuery, leads: Callable[[], Reign]) -> DeadPage:
+        """Up to `query.limit` of them, from behind the cursor on."""
+        found: list[_Dead] = []
+        async with aclosing(self._matching(topic, query, _read_cursor(query.cursor), leads)) as pieces:
+            async for piece in pieces:
+                found += piece
+                if len(found) > query.limit:
+                    last = found[query.limit - 1]
+                    return DeadPage(self._shown(found[: query.limit]), f"{last.home:016x}")
+        return DeadPage(self._shown(found))
+
+    async def redrive(self, topic: Topic, query: DeadQuery, leads: Callable[[], Reign], *, dry_run: bool) -> BulkResult:
+        """Make all that match due now. What dies meanwhile may be among them, but none is redriven twice."""
+        matched = changed = index = 0
+        waiting: list[int] = []
+        async for piece in self._matching(topic, query, -1, leads):
+            matched += len(piece)
+            waiting += [dead.home for dead in piece]
+            while not dry_run and len(waiting) >= ENTRY_MOVES_MAX:
+                count, index = await self._redriven(waiting[:ENTRY_MOVES_MAX])
+                changed += count
+                del waiting[:ENTRY_MOVES_MAX]
+        if waiting and not dry_run:
+            count, index = await self._redriven(waiting)
+            changed += count
+        return BulkResult(matched, changed, index)
+
+    async def _redriven(self, homes: list[int]) -> tuple[int, int]:
+        """How many of these were dead and are due again, and the log index."""
+        now_ms = self._node.clock.now_ms()
+        command = Redrive(np.array(homes, np.uint64), np.full(len(homes), now_ms, np.int64))
+        results, index = await self._node.proposer.redrive(command)
+        return int(np.count_nonzero(results)), index
+
+    async def _matching(
+        self, topic: Topic, query: DeadQuery, after: int, leads: Callable[[], Reign]
+    ) -> AsyncGenerator[list[_Dead]]:
+        """All dead messages that match, behind the position `after`, in pieces none of which is empty."""
+        store = self._node.store
+        for hour in store.hours():
+            if hour < after >> INDEX_BITS:
+                continue
+            homes = store.born_in_state(hour, DEAD)
+            homes = homes[homes > max(after, 0)] if after >= 0 else homes
+            for start in range(0, len(homes), LOOK_ROWS):
+                candidates = self._candidates(topic, query, homes[start : start + LOOK_ROWS])
+                for first in range(0, len(candidates), READ_ROWS):
+                    piece = self._read(query, candidates[first : first + READ_ROWS])
+                    if piece:
+                        yield piece
+                    await asyncio.sleep(0)
+                    leads()
+
+    def _candidates(self, topic: Topic, query: DeadQuery, homes: U64) -> U64:
+        """Those of the topic that may carry the tag, as far as the index says."""
+        homes = self._still_dead(homes)
+        units = self._node.store.units(homes)
+        rows = units["topic"] == topic.number
+        if query.tag is not None:
+            mask = np.uint64(tags_mask([query.tag.encode()]))
+            rows &= (units["tags"] & mask) == mask
+        candidates: U64 = homes[rows]
+        return candidates
+
+    def _read(self, query: DeadQuery, homes: U64) -> list[_Dead]:
+        """Those that match by their records."""
+        store = self._node.store
+        at = self._still_dead(homes).tolist()
+        places = [store.last_place(home) for home in at]
+        records = store.records(np.array(places, np.uint64))
+        return [dead for dead in map(_Dead, at, places, records) if _matches(query, dead.record)]
+
+    def _still_dead(self, homes: U64) -> U64:
+        """Since these were found the loop had its turns: messages may be redriven, an hour may be gone."""
+        dead: U64 = homes[self._node.store.states(homes).state == DEAD]
+        return dead
+
+    def _shown(self, found: list[_Dead]) -> list[DeadMessage]:
+        store = self._node.store
+        homes = np.array([dead.home for dead in found], np.uint64)
+        places = np.array([dead.place for dead in found], np.uint64)
+        ids = encode_ids(GROUP, homes, np.array([dead.record.random for dead in found], np.uint64))
+        units, ends = store.units(places), store.newest(homes)
+        attempts = np.maximum(store.states(places).attempt, units["attempt"])
+        columns = (ids, units["due_ms"], ends["at_ms"], ends["code"], attempts)
+        return [
+            DeadMessage(
+                id=id.decode(),
+                due_ms=due_ms,
+                asked_due_ms=record.asked_due_ms,
+                died_ms=died_ms,
+                reason=reason_of(code),
+                attempts=attempt,
+                tags=record.tags,
+                key=record.key.decode() if record.key else None,
+            )
+            for (_, _, record), id, due_ms, died_ms, code, attempt in zip(
+                found, *(column.tolist() for column in columns), strict=True
+            )
+        ]
+
+
+def _matches(query: DeadQuery, record: Record) -> bool:
+    return (
+        (query.from_ms is None or record.asked_due_ms >= query.from_ms)
+        and (query.to_ms is None or record.asked_due_ms < query.to_ms)
+        and (query.tag is None or query.tag in record.tags)
+    )
+
+
+def _read_cursor(cursor: str | None) -> int:
+    """The home of the last message of the page before; -1 for the first page."""
+    if cursor is None:
+        return -1
+    if len(cursor) == 16 and set(cursor) <= set("0123456789abcdef"):
+        return int(cursor, 16)
+    detail = "the cursor is not one of a page of dead messages; send next_cursor as it came"
+    raise Problem("invalid-field", detail, errors=[FieldFault("", detail, parameter="cursor")])

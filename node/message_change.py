@@ -1,0 +1,125 @@
+"""Cancel and reschedule: commands about one message, wherever it stands by now.
+
+From its proposal to its result the dispatcher does not hand the message over, and what it handed over before goes in
+the same or an earlier entry: so a 200 is not followed by the start of a hand-over that it did not tell of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from api.port import CancelResult, RescheduleResult
+from api.problem import FieldFault, Problem
+from api.timestamp import render_time
+from node.message_view import EVENTS, Found, find, newest_lease, revision_of, unknown_message
+from node.queues import CancelOrder, RescheduleOrder
+from node.reign import Reign
+from replication.apply_move import RESCHEDULED
+from replication.apply_settle import CANCELLED, DOUBTFUL, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
+from storage.store import Store
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+PRIORS: Final = {NONE: "none", KNOWN: "known", DOUBTFUL: "unknown"}
+#: How far two nodes' clocks may be apart before a leader yields; bounds what a dead leader may have handed over.
+SKEW_MS: Final = 500
+REVISION_MAX: Final = (1 << 32) - 1
+
+
+class MessageChange:
+    """Changes of single messages on one node; the caller has asked that it leads."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def cancel(self, reign: Reign, id: str, if_match: int | None) -> CancelResult:
+        """`unknown-message`, `leased`, `already-settled`, `revision-mismatch`."""
+        found = find(self._node.store, id)
+        order = CancelOrder(found.home, self._doubtful(reign, found), _revision(found, if_match))
+        outcome = self._node.proposer.cancel(order)
+        reign.holding.until([found.home], outcome)
+        # Shielded: a client that goes away takes back neither the Cancel nor the hold that goes with it.
+        result, attempts, prior = await asyncio.shield(outcome)
+        if result == CANCELLED:
+            return CancelResult(id.upper(), attempts, PRIORS[prior])
+        raise self._refusal(result, id, if_match)
+
+    async def reschedule(
+        self,
+        reign: Reign,
+        id: str,
+        *,
+        deliver_at_ms: int | None,
+        delay_ms: int | None,
+        if_match: int | None,
+        max_delay_ms: int,
+    ) -> RescheduleResult:
+        """The refusals of `cancel`, and `beyond-max-delay`."""
+        found = find(self._node.store, id)
+        order = RescheduleOrder(
+            found.home, self._doubtful(reign, found), _revision(found, if_match), deliver_at_ms, delay_ms
+        )
+        now_ms = self._node.clock.now_ms()
+        if order.due_ms(now_ms) - now_ms > max_delay_ms:
+            field = "delay" if deliver_at_ms is None else "deliver_at"
+            detail = f"the due time is more than {max_delay_ms} ms ahead, the most that is taken here"
+            raise Problem("beyond-max-delay", detail, errors=[FieldFault(f"/{field}", detail)])
+        outcome = self._node.proposer.reschedule(order)
+        reign.holding.until([found.home], outcome)
+        result, due_ms, revision = await asyncio.shield(outcome)
+        if result == RESCHEDULED:
+            topic = self._node.store.catalog.topic_by_number(found.record.topic)
+            return RescheduleResult(id.upper(), topic.name if topic else "", due_ms, revision)
+        raise self._refusal(result, id, if_match)
+
+    def _doubtful(self, reign: Reign, found: Found) -> bool:
+        """Whether a leader before this one may have handed the message over without anybody knowing: it was there, and
+        due (where it was born or where it stands), when that one ended."""
+        if not reign.may_have_predecessor or found.record.created_ms > reign.promoted_ms:
+            return False
+        places = np.array([found.home, found.place], np.uint64)
+        due_ms = int(self._node.store.units(places)["due_ms"].min())
+        return due_ms <= reign.promoted_ms + SKEW_MS
+
+    def _refusal(self, result: int, id: str, if_match: int | None) -> Problem:
+        """Why the message was left as it is, from what the records say by now."""
+        store = self._node.store
+        if result == UNKNOWN:
+            return unknown_message()
+        found = find(store, id)
+        if result == MISMATCH:
+            return _mismatch(revision_of(found.record), if_match)
+        return _leased(store, found) if result == LEASED else _settled(store, found)
+
+
+def _revision(found: Found, if_match: int | None) -> int:
+    """The revision that the command is to name, 0 for any. No message has the revision 0 or one past 32 bits."""
+    if if_match is not None and not 0 < if_match <= REVISION_MAX:
+        raise _mismatch(revision_of(found.record), if_match)
+    return if_match or 0
+
+
+def _mismatch(revision: int, if_match: int | None) -> Problem:
+    return Problem("revision-mismatch", f"the message has revision {revision}, If-Match asks for {if_match}")
+
+
+def _leased(store: Store, found: Found) -> Problem:
+    lease = newest_lease(store.history(found.home))
+    assert lease is not None, "a message is leased without a lease"
+    return Problem(
+        "leased",
+        "the message is handed over; wait for its ack or its lease end",
+        handed_over=render_time(int(lease["at_ms"])),
+        attempt=int(lease["attempt"]),
+        leased_until=render_time(int(lease["when"])),
+    )
+
+
+def _settled(store: Store, found: Found) -> Problem:
+    end = store.history(found.home)[-1]
+    event = EVENTS[int(end["what"])]
+    return Problem("already-settled", f"the message was {event} at {render_time(int(end['at_ms']))}")

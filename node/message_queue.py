@@ -1,0 +1,149 @@
+"""Messages that wait on the leader to be written: requests in, one Schedule per entry out.
+
+An oversized batch leaves the queue in several entries, and its request is answered when the last of them is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from api.port import MessageIn
+from api.problem import Problem
+from node.draft import encode_schedule, encode_target
+from node.entropy import Entropy
+from node.queues import GROUP, Section
+from replication.machine import Scheduled
+from storage.array import U8
+from storage.message_id import encode_ids
+
+#: Bounds of one entry, so that a heartbeat is never held up behind it: bytes of messages, and rows.
+ENTRY_BYTES_MAX = 3 * 1024 * 1024
+ENTRY_ROWS_MAX = 20_000
+#: What a record and its columns hold beside the parts of variable length.
+ROW_BYTES = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Rows that went through an entry: their ids (S26), due times and statuses (replication.apply_schedule)."""
+
+    ids: npt.NDArray[np.bytes_]
+    due_ms: npt.NDArray[np.int64]
+    status: U8
+
+    def rows(self, start: int, stop: int) -> Placed:
+        """Those of one request."""
+        return Placed(self.ids[start:stop], self.due_ms[start:stop], self.status[start:stop])
+
+
+Part = tuple[int, int, Placed | str]  # first row, rows, and their result or the error they met
+
+
+@dataclass(slots=True)
+class Request:
+    """A request's messages in the queue; an oversized batch leaves it in several entries."""
+
+    messages: Sequence[MessageIn]
+    future: asyncio.Future[list[Part]]
+    taken: int = 0  # rows that were put into entries
+    answered: int = 0  # rows whose part is known; invariant: answered <= taken
+    parts: list[Part] = field(default_factory=list)
+
+    def answer(self, start: int, rows: int, result: Placed | str) -> None:
+        """The part of the rows from `start` on is known; the last part resolves the future, in row order."""
+        self.parts.append((start, rows, result))
+        self.answered += rows
+        if self.answered == len(self.messages) and not self.future.done():
+            self.future.set_result(sorted(self.parts, key=lambda part: part[0]))
+
+
+class MessageQueue:
+    """Requests with messages. `rows` of them wait; `taken` were put into entries so far."""
+
+    def __init__(self, entropy: Entropy, rows_max: int) -> None:
+        self.rows = 0
+        self.taken = 0
+        self._entropy = entropy
+        self._rows_max = rows_max
+        self._requests: deque[Request] = deque()
+
+    def add(self, messages: Sequence[MessageIn]) -> asyncio.Future[list[Part]]:
+        """One more request. Raises `over-limit`."""
+        if self.rows and self.rows + len(messages) > self._rows_max:
+            raise Problem(
+                "over-limit",
+                f"{self.rows} messages wait to be written, at most {self._rows_max} may; send again later",
+            )
+        future: asyncio.Future[list[Part]] = asyncio.get_running_loop().create_future()
+        self._requests.append(Request(messages, future))
+        self.rows += len(messages)
+        return future
+
+    def take(self, now_ms: int) -> list[Section]:
+        """One Schedule of the messages that have waited longest."""
+        taken, messages = self._take_rows()
+        if not messages:
+            return []
+        self.rows -= len(messages)
+        self.taken += len(messages)
+        schedule = encode_schedule(messages, now_ms=now_ms, random=self._entropy.id_bits(len(messages)))
+
+        def give(scheduled: Scheduled | None, error: str | None, index: int) -> None:
+            placed = None if scheduled is None else _place(scheduled)
+            at = 0
+            for request, start, rows in taken:
+                request.answer(start, rows, error or "unknown" if placed is None else placed.rows(at, at + rows))
+                at += rows
+
+        return [(schedule.pack(), give)]
+
+    def _take_rows(self) -> tuple[list[tuple[Request, int, int]], list[MessageIn]]:
+        """(request, first row, rows) of what has room, and its messages."""
+        taken: list[tuple[Request, int, int]] = []
+        messages: list[MessageIn] = []
+        room = ENTRY_BYTES_MAX
+        while self._requests and len(messages) < ENTRY_ROWS_MAX and room > 0:
+            request = self._requests[0]
+            start = stop = request.taken
+            limit = min(len(request.messages), start + ENTRY_ROWS_MAX - len(messages))
+            while stop < limit and room > 0:
+                room -= _size(request.messages[stop])
+                stop += 1
+            messages += request.messages[start:stop]
+            request.taken = stop
+            taken.append((request, start, stop - start))
+            if stop == len(request.messages):
+                self._requests.popleft()
+        return taken, messages
+
+    def refuse(self) -> None:
+        """What is in an entry already keeps waiting for its outcome."""
+        requests, self._requests, self.rows = self._requests, deque(), 0
+        for request in requests:
+            request.answer(request.taken, len(request.messages) - request.taken, "not-leader")
+
+
+def _size(message: MessageIn) -> int:
+    """Bytes that a message takes in an entry, or a little more."""
+    size = len(message.body) + ROW_BYTES
+    if message.headers:
+        size += sum(len(name) + len(text.encode()) + 8 for name, text in message.headers.items())
+    if message.tags:
+        size += sum(len(tag.encode()) + 1 for tag in message.tags)
+    if message.target is not None:
+        size += len(encode_target(message.target))
+    if message.key is not None:
+        size += 2 * len(message.key.encode()) + 32  # in the record and in the list of keys
+    return size
+
+
+def _place(scheduled: Scheduled) -> Placed:
+    """Ids are made once for all rows of an entry."""
+    ids = encode_ids(GROUP, scheduled.position, scheduled.random)
+    return Placed(ids, scheduled.due_ms, scheduled.status)

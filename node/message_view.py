@@ -1,0 +1,148 @@
+"""A message as people look at it: found by its id wherever it stands by now, its state and its story.
+
+An id names the message's home, where it was born; a message that was moved (retried, rescheduled, redriven) stands
+elsewhere. What it is now, its newest place says; what happened, its home tells over all places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from api.port import HistoryEvent, MessageView
+from api.problem import Problem
+from node.queues import GROUP
+from node.retry import describe, reason_of
+from replication.apply_move import CODE_REDRIVEN, CODE_RESCHEDULED
+from storage import format as states
+from storage.format import Settles
+from storage.message_id import BadId, decode_id
+from storage.record import Record
+from storage.store import Store
+
+EVENTS: Final = {
+    states.LEASED: "leased",
+    states.DELIVERED: "delivered",
+    states.CANCELLED: "cancelled",
+    states.MOVED: "moved",
+    states.DEAD: "dead",
+    states.EXPIRED: "expired",
+    states.RELEASED: "released",
+    states.FORWARDED: "moved",
+}
+"""What a settle record says, as API.md names it."""
+
+PENDING_SHOWN: Final = ("scheduled", "ready")
+MOVES: Final = (CODE_RESCHEDULED, CODE_REDRIVEN)
+"""Codes of moves on purpose; all others say why a hand-over failed."""
+
+
+class Found(NamedTuple):
+    """A message that is there: `record` is that of its newest place."""
+
+    home: int
+    place: int
+    record: Record
+
+
+def find(store: Store, id: str) -> Found:
+    """The message of this id. `unknown-message`, also for text that is no id."""
+    try:
+        named = decode_id(id)
+    except BadId as bad:
+        raise Problem("unknown-message", f"this is no message id: {bad}") from None
+    home = np.array([named.position], np.uint64)
+    if named.group == GROUP and store.cluster_id is not None and store.states(home).state[0] != states.UNKNOWN:
+        place = store.last_place(named.position)
+        record = store.records(np.array([place], np.uint64))[0]
+        if (record.position, record.random) == (named.position, named.random):
+            return Found(named.position, place, record)
+    raise unknown_message()
+
+
+def unknown_message() -> Problem:
+    """No message, or none any more."""
+    return Problem("unknown-message", "no message has this id; it may be past its retention")
+
+
+def view_message(store: Store, found: Found, id: str, *, topic: str, now_ms: int, nodes: Sequence[str]) -> MessageView:
+    """The answer to a GET; `topic` is the name of its topic, `nodes` the names of the nodes by their number from 1."""
+    record = found.record
+    at = np.array([found.place], np.uint64)
+    state, unit = store.states(at), store.units(at)[0]
+    due_ms = int(unit["due_ms"])
+    shown = _shown(int(state.state[0]), int(state.lease_end_ms[0]), due_ms, now_ms)
+    history = store.history(found.home)
+    lease = newest_lease(history)
+    handed_over_ms = int(lease["at_ms"]) if lease is not None else None
+    return MessageView(
+        id=id.upper(),
+        topic=topic,
+        state=shown,
+        due_ms=due_ms,
+        asked_due_ms=record.asked_due_ms,
+        created_ms=record.created_ms,
+        revision=revision_of(record),
+        attempt=max(int(state.attempt[0]), int(unit["attempt"])),
+        body=record.body,
+        content_type=record.content_type,
+        tags=record.tags,
+        headers=record.headers or None,
+        key=record.key.decode() if record.key else None,
+        handed_over_ms=handed_over_ms,
+        settled_ms=int(history[-1]["at_ms"]) if state.state[0] > states.LEASED else None,
+        lateness_ms=None if handed_over_ms is None else handed_over_ms - record.asked_due_ms,
+        last_error=_last_error(record, history),
+        history=_events(record, history, nodes),
+    )
+
+
+def revision_of(record: Record) -> int:
+    """How often the message was rescheduled, counted from 1."""
+    return int(record.extension.get("revision", 1))
+
+
+def newest_lease(history: Settles) -> np.void | None:
+    """The record of the newest hand-over, with the end of its lease as extended; None if there was none."""
+    leases = history[history["what"] == states.LEASED]
+    return leases[-1] if len(leases) else None
+
+
+def _shown(state: int, lease_end_ms: int, due_ms: int, now_ms: int) -> str:
+    """The state that API.md names: an unsettled unit is what time makes of it."""
+    if state == states.LEASED and lease_end_ms > now_ms:
+        return "leased"
+    if state in (states.PENDING, states.LEASED):
+        return PENDING_SHOWN[due_ms <= now_ms]
+    return EVENTS[state]
+
+
+def _last_error(record: Record, history: Settles) -> str | None:
+    """Why the newest failed hand-over failed. What the failure said is kept with the retry that it led to; the one that
+    a message died of led to none, so there it is the one before that says more."""
+    ends = np.isin(history["what"], (states.FORWARDED, states.DEAD))
+    failures = history[ends & ~np.isin(history["code"], MOVES)]
+    said = str(record.extension.get("error", ""))
+    if not len(failures):
+        return said or None
+    last = failures[-1]
+    if last["what"] == states.FORWARDED:
+        return describe(int(last["code"]), said) or None
+    reason = reason_of(int(last["code"]))
+    if len(failures) == 1 or not said:
+        return reason or None
+    return f"{reason}; before: {describe(int(failures[-2]['code']), said)}"
+
+
+def _events(record: Record, history: Settles, nodes: Sequence[str]) -> list[HistoryEvent]:
+    """The story in API.md's words. An extended lease has several records, all with the time of its hand-over: that is
+    one event."""
+    events = [HistoryEvent(record.created_ms, "scheduled", "", 0, 0)]
+    for row in history:
+        node = nodes[row["node"] - 1] if 0 < row["node"] <= len(nodes) else ""
+        event = HistoryEvent(int(row["at_ms"]), EVENTS[int(row["what"])], node, int(row["term"]), int(row["attempt"]))
+        if event.event != "leased" or event != events[-1]:
+            events.append(event)
+    return events

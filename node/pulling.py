@@ -1,0 +1,149 @@
+"""The pulls of one reign: hand-overs to consumers that ask, and to those that wait.
+
+A pull that waits makes its lease itself, in the step in which it wakes and with no await between, so that a consumer
+whose connection closed has cost nobody a lease, and trust is asked for at the moment of the hand-over.
+
+A pull with a tag filter is woken only by what it has not looked at. So messages that no consumer wants wake nobody, and
+each of several filters gets its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from api.port import PULL_BYTES_MAX, TOPIC_DEFAULTS, Delivery, PullIn
+from api.problem import Problem
+from node.attempts import settings_of
+from node.delivery import make_deliveries
+from node.delivery_log import PULL
+from node.dispatcher import Dispatcher
+from node.lease_book import HandOver
+from node.tag_filter import TagFilter
+from storage.topic import Topic
+
+if TYPE_CHECKING:
+    from node.reign import Reign
+    from node.server import Node
+
+assert TOPIC_DEFAULTS.lease_ms is not None
+LEASE_MS: Final = TOPIC_DEFAULTS.lease_ms
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """A pull that waits: what it wants (None: anything), and what wakes it."""
+
+    wanted: TagFilter | None
+    woken: asyncio.Future[None]
+
+
+class Pulling:
+    """Waiting pulls by topic, first come first served."""
+
+    def __init__(self, node: Node, reign: Reign, dispatcher: Dispatcher) -> None:
+        self._node = node
+        self._reign = reign
+        self._dispatcher = dispatcher
+        self._loop = asyncio.get_running_loop()
+        self._waiters: dict[int, deque[_Waiter]] = {}
+
+    async def pull(self, topic: Topic, request: PullIn) -> list[Delivery]:
+        """Hand over up to `request.max` units, waiting for the first. Raises `no-leader` when the reign ends."""
+        loop = self._loop
+        deadline = loop.time() + request.wait_ms / 1000
+        wanted = TagFilter.of(request.tags)
+        while True:
+            lease_ms = request.lease_ms or settings_of(self._node, topic.number).get("lease_ms", LEASE_MS)
+            hand_over = self._dispatcher.hand_over(
+                topic.number,
+                request.max,
+                lease_ms,
+                self._node.clock.now_ms(),
+                trusted=self._reign.trusted(),
+                max_bytes=PULL_BYTES_MAX,
+                tags=wanted,
+            )
+            # Leases wait for the beat; others may find more; and an empty one may have drained a window of cancelled
+            # units, met some that are given up, or found nothing that it wants where another pull finds something.
+            self._reign.poke()
+            if len(hand_over):
+                return self._deliver(hand_over, topic.name)
+            left_s = deadline - loop.time()
+            if left_s <= 0:
+                return []
+            await self._wait(topic.number, wanted, left_s)
+
+    def wake(self) -> bool:
+        """Wake one waiting pull per topic that has something for it (it has the next one woken); whether any was, and
+        must be again if it is refused."""
+        again = False
+        for topic, waiters in self._waiters.items():
+            if self._dispatcher.waiting(topic):
+                again |= self._wake_one(topic, waiters)
+        return again
+
+    def _wake_one(self, topic: int, waiters: deque[_Waiter]) -> bool:
+        """Wake the first that sleeps on something it wants; whether any pull of these wants something."""
+        something: dict[TagFilter | None, bool] = {}
+        for waiter in waiters:
+            if waiter.wanted not in something:
+                something[waiter.wanted] = self._dispatcher.waiting(topic, waiter.wanted)
+            if something[waiter.wanted] and not waiter.woken.done():
+                waiter.woken.set_result(None)
+                break
+        return any(something.values())
+
+    def end(self) -> None:
+        """The reign is over: pulls that wait are told so."""
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                _wake(waiter.woken)
+
+    async def _wait(self, topic: int, wanted: TagFilter | None, left_s: float) -> None:
+        """Until the topic has something, `left_s` are over, or the reign is."""
+        if self._reign.over:
+            raise ended()
+        waiter = _Waiter(wanted, self._loop.create_future())
+        waiters = self._waiters.setdefault(topic, deque())
+        waiters.append(waiter)
+        timer = self._loop.call_later(left_s, _wake, waiter.woken)
+        try:
+            await waiter.woken
+        finally:
+            timer.cancel()
+            waiters.remove(waiter)
+            if not waiters and self._waiters.get(topic) is waiters:
+                del self._waiters[topic]
+        if self._reign.over:
+            raise ended()
+
+    def _deliver(self, hand_over: HandOver, topic: str) -> list[Delivery]:
+        """What the consumer gets; the delivery log has it before the first byte leaves."""
+        reign, at_ms = self._reign, hand_over.handed_over_ms
+        made = make_deliveries(hand_over, topic, reign.term, self._node.store, reign.receipts)
+        self._node.delivery_log.start(
+            home=made.home,
+            random=made.random,
+            attempt=hand_over.attempt,
+            asked_due_ms=made.asked_due_ms,
+            topic=hand_over.topic,
+            term=reign.term,
+            at_ms=at_ms,
+            mode=PULL,
+        )
+        # A repeat is late by the whole lease of the hand-over before: that is no lateness of ours.
+        self._node.count_handed_over(len(hand_over), at_ms - made.asked_due_ms[hand_over.attempt == 1])
+        return made.deliveries
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def ended() -> Problem:
+    """What a caller is told whose wait the end of the reign cut short."""
+    return Problem("no-leader", "the leader changed during the wait; pull again")

@@ -1,0 +1,161 @@
+"""What consumers say of the messages they were handed: done (ack), not now (nack), still at it (extend).
+
+Each names hand-overs by their receipts; one result per receipt, durable on a majority when it is given. A nack decides
+here, on the leader, when its message comes again or that it is given up (node.retry), and proposes that. From the
+proposal of a nack or an extension to its result the units are held: handed over meanwhile, because its lease ended, a
+message would bear the attempt that the next hand-over after the nack bears too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from api.port import TOPIC_DEFAULTS
+from node.delivery_log import DELIVERED, GIVEN_BACK, PULL
+from node.queues import ENTRY_MOVES_MAX
+from node.receipt import ReceiptColumns
+from node.reign import Reign
+from node.retry import NACKED, Retry, decide, effective
+from replication.apply_settle import ACKED, INVALID, STALE
+from replication.command import Extend, Fail, Settle
+from replication.command_handover import DEAD, RETRY
+from storage.array import U8
+from storage.format import UNKNOWN
+from storage.topic import Topic
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+
+class _Shown:
+    """The receipts of one request: those that name hand-overs of its topic, and a result for each that was shown."""
+
+    def __init__(self, reign: Reign, topic: Topic, texts: Sequence[str]) -> None:
+        rows, named = reign.receipts.read(texts)
+        self.topic = topic.number
+        self.named = named
+        self._rows = rows
+        self._results = np.full(len(texts), INVALID, np.uint8)
+        if (named.topic != topic.number).any():
+            self.keep(named.topic == topic.number)
+
+    def keep(self, rows: npt.NDArray[np.bool_]) -> None:
+        """The others are invalid."""
+        self.named, self._rows = self.named.select(rows), self._rows[rows]
+
+    def give(self, results: U8) -> None:
+        """The results of the named ones."""
+        self._results[self._rows] = results
+
+    def words(self, done: str) -> list[str]:
+        """What the client gets, in the order of its receipts."""
+        words: list[str] = _WORDS[done][self._results].tolist()
+        return words
+
+
+def _words(done: str) -> npt.NDArray[Any]:
+    assert (ACKED, STALE, INVALID) == (0, 1, 2)
+    return np.array([done, "stale", "invalid"], object)
+
+
+_WORDS: Final = {done: _words(done) for done in ("acked", "nacked", "extended")}
+
+
+class Settling:
+    """Acks, nacks and extensions of one node; the caller has asked that it leads."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def ack(self, reign: Reign, topic: Topic, texts: Sequence[str]) -> list[str]:
+        """acked | stale | invalid."""
+        shown = _Shown(reign, topic, texts)
+        named = shown.named
+        if len(named):
+            settle = Settle(named.position, named.term, named.attempt, np.zeros(len(named), np.uint16))
+            results = await self._node.proposer.settle(settle)
+            shown.give(results)
+            self._node.count_acked(int(np.count_nonzero(results == ACKED)))
+            self._log_ends(shown, results, DELIVERED, 0)
+        return shown.words("acked")
+
+    async def nack(self, reign: Reign, topic: Topic, texts: Sequence[str], delay_ms: int | None) -> list[str]:
+        """nacked | stale | invalid. Due again after `delay_ms`, or by the retry policy if that is None."""
+        shown = _Shown(reign, topic, texts)
+        shown.keep(self._node.store.states(shown.named.position).state != UNKNOWN)
+        named = shown.named
+        if len(named):
+            parts = [
+                reign.fail(self._failed(topic, named.select(slice(start, start + ENTRY_MOVES_MAX)), delay_ms))
+                for start in range(0, len(named), ENTRY_MOVES_MAX)
+            ]
+            # Shielded: a client that goes away takes back neither the Fails nor the holds that go with them.
+            results = np.concatenate(await asyncio.shield(asyncio.gather(*parts)))
+            shown.give(results)
+            self._log_ends(shown, results, GIVEN_BACK, NACKED)
+        return shown.words("nacked")
+
+    async def extend(self, reign: Reign, topic: Topic, texts: Sequence[str], lease_ms: int | None) -> list[str]:
+        """extended | stale | invalid. The leases end `lease_ms` from now, the topic's own if that is None."""
+        shown = _Shown(reign, topic, texts)
+        named = shown.named
+        if len(named):
+            lease_ms = lease_ms or topic.settings.get("lease_ms") or TOPIC_DEFAULTS.lease_ms
+            assert lease_ms is not None
+            ends_ms = np.full(len(named), self._node.clock.now_ms() + lease_ms, np.int64)
+            extended = self._node.proposer.extend(Extend(named.position, named.term, named.attempt, ends_ms))
+            reign.holding.until(named.position.tolist(), extended)
+            shown.give(await asyncio.shield(extended))
+        return shown.words("extended")
+
+    def _failed(self, topic: Topic, named: ReceiptColumns, delay_ms: int | None) -> Fail:
+        """What becomes of each message that is given back, by the policy of the moment."""
+        node = self._node
+        count = len(named)
+        now_ms, chance = node.clock.now_ms(), node.entropy.random()
+        fate, due_ms = np.full(count, DEAD, np.uint8), np.zeros(count, np.int64)
+        code = np.full(count, NACKED, np.uint16)
+        records = node.store.records(named.position)
+        for row, (attempt, record) in enumerate(zip(named.attempt.tolist(), records, strict=True)):
+            decided = decide(
+                effective(topic.settings, record.extension),
+                attempts=attempt - record.attempt,
+                code=NACKED,
+                asked_due_ms=record.asked_due_ms,
+                now_ms=now_ms,
+                jitter=chance.random(),
+                delay_ms=delay_ms,
+            )
+            if isinstance(decided, Retry):
+                fate[row], due_ms[row] = RETRY, decided.due_ms
+            else:
+                code[row] = decided.code
+        return Fail(
+            position=named.position,
+            term=named.term,
+            attempt=named.attempt,
+            code=code,
+            fate=fate,
+            due_ms=due_ms,
+            random=node.entropy.id_bits(count),
+        )
+
+    def _log_ends(self, shown: _Shown, results: U8, outcome: int, code: int) -> None:
+        """The delivery log's end of the hand-overs that this settled, now or before."""
+        done = shown.named.select(results == ACKED)
+        self._node.delivery_log.end(
+            home=self._node.store.homes(done.position),
+            random=done.random,
+            attempt=done.attempt,
+            term=done.term,
+            topic=shown.topic,
+            at_ms=self._node.clock.now_ms(),
+            mode=PULL,
+            outcome=outcome,
+            code=code,
+        )

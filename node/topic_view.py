@@ -1,0 +1,55 @@
+"""A topic's settings between the API's words and what the catalog keeps: only the fields that were set."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from api.port import RETRY_DEFAULTS, TOPIC_DEFAULTS, RetryPolicy, Target, TopicChange, TopicView
+from api.problem import FieldFault, Problem
+from storage.topic import Topic
+
+_PLAIN: Final = ("mode", "lease_ms", "handover", "paused")
+_REMOVABLE: Final = ("target", "retry", "dead_letter")
+_DEFAULTS: Final[dict[str, Any]] = {name: getattr(TOPIC_DEFAULTS, name) for name in _PLAIN + _REMOVABLE}
+
+
+def settings_of(change: TopicChange) -> dict[str, Any]:
+    """The settings that a change names; None takes one away. Maps stay maps of the fields that were sent."""
+    settings = {name: value for name in _PLAIN if (value := getattr(change, name)) is not None}
+    for name in _REMOVABLE:
+        value = getattr(change, name)
+        if not isinstance(value, msgspec.UnsetType):
+            settings[name] = value
+    return settings
+
+
+def check_target(settings: dict[str, Any], topic: Topic | None) -> None:
+    """`invalid-field` if a change would leave a target without a url."""
+    change = settings.get("target")
+    if change is None:
+        return
+    before = (topic.settings.get("target") or {}) if topic is not None else {}
+    if not {**before, **change}.get("url"):
+        detail = "a target needs a url; send target.url too, or target = null to have none"
+        raise Problem("invalid-field", detail, errors=[FieldFault("/target/url", detail)])
+
+
+def view_topic(topic: Topic) -> TopicView:
+    """The topic as GET shows it, with defaults for what was never set."""
+    settings = {**_DEFAULTS, **topic.settings}
+    target, retry = settings["target"], settings["retry"] or {}
+    return TopicView(
+        name=topic.name,
+        mode=settings["mode"],
+        lease_ms=settings["lease_ms"],
+        handover=settings["handover"],
+        paused=settings["paused"],
+        # A target that two changes at once left without its url is none.
+        target=Target(**target) if target and target.get("url") else None,
+        retry=RetryPolicy(**{**msgspec.structs.asdict(RETRY_DEFAULTS), **retry}),
+        dead_letter=settings["dead_letter"],
+        revision=topic.revision,
+        created_ms=topic.created_ms,
+    )
