@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from storage.delivery_file import DeliveryWriter
+from storage.delivery_record import DELIVERY, START
 from storage.disk import Disk
 from storage.format import FORWARDED, HEADER_SIZE, SETTLE, UNIT, Corrupt, seal
 from storage.store import Store
@@ -149,3 +151,23 @@ def test_a_directory_before_its_first_checkpoint_has_the_digest_of_nothing(tmp_p
         Store.open(tmp_path / name, disk=Disk()).close()
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
     assert digest(tmp_path / "a")[1] == 0
+
+
+def test_the_delivery_log_is_read_too(tmp_path: Path) -> None:
+    run(tmp_path, Disk())
+    deliveries = tmp_path / "deliveries"
+    deliveries.mkdir()
+    log = DeliveryWriter(deliveries, Disk(), group=0, cluster_id=bytes(16))
+    rows = np.zeros(3, DELIVERY)
+    rows["random"], rows["kind"] = 5, START
+    log.append(rows, 1_000)
+    log.close()
+    assert (verify(tmp_path).faults, verify(tmp_path).deliveries) == ([], 3)
+
+    (path,) = deliveries.iterdir()
+    data = bytearray(path.read_bytes())
+    path.write_bytes(data + bytes(80))
+    assert any("1 rows of the delivery log" in note for note in verify(tmp_path).notes)
+    data[HEADER_SIZE + 80] ^= 1
+    path.write_bytes(data)
+    assert any("delivery 1 " in fault for fault in verify(tmp_path).faults)
