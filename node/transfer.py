@@ -1,7 +1,7 @@
 """Moving leadership on purpose, so that nobody notices: POST /v1/cluster/transfer, SIGTERM, a clock that is off.
 
     freeze   nothing is taken from ready, new requests wait in the forwarder for whoever leads next
-    quiesce  what waits is proposed, and the Leases and the dispatch state with it; from then on nothing is (proposer.py)
+    quiesce  what waits is proposed, the Leases and the dispatch state with it; from then on nothing is (proposer.py)
     wait     until the target has all of that on disk and applied (replication/transfer.py)
     give     this node steps down in its term, and then tells the target to stand for election
     answer   when another leader is heard; what waited in the forwarder is sent to it
@@ -22,7 +22,6 @@ import structlog
 
 from api.port import TransferResult
 from api.problem import Problem
-from node.clock import STEP_MS
 from node.status import CATCHING_UP
 from replication.options import Peer
 
@@ -33,6 +32,8 @@ log = structlog.get_logger()
 
 #: How long the last entries may take to be written, while new requests wait.
 QUIESCE_S = 1.0
+#: How soon a leader whose clock is off tries again to hand over to one of those that outvote it.
+YIELD_EVERY_S = 10.0
 #: How long to wait for the new leader's first word: one lost message, an election timeout, an election, and some.
 SUCCESSOR_S = 5.0
 
@@ -46,6 +47,7 @@ class Transfer:
         self.frozen = False
         self._task: asyncio.Task[TransferResult] | None = None
         self._heard = asyncio.Event()
+        self._yield_s = 0.0
 
     async def run(self, to: str | None) -> TransferResult:
         """Move leadership to node `to` (None: the most caught up), as its leader. A caller that goes away changes
@@ -90,6 +92,19 @@ class Transfer:
         if (target is None or not await self._give(target)) and self._node.group.is_leader:
             self._node.group.resign()
 
+    async def yield_if_outvoted(self) -> None:
+        """This leader's clock is off, as far as a majority can tell: hand over to one of them. If nobody can take it,
+        lead on, on a clock that is held to theirs, and try again later."""
+        node = self._node
+        if self._task is not None or self.frozen or not node.clock.leading or not node.skew.outvoted():
+            return
+        now_s, target = node.clock.monotonic(), self._best()
+        off_ms = round(-node.skew.median_ms())
+        if target is not None and now_s >= self._yield_s and node.skew.agrees(node.group.peers[target]):
+            self._yield_s = now_s + YIELD_EVERY_S
+            log.warning("this leader's clock is off and it yields", ahead_ms=off_ms, to=target)
+            await self._give(target)
+
     def leader_changed(self) -> None:
         """Another leader is known, or none."""
         self._heard.set()
@@ -108,18 +123,24 @@ class Transfer:
                 raise Problem("not-caught-up", "no other node is up, has a vote and has caught up")
             return best
         peer = self._node.group.peers[to]
-        if not self._able(peer):
-            why = "is down" if not peer.connected else "has no vote yet" if not peer.voter else f"lacks {self._lag(peer)}"
-            raise Problem("not-caught-up", f"{to} {why}; this node leads on")
-        return to
+        if not peer.connected:
+            why = "is down"
+        elif not peer.voter:
+            why = "has no vote yet"
+        elif not self._able(peer):
+            why = f"lacks the last {self._lag(peer)} entries"
+        elif self._node.skew.outvotes(peer):
+            why = f"has a clock that is {peer.clock_offset_ms:+.0f} ms off and would not keep leadership"
+        else:
+            return to
+        raise Problem("not-caught-up", f"{to} {why}; this node leads on")
 
     def _best(self) -> str | None:
         """The peer that lacks least, of those whose clocks agree with the others' if there are such."""
         able = [peer for peer in self._node.group.peers.values() if self._able(peer)]
-        median_ms = self._node.median_clock_ms()
-        in_time = [peer for peer in able if abs(peer.clock_offset_ms - median_ms) <= STEP_MS]
+        in_time = [peer for peer in able if self._node.skew.agrees(peer)]
         best = max(in_time or able, key=lambda peer: (peer.match_index, peer.applied_index), default=None)
-        return best and best.node_id
+        return None if best is None else best.node_id
 
     def _able(self, peer: Peer) -> bool:
         return peer.connected and peer.voter and self._lag(peer) <= CATCHING_UP
@@ -134,7 +155,7 @@ class Transfer:
         if not await self._give(to):
             if node.group.term != term or node.reign is None:
                 raise Problem("no-leader", "leadership was lost by itself meanwhile; look who leads")
-            raise Problem("not-caught-up", f"{to} did not have everything on disk and applied in time; this node leads on")
+            raise Problem("not-caught-up", f"{to} did not have all on disk and applied in time; this node leads on")
         leader = await self._successor(term)
         took_ms = round((node.clock.monotonic() - begun_s) * 1000)
         log.info("leadership moved", asked=to, leader=leader, term=node.group.term, took_ms=took_ms)
@@ -175,5 +196,5 @@ class Transfer:
                     await self._heard.wait()
                 return leader
         except TimeoutError:
-            seconds = f"within {SUCCESSOR_S:.0f} s"
-            raise Problem("outcome-unknown", f"this node gave up leadership, and heard no new leader {seconds}") from None
+            detail = f"this node gave up leadership and heard no new leader within {SUCCESSOR_S:.0f} s"
+            raise Problem("outcome-unknown", detail) from None

@@ -9,6 +9,7 @@ import pytest
 
 from node.clock import STEP_MS, NodeClock
 from node.server import Node
+from node.skew import Skew
 from replication.options import Peer
 
 
@@ -23,7 +24,7 @@ class Leader:
         node.clock = NodeClock(lambda: self.true_s + ahead_ms / 1000, lambda: self.now_s)
         node.group = cast(Any, SimpleNamespace(peers=self.peers, is_leader=True, term=1))
         node.forwarder = node.transfer = cast(Any, SimpleNamespace(leader_changed=lambda: None))
-        node._led_since_s = 0.0
+        node.skew = Skew(node.group, node.clock)
         node.spawn = lambda work: cast(Any, work.close())  # type: ignore[method-assign]
 
     def lead(self, *heard: str) -> float:
