@@ -60,7 +60,7 @@ PASS_ON_S: Final = 5.0
 BITE_UNITS: Final = 128
 BITE_BYTES: Final = 4 * 1024 * 1024
 #: Tasks without work that are kept.
-IDLE_MAX: Final = 256
+IDLE_MAX: Final = 1_000
 
 
 class Pusher:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import aiohttp
@@ -110,15 +110,18 @@ class PushClient:
         assert self._session is not None, "send before start"
         _may_send.set(may_send)
         try:
-            async with self._session.request(
+            answer = await self._session.request(
                 target.method,
                 target.url,
                 data=body,
                 headers=headers,
                 allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=target.timeout_ms / 1000, ceil_threshold=3600),
-            ) as answer:
+                timeout=_timeout(target.timeout_ms),
+            )
+            try:
                 return await self._read(answer)
+            finally:
+                answer.release()
         except _NotSent:
             return Answer(STOPPED, "this node stopped leading before the request was sent")
         except TimeoutError:
@@ -139,6 +142,12 @@ class PushClient:
         if code in _ASKS_TO_WAIT and (asked := answer.headers.get("Retry-After")) is not None:
             wait_ms = retry_after_ms(asked, self._now_ms())
         return Answer(code, text[:ERROR_BYTES_MAX].decode(errors="replace"), wait_ms)
+
+
+@lru_cache
+def _timeout(timeout_ms: int) -> aiohttp.ClientTimeout:
+    """For the whole attempt; to the millisecond, where aiohttp rounds long ones up to a second."""
+    return aiohttp.ClientTimeout(total=timeout_ms / 1000, ceil_threshold=3600)
 
 
 def code_of(failure: Exception) -> int:
