@@ -19,7 +19,7 @@ from storage.position import HOUR_MS
 _COLUMNS: Final = ("size", "due_ms", "tags", "topic", "kind", "priority", "attempt", "flags")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: setting five fields past the guard takes 1 us, a fortieth of a one-row append
 class Arrangement:
     """The batch's columns by rising hour. `words` is a copy of its records that may be written to."""
 

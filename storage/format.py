@@ -39,7 +39,7 @@ move appends a unit (flag UNIT_MOVED) at the new place, writes `forwarded` at ho
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import google_crc32c
 import numpy as np
@@ -209,6 +209,17 @@ def join_rows(parts: Sequence[npt.NDArray[np.void]], dtype: np.dtype[np.void]) -
     if not parts:
         return np.empty(0, dtype)
     return np.concatenate([part.view(np.uint64) for part in parts]).view(dtype)
+
+
+def take_rows(rows: npt.NDArray[np.void], at: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.void]:
+    """The rows with these ordinals, copied whole: indexed as they are, numpy copies each field of each row."""
+    return rows.view(np.dtype((np.void, rows.dtype.itemsize))).take(at).view(rows.dtype)
+
+
+def put_rows(rows: npt.NDArray[np.void], at: npt.NDArray[Any] | slice, values: npt.NDArray[np.void]) -> None:
+    """Put rows where an index array, a mask or a slice says, whole."""
+    whole = np.dtype((np.void, rows.dtype.itemsize))
+    rows.view(whole)[at] = values.view(whole)
 
 
 def check_rows(rows: npt.NDArray[np.void], file: str, first: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.array import I64, U64
-from storage.format import UNIT_MOVED, Corrupt, Units
+from storage.format import UNIT_MOVED, Corrupt, Units, take_rows
 from storage.hour_file import HourFile, HourFiles, runs
 from storage.position import INDEX_BITS
 from storage.record import HEADER, RECORD_HEADER_SIZE, RECORD_MOVED, check_headers
@@ -72,8 +72,7 @@ def read_homes(number: int, files: HourFiles, saved_units: int, staged: Staged) 
 
 
 def _moved(units: Units) -> Units:
-    moved: Units = units[units["flags"] & np.uint32(UNIT_MOVED) != 0]
-    return moved
+    return take_rows(units, np.flatnonzero(units["flags"] & np.uint32(UNIT_MOVED)))
 
 
 def _headers(log: HourFile, offsets: I64) -> Iterator[U64]:

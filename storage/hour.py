@@ -20,7 +20,7 @@ import numpy as np
 from storage.array import I64, U64
 from storage.chain import Heads
 from storage.checkpoint import HourLengths
-from storage.format import HEADER_SIZE, SETTLE, UNIT, Corrupt, Settles, Units, seal
+from storage.format import HEADER_SIZE, SETTLE, UNIT, Corrupt, Settles, Units, put_rows, seal
 from storage.home import Homes, read_homes
 from storage.hour_file import HourFiles, runs
 from storage.record import Record, decode_records
@@ -209,8 +209,8 @@ class Hour:
             return self.files.index.gather_rows(at)
         rows = np.empty(len(at), UNIT)
         saved = at < self.saved_units
-        rows[saved] = self.files.index.gather_rows(at[saved])
-        rows[~saved] = self.staged.units.gather(at[~saved], UNIT)
+        put_rows(rows, saved, self.files.index.gather_rows(at[saved]))
+        put_rows(rows, ~saved, self.staged.units.gather(at[~saved], UNIT))
         return rows
 
     def settle_rows(self, at: I64) -> Settles:
@@ -219,8 +219,8 @@ class Hour:
             return self.files.settle.gather_rows(at)
         rows = np.empty(len(at), SETTLE)
         saved = at < self.saved_settles
-        rows[saved] = self.files.settle.gather_rows(at[saved])
-        rows[~saved] = self.staged.settles.gather(at[~saved], SETTLE)
+        put_rows(rows, saved, self.files.settle.gather_rows(at[saved]))
+        put_rows(rows, ~saved, self.staged.settles.gather(at[~saved], SETTLE))
         return rows
 
     def records(self, at: I64) -> list[Record]:

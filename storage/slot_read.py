@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.chain import seconds_of, walk
-from storage.format import UNIT, Units, join_rows
+from storage.format import UNIT, Units, join_rows, take_rows
 from storage.hour import Hour, linked_units
 from storage.position import INDEX_BITS
 from storage.slot import SlotColumns
@@ -52,7 +52,8 @@ class SlotRead:
     def _scan(self) -> Units:
         staged = self._frozen.staged
         blocks = linked_units(self._files, self._frozen.saved_units, staged)
-        return join_rows([rows[seconds_of(rows["due_ms"]) == self._second] for rows in blocks], UNIT)
+        mine = (take_rows(rows, np.flatnonzero(seconds_of(rows["due_ms"]) == self._second)) for rows in blocks)
+        return join_rows(list(mine), UNIT)
 
 
 def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: int | None) -> SlotColumns:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.array import I64, U64
-from storage.format import SETTLE, UNIT, Settles, Units, join_rows
+from storage.format import SETTLE, UNIT, Settles, Units, join_rows, put_rows, take_rows
 
 CHUNK_OVERHEAD: Final = 256
 """Bytes a chunk costs beside its content, so that many small ones are counted for what they are."""
@@ -42,7 +42,7 @@ class Chunks:
         chunks = np.searchsorted(np.array(self.starts), at, side="right") - 1
         for chunk in np.unique(chunks).tolist():
             rows = np.flatnonzero(chunks == chunk)
-            result[rows] = self.arrays[chunk][at[rows] - self.starts[chunk]]
+            put_rows(result, rows, take_rows(self.arrays[chunk], at[rows] - self.starts[chunk]))
         return result
 
     def drop(self, count: int) -> None:

@@ -18,7 +18,7 @@ from storage.checkpoint import CheckpointRecord
 from storage.checkpoint_job import CheckpointJob
 from storage.columns import LeasedColumns, SettleBatch, StateColumns, UnitBatch
 from storage.disk import Disk
-from storage.format import SETTLE, SETTLED, UNIT, UNKNOWN, Corrupt, Settles, Units
+from storage.format import SETTLE, SETTLED, UNIT, UNKNOWN, Corrupt, Settles, Units, put_rows, take_rows
 from storage.hour import Hour
 from storage.hour_file import HourFiles
 from storage.hour_set import STAGED_BYTES_SOFT, HourSet
@@ -137,7 +137,8 @@ class Store:
         for name in ("at_ms", "when", "term", "attempt", "node", "code", "subscription", "what"):
             rows[name] = getattr(batch, name)
         for hour, which, _ in self._hours.existing(batch.position):
-            self._hours.appended(hour, hour.settle(rows[which]))
+            part = rows[which] if isinstance(which, slice) else take_rows(rows, which)
+            self._hours.appended(hour, hour.settle(part))
         self._hours.bound()
 
     # lookups
@@ -172,7 +173,7 @@ class Store:
             found = hour.unit_rows(at)
             if len(found) == len(positions):  # all of one hour: copying rows is the dearest part
                 return found
-            result[rows] = found
+            put_rows(result, rows, found)
         return result
 
     def records(self, positions: U64) -> list[Record]:
@@ -190,8 +191,8 @@ class Store:
             newest = hour.states().newest_at(at).astype(np.int64)
             some = newest > 0
             found = np.zeros(len(at), SETTLE)
-            found[some] = hour.settle_rows(newest[some] - 1)
-            result[rows] = found
+            put_rows(found, some, hour.settle_rows(newest[some] - 1))
+            put_rows(result, rows, found)
         return result
 
     def settled_at(self, home: int) -> int | None:
