@@ -47,7 +47,6 @@ class Reign:
         self._alarm: asyncio.TimerHandle | None = None
         self._readers: list[asyncio.Future[None]] = []
         self._over = False
-        self._pusher = getattr(node, "pusher", None)
         self.dispatcher = Dispatcher(
             node.store,
             term=self.term,
@@ -90,8 +89,7 @@ class Reign:
             self.poke()
         else:
             self._node.spawn(self._set_back(self._realign))
-        if self._pusher is not None:
-            self._pusher.begin(self)
+        self._node.pusher.begin(self)
 
     async def _set_back(self, realign: Realign) -> None:
         done = False
@@ -130,8 +128,7 @@ class Reign:
         """One step of the dispatcher; wakes pulls and the proposer; returns how many milliseconds to sleep."""
         now_ms = self._node.clock.now_ms()
         wait_ms = self.dispatcher.step(now_ms)
-        if self._pusher is not None:
-            self._pusher.turn(now_ms)
+        self._node.pusher.turn(now_ms)
         self._read_slots(now_ms)
         waits = [] if wait_ms is None else [wait_ms]
         due_ms = self.dispatcher.entry_due_ms()
@@ -221,8 +218,7 @@ class Reign:
     def end(self) -> None:
         """Leadership is lost: stop at once; pulls that wait are told so."""
         self._over = True
-        if self._pusher is not None:
-            self._pusher.end()
+        self._node.pusher.end()
         if self._alarm is not None:
             self._alarm.cancel()
         self.dispatcher.stop()
