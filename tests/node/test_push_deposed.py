@@ -1,0 +1,156 @@
+"""Leadership moves while pushes are under way: what was sent is finished and its outcome kept, nothing is sent late."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.port import ANONYMOUS, MessageIn
+from node.server import Node
+from tests.node.receiver import Request, answer, answering, read_request, receiver
+from tests.node.test_push import LOOPBACK, in_state, put, schedule, until, view
+from tests.node.three_nodes import leader_of, run_nodes
+
+
+def play(directory: Path, scene: Callable[[list[Node]], Awaitable[None]]) -> None:
+    """Run a scene on three nodes that may push to loopback."""
+    run_nodes(directory, scene, push=LOOPBACK)
+
+
+async def depose(nodes: list[Node]) -> tuple[Node, Node]:
+    """Move leadership on purpose: (the old leader, the new one)."""
+    old = await leader_of(nodes)
+    term = old.group.term
+    await old.service.transfer(None, principal=ANONYMOUS)
+    async with asyncio.timeout(20):
+        return old, await leader_of(nodes, term_above=term)
+
+
+def test_what_was_sent_is_finished_and_not_sent_again(tmp_path: Path) -> None:
+    """The receiver answers 200 after the transfer: the new leader's records say delivered, after one attempt."""
+    seen: list[Request] = []
+    gate = asyncio.Event()
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            seen.append(await read_request(reader))
+            await gate.wait()
+            writer.write(answer(200))
+            await writer.drain()
+
+    async def scene(nodes: list[Node]) -> None:
+        async with receiver(behave) as url:
+            leader = await leader_of(nodes)
+            await put(leader, "orders", url)
+            ids = await schedule(leader, *[MessageIn("orders", b"{}")] * 5)
+            await until(lambda: len(seen) == 5)
+            old, new = await depose(nodes)
+            assert old is not new
+            assert old.pusher.on_wire == 5, "a request on the wire is not cut off"
+            gate.set()
+            for id in ids:
+                await until(in_state(new, id, "delivered"))
+                assert (await view(new, id)).attempt == 1
+            assert old.pusher.on_wire == 0
+        assert len(seen) == 5
+
+    play(tmp_path, scene)
+
+
+def test_a_failure_after_the_transfer_is_tried_again_by_the_new_leader(tmp_path: Path) -> None:
+    """Long before the lease ends, under the same id and with a higher (term, attempt)."""
+    seen: list[Request] = []
+    gate = asyncio.Event()
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            seen.append(await read_request(reader))
+            if len(seen) == 1:
+                await gate.wait()
+                writer.write(answer(500, b"not yet"))
+            else:
+                writer.write(answer(200))
+            await writer.drain()
+
+    async def scene(nodes: list[Node]) -> None:
+        async with receiver(behave) as url:
+            leader = await leader_of(nodes)
+            await put(leader, "orders", url)
+            (id,) = await schedule(leader, MessageIn("orders", b"{}"))
+            await until(lambda: len(seen) == 1)
+            _, new = await depose(nodes)
+            gate.set()
+            await until(in_state(new, id, "delivered"), 8)
+        named = [(int(each.headers["hourwheel-term"]), int(each.headers["hourwheel-attempt"])) for each in seen]
+        assert len(named) == 2
+        assert named[0] < named[1]
+        assert named[1][0] == new.group.term
+
+    play(tmp_path, scene)
+
+
+def test_what_was_not_sent_yet_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name is still being looked up when leadership moves: the connection comes to stand, nothing leaves, and the
+    new leader sends instead, without waiting for the lease."""
+    seen: list[Request] = []
+    release = threading.Event()
+    asked = threading.Event()
+    real = socket.getaddrinfo
+
+    def getaddrinfo(host: str, *rest: Any, **kinds: Any) -> list[Any]:
+        if host == "slow.example":
+            asked.set()
+            release.wait(20)
+            host = "127.0.0.1"
+        return real(host, *rest, **kinds)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+    async def scene(nodes: list[Node]) -> None:
+        async with receiver(answering(answer(200), seen=seen)) as url:
+            leader = await leader_of(nodes)
+            await put(leader, "orders", url.replace("127.0.0.1", "slow.example"))
+            (id,) = await schedule(leader, MessageIn("orders", b"{}"))
+            await until(asked.is_set)
+            _, new = await depose(nodes)
+            release.set()
+            await until(in_state(new, id, "delivered"), 8)
+        assert [each.headers["hourwheel-attempt"] for each in seen] == ["2"]
+        assert seen[0].headers["hourwheel-term"] == str(new.group.term)
+
+    try:
+        play(tmp_path, scene)
+    finally:
+        release.set()
+
+
+def test_a_leader_that_stops_finishes_what_is_on_the_wire(tmp_path: Path) -> None:
+    """SIGTERM in flight: the node stays until the receiver has answered, and the others know of it."""
+    seen: list[Request] = []
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            seen.append(await read_request(reader))
+            await asyncio.sleep(1.0)  # longer than a transfer takes
+            writer.write(answer(200))
+            await writer.drain()
+
+    async def scene(nodes: list[Node]) -> None:
+        async with receiver(behave) as url:
+            leader = await leader_of(nodes)
+            term = leader.group.term
+            await put(leader, "orders", url)
+            (id,) = await schedule(leader, MessageIn("orders", b"{}"))
+            await until(lambda: len(seen) == 1)
+            leader.stop()
+            others = [node for node in nodes if node is not leader]
+            async with asyncio.timeout(20):
+                new = await leader_of(others, term_above=term)
+            await until(in_state(new, id, "delivered"), 8)
+        assert len(seen) == 1
+
+    play(tmp_path, scene)

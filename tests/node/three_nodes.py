@@ -1,0 +1,57 @@
+"""Three real nodes in one event loop: real directories, journals and sockets, asked through their service ports."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from node.config import parse_config
+from node.server import Node
+from tests.node.single_node import free_ports
+
+Scene = Callable[[list[Node]], Awaitable[None]]
+
+
+def run_nodes(directory: Path, scene: Scene, **tables: Any) -> None:
+    """Start three nodes below `directory`, with these tables in their configuration too, wait until one leads, play the
+    scene, stop all in order."""
+    asyncio.run(_run(directory, scene, tables))
+
+
+async def _run(directory: Path, scene: Scene, tables: dict[str, Any]) -> None:
+    ports = [f"127.0.0.1:{port}" for port in free_ports(6)]
+    peers = [{"id": f"n{i}", "http": ports[i], "raft": ports[i + 3]} for i in range(3)]
+    nodes = [
+        Node(
+            parse_config(
+                {
+                    "node_id": peer["id"],
+                    "data_dir": str(directory / peer["id"]),
+                    "http": {"listen": peer["http"]},
+                    "raft": {"listen": peer["raft"]},
+                    "peers": peers,
+                    **tables,
+                },
+                {},
+            )
+        )
+        for peer in peers
+    ]
+    serving = [asyncio.ensure_future(node.run()) for node in nodes]
+    try:
+        async with asyncio.timeout(20):
+            await leader_of(nodes)
+        await scene(nodes)
+    finally:
+        for node in nodes:
+            node.stop()
+        await asyncio.gather(*serving)
+
+
+async def leader_of(nodes: list[Node], *, term_above: int = 0) -> Node:
+    """The node that reigns, in a term above this one."""
+    while True:
+        for node in nodes:
+            if node.reign is not None and node.group.term > term_above:
+                return node
+        await asyncio.sleep(0.01)
