@@ -48,7 +48,8 @@ class Fields(msgspec.Struct, frozen=True):
     """The names an object of the contract may carry.
 
     `served`: name -> checker. `raw`: served names whose checker gets the value's bytes as they came. `planned`: names
-    of the contract that are not supported yet. `read_only`: names that only answers carry. `required`: served names
+    of the contract that are not supported yet. `read_only`: names that only answers carry. `fixed`: names that were
+    given when the thing was made and cannot be changed here. `required`: served names
     that have to be there, with what to say when they are not (not by `read_members`).
     """
 
@@ -56,6 +57,7 @@ class Fields(msgspec.Struct, frozen=True):
     required: Mapping[str, str] = {}
     planned: Collection[str] = ()
     read_only: Collection[str] = ()
+    fixed: Collection[str] = ()
     raw: Collection[str] = ()
 
     def refuse(self, name: str) -> tuple[str, str]:
@@ -64,6 +66,8 @@ class Fields(msgspec.Struct, frozen=True):
             return "not-supported-yet", f"{name} is part of the contract but not supported yet; leave it out"
         if name in self.read_only:
             return "unknown-field", f"{name} is read-only; leave it out"
+        if name in self.fixed:
+            return "unknown-field", f"{name} cannot be changed here; cancel and schedule anew, or leave it out"
         meant = get_close_matches(name.lower(), [*self.served, *self.planned], n=1, cutoff=0.6)
         hint = f'did you mean "{meant[0]}"?' if meant else f"known fields: {', '.join(self.served)}"
         return "unknown-field", f'"{name[:40]}" is not a field here; {hint}'

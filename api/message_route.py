@@ -1,4 +1,4 @@
-"""The handlers of /v1/messages: schedule one or many, look one up, cancel one."""
+"""The handlers of /v1/messages: schedule one or many, look one up, reschedule one, cancel one."""
 
 from typing import Any, Final
 
@@ -6,10 +6,11 @@ import msgspec
 
 from api.answer import JSON, NDJSON, Answer
 from api.batch import key_conflict, read_batch, render_batch
+from api.document import Faults, Fields, read_members, split_object
 from api.exchange import Exchange
 from api.message import JSON as JSON_BODY
-from api.message import parse_message
-from api.port import CONFLICT, FAILED, KEPT, NEW, REPLAYED, HistoryEvent, MessageIn, MessageView, ScheduleResult
+from api.message import PLANNED, check_one_due, due_checkers, parse_message
+from api.port import CONFLICT, FAILED, KEPT, NEW, REPLAYED, HistoryEvent, Limits, MessageIn, MessageView, ScheduleResult
 from api.problem import FieldFault, Problem
 from api.route import Route
 from api.timestamp import render_time
@@ -97,6 +98,57 @@ async def cancel(exchange: Exchange) -> Answer:
     )
 
 
+#: Fields of a message that stay as they were scheduled.
+_FIXED: Final = (
+    "topic",
+    "body",
+    "body_base64",
+    "content_type",
+    "tags",
+    "headers",
+    "key",
+    "on_conflict",
+    "target",
+    "retry",
+) + PLANNED
+
+
+async def reschedule(exchange: Exchange) -> Answer:
+    """PATCH /v1/messages/{id}: another due time."""
+    exchange.query(())
+    exchange.require_type((JSON,))
+    port = exchange.port
+    values = _read_due(await exchange.read(), port.now_ms(), port.limits)
+    result = await port.reschedule(
+        exchange.params["id"],
+        deliver_at_ms=values.get("deliver_at"),
+        delay_ms=values.get("delay", values.get("delay_level")),
+        if_match=exchange.if_match(),
+        principal=exchange.principal,
+    )
+    shape = {
+        "id": result.id,
+        "topic": result.topic,
+        "due": render_time(result.due_ms),
+        "state": "scheduled",
+        "revision": result.revision,
+    }
+    return exchange.document(shape, headers={"ETag": f'"{result.revision}"'})
+
+
+def _read_due(data: bytes, now_ms: int, limits: Limits) -> dict[str, int]:
+    """The one field that says when."""
+    faults = Faults()
+    members = split_object(data)
+    checkers = due_checkers(now_ms, limits)
+    values = read_members(members, Fields(checkers, fixed=_FIXED), faults)
+    if not members.keys() & checkers.keys():
+        faults.add("invalid-field", "", "one of deliver_at, delay and delay_level is required")
+    check_one_due(members, faults)
+    faults.raise_any()
+    return values
+
+
 def _shape(view: MessageView) -> dict[str, Any]:
     shape: dict[str, Any] = {
         "id": view.id,
@@ -138,6 +190,7 @@ ROUTES: Final = (
     Route("POST", "/v1/messages", schedule),
     Route("POST", "/v1/messages/batch", schedule_batch, batch=True),
     Route("GET", "/v1/messages/{id}", look_up, stays=_is_local),
+    Route("PATCH", "/v1/messages/{id}", reschedule),
     Route("DELETE", "/v1/messages/{id}", cancel),
 )
 """What this file serves."""

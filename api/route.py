@@ -42,20 +42,15 @@ class Route(msgspec.Struct, frozen=True):
 _PLANNED_PATHS: Final = tuple(
     re.compile(pattern)
     for pattern in (
-        r"/v1/messages/(count|histogram|cancel|shift|redrive)",
-        r"/v1/topics/[^/]+/(dead|subscriptions(/.*)?)",
+        r"/v1/messages/(count|histogram|cancel|shift)",
+        r"/v1/topics/[^/]+/subscriptions(/.*)?",
         r"/v1/(schedules|transactions|ledger|events)(/.*)?",
-        r"/v1/cluster/(transfer|snapshot|members(/.*)?)",
+        r"/v1/cluster/(snapshot|members(/.*)?)",
         r"/openapi\.json|/console(/.*)?",
     )
 )
 #: Methods and verbs of the contract on paths that are served otherwise.
-_PLANNED_METHODS: Final = (
-    ("GET", re.compile(r"/v1/messages"), "listing messages"),
-    ("PATCH", re.compile(r"/v1/messages/[^/]+"), "rescheduling a message"),
-    ("POST", re.compile(r"/v1/topics/[^/]+/nack"), "nack"),
-    ("POST", re.compile(r"/v1/topics/[^/]+/extend"), "extend"),
-)
+_PLANNED_METHODS: Final = (("GET", re.compile(r"/v1/messages"), "listing messages"),)
 
 
 class RouteTable:

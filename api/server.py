@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from api import message_route, node_route, pull_route, topic_route
+from api import cluster_route, dead_route, message_route, node_route, pull_route, receipt_route, topic_route
 from api.answer import JSON, NDJSON, PROBLEM, Answer, http_date
 from api.connection import Listener
 from api.exchange import Exchange
@@ -28,7 +28,15 @@ from api.route import Route, RouteTable
 
 _log = logging.getLogger("api")
 
-ROUTES: Final = (*message_route.ROUTES, *topic_route.ROUTES, *pull_route.ROUTES, *node_route.ROUTES)
+ROUTES: Final = (
+    *message_route.ROUTES,
+    *topic_route.ROUTES,
+    *pull_route.ROUTES,
+    *receipt_route.ROUTES,
+    *dead_route.ROUTES,
+    *cluster_route.ROUTES,
+    *node_route.ROUTES,
+)
 
 FORWARDED: Final = "Hourwheel-Forwarded"
 REQUEST_ID: Final = "X-Request-Id"

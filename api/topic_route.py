@@ -2,26 +2,40 @@
 
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from api.answer import JSON, Answer
-from api.document import Fields, read_object
+from api.document import Checker, Fields, read_object
 from api.duration import render_duration
 from api.exchange import Exchange
 from api.field import Fault, read_choice, read_flag, read_lease, read_topic
-from api.port import TOPIC_DEFAULTS, TopicChange, TopicView
+from api.port import TOPIC_DEFAULTS, Limits, Target, TopicChange, TopicView
 from api.problem import FieldFault, Problem
+from api.retry import read_topic_retry, show_retry
 from api.route import Route
+from api.target import read_topic_target
 from api.timestamp import render_time
 
-_SETTINGS: Final = Fields(
-    {
-        "mode": lambda value: read_choice(value, ("pull",), ("push",)),
-        "lease": read_lease,
-        "handover": lambda value: read_choice(value, ("fast",), ("strict",)),
-        "paused": read_flag,
-    },
-    planned=("target", "retry", "rate", "dead_letter"),
-    read_only=("topic", "revision", "created", "counts"),
-)
+
+def _fields(limits: Limits, *, whole: bool) -> Fields:
+    """The settings of a topic; `whole` for a PUT. Those that may be absent are taken away by null."""
+
+    def nullable(checker: Checker) -> Checker:
+        return lambda value: None if value is None else checker(value)
+
+    return Fields(
+        {
+            "mode": lambda value: read_choice(value, ("pull", "push")),
+            "target": nullable(lambda value: read_topic_target(value, limits, whole=whole)),
+            "retry": nullable(lambda value: read_topic_retry(value, whole=whole)),
+            "lease": read_lease,
+            "handover": lambda value: read_choice(value, ("fast",), ("strict",)),
+            "dead_letter": nullable(read_topic),
+            "paused": read_flag,
+        },
+        planned=("rate",),
+        read_only=("topic", "revision", "created", "counts"),
+    )
 
 
 def topic_of(exchange: Exchange) -> str:
@@ -35,12 +49,15 @@ def topic_of(exchange: Exchange) -> str:
 async def replace(exchange: Exchange) -> Answer:
     """PUT: the settings sent, and the defaults for the rest; creates the topic."""
     name = topic_of(exchange)
-    values = await _settings(exchange)
+    values = await _settings(exchange, name, whole=True)
     change = TopicChange(
         mode=values.get("mode", TOPIC_DEFAULTS.mode),
         lease_ms=values.get("lease", TOPIC_DEFAULTS.lease_ms),
         handover=values.get("handover", TOPIC_DEFAULTS.handover),
         paused=values.get("paused", TOPIC_DEFAULTS.paused),
+        target=values.get("target"),
+        retry=values.get("retry"),
+        dead_letter=values.get("dead_letter"),
     )
     return await _put(exchange, name, change, create=True)
 
@@ -48,19 +65,27 @@ async def replace(exchange: Exchange) -> Answer:
 async def merge(exchange: Exchange) -> Answer:
     """PATCH: the settings sent; the topic has to exist."""
     name = topic_of(exchange)
-    values = await _settings(exchange)
+    values = await _settings(exchange, name, whole=False)
     change = TopicChange(
         mode=values.get("mode"),
         lease_ms=values.get("lease"),
         handover=values.get("handover"),
         paused=values.get("paused"),
+        target=values.get("target", UNSET),
+        retry=values.get("retry", UNSET),
+        dead_letter=values.get("dead_letter", UNSET),
     )
     return await _put(exchange, name, change, create=False)
 
 
-async def _settings(exchange: Exchange) -> dict[str, Any]:
+async def _settings(exchange: Exchange, name: str, *, whole: bool) -> dict[str, Any]:
     exchange.query(())
-    return read_object(await exchange.read_optional((JSON,)), _SETTINGS)
+    data = await exchange.read_optional((JSON,))
+    values = read_object(data, _fields(exchange.port.limits, whole=whole))
+    if values.get("dead_letter") == name:
+        detail = "a topic cannot be its own dead-letter topic; name another one, or null for none"
+        raise Problem("invalid-field", f"/dead_letter: {detail}", errors=[FieldFault("/dead_letter", detail)])
+    return values
 
 
 async def _put(exchange: Exchange, name: str, change: TopicChange, *, create: bool) -> Answer:
@@ -98,8 +123,11 @@ def _shape(view: TopicView) -> dict[str, Any]:
     shape: dict[str, Any] = {
         "topic": view.name,
         "mode": view.mode,
+        "target": None if view.target is None else _target_shape(view.target),
+        "retry": show_retry(view.retry),
         "lease": render_duration(view.lease_ms),
         "handover": view.handover,
+        "dead_letter": view.dead_letter,
         "paused": view.paused,
         "revision": view.revision,
         "created": render_time(view.created_ms),
@@ -107,6 +135,17 @@ def _shape(view: TopicView) -> dict[str, Any]:
     if view.counts is not None:
         shape["counts"] = dict(view.counts)
     return shape
+
+
+def _target_shape(target: Target) -> dict[str, Any]:
+    """A target without its secret; `timeout` is null where the node's own applies."""
+    return {
+        "url": target.url,
+        "method": target.method,
+        "headers": target.headers or {},
+        "timeout": None if target.timeout_ms is None else render_duration(target.timeout_ms),
+        "secret_set": target.secret is not None,
+    }
 
 
 ROUTES: Final = (

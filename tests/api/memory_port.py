@@ -16,8 +16,13 @@ from api.port import (
     KEPT,
     NEW,
     REPLAYED,
+    RETRY_DEFAULTS,
     TOPIC_DEFAULTS,
+    BulkResult,
     CancelResult,
+    DeadMessage,
+    DeadPage,
+    DeadQuery,
     Delivery,
     ForwardAnswer,
     ForwardRequest,
@@ -28,9 +33,13 @@ from api.port import (
     Principal,
     PullIn,
     Readiness,
+    RescheduleResult,
+    RetryPolicy,
     ScheduleResult,
+    Target,
     TopicChange,
     TopicView,
+    TransferResult,
 )
 from api.problem import Problem
 from api.timestamp import render_time
@@ -47,6 +56,8 @@ class Held(msgspec.Struct):
     due_ms: int
     state: str = "scheduled"
     attempt: int = 0
+    revision: int = 1
+    leased_until_ms: int = 0
 
 
 class MemoryPort:
@@ -61,6 +72,7 @@ class MemoryPort:
         self.held: dict[str, Held] = {}
         self.keys: dict[tuple[str, str], tuple[str, bytes]] = {}
         self.topic_views: dict[str, TopicView] = {}
+        self.settings: dict[str, dict[str, Any]] = {}
         self.principals: list[Principal] = []
         self.forwarded: list[ForwardRequest] = []
         self.forward_to: Any = None
@@ -142,7 +154,7 @@ class MemoryPort:
             due_ms=held.due_ms,
             asked_due_ms=held.due_ms,
             created_ms=self.clock_ms,
-            revision=1,
+            revision=held.revision,
             attempt=held.attempt,
             body=message.body,
             content_type=message.content_type,
@@ -153,15 +165,29 @@ class MemoryPort:
             history=[HistoryEvent(self.clock_ms, "scheduled", "n1", 7, 0)],
         )
 
-    async def cancel(self, id: str, *, if_match: int | None, principal: Principal) -> CancelResult:
-        held = self._find(id)
-        if if_match not in (None, 1):
-            raise Problem("revision-mismatch", f"the revision is 1, not {if_match}")
+    def _find_open(self, id_text: str, if_match: int | None) -> Held:
+        """The message, if it may be changed."""
+        held = self._find(id_text)
+        if if_match not in (None, held.revision):
+            raise Problem("revision-mismatch", f"the revision is {held.revision}, not {if_match}")
         if held.state == "leased":
             until = render_time(self.clock_ms + 30_000)
             raise Problem("leased", "a consumer has it", handed_over=until, attempt=1, leased_until=until)
-        held.state = "cancelled"
+        return held
+
+    async def cancel(self, id: str, *, if_match: int | None, principal: Principal) -> CancelResult:
+        self._find_open(id, if_match).state = "cancelled"
         return CancelResult(id, 0, "none")
+
+    async def reschedule(
+        self, id: str, *, deliver_at_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
+    ) -> RescheduleResult:
+        held = self._find_open(id, if_match)
+        if held.state != "scheduled":
+            raise Problem("already-settled", f"the message is {held.state}")
+        held.due_ms = max(self.clock_ms, deliver_at_ms or 0, self.clock_ms + (delay_ms or 0))
+        held.revision += 1
+        return RescheduleResult(id, held.message.topic, held.due_ms, held.revision)
 
     async def put_topic(
         self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal
@@ -171,14 +197,27 @@ class MemoryPort:
             raise Problem("unknown-topic", f"there is no topic {name}")
         if if_match is not None and (old is None or old.revision != if_match):
             raise Problem("revision-mismatch", "the topic has changed")
-        settings = msgspec.structs.asdict(old or TOPIC_DEFAULTS)
-        settings.update({key: value for key, value in msgspec.structs.asdict(change).items() if value is not None})
+        settings = {} if create else dict(self.settings[name])
+        for field, value in msgspec.structs.asdict(change).items():
+            if value is msgspec.UNSET or (value is None and field not in ("target", "retry", "dead_letter")):
+                continue
+            if isinstance(value, Mapping):
+                value = {**(settings.get(field) or {}), **value}
+                value = {inner: item for inner, item in value.items() if item is not None}
+            settings[field] = value
+        if settings.get("target") and "url" not in settings["target"]:
+            raise Problem("invalid-field", "the topic has no target to change")
+        settings = {**msgspec.structs.asdict(TOPIC_DEFAULTS), **settings}
+        self.settings[name] = settings
         view = TopicView(
             name=name,
             mode=settings["mode"],
             lease_ms=settings["lease_ms"],
             handover=settings["handover"],
             paused=settings["paused"],
+            target=Target(**settings["target"]) if settings["target"] else None,
+            retry=RetryPolicy(**{**msgspec.structs.asdict(RETRY_DEFAULTS), **(settings["retry"] or {})}),
+            dead_letter=settings["dead_letter"],
             revision=old.revision + 1 if old else 1,
             created_ms=self.clock_ms,
         )
@@ -220,7 +259,10 @@ class MemoryPort:
         fitting = [
             held
             for held in self.held.values()
-            if held.state == "scheduled" and held.message.topic == request.topic and held.due_ms <= self.clock_ms
+            if held.state == "scheduled"
+            and held.message.topic == request.topic
+            and held.due_ms <= self.clock_ms
+            and (not request.tags or any(set(group) <= set(held.message.tags) for group in request.tags))
         ]
         return fitting[: request.max]
 
@@ -247,18 +289,88 @@ class MemoryPort:
         )
 
     async def ack(self, topic: str, receipts: Sequence[str], principal: Principal) -> Sequence[str]:
+        return self._settle(receipts, "acked", {"state": "delivered"})
+
+    async def nack(
+        self, topic: str, receipts: Sequence[str], *, delay_ms: int | None, principal: Principal
+    ) -> Sequence[str]:
+        """A message is dead after its second failure here."""
         results = []
         for receipt in receipts:
-            parts = receipt.split("-")
-            held = self.held.get(parts[1]) if len(parts) == 3 else None
+            held = self._named(receipt)
+            dead = held is not None and held.attempt >= 2
+            due_ms = self.clock_ms + (1_000 if delay_ms is None else delay_ms)
+            change = {"state": "dead" if dead else "scheduled", "due_ms": due_ms}
+            results += self._settle([receipt], "nacked", change)
+        return results
+
+    async def extend(
+        self, topic: str, receipts: Sequence[str], *, lease_ms: int | None, principal: Principal
+    ) -> Sequence[str]:
+        return self._settle(receipts, "extended", {"leased_until_ms": self.clock_ms + (lease_ms or 30_000)})
+
+    def _named(self, receipt: str) -> Held | None:
+        parts = receipt.split("-")
+        return self.held.get(parts[1]) if len(parts) == 3 else None
+
+    def _settle(self, receipts: Sequence[str], result: str, change: Mapping[str, Any]) -> list[str]:
+        results = []
+        for receipt in receipts:
+            held = self._named(receipt)
             if held is None:
                 results.append("invalid")
-            elif parts[2] != str(held.attempt):
+            elif receipt.rpartition("-")[2] != str(held.attempt):
                 results.append("stale")
             else:
-                held.state = "delivered"
-                results.append("acked")
+                for field, value in change.items():
+                    setattr(held, field, value)
+                results.append(result)
         return results
+
+    async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
+        """The cursor is how many went before."""
+        start = int(query.cursor or 0)
+        found = self._dead(query)
+        end = start + query.limit
+        return DeadPage([self._dead_view(each) for each in found[start:end]], str(end) if end < len(found) else None)
+
+    def _dead(self, query: DeadQuery) -> list[Held]:
+        if query.topic == "nowhere":
+            raise Problem("unknown-topic", "there is no topic nowhere")
+        return [
+            held
+            for held in self.held.values()
+            if held.state == "dead"
+            and held.message.topic == query.topic
+            and (query.from_ms is None or query.from_ms <= held.due_ms)
+            and (query.to_ms is None or held.due_ms < query.to_ms)
+            and (query.tag is None or query.tag in held.message.tags)
+        ]
+
+    def _dead_view(self, held: Held) -> DeadMessage:
+        return DeadMessage(
+            id=held.id,
+            due_ms=held.due_ms,
+            asked_due_ms=held.due_ms,
+            died_ms=self.clock_ms,
+            reason="nacked",
+            attempts=held.attempt,
+            tags=held.message.tags,
+            key=held.message.key,
+        )
+
+    async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
+        found = self._dead(query)
+        if dry_run or not found:
+            return BulkResult(len(found), 0, 0)
+        for held in found:
+            held.state, held.due_ms = "scheduled", self.clock_ms
+        return BulkResult(len(found), len(found), 4711)
+
+    async def transfer(self, to: str | None, *, principal: Principal) -> TransferResult:
+        if to not in (None, "n1", "n2"):
+            raise Problem("unknown-node", f"there is no node {to}")
+        return TransferResult(from_node="n1", to_node=to or "n2", term_before=7, term_after=8, took_ms=12)
 
     async def cluster(self) -> Mapping[str, Any]:
         return {"cluster_id": "c", "leader": self.known_leader, "term": 7, "nodes": []}

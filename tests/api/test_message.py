@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from api.message import JSON_MESSAGE, ODD, OPAQUE_MESSAGE, PLANNED, JsonMessage, OpaqueMessage, accept, explain
 from api.message import parse_message as parse
-from api.port import Limits, MessageIn
+from api.port import DELAY_LEVELS_MS, Limits, MessageIn, RetryPolicy, Target
 from api.problem import Problem
 from tests.api.memory_port import NOW_MS
 
-_LIMITS = Limits(body_bytes_max=200)
+_LIMITS = Limits(body_bytes_max=200, allows_address=lambda text: text != "127.0.0.1")
 
 
 def _parse(value: Any) -> MessageIn:
@@ -41,6 +41,8 @@ def test_a_whole_message() -> None:
         "headers": {"X-Trace": "t"},
         "key": "k1",
         "on_conflict": "keep",
+        "target": {"url": "https://e/", "method": "PUT", "headers": {"X-B": "c"}, "timeout": "5s"},
+        "retry": {"max_attempts": 3, "max_age": "1h"},
     }
     message = _parse(sent)
     assert message.topic == "orders"
@@ -51,6 +53,8 @@ def test_a_whole_message() -> None:
     assert message.tags == ("eu", "vip")
     assert message.headers == {"X-Trace": "t"}
     assert (message.key, message.on_conflict) == ("k1", "keep")
+    assert message.target == Target(url="https://e/", method="PUT", headers={"X-B": "c"}, timeout_ms=5_000)
+    assert message.retry == RetryPolicy(max_attempts=3, max_age_ms=3_600_000)
     assert message.fingerprint is not None
 
 
@@ -94,6 +98,28 @@ def test_opaque_bytes() -> None:
         ({"topic": "a", "body": 1, "tags": ["a", 2]}, "invalid-field", ["/tags/1"]),
         ({"topic": "a", "body": 1, "headers": {"Host": "x"}}, "invalid-field", ["/headers/Host"]),
         ({"topic": "a", "body": 1, "on_conflict": "extend"}, "not-supported-yet", ["/on_conflict"]),
+        ({"topic": "a", "body": 1, "delay_level": 0}, "invalid-field", ["/delay_level"]),
+        ({"topic": "a", "body": 1, "delay_level": 19}, "invalid-field", ["/delay_level"]),
+        ({"topic": "a", "body": 1, "delay_level": 1.0}, "invalid-field", ["/delay_level"]),
+        ({"topic": "a", "body": 1, "delay_level": True}, "invalid-field", ["/delay_level"]),
+        ({"topic": "a", "body": 1, "delay_level": 1, "delay": "1s"}, "invalid-field", ["/delay_level"]),
+        (
+            {"topic": "a", "body": 1, "delay_level": 1, "delay": "1s", "deliver_at": NOW_MS},
+            "invalid-field",
+            ["/delay", "/delay_level"],
+        ),
+        ({"topic": "a", "body": 1, "target": {}}, "invalid-field", ["/target/url"]),
+        ({"topic": "a", "body": 1, "target": "http://e/"}, "invalid-field", ["/target"]),
+        ({"topic": "a", "body": 1, "target": {"url": "http://2130706433/"}}, "invalid-field", ["/target/url"]),
+        (
+            {"topic": "a", "body": 1, "target": {"url": "http://e/", "method": "GET", "headers": {"Host": "x"}}},
+            "invalid-field",
+            ["/target/method", "/target/headers/Host"],
+        ),
+        ({"topic": "a", "body": 1, "target": {"url": "http://e/", "secret": "x"}}, "unknown-field", ["/target/secret"]),
+        ({"topic": "a", "body": 1, "retry": {"max_attempts": 0}}, "invalid-field", ["/retry/max_attempts"]),
+        ({"topic": "a", "body": 1, "retry": {"attempts": 3}}, "unknown-field", ["/retry/attempts"]),
+        ({"topic": "a", "body": 1, "retry": None}, "invalid-field", ["/retry"]),
         ({"topic": "", "body": 1, "delay": -1, "x": 2}, "unknown-field", ["/topic", "/delay", "/x"]),
         ([1], "invalid-field", [""]),
         ("text", "invalid-field", [""]),
@@ -105,6 +131,24 @@ def test_a_refusal_names_every_fault(sent: Any, code: str, pointers: list[str]) 
     problem = _refusal(msgspec.json.encode(sent))
     assert (problem.code, _pointers(problem)) == (code, pointers)
     assert all(fault.detail for fault in problem.errors)
+
+
+def test_delay_levels() -> None:
+    """Each level stands for its delay; the operator's own levels count, and max_delay still does."""
+    for level, delay_ms in enumerate(DELAY_LEVELS_MS, 1):
+        assert _parse({"topic": "a", "body": 1, "delay_level": level}).delay_ms == delay_ms
+    own = Limits(delay_levels_ms=(5, 60_000), max_delay_ms=10)
+    assert parse(b'{"topic":"a","body":1,"delay_level":1}', NOW_MS, own).delay_ms == 5
+    with pytest.raises(Problem, match="1 to 2, standing for 5ms 1m"):
+        parse(b'{"topic":"a","body":1,"delay_level":3}', NOW_MS, own)
+    with pytest.raises(Problem, match="max_delay = 10ms"):
+        parse(b'{"topic":"a","body":1,"delay_level":2}', NOW_MS, own)
+
+
+def test_a_refused_address_names_the_setting() -> None:
+    """Who may change it learns where."""
+    problem = _refusal({"topic": "a", "body": 1, "target": {"url": "https://0x7f.1/x"}})
+    assert problem.detail == "/target/url: pushes may not go to 127.0.0.1; an operator can allow it with [push] allow"
 
 
 @pytest.mark.parametrize("name", PLANNED)
@@ -164,6 +208,17 @@ def test_the_same_request_has_the_same_fingerprint() -> None:
     assert base == _parse(spaced).fingerprint
 
 
+def test_the_order_inside_a_field_does_not_count() -> None:
+    """A target or a policy is the same however its members are ordered, also those of its headers."""
+    one = {"url": "http://e/", "method": "PUT", "headers": {"a": "1", "b": "2"}}
+    other = {"headers": {"b": "2", "a": "1"}, "method": "PUT", "url": "http://e/"}
+    assert _mark(target=one, retry={"max_attempts": 2, "max_age": 0}) == _mark(
+        target=other, retry={"max_age": 0, "max_attempts": 2}
+    )
+    level = {"topic": "a", "body": 1, "key": "k"}
+    assert _parse({**level, "delay_level": 1}).fingerprint != _parse({**level, "delay": "1s"}).fingerprint
+
+
 def test_another_request_has_another_fingerprint() -> None:
     """Each field that counts changes it, and so does the body's very text."""
     variants: list[dict[str, Any]] = [
@@ -178,6 +233,12 @@ def test_another_request_has_another_fingerprint() -> None:
         {"tags": ["a", "b"]},
         {"headers": {}},
         {"headers": {"a": "1"}},
+        {"retry": {}},
+        {"retry": {"max_attempts": 3}},
+        {"retry": {"max_attempts": 4}},
+        {"target": {"url": "http://e/"}},
+        {"target": {"url": "http://e/", "headers": {}}},
+        {"target": {"url": "http://e/", "headers": {"a": "1"}}},
     ]
     marks = [_mark(**variant) for variant in variants]
     marks.append(_parse(b'{"topic":"a","body":{"x": 1},"delay":"1m","key":"k"}').fingerprint or b"")
@@ -191,6 +252,10 @@ def test_the_fingerprint_does_not_change_between_versions() -> None:
     """It is replicated and kept with the key: these bytes are part of the format."""
     assert _mark().hex() == "7726e0de4c95951d5228f0ebd847c5d3"
     assert _mark(tags=["eu"], headers={"b": "2", "a": "1"}).hex() == "577c911182c5d7d20cffea392436b99b"
+    assert (
+        _mark(target={"url": "http://e/", "headers": {"b": "2", "a": "1"}}).hex() == "1148c42a7c1e7ea35c9d755ddb615be0"
+    )
+    assert _mark(retry={"min_backoff": "1s", "max_attempts": 3}).hex() == "8c7ac504ed25c9e74d868543f4894c8a"
 
 
 _VALUES = st.recursive(
@@ -217,6 +282,9 @@ _OBJECTS = st.fixed_dictionaries(
         "headers": _field({"x": "y"}, {"Host": "y"}, {"x": 1}),
         "key": _field("k", ""),
         "on_conflict": _field("keep", "replace"),
+        "delay_level": _field(1, 18, 19, True),
+        "target": _field({"url": "http://e/"}, {"url": "http://127.0.0.1/"}, {"url": "http://e/", "timeout": "1s"}),
+        "retry": _field({}, {"max_attempts": 3}, {"max_attempts": 10**30}, {"min_backoff": "1s", "max_backoff": 1}),
         "priority": _field(1),
         "dealy": _field(1),
     },
@@ -257,14 +325,25 @@ def test_the_quick_path_accepts_nothing_else(value: dict[str, Any]) -> None:
 @given(
     st.sampled_from(["a", "orders"]),
     st.sampled_from([{"body": 1}, {"body_base64": "AAAA"}, {"body_base64": "AA==", "content_type": "text/plain"}]),
-    st.sampled_from([{}, {"delay": "1s"}, {"deliver_at": NOW_MS}, {"deliver_at": "2026-11-21T02:10:20z"}]),
+    st.sampled_from(
+        [{}, {"delay": "1s"}, {"deliver_at": NOW_MS}, {"deliver_at": "2026-11-21T02:10:20z"}, {"delay_level": 3}]
+    ),
     st.sampled_from([{}, {"tags": ["a"]}, {"headers": {"x": "y"}}, {"key": "k"}, {"key": "k", "on_conflict": "keep"}]),
+    st.sampled_from(
+        [{}, {"target": {"url": "http://e/", "headers": {"x": "y"}}}, {"target": {"url": "http://8.8.8.8"}}]
+    ),
+    st.sampled_from([{}, {"retry": {"max_attempts": 3, "min_backoff": "1s"}}]),
 )
 def test_the_quick_path_takes_what_is_plain(
-    topic: str, body: dict[str, Any], due: dict[str, Any], rest: dict[str, Any]
+    topic: str,
+    body: dict[str, Any],
+    due: dict[str, Any],
+    rest: dict[str, Any],
+    target: dict[str, Any],
+    retry: dict[str, Any],
 ) -> None:
     """Valid messages are read by the quick path: it is quick for everything that is served, not for one shape."""
-    text = msgspec.json.encode({"topic": topic, **body, **due, **rest})
+    text = msgspec.json.encode({"topic": topic, **body, **due, **rest, **target, **retry})
     quick = _quick(text)
     assert quick is not None
     assert quick == explain(text, NOW_MS, _LIMITS)

@@ -165,6 +165,72 @@ def test_cancel() -> None:
     run(story())
 
 
+def test_reschedule() -> None:
+    """200 with the new due time and revision; the same refusals as a cancel; If-Match is honoured."""
+
+    async def story() -> None:
+        async with running() as client:
+            id_text = (await client.send("POST", "/v1/messages", _ORDER)).json["id"]
+            path = f"/v1/messages/{id_text}"
+            revision = 1
+            for sent, due_ms in (
+                ({"delay": "1h"}, NOW_MS + 3_600_000),
+                ({"deliver_at": "2026-11-21T03:00:00.0001Z"}, 1_795_230_000_001),
+                ({"delay_level": 2}, NOW_MS + 5_000),
+                ({"deliver_at": NOW_MS - 1}, NOW_MS),
+            ):
+                reply = await client.send("PATCH", path, sent, {"If-Match": f'"{revision}"'})
+                revision += 1
+                assert reply.status == 200
+                assert reply.json == {
+                    "id": id_text,
+                    "topic": "orders",
+                    "due": render_time(due_ms),
+                    "state": "scheduled",
+                    "revision": revision,
+                }
+                assert reply.headers["etag"] == f'"{revision}"'
+            old = await client.send("PATCH", path, {"delay": "1h"}, {"If-Match": '"1"'})
+            _check_problem(old, 412, "revision-mismatch")
+            client.port.held[id_text].state = "leased"
+            _check_problem(await client.send("PATCH", path, {"delay": "1h"}), 409, "leased")
+            client.port.held[id_text].state = "delivered"
+            _check_problem(await client.send("PATCH", path, {"delay": "1h"}), 409, "already-settled")
+            unknown = await client.send("PATCH", "/v1/messages/none", {"delay": "1h"})
+            _check_problem(unknown, 404, "unknown-message")
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "pointers", "says"),
+    [
+        ({}, "invalid-field", [""], "one of deliver_at, delay and delay_level is required"),
+        ({"delay": "1s", "deliver_at": NOW_MS}, "invalid-field", ["/delay"], "at most one"),
+        ({"delay": "1s", "delay_level": 1}, "invalid-field", ["/delay_level"], "at most one"),
+        ({"delay": "3651d"}, "beyond-max-delay", ["/delay"], "max_delay = 3650d"),
+        ({"delay_level": 99}, "invalid-field", ["/delay_level"], "1 to 18, standing for 1s 5s"),
+        ({"delay": None}, "invalid-field", ["/delay"], "expected a string"),
+        ({"delay": "1s", "body": 1}, "unknown-field", ["/body"], "cannot be changed here"),
+        ({"delay": "1s", "revision": 1}, "unknown-field", ["/revision"], "known fields"),
+        ({"dealy": "1s"}, "unknown-field", ["/dealy", ""], 'did you mean "delay"?'),
+        ([], "invalid-field", [""], "JSON object"),
+    ],
+)
+def test_bad_reschedules(sent: Any, code: str, pointers: list[str], says: str) -> None:
+    """Each fault is named, and the message stays where it was."""
+
+    async def story() -> None:
+        async with running() as client:
+            id_text = (await client.send("POST", "/v1/messages", _ORDER)).json["id"]
+            problem = _check_problem(await client.send("PATCH", f"/v1/messages/{id_text}", sent), 422, code)
+            assert [error["pointer"] for error in problem["errors"]] == pointers
+            assert says in problem["detail"]
+            assert client.port.held[id_text].revision == 1
+
+    run(story())
+
+
 @pytest.mark.parametrize(
     ("sent", "status", "code", "pointer", "says"),
     [
@@ -326,9 +392,23 @@ async def _fuzz(client: Client, bodies: list[bytes]) -> None:
         assert topic.status in (200, 400, 422), topic.body
         ack = await client.send("POST", "/v1/topics/a/ack", body)
         assert ack.status in (200, 400, 422), ack.body
+        for method, path in (
+            ("POST", "/v1/topics/a/nack"),
+            ("POST", "/v1/topics/a/extend"),
+            ("POST", "/v1/messages/redrive"),
+            ("POST", "/v1/cluster/transfer"),
+            ("PATCH", "/v1/topics/a"),
+            ("PATCH", f"/v1/messages/{0:026d}"),
+        ):
+            reply = await client.send(method, path, body)
+            assert reply.status in (200, 400, 404, 409, 422), reply.body
 
 
-_NAMES = ("topic", "body", "delay", "deliver_at", "tags", "headers", "key", "max", "lease", "receipts", "paused", "x")
+_NAMES = (
+    ("topic", "body", "delay", "deliver_at", "tags", "headers", "key", "max", "lease", "receipts", "paused", "x")
+    + ("target", "url", "method", "timeout", "secret", "retry", "max_attempts", "min_backoff", "delay_level")
+    + ("dead_letter", "mode", "to", "from", "tag", "dry_run")
+)
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
     lambda inner: (

@@ -1,10 +1,18 @@
-"""Pull and ack over a real socket."""
+"""Pull over a real socket."""
 
 import asyncio
+import json
+import time
+from base64 import b64encode
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from api.port import Delivery
+from api.pull_route import render_pull
 from api.timestamp import render_time
 from tests.api.harness import run, running
 from tests.api.memory_port import NOW_MS
@@ -121,7 +129,8 @@ def test_a_client_that_goes_ends_its_wait() -> None:
         ({"max": "5"}, "invalid-field", "/max", "whole number"),
         ({"wait": "31s"}, "invalid-field", "/wait", "30s at most"),
         ({"lease": "10ms"}, "invalid-field", "/lease", "1s to 12h"),
-        ({"tags": "eu || us"}, "not-supported-yet", "/tags", "not supported yet"),
+        ({"tags": "eu us"}, "invalid-field", "/tags", "at character 4"),
+        ({"tags": ["eu"]}, "invalid-field", "/tags", 'a string such as "eu || us", got an array'),
         ({"subscription": "default"}, "not-supported-yet", "/subscription", "not supported yet"),
         ({"maximum": 5}, "unknown-field", "/maximum", '"max"'),
     ],
@@ -139,61 +148,96 @@ def test_bad_pulls(sent: dict[str, Any], code: str, pointer: str, says: str) -> 
     run(story())
 
 
-def test_ack() -> None:
-    """One result per receipt in order; what cannot be a receipt is `invalid` and never reaches the port."""
+def test_tags() -> None:
+    """A filter reaches the port as groups, and only what matches is handed over."""
 
     async def story() -> None:
         async with running() as client:
-            await client.send("POST", "/v1/messages", {"topic": "a", "body": 1})
-            receipt = (await client.send("POST", "/v1/topics/a/pull")).json["messages"][0]["receipt"]
-            stale = receipt[:-1] + "0"
-            receipts = [receipt, "forged", stale, "é", "x" * 513, receipt]
-            reply = await client.send("POST", "/v1/topics/a/ack", {"receipts": receipts})
-            assert reply.status == 200
-            assert reply.json == {
-                "results": [
-                    {"receipt": text, "result": result}
-                    for text, result in zip(
-                        receipts, ["acked", "invalid", "stale", "invalid", "invalid", "acked"], strict=True
-                    )
-                ]
-            }
-            reply = await client.send("POST", "/v1/topics/a/ack", {"receipts": ["é"]})
-            assert reply.json == {"results": [{"receipt": "é", "result": "invalid"}]}
+            for tags in (["eu", "vip"], ["us"], ["eu"], []):
+                await client.send("POST", "/v1/messages", {"topic": "a", "body": tags, "tags": tags})
+            for wish, bodies in (("eu && vip || us", [["eu", "vip"], ["us"]]), ("*", [["eu"], []]), ("", [])):
+                reply = await client.send("POST", "/v1/topics/a/pull", {"tags": wish})
+                assert [each["body"] for each in reply.json["messages"]] == bodies
 
     run(story())
 
 
-@pytest.mark.parametrize(
-    ("sent", "pointer"),
-    [
-        ({}, "/receipts"),
-        ({"receipts": []}, "/receipts"),
-        ({"receipts": "r"}, "/receipts"),
-        ({"receipts": ["r", 5]}, "/receipts/1"),
-        ({"receipts": ["r"] * 10_001}, "/receipts"),
-        ({"receipts": ["r"], "lease": "5s"}, "/lease"),
-    ],
+def _delivery(number: int, **changes: Any) -> Delivery:
+    plain = Delivery(
+        id=f"{number:026d}",
+        receipt=f"r{number:04d}",
+        attempt=1,
+        term=7,
+        leased_until_ms=NOW_MS + 30_000,
+        topic="orders",
+        due_ms=NOW_MS + number,
+        asked_due_ms=NOW_MS + number,
+        created_ms=NOW_MS - 60_000,
+        handed_over_ms=NOW_MS + 1_000,
+        body=b'{"n":1}',
+    )
+    return msgspec.structs.replace(plain, **changes)
+
+
+_TEXT = st.text(max_size=6)
+_CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "attempt": st.integers(1, 65_535),
+        "term": st.sampled_from([7, 8]),
+        "leased_until_ms": st.sampled_from([NOW_MS, NOW_MS + 1]),
+        "handed_over_ms": st.sampled_from([NOW_MS - 5, NOW_MS + 10**10]),
+        "asked_due_ms": st.integers(0, NOW_MS),
+        "body": st.sampled_from(["é".join('""').encode(), b"[ ]", b"null"]),
+        "tags": st.lists(_TEXT, max_size=2).map(tuple),
+        "headers": st.dictionaries(_TEXT, _TEXT, max_size=2),
+        "key": _TEXT,
+        "priority": st.integers(0, 9),
+        "order_key": _TEXT,
+    },
 )
-def test_bad_acks(sent: dict[str, Any], pointer: str) -> None:
-    """Receipts are required, bounded strings."""
-
-    async def story() -> None:
-        async with running() as client:
-            reply = await client.send("POST", "/v1/topics/a/ack", sent)
-            assert reply.status == 422
-            assert [error["pointer"] for error in reply.json["errors"]] == [pointer]
-
-    run(story())
 
 
-def test_nack_and_extend_are_to_come() -> None:
-    """They are verbs of the contract, refused as not supported yet."""
+@given(st.lists(_CHANGES | _CHANGES.map(lambda changes: {**changes, "content_type": 'x/y"'}), max_size=5))
+def test_an_answer_reads_as_its_messages(changes: list[dict[str, Any]]) -> None:
+    """Whatever messages an answer is put together from, each reads back with all its members."""
+    deliveries = [_delivery(number, **each) for number, each in enumerate(changes)]
+    found = msgspec.json.decode(render_pull(deliveries))["messages"]
+    assert len(found) == len(deliveries)
+    for shape, one in zip(found, deliveries, strict=True):
+        body = {"body_base64": b64encode(one.body).decode()} if one.content_type else {"body": json.loads(one.body)}
+        assert shape == {
+            "id": one.id,
+            "receipt": one.receipt,
+            "attempt": one.attempt,
+            "term": one.term,
+            "leased_until": render_time(one.leased_until_ms),
+            "topic": one.topic,
+            "tags": list(one.tags),
+            "headers": one.headers or {},
+            "key": one.key,
+            "content_type": one.content_type or "application/json",
+            "due": render_time(one.due_ms),
+            "asked_due": render_time(one.asked_due_ms),
+            "created": render_time(one.created_ms),
+            "handed_over": render_time(one.handed_over_ms),
+            "lateness_ms": max(0, one.handed_over_ms - one.asked_due_ms),
+            "priority": one.priority,
+            "order_key": one.order_key,
+            **body,
+        }
 
-    async def story() -> None:
-        async with running() as client:
-            for verb in ("nack", "extend"):
-                reply = await client.send("POST", f"/v1/topics/a/{verb}", {"receipts": ["r"]})
-                assert (reply.status, reply.json["code"]) == (422, "not-supported-yet")
 
-    run(story())
+def test_speed() -> None:
+    """1,000 messages of 100 bytes: answered <= 0.6 us a message on a quiet core.
+
+    The best of many runs is held against three times that: it is the shape of the code that this guards. The messages
+    are few enough for their text to stay below the size where the system hands out fresh pages.
+    """
+    deliveries = [_delivery(number, body=b'"' + b"x" * 98 + b'"') for number in range(100)]
+    best_s = 1.0
+    for _ in range(200):
+        begin = time.perf_counter()
+        render_pull(deliveries)
+        best_s = min(best_s, time.perf_counter() - begin)
+    assert best_s < 3 * 0.06e-3

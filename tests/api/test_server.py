@@ -42,7 +42,7 @@ def test_routes_that_are_not_there() -> None:
             assert (unknown.status, unknown.json["code"]) == (404, "unknown-route")
             wrong = await client.send("PUT", "/v1/messages", {})
             assert (wrong.status, wrong.json["code"], wrong.headers["allow"]) == (405, "method-not-allowed", "POST")
-            planned = await client.send("POST", "/v1/cluster/transfer", {})
+            planned = await client.send("POST", "/v1/messages/shift", {})
             assert (planned.status, planned.json["code"]) == (404, "unknown-route")
             assert "not supported yet" in planned.json["detail"]
             for reply in (unknown, wrong, planned):

@@ -1,18 +1,24 @@
 """/v1/topics over a real socket."""
 
+from base64 import b64encode
 from typing import Any
 
 import pytest
 
+from api.port import Limits
 from api.timestamp import render_time
 from tests.api.harness import run, running
-from tests.api.memory_port import NOW_MS
+from tests.api.memory_port import NOW_MS, MemoryPort
 
+_RETRY = {"max_attempts": 16, "min_backoff": "1s", "max_backoff": "1h", "max_age": "0s"}
 _DEFAULTS = {
     "topic": "orders",
     "mode": "pull",
+    "target": None,
+    "retry": _RETRY,
     "lease": "30s",
     "handover": "fast",
+    "dead_letter": None,
     "paused": False,
     "revision": 1,
     "created": render_time(NOW_MS),
@@ -34,6 +40,89 @@ def test_put_replaces_and_patch_merges() -> None:
             reply = await client.send("PUT", "/v1/topics/orders", {"mode": "pull", "handover": "fast"})
             assert reply.json == {**_DEFAULTS, "revision": 4}
             assert (await client.send("GET", "/v1/topics/orders")).json == {**_DEFAULTS, "revision": 4}
+
+    run(story())
+
+
+_SECRET = "whsec_" + b64encode(bytes(32)).decode()
+_TARGET = {"url": "https://example.com/hook", "method": "POST", "headers": {}, "timeout": None, "secret_set": False}
+
+
+def test_a_topic_that_pushes() -> None:
+    """PUT sets target, policy and dead-letter topic; PATCH merges them field by field; null takes away; the secret is
+    never shown."""
+
+    async def story() -> None:
+        async with running() as client:
+            sent: dict[str, Any] = {
+                "mode": "push",
+                "target": {
+                    "url": "https://example.com/hook",
+                    "headers": {"X-A": "b"},
+                    "timeout": "5s",
+                    "secret": _SECRET,
+                },
+                "retry": {"max_attempts": 3, "min_backoff": 250},
+                "dead_letter": "orders.dead",
+            }
+            reply = await client.send("PUT", "/v1/topics/orders", sent)
+            whole = {
+                **_DEFAULTS,
+                "mode": "push",
+                "target": {**_TARGET, "headers": {"X-A": "b"}, "timeout": "5s", "secret_set": True},
+                "retry": {**_RETRY, "max_attempts": 3, "min_backoff": "250ms"},
+                "dead_letter": "orders.dead",
+            }
+            assert (reply.status, reply.json) == (200, whole)
+            change: dict[str, Any] = {
+                "target": {"method": "PUT", "headers": None, "timeout": "1m"},
+                "retry": {"min_backoff": None, "max_age": "1d"},
+            }
+            reply = await client.send("PATCH", "/v1/topics/orders", change)
+            target = {**_TARGET, "method": "PUT", "timeout": "1m", "secret_set": True}
+            retry = {**_RETRY, "max_attempts": 3, "max_age": "1d"}
+            assert reply.json == {**whole, "target": target, "retry": retry, "revision": 2}
+            reply = await client.send("PATCH", "/v1/topics/orders", {"target": {"secret": None}})
+            assert reply.json["target"] == {**target, "secret_set": False}
+            gone = {"target": None, "retry": None, "dead_letter": None, "mode": "pull"}
+            reply = await client.send("PATCH", "/v1/topics/orders", gone)
+            assert reply.json == {**_DEFAULTS, "revision": 4}
+            listed = await client.send("GET", "/v1/topics")
+            assert _SECRET.encode() not in listed.body
+            reply = await client.send("PUT", "/v1/topics/orders", {"target": {**sent["target"], "headers": None}})
+            assert reply.json["target"] == {**_TARGET, "timeout": "5s", "secret_set": True}
+            reply = await client.send("PUT", "/v1/topics/orders", {"target": None, "retry": None, "dead_letter": None})
+            assert reply.json == {**_DEFAULTS, "revision": 6}
+
+    run(story())
+
+
+def test_a_target_needs_a_url() -> None:
+    """A PUT says so itself; a PATCH may leave it out where the topic has one."""
+
+    async def story() -> None:
+        async with running() as client:
+            reply = await client.send("PUT", "/v1/topics/orders", {"target": {"timeout": "5s"}})
+            assert [error["pointer"] for error in reply.json["errors"]] == ["/target/url"]
+            await client.send("PUT", "/v1/topics/orders", {})
+            assert (await client.send("PATCH", "/v1/topics/orders", {"target": {"timeout": "5s"}})).status == 422
+
+    run(story())
+
+
+def test_refused_addresses() -> None:
+    """An address that pushes may not go to is refused when the topic is set, by the operator's rules."""
+
+    async def story() -> None:
+        limits = Limits(allows_address=lambda text: text == "10.0.0.1")
+        async with running(MemoryPort(limits=limits)) as client:
+            for url in ("http://127.0.0.1:9000/", "http://0xA9FEA9FE/", "http://[::ffff:7f00:1]/", "http://localhost/"):
+                reply = await client.send("PUT", "/v1/topics/orders", {"target": {"url": url}})
+                assert (reply.status, reply.json["code"]) == (422, "invalid-field")
+                assert reply.json["errors"][0]["pointer"] == "/target/url"
+                assert "[push] allow" in reply.json["errors"][0]["detail"]
+            reply = await client.send("PUT", "/v1/topics/orders", {"target": {"url": "http://10.1/"}})
+            assert reply.json["target"]["url"] == "http://10.1/"
 
     run(story())
 
@@ -88,12 +177,18 @@ def test_revisions() -> None:
 @pytest.mark.parametrize(
     ("sent", "code", "pointer", "says"),
     [
-        ({"mode": "push"}, "not-supported-yet", "/mode", "supported: pull"),
         ({"handover": "strict"}, "not-supported-yet", "/handover", "supported: fast"),
-        ({"target": {"url": "http://x"}}, "not-supported-yet", "/target", "not supported yet"),
-        ({"retry": {}}, "not-supported-yet", "/retry", "not supported yet"),
+        ({"target": {"url": "ftp://x"}}, "invalid-field", "/target/url", "http:// or https://"),
+        ({"target": {"url": "http://x", "method": "GET"}}, "invalid-field", "/target/method", "POST, PUT, PATCH"),
+        ({"target": {"url": "http://x", "secret": "s3cret"}}, "invalid-field", "/target/secret", "24 to 64 bytes"),
+        ({"target": {"url": "http://x", "secret_set": True}}, "unknown-field", "/target/secret_set", "read-only"),
+        ({"target": "http://x"}, "invalid-field", "/target", "an object"),
+        ({"retry": {"max_attempts": 0}}, "invalid-field", "/retry/max_attempts", "1 to 1000"),
+        ({"retry": {"max_attempt": 1}}, "unknown-field", "/retry/max_attempt", '"max_attempts"'),
+        ({"dead_letter": "orders"}, "invalid-field", "/dead_letter", "its own"),
+        ({"dead_letter": "a b"}, "invalid-field", "/dead_letter", "1 to 127"),
+        ({"mode": None}, "invalid-field", "/mode", "leave the field out"),
         ({"rate": {}}, "not-supported-yet", "/rate", "not supported yet"),
-        ({"dead_letter": "x"}, "not-supported-yet", "/dead_letter", "not supported yet"),
         ({"mode": "pul"}, "invalid-field", "/mode", "pull, push"),
         ({"lease": "13h"}, "invalid-field", "/lease", "1s to 12h"),
         ({"lease": "soon"}, "invalid-field", "/lease", '"10s"'),

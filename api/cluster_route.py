@@ -1,0 +1,43 @@
+"""The handlers that change the cluster: for now, moving its leadership."""
+
+import re
+from typing import Final
+
+from api.answer import JSON, Answer
+from api.document import Fields, read_object
+from api.exchange import Exchange
+from api.field import Fault, wrong_type
+from api.route import Route
+
+_NODE_ID = re.compile(r"[\x21-\x7e]{1,64}", re.ASCII)
+
+
+def _read_node(value: object) -> str:
+    if type(value) is not str:
+        raise wrong_type('a node\'s id such as "n2"', value)
+    if _NODE_ID.fullmatch(value) is None:
+        raise Fault("invalid-field", "a node's id is 1 to 64 characters of ASCII, as GET /v1/cluster shows it")
+    return value
+
+
+_TRANSFER: Final = Fields({"to": _read_node})
+
+
+async def transfer(exchange: Exchange) -> Answer:
+    """POST /v1/cluster/transfer: another node leads when this answers. Without `to` the best one."""
+    exchange.query(())
+    values = read_object(await exchange.read_optional((JSON,)), _TRANSFER)
+    moved = await exchange.port.transfer(values.get("to"), principal=exchange.principal)
+    return exchange.document(
+        {
+            "from": moved.from_node,
+            "to": moved.to_node,
+            "term_before": moved.term_before,
+            "term_after": moved.term_after,
+            "took_ms": moved.took_ms,
+        }
+    )
+
+
+ROUTES: Final = (Route("POST", "/v1/cluster/transfer", transfer),)
+"""What this file serves."""
