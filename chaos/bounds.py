@@ -28,7 +28,7 @@ class Bounds:
 
     def fault_windows(self, history: History) -> list[tuple[float, float]]:
         """(begin, end) on the monotonic clock: from the fault on for `window_ms`, a pause until so long after its end;
-        a slow disk excuses nothing.
+        a slow disk and a clock that is off excuse nothing.
         """
         windows: list[tuple[float, float]] = []
         paused: dict[str, float] = {}
@@ -37,7 +37,7 @@ class Bounds:
                 paused[event.node] = event.mono_ms
             elif event.kind == "pause":
                 windows.append((paused.pop(event.node), event.mono_ms + self.window_ms))
-            elif event.kind != "slow" and event.phase == "begin":
+            elif event.kind not in ("slow", "clock") and event.phase == "begin":
                 windows.append((event.mono_ms, event.mono_ms + self.window_ms))
         windows += [(begin_ms, float("inf")) for begin_ms in paused.values()]
         return sorted(windows)

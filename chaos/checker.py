@@ -156,9 +156,9 @@ def check_terms(history: History, bounds: Bounds) -> Verdict:
     """S: one leader per term; after a term's first hand-over an older term's may arrive only if chosen before the
     fault that ended it.
 
-    "Chosen before" is judged by the leader's own stamp against the begin of the last fault before the new term's first
-    hand-over (without a fault: against that hand-over itself), and a connection may carry one such answer per term:
-    what stood in one write.
+    "Chosen before" is judged by the leader's own stamp against the begin of the last fault that ended a term before the
+    new term's first hand-over (where leadership was given away: against that hand-over itself), and a connection may
+    carry one such answer per term: what stood in one write.
     """
     faults: list[str] = []
     leaders: dict[int, set[str]] = {}
@@ -167,7 +167,7 @@ def check_terms(history: History, bounds: Bounds) -> Verdict:
     faults += [
         f"term {term} was led by {', '.join(sorted(names))}" for term, names in leaders.items() if len(names) > 1
     ]
-    begun = [fault.wall_ms for fault in history.faults()]
+    begun = [fault.wall_ms for fault in history.faults() if fault.kind in ("kill", "pause", "wipe")]
     terms = _Terms()
     first_ms = 0
     late_count = 0

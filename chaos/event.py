@@ -91,7 +91,7 @@ class Led(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 class Fault(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A fault put on a node begins or is over. `role` is what the node was when it began."""
 
-    kind: Literal["kill", "pause", "stop", "wipe", "slow"]
+    kind: Literal["kill", "pause", "stop", "wipe", "slow", "clock"]
     node: str
     role: Literal["leader", "follower"]
     phase: Literal["begin", "end"]

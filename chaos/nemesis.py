@@ -11,7 +11,7 @@ from chaos.cluster import Cluster, Leadership
 from chaos.event import Fault, Led, Transferred
 from chaos.history import History
 
-Kind = Literal["kill", "pause", "stop", "wipe", "slow"]
+Kind = Literal["kill", "pause", "stop", "wipe", "slow", "clock"]
 Role = Literal["leader", "follower"]
 
 
@@ -65,11 +65,33 @@ class Nemesis:
             self.mark("kill", node_id, role, "end")
         await self.leader(leadership.term)
 
-    async def restart(self, node_id: str, role: Role) -> None:
-        """Starts a killed node; returns when it is ready."""
+    async def stop_leader(self) -> tuple[str, Leadership]:
+        """SIGTERM the leader; returns when it has ended in order and another leads: the node and the new leadership."""
+        node_id, leadership = await self.choose("leader")
+        self.mark("stop", node_id, "leader", "begin")
+        await self._cluster.stop(node_id)
+        return node_id, await self.leader(leadership.term)
+
+    async def restart(self, node_id: str, role: Role, kind: Kind = "kill") -> None:
+        """Starts a node that was killed or stopped; returns when it is ready."""
         self._cluster.start(node_id)
         await self._cluster.wait_ready(node_id)
-        self.mark("kill", node_id, role, "end")
+        self.mark(kind, node_id, role, "end")
+
+    async def set_clock(self, role: Role, offset_ms: float, drift_ppm: float = 0.0) -> tuple[str, Leadership]:
+        """Moves the wall clock of a node of this role. Returns the node and who led then."""
+        clocks = self._cluster.clocks
+        assert clocks is not None, "the cluster's clocks cannot be moved"
+        node_id, leadership = await self.choose(role)
+        clocks.set(node_id, offset_ms, drift_ppm)
+        self.mark("clock", node_id, role, "begin")
+        return node_id, leadership
+
+    def true_clock(self, node_id: str, role: Role) -> None:
+        """The node's wall clock is the machine's again."""
+        assert self._cluster.clocks is not None, "the cluster's clocks cannot be moved"
+        self._cluster.clocks.set(node_id, 0)
+        self.mark("clock", node_id, role, "end")
 
     async def pause_leader(self, seconds: float) -> tuple[str, Leadership]:
         """SIGSTOP the leader for at least so long and until another leads. Returns the node and the new leadership."""

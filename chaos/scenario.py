@@ -8,6 +8,7 @@ from chaos.trial import Trial
 
 Script = Callable[[Trial], Awaitable[None]]
 CALM_S = 1.5
+TWO_HOURS_MS = 7_200_000
 
 
 def kills(role: Role, times: int) -> Script:
@@ -77,6 +78,48 @@ def transfers(times: int) -> Script:
             leader = (await trial.nemesis.leader()).node_id
             to = "" if number % 3 == 2 else nodes[(nodes.index(leader) + 1 + number % 2) % len(nodes)]
             await trial.nemesis.transfer(nodes[number % len(nodes)], to)
+        await trial.served(calm)
+
+    return script
+
+
+def stops(times: int) -> Script:
+    """SIGTERM the leader again and again: it hands over before it ends, and is started when the service runs calmly."""
+
+    async def script(trial: Trial) -> None:
+        calm = int(trial.plan.rate * CALM_S)
+        for _ in range(times):
+            await trial.served(calm)
+            node_id, _ = await trial.nemesis.stop_leader()
+            await trial.served(calm)
+            await trial.nemesis.restart(node_id, "leader", "stop")
+        await trial.served(calm)
+
+    return script
+
+
+def clock_steps(times: int) -> Script:
+    """The leader's wall clock steps ten seconds either way, and it yields; 300 ms and a drift, and it leads on; then a
+    follower's clock is two hours ahead, a leader is paused, and whoever is elected may be that one.
+    """
+
+    async def script(trial: Trial) -> None:
+        calm = int(trial.plan.rate * CALM_S)
+        for number in range(times):
+            await trial.served(calm)
+            case = number % 5
+            if case < 2:
+                node_id, before = await trial.nemesis.set_clock("leader", (10_000, -10_000)[case])
+                await trial.nemesis.leader(before.term)
+            elif case < 4:
+                node_id, _ = await trial.nemesis.set_clock("leader", (300, 0)[case - 2], (0, 400)[case - 2])
+            else:
+                node_id, _ = await trial.nemesis.set_clock("follower", TWO_HOURS_MS)
+                await trial.served(calm)
+                paused, _ = await trial.nemesis.pause_leader(1.5)
+                await trial.cluster.wait_ready(paused)
+            await trial.served(calm)
+            trial.nemesis.true_clock(node_id, "follower" if case == 4 else "leader")
         await trial.served(calm)
 
     return script
