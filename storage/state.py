@@ -59,6 +59,9 @@ class States:
         Returns the units they name, each once.
         """
         at = rows["global_index"].astype(np.int64)
+        if not len((at[1:] <= at[:-1]).nonzero()[0]):  # most batches name each unit once, in order
+            rows["previous"] = _read(self.newest, at)
+            return at
         order = at.argsort(kind="stable")
         ranked = at[order]
         starts = run_edges(ranked)[:-1]
