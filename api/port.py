@@ -1,8 +1,7 @@
 """The service port: what the HTTP layer asks of the node, and every type that crosses it.
 
-The api folder imports nothing of ours; it is given an object with this shape. That keeps HTTP (parsing, limits,
-rendering, forwarding) apart from consensus and storage, and lets the tests run the real server over a port of forty
-lines. Rules of the border:
+The api folder imports nothing of ours; it is given an object with this shape. That keeps HTTP apart from consensus and
+storage, and lets the tests run the real server over a port of a few dictionaries. Rules of the border:
 
 - What comes in is validated: a port method never meets a field of the wrong type, size or spelling. Only what needs the
   machine's state (keys, leases, revisions, disk, leadership) is left to it.
@@ -10,9 +9,9 @@ lines. Rules of the border:
 - A refusal is a `Problem`. Anything else that escapes is answered 500 and logged with its traceback.
 - Every method may be cancelled at any await: the client closed its connection, or the node drains. A cancelled `pull`
   has made no lease; a cancelled `schedule` may or may not have been proposed.
-- Methods other than `forward` are called on the leader only (`leads()` was true in the same step of the loop), except
-  `message(local=True)`, `cluster`, `ready` and `metrics`, which any node answers. Leadership lost later is for the port
-  to notice: `Problem("no-leader")` when nothing was proposed, `Problem("outcome-unknown")` when it may have happened.
+- Methods are called on the leader only (`leads()` was true in the same step of the loop), except `forward`,
+  `message(local=True)`, `cluster`, `ready` and `metrics`. Leadership lost later is for the port to notice:
+  `Problem("no-leader")` when nothing was proposed, `Problem("outcome-unknown")` when it may have happened.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,13 +45,8 @@ class Principal(msgspec.Struct, frozen=True):
 
 ANONYMOUS: Final = Principal("anonymous")
 
-
 #: RocketMQ's 18 delay levels; level 1 is the first.
-DELAY_LEVELS_MS: Final = (
-    (1_000, 5_000, 10_000, 30_000)
-    + tuple(minutes * 60_000 for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30))
-    + (3_600_000, 7_200_000)
-)
+DELAY_LEVELS_MS: Final = tuple(1_000 * s for s in (1, 5, 10, 30, *range(60, 601, 60), 1_200, 1_800, 3_600, 7_200))
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -60,7 +54,6 @@ class Limits(msgspec.Struct, frozen=True):
 
     delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS  # `delay_level: n` stands for the n-th, from 1
     allows_address: Callable[[str], bool] | None = None  # whether a push may go to this literal IP address; None: any
-
     max_delay_ms: int = 3650 * 86_400_000  # how far ahead a due time may lie, measured from now_ms()
     body_bytes_max: int = 256 * 1024  # one message's body, as kept
     request_bytes_max: int = 1024 * 1024  # any request but a batch; holds a body of the limit in base64
@@ -93,10 +86,10 @@ RETRY_DEFAULTS: Final = RetryPolicy(max_attempts=16, min_backoff_ms=1_000, max_b
 class MessageIn(msgspec.Struct, frozen=True, gc=False):
     """One message to schedule, parsed and validated.
 
-    At most one of `deliver_at_ms` (absolute; the past means now) and `delay_ms` is set; neither means now. Both are
-    within `Limits.max_delay_ms` by the answering node's clock at parsing.
-    `content_type` is "" for a JSON document (sent as `body`, kept byte for byte, given back as `body`); anything else
-    came as `body_base64`, is opaque bytes, and is given back as `body_base64`.
+    At most one of `deliver_at_ms` (absolute; the past means now) and `delay_ms` is set; neither means now; both are
+    within `Limits.max_delay_ms`.
+    `content_type` is "" for a JSON document (sent and given back as `body`, byte for byte); anything else are opaque
+    bytes, sent and given back as `body_base64`.
     `fingerprint` (16 bytes, only with a key) covers the fields as sent except `key` and `on_conflict`.
     """
 
@@ -118,10 +111,9 @@ class ScheduleResult(msgspec.Struct, frozen=True):
     """What became of each message, in the order given; columns of n rows.
 
     `ids` S26; for CONFLICT and KEPT rows the id of the key's holder. `due_ms` int64; for REPLAYED and KEPT rows the
-    holder's. `status` uint8: NEW, REPLAYED (same key, same request: the first answer again), CONFLICT (on_conflict
-    reject), KEPT (on_conflict keep: the holder stays, nothing new was made), FAILED (see `problems`, which has one
-    entry per FAILED row; e.g. the second entry of a split batch met a lost leadership).
-    A refusal of everything is raised, not returned.
+    holder's. `status` uint8: NEW, REPLAYED (same key and request: the first answer again), CONFLICT (on_conflict
+    reject), KEPT (on_conflict keep: the holder stays), FAILED (`problems` has one entry per such row; e.g. the second
+    entry of a split batch met a lost leadership). A refusal of everything is raised, not returned.
     """
 
     ids: npt.NDArray[np.bytes_]
@@ -172,13 +164,13 @@ class CancelResult(msgspec.Struct, frozen=True):
 
 
 class TopicChange(msgspec.Struct, frozen=True):
-    """Settings to set; None leaves a setting as it is. A PUT arrives with every field filled (defaults included)."""
+    """Settings to set; None leaves one as it is. A PUT arrives with every field filled (defaults included)."""
 
     mode: str | None = None  # pull | push
     lease_ms: int | None = None  # 1 s .. 12 h
     handover: str | None = None  # fast
     paused: bool | None = None
-    # JSON null takes these away (None), so UNSET leaves them as they are. A PATCH merges target and retry by field.
+    # None takes these away, UNSET leaves them. A PATCH merges target and retry by field, where None takes one away.
     target: Mapping[str, Any] | msgspec.UnsetType | None = msgspec.UNSET  # fields of Target that were sent
     retry: Mapping[str, Any] | msgspec.UnsetType | None = msgspec.UNSET  # fields of RetryPolicy that were sent
     dead_letter: str | msgspec.UnsetType | None = msgspec.UNSET  # a topic's name
@@ -191,7 +183,7 @@ TOPIC_DEFAULTS: Final = TopicChange(
 
 
 class TopicView(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic with its settings. `counts` (messages by state) only where it was asked for: in the list."""
+    """A topic with its settings. `counts` (messages by state) only in the list."""
 
     name: str
     mode: str
@@ -339,9 +331,8 @@ class Port(Protocol):
         """Whether this node proposes now. False: the server forwards. Called on every request, so it must be cheap."""
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
-        """Pass the request to the leader once. `no-leader` if none is known or it did not take the connection,
-        `outcome-unknown` if the connection broke after the request was sent (never sent again: it may have no key).
-        Cancelling closes the connection to the leader, which ends a long pull there."""
+        """Pass the request to the leader once. `no-leader` if none took the connection, `outcome-unknown` if it broke
+        after the request was sent. Cancelling closes the connection to the leader, which ends a long pull there."""
 
     async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
         """Durable on a majority and applied when it returns. At least one message."""
@@ -383,13 +374,12 @@ class Port(Protocol):
     async def extend(
         self, topic: str, receipts: Sequence[str], *, lease_ms: int | None, principal: Principal
     ) -> Sequence[str]:
-        """Let leases end `lease_ms` from now (None: the topic's). One result per receipt: extended | stale |
-        invalid."""
+        """Let leases end `lease_ms` from now (None: the topic's). Per receipt: extended | stale | invalid."""
 
     async def reschedule(
         self, id: str, *, deliver_at_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
     ) -> RescheduleResult:
-        """Move a message that is not handed over to another due time; the same refusals as `cancel`."""
+        """Another due time for a message that is not handed over; the refusals of `cancel`."""
 
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
         """`unknown-topic`."""

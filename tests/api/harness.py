@@ -94,3 +94,19 @@ def run(story: Coroutine[Any, Any, None]) -> None:
             await story
 
     asyncio.run(bounded())
+
+
+def check_problem(reply: Reply, status: int, code: str, pointer: str | None = None) -> dict[str, Any]:
+    """The parts every problem has; gives the document."""
+    problem: dict[str, Any] = reply.json
+    assert (reply.status, problem["status"], problem["code"]) == (status, status, code)
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert problem["type"] == f"/problems/{code}"
+    assert problem["title"]
+    assert problem["detail"]
+    assert problem["term"] == 7
+    assert problem["leader"] == "n1"
+    assert problem["request_id"] == reply.headers["x-request-id"]
+    if pointer is not None:
+        assert [error["pointer"] for error in problem["errors"]] == [pointer]
+    return problem

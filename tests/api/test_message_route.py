@@ -8,30 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from api.port import ANONYMOUS, Limits
-from api.problem import Problem
+from api.port import ANONYMOUS
 from api.timestamp import render_time
-from tests.api.harness import Client, Reply, run, running
-from tests.api.memory_port import NOW_MS, MemoryPort
+from tests.api.harness import Client, check_problem, run, running
+from tests.api.memory_port import NOW_MS
 
 _DUE = render_time(NOW_MS + 1_800_000)
 _ORDER = {"topic": "orders", "body": {"n": 1}, "delay": "30m"}
-
-
-def _check_problem(reply: Reply, status: int, code: str, pointer: str | None = None) -> dict[str, Any]:
-    """The parts every problem has; gives the document."""
-    problem: dict[str, Any] = reply.json
-    assert (reply.status, problem["status"], problem["code"]) == (status, status, code)
-    assert reply.headers["content-type"] == "application/problem+json"
-    assert problem["type"] == f"/problems/{code}"
-    assert problem["title"]
-    assert problem["detail"]
-    assert problem["term"] == 7
-    assert problem["leader"] == "n1"
-    assert problem["request_id"] == reply.headers["x-request-id"]
-    if pointer is not None:
-        assert [error["pointer"] for error in problem["errors"]] == [pointer]
-    return problem
 
 
 def test_schedule() -> None:
@@ -96,7 +79,7 @@ def test_look_up() -> None:
             local = await client.send("GET", f"/v1/messages/{id_text}?consistency=local")
             assert local.json["last_error"] == "local"
             bad = await client.send("GET", f"/v1/messages/{id_text}?consistency=eventual")
-            _check_problem(bad, 422, "invalid-field", "")
+            check_problem(bad, 422, "invalid-field", "")
 
     run(story())
 
@@ -130,7 +113,7 @@ def test_keys() -> None:
                 assert second.headers["idempotency-replayed"] == "true"
                 assert second.headers["location"] == first.headers["location"]
             other = {**keyed, "delay": "31m"}
-            conflict = _check_problem(await client.send("POST", "/v1/messages", other), 409, "key-conflict", "/key")
+            conflict = check_problem(await client.send("POST", "/v1/messages", other), 409, "key-conflict", "/key")
             assert conflict["id"] == first.json["id"]
             kept = await client.send("POST", "/v1/messages", {**other, "on_conflict": "keep"})
             assert kept.status == 200
@@ -147,20 +130,20 @@ def test_cancel() -> None:
             id_text = (await client.send("POST", "/v1/messages", _ORDER)).json["id"]
             path = f"/v1/messages/{id_text}"
             mismatch = await client.send("DELETE", path, headers={"If-Match": '"2"'})
-            _check_problem(mismatch, 412, "revision-mismatch")
+            check_problem(mismatch, 412, "revision-mismatch")
             garbled = await client.send("DELETE", path, headers={"If-Match": "abc"})
-            assert _check_problem(garbled, 422, "invalid-field", "")["errors"][0]["header"] == "If-Match"
+            assert check_problem(garbled, 422, "invalid-field", "")["errors"][0]["header"] == "If-Match"
             for if_match in ({"If-Match": '"1"'}, {"If-Match": "*"}, {}):
                 reply = await client.send("DELETE", path, headers=if_match)
                 assert reply.status == 200
                 assert reply.json == {"id": id_text, "result": "cancelled", "attempts_made": 0, "prior": "none"}
             client.port.held[id_text].state = "leased"
-            leased = _check_problem(await client.send("DELETE", path), 409, "leased")
+            leased = check_problem(await client.send("DELETE", path), 409, "leased")
             assert leased["attempt"] == 1
             assert leased["leased_until"] == render_time(NOW_MS + 30_000)
             for method in ("GET", "DELETE"):
                 for unknown in ("0" * 25 + "Z", "not-an-id", "%C3%A9%00"):
-                    _check_problem(await client.send(method, f"/v1/messages/{unknown}"), 404, "unknown-message")
+                    check_problem(await client.send(method, f"/v1/messages/{unknown}"), 404, "unknown-message")
 
     run(story())
 
@@ -191,13 +174,13 @@ def test_reschedule() -> None:
                 }
                 assert reply.headers["etag"] == f'"{revision}"'
             old = await client.send("PATCH", path, {"delay": "1h"}, {"If-Match": '"1"'})
-            _check_problem(old, 412, "revision-mismatch")
+            check_problem(old, 412, "revision-mismatch")
             client.port.held[id_text].state = "leased"
-            _check_problem(await client.send("PATCH", path, {"delay": "1h"}), 409, "leased")
+            check_problem(await client.send("PATCH", path, {"delay": "1h"}), 409, "leased")
             client.port.held[id_text].state = "delivered"
-            _check_problem(await client.send("PATCH", path, {"delay": "1h"}), 409, "already-settled")
+            check_problem(await client.send("PATCH", path, {"delay": "1h"}), 409, "already-settled")
             unknown = await client.send("PATCH", "/v1/messages/none", {"delay": "1h"})
-            _check_problem(unknown, 404, "unknown-message")
+            check_problem(unknown, 404, "unknown-message")
 
     run(story())
 
@@ -223,7 +206,7 @@ def test_bad_reschedules(sent: Any, code: str, pointers: list[str], says: str) -
     async def story() -> None:
         async with running() as client:
             id_text = (await client.send("POST", "/v1/messages", _ORDER)).json["id"]
-            problem = _check_problem(await client.send("PATCH", f"/v1/messages/{id_text}", sent), 422, code)
+            problem = check_problem(await client.send("PATCH", f"/v1/messages/{id_text}", sent), 422, code)
             assert [error["pointer"] for error in problem["errors"]] == pointers
             assert says in problem["detail"]
             assert client.port.held[id_text].revision == 1
@@ -251,7 +234,7 @@ def test_bad_input(sent: Any, status: int, code: str, pointer: str | None, says:
 
     async def story() -> None:
         async with running() as client:
-            problem = _check_problem(await client.send("POST", "/v1/messages", sent), status, code, pointer)
+            problem = check_problem(await client.send("POST", "/v1/messages", sent), status, code, pointer)
             assert says in problem["detail"]
             assert client.port.held == {}
 
@@ -282,11 +265,11 @@ def test_media_types() -> None:
                 assert reply.status == 201
             for content_type in ("application/x-www-form-urlencoded", "text/plain", "application/msgpack"):
                 reply = await client.send("POST", "/v1/messages", body, {"Content-Type": content_type})
-                assert "application/json" in _check_problem(reply, 415, "unsupported-media-type")["detail"]
+                assert "application/json" in check_problem(reply, 415, "unsupported-media-type")["detail"]
             reply = await client.send("POST", "/v1/messages", body, {"Content-Encoding": "gzip"})
-            _check_problem(reply, 415, "unsupported-media-type")
+            check_problem(reply, 415, "unsupported-media-type")
             reply = await client.send("POST", "/v1/messages/batch", body, {"Content-Type": "application/msgpack"})
-            assert "application/x-ndjson" in _check_problem(reply, 415, "unsupported-media-type")["detail"]
+            assert "application/x-ndjson" in check_problem(reply, 415, "unsupported-media-type")["detail"]
 
     run(story())
 
@@ -298,84 +281,9 @@ def test_the_idempotency_header_is_not_ignored() -> None:
         async with running() as client:
             for method, path in (("POST", "/v1/messages"), ("DELETE", "/v1/messages/x"), ("PATCH", "/v1/topics/a")):
                 reply = await client.send(method, path, _ORDER, {"Idempotency-Key": "1"})
-                problem = _check_problem(reply, 422, "not-supported-yet", "")
+                problem = check_problem(reply, 422, "not-supported-yet", "")
                 assert problem["errors"][0]["header"] == "Idempotency-Key"
             assert (await client.send("GET", "/v1/topics", headers={"Idempotency-Key": "1"})).status == 200
-
-    run(story())
-
-
-def test_batch() -> None:
-    """200, NDJSON, one line per line in order; the broken line says so and the others go through."""
-
-    async def story() -> None:
-        async with running() as client:
-            lines = [
-                msgspec.json.encode(_ORDER),
-                b'{"topic":"orders","body":',
-                msgspec.json.encode({**_ORDER, "key": "k"}),
-                msgspec.json.encode({**_ORDER, "key": "k", "delay": "1m"}),
-                msgspec.json.encode({**_ORDER, "key": "k"}),
-            ]
-            reply = await client.batch(b"\n".join(lines))
-            assert reply.status == 200
-            assert reply.headers["content-type"] == "application/x-ndjson"
-            one, two, three, four, five = reply.lines
-            assert one == {"line": 1, "id": "0" * 26, "due": _DUE}
-            assert (two["line"], two["error"]["code"], two["error"]["status"]) == (2, "malformed-line", 400)
-            assert three == {"line": 3, "id": "0" * 25 + "1", "due": _DUE}
-            assert (four["error"]["code"], four["error"]["id"]) == ("key-conflict", three["id"])
-            assert five == {**three, "line": 5, "replayed": True}
-            assert len(client.port.held) == 2
-
-    run(story())
-
-
-def test_batch_of_only_bad_lines() -> None:
-    """Nothing is scheduled, and the request still has its result per line."""
-
-    async def story() -> None:
-        async with running() as client:
-            reply = await client.batch(b"{\n[]\n")
-            assert reply.status == 200
-            assert [line["error"]["code"] for line in reply.lines] == ["malformed-line", "invalid-field"]
-            assert client.port.principals == []
-
-    run(story())
-
-
-def test_batch_rows_that_failed_later() -> None:
-    """A message the service could not place has its problem in its line."""
-
-    async def story() -> None:
-        async with running() as client:
-            client.port.fails = {1: Problem("outcome-unknown", "leadership was lost")}
-            reply = await client.batch(b"\n".join([msgspec.json.encode(_ORDER)] * 2))
-            assert "error" not in reply.lines[0]
-            assert reply.lines[1]["error"]["code"] == "outcome-unknown"
-            client.port.fails = {0: Problem("outcome-unknown", "leadership was lost")}
-            _check_problem(await client.send("POST", "/v1/messages", _ORDER), 504, "outcome-unknown")
-
-    run(story())
-
-
-def test_batch_limits_and_parameters() -> None:
-    """Lines, bytes, atomic and unknown parameters are each refused by name."""
-
-    async def story() -> None:
-        async with running(MemoryPort(limits=Limits(batch_lines_max=2, batch_bytes_max=4000))) as client:
-            line = msgspec.json.encode(_ORDER) + b"\n"
-            many = _check_problem(await client.batch(line * 3), 413, "too-large")
-            assert "2 lines" in many["detail"]
-            long = _check_problem(await client.batch(b" " * 4001), 413, "too-large")
-            assert "4000 bytes" in long["detail"]
-            _check_problem(await client.batch(b""), 422, "invalid-field", "")
-            atomic = await client.batch(line, "/v1/messages/batch?atomic=true")
-            problem = _check_problem(atomic, 422, "not-supported-yet", "")
-            assert problem["errors"][0]["parameter"] == "atomic"
-            unknown = await client.batch(line, "/v1/messages/batch?atomik=true")
-            assert _check_problem(unknown, 422, "unknown-field", "")["errors"][0]["parameter"] == "atomik"
-            assert (await client.batch(line, "/v1/messages/batch?atomic=false")).status == 200
 
     run(story())
 

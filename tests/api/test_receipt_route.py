@@ -73,11 +73,12 @@ def test_nack() -> None:
     async def story() -> None:
         async with running() as client:
             now, later, policy = await _pulled(client, 3)
-            for sent, due_in_ms in (
+            wishes: tuple[tuple[dict[str, Any], int], ...] = (
                 ({"receipts": [now, "é"], "delay": 0}, 0),
                 ({"receipts": [later, "é"], "delay": "3m"}, 180_000),
                 ({"receipts": [policy, "é"]}, 1_000),
-            ):
+            )
+            for sent, due_in_ms in wishes:
                 reply = await client.send("POST", "/v1/topics/a/nack", sent)
                 assert reply.status == 200
                 assert reply.json["results"] == [

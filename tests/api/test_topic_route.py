@@ -45,7 +45,13 @@ def test_put_replaces_and_patch_merges() -> None:
 
 
 _SECRET = "whsec_" + b64encode(bytes(32)).decode()
-_TARGET = {"url": "https://example.com/hook", "method": "POST", "headers": {}, "timeout": None, "secret_set": False}
+_TARGET: dict[str, Any] = {
+    "url": "https://example.com/hook",
+    "method": "POST",
+    "headers": {},
+    "timeout": None,
+    "secret_set": False,
+}
 
 
 def test_a_topic_that_pushes() -> None:
