@@ -89,7 +89,6 @@ async def _push(cluster: Cluster, rate: int, seconds: float, target: Target) -> 
             await put_topic(address, topic, {"mode": "push", "target": {"url": f"{url}/"}})
             await fill_due(address, [base_ms + offset for offset in offsets[place::RECEIVERS]], topic)
         await wait_received(listening, len(offsets), base_ms / 1000 + seconds + GRACE_S)
-        received = listening.received()
-    late_ms = [one.late_ms for one in firsts(received).values()]
-    more: dict[str, object] = {"received again": repeats(received).count}
+    late_ms = [one.late_ms for one in firsts(listening.received).values()]
+    more: dict[str, object] = {"received again": repeats(listening.received).count}
     return _rows(f"lateness by push, {rate:,} due/s, {RECEIVERS} receivers", late_ms, seconds, target, more)

@@ -36,7 +36,7 @@ async def _to(cluster: Cluster, scale: Scale, receivers: int, figure: str, targe
             await put_topic(address, topic, {"mode": "push", "target": {"url": f"{url}/"}})
             await fill_due(address, [base_ms + row * 1000 // each for row in range(each)], topic)
         await wait_received(listening, each * receivers, base_ms / 1000 + GIVE_UP_S)
-        received = listening.received()
+    received = listening.received
     first = firsts(received)
     took_s = (max(one.received_ms for one in first.values()) - base_ms) / 1000
     detail: dict[str, object] = {"messages": len(first), "received again": repeats(received).count}
@@ -53,7 +53,7 @@ def _log(cluster: Cluster, name: str) -> Path:
 
 async def wait_received(listening: Receivers, count: int, until_s: float) -> None:
     """Returns when so many requests are logged. Raises TimeoutError at `until_s` (time.time)."""
-    while listening.count() < count:
+    while (came := listening.poll()) < count:
         if time.time() > until_s:
-            raise TimeoutError(f"{listening.count()} of {count} requests received")
+            raise TimeoutError(f"{came} of {count} requests received")
         await asyncio.sleep(LOOK_S)

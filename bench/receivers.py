@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -37,6 +38,9 @@ class Received(msgspec.Struct, gc=False):
         return self.received_ms - self.due.timestamp() * 1000
 
 
+_DECODER = msgspec.json.Decoder(Received)
+
+
 @dataclass(frozen=True)
 class Repeats:
     """Ids received more than once, and the time over which their earlier deliveries spread."""
@@ -46,14 +50,17 @@ class Repeats:
 
 
 class Receivers:
-    """`count` receivers on ports of their own in one process; `urls` are theirs, `log` is their common log."""
+    """`count` receivers on ports of their own in one process; `urls` are theirs, `log` is their common log,
+    `received` every request that `poll` has read from it, in order.
+    """
 
     def __init__(self, log: Path, count: int = 1, *options: str) -> None:
         self.log = log
         self._command = [sys.executable, "-P", "-m", "cli", "listen", "--quiet", "--log", str(log)]
         self._command += ["--port", "0"] * count + ["--parent", str(os.getpid()), *options]
         self._process: subprocess.Popen[str] | None = None
-        self._counted, self._offset = 0, 0
+        self._offset = 0
+        self.received: list[Received] = []
         self.urls: list[str] = []
 
     def __enter__(self) -> Self:
@@ -90,22 +97,18 @@ class Receivers:
         if self._process.stdout is not None:
             self._process.stdout.close()
 
-    def count(self) -> int:
-        """Requests received so far; reads only what is new in the log."""
+    def poll(self) -> int:
+        """Reads what is new in the log into `received`; how many requests there are in all."""
         with self.log.open("rb") as file:
             file.seek(self._offset)
             new = file.read()
-        self._offset += len(new)
-        self._counted += new.count(b"\n")
-        return self._counted
-
-    def received(self) -> list[Received]:
-        """Every request so far, in the order received."""
-        data = self.log.read_bytes()
-        return msgspec.json.Decoder(Received).decode_lines(data[: data.rfind(b"\n") + 1])
+        whole = new[: new.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        self.received += _DECODER.decode_lines(whole)
+        return len(self.received)
 
 
-def firsts(received: list[Received]) -> dict[str, Received]:
+def firsts(received: Sequence[Received]) -> dict[str, Received]:
     """The first delivery of each id."""
     found: dict[str, Received] = {}
     for one in received:
@@ -114,7 +117,7 @@ def firsts(received: list[Received]) -> dict[str, Received]:
     return found
 
 
-def repeats(received: list[Received]) -> Repeats:
+def repeats(received: Sequence[Received]) -> Repeats:
     """Deliveries of an id after its first, and the span of the deliveries that were repeated, term by term the widest.
 
     A leader that dies takes with it what it had pushed and not yet recorded: what its successor pushes again are

@@ -11,8 +11,9 @@ import asyncio
 import contextlib
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -31,7 +32,7 @@ from bench.scale import Scale
 from bench.schedule import near, single, spread
 from chaos.cluster import Cluster
 
-PARTS: dict[str, Callable[[Cluster, Scale], Awaitable[list[Row]]]] = {
+PARTS: dict[str, Callable[[Cluster, Scale], Coroutine[Any, Any, list[Row]]]] = {
     "near": near,
     "spread": spread,
     "single": single,
@@ -42,7 +43,7 @@ PARTS: dict[str, Callable[[Cluster, Scale], Awaitable[list[Row]]]] = {
     "failover": failover,
     "pending": pending,
 }
-PEERS: dict[str, Callable[[Path, Scale], Awaitable[list[Row]]]] = {
+PEERS: dict[str, Callable[[Path, Scale], Coroutine[Any, Any, list[Row]]]] = {
     "redis": redis,
     "postgres": postgres,
     "beanstalkd": beanstalkd,

@@ -1,0 +1,70 @@
+"""What the demo shows while it runs: bars on a terminal, plain lines anywhere else."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+LINE_EVERY_S = 1.0
+
+
+class Display(Protocol):
+    """Shows the run while it goes on."""
+
+    def say(self, text: str) -> None:
+        """An event worth a line."""
+
+    def update(self, scheduled: int, pulled: int, pushed: int) -> None:
+        """The counts moved: acknowledged of all, then what came in by each way."""
+
+
+class Lines:
+    """For anything but a terminal: a plain line a second and one per event."""
+
+    def __init__(self, count: int) -> None:
+        self._count, self._start, self._next = count, time.monotonic(), 0.0
+
+    def say(self, text: str) -> None:
+        """An event, with the seconds since the start."""
+        print(f"{time.monotonic() - self._start:6.1f} s  {text}", flush=True)
+
+    def update(self, scheduled: int, pulled: int, pushed: int) -> None:
+        """At most a line a second."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + LINE_EVERY_S
+            self.say(f"scheduled {scheduled}/{self._count}, pulled {pulled}, pushed {pushed}")
+
+
+class Bars:
+    """For a terminal: three bars, events above them."""
+
+    def __init__(self, progress: Progress, count: int) -> None:
+        self._progress, self._start = progress, time.monotonic()
+        self._scheduled = progress.add_task("scheduled", total=count)
+        self._pulled = progress.add_task("pulled", total=count // 2)
+        self._pushed = progress.add_task("pushed", total=count - count // 2)
+
+    def say(self, text: str) -> None:
+        """An event, with the seconds since the start."""
+        self._progress.console.print(f"{time.monotonic() - self._start:6.1f} s  {text}", markup=False, highlight=False)
+
+    def update(self, scheduled: int, pulled: int, pushed: int) -> None:
+        """Moves the bars."""
+        for task, completed in ((self._scheduled, scheduled), (self._pulled, pulled), (self._pushed, pushed)):
+            self._progress.update(task, completed=completed)
+
+
+@contextmanager
+def display(count: int) -> Iterator[Display]:
+    """The form that fits stdout."""
+    if not sys.stdout.isatty():
+        yield Lines(count)
+        return
+    columns = (TextColumn("{task.description:>10}"), BarColumn(40), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console()) as progress:
+        yield Bars(progress, count)
