@@ -262,6 +262,12 @@ def check_headers(header: npt.NDArray[np.void], file: str, offsets: Sequence[int
         row = int(wrong[0])
         found, expected = f"{int(sums[row]):08x}", f"{int(header['header_checksum'][row]):08x}"
         raise Corrupt(file, offsets[row], "record header checksum", found, expected)
+    unusual = (header["version"] != RECORD_VERSION) | (header["flags"] != 0) | (header["place"] != 0)
+    if len(unusual.nonzero()[0]):
+        _refuse_unknown(header, file, offsets)
+
+
+def _refuse_unknown(header: npt.NDArray[np.void], file: str, offsets: Sequence[int]) -> None:
     moved = header["flags"] == RECORD_MOVED
     for name, known, supported in (
         ("version", header["version"] == RECORD_VERSION, str(RECORD_VERSION)),
@@ -286,7 +292,7 @@ def decode_records(data: bytes, starts: Sequence[int], file: str, base: int) -> 
         raise Corrupt(file, base + last, "record header length", len(data) - last, RECORD_HEADER_SIZE)
     header = np.frombuffer(raw, HEADER)
     check_headers(header, file, offsets)
-    return list(map(_decode_payload, repeat(data), starts, header.tolist(), repeat(file), offsets))
+    return list(map(decode_payload, repeat(data), starts, header.tolist(), repeat(file), offsets))
 
 
 def decode_record(data: bytes, file: str, offset: int) -> Record:
@@ -294,7 +300,8 @@ def decode_record(data: bytes, file: str, offset: int) -> Record:
     return decode_records(data, [0], file, offset)[0]
 
 
-def _decode_payload(data: bytes, start: int, header: tuple[Any, ...], file: str, offset: int) -> Record:
+def decode_payload(data: bytes, start: int, header: tuple[Any, ...], file: str, offset: int) -> Record:
+    """The record that begins at `start`, whose header is checked and has these fields. Raises as decode_records."""
     (
         size, _, kind, flags, _, crc, hour, group, _, priority, global_index, random, asked_due_ms, created_ms,
         expiry_ms, topic, body_len, tags_len, headers_len, key_len, content_type_len, target_len, order_key_len,
