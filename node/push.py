@@ -38,6 +38,7 @@ from node.push_metrics import PushMetrics
 from node.push_outcome import Attempt, Outcomes
 from node.push_target import BadTarget, Targets, make_headers
 from node.queues import GROUP
+from node.retry import STOPPED
 from storage.format import LEASED
 from storage.message_id import encode_ids
 from storage.topic import Topic
@@ -181,7 +182,7 @@ class Pusher:
 
     def _hand_over(self, reign: Reign, now_ms: int) -> None:
         """Fill the free slots: one look at the records per topic and timeout."""
-        taken = self._lanes.take()
+        taken = self._lanes.take(now_ms)
         taken.sort(key=_together)  # stable: the order within a topic stays
         left: list[StagedUnit] = []
         for (number, timeout_ms), group in groupby(taken, key=_together):
@@ -198,6 +199,8 @@ class Pusher:
         if left:
             self._lanes.put_back(left)
             self._pump_in(AGAIN_S)
+        elif (wait_ms := self._lanes.wait_ms(now_ms)) is not None:
+            self._pump_in(wait_ms / 1000)
         if taken:
             reign.poke()  # Leases wait for the beat, those over their limit for their end
 
@@ -254,7 +257,7 @@ class Pusher:
             answer = await self._attempt(attempt)
             self.metrics.count(answer.code, loop.time() - began_s)
             self._outcomes.add(attempt, answer)
-            self._ended(attempt)
+            self._ended(attempt, answer)
             if len(self._idle) >= IDLE_MAX:
                 return
             waiting: asyncio.Future[Attempt] = loop.create_future()
@@ -276,9 +279,9 @@ class Pusher:
         )
         return await self._client.send(unit.target, headers, unit.record.body, attempt.may_send)
 
-    def _ended(self, attempt: Attempt) -> None:
+    def _ended(self, attempt: Attempt, answer: Answer) -> None:
         """A slot is free."""
-        self._lanes.done(attempt.unit.origin)
+        self._lanes.done(attempt.unit.origin, failed=None if answer.code == STOPPED else not answer.delivered)
         if not self._lanes.on_wire:
             self._quiet.set()
         self._pump_in(GATHER_S)

@@ -8,6 +8,11 @@ per lane: `per_target` attempts on the wire, and no more than there are free slo
 share a buffer: n receivers that hang have total / (n + 1) slots each and leave as many free, so a receiver that answers
 always finds some, however many do not.
 
+A receiver two thirds of whose attempts fail is *ill*. Failures are dear (each moves its message on every node), and one that
+refuses connections fails thousands a second, so ill receivers together get one attempt every few milliseconds, taken in
+turn, and a tenth of the slots each. The rest of their messages wait in the windows, where they cost nothing and use up
+no attempts. A single success makes a receiver well.
+
 The same rule shares out what may be staged, among topics. A topic's units for a saturated receiver fill its share of
 staged units at worst; only then do its units for other receivers wait behind them.
 
@@ -19,6 +24,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from node.push_target import BadTarget, Origin, PushTarget
 from storage.record import Record
@@ -48,14 +54,38 @@ class StagedUnit:
         return len(self.record.body) + 1024
 
 
+ILL_MS: Final = 5
+"""Attempts to ill receivers, all together, are at least this far apart."""
+
+IDLE_MAX: Final = 1_000
+"""Receivers with nothing to do whose failures are remembered."""
+
+_ILL: Final = 2 / 3
+_WEIGHT: Final = 1 / 8
+"""Of the newest outcome in a lane's share of failures: nine in a row make a receiver ill."""
+
+
 @dataclass(slots=True, eq=False)
 class Lane:
     """What waits for one receiver, and how much is on the wire to it."""
 
     origin: Origin
     on_wire: int = 0
+    failing: float = 0.0  # share of failures among the newest outcomes
     queues: dict[int, deque[StagedUnit]] = field(default_factory=dict)  # topic -> units, never empty; the first is next
     queued: bool = False  # whether it stands in the round
+
+    @property
+    def ill(self) -> bool:
+        """Whether two of three attempts fail."""
+        return self.failing > _ILL
+
+    def note(self, *, failed: bool) -> None:
+        """An attempt has ended like this."""
+        if failed:
+            self.failing += _WEIGHT * (1 - self.failing)
+        else:
+            self.failing = min(self.failing, _ILL) * (1 - _WEIGHT)
 
     def add(self, unit: StagedUnit, *, first: bool) -> None:
         """At the end of its topic's units, or before them."""
@@ -93,7 +123,12 @@ class Lanes:
         assert 0 < bounds.per_target <= bounds.total, f"{bounds.per_target} per target of {bounds.total} in all"
         self._bounds = bounds
         self._lanes: dict[Origin, Lane] = {}
-        self._round: deque[Lane] = deque()  # lanes with something that are below per_target
+        self._idle: dict[Origin, None] = {}  # of those, the ones without units or attempts; the oldest first
+        self._round: deque[Lane] = (
+            deque()
+        )  # lanes with something that are below their limit; ill ones may be among them
+        self._ill: deque[Lane] = deque()  # the ill ones; a lane is in one of the two
+        self._ill_ms = 0  # when one of them may go
         self.on_wire = 0  # sum of the lanes'; on_wire <= total
         self.staged = 0  # units in lanes
         self.bytes = 0  # what those hold
@@ -128,31 +163,36 @@ class Lanes:
             self.done(unit.origin)
             self._add(unit, first=True)
 
-    def take(self) -> list[StagedUnit]:
+    def take(self, now_ms: int) -> list[StagedUnit]:
         """All that may go now, lane by lane in turn; each is on the wire until `done`, or put back."""
         taken: list[StagedUnit] = []
         blocked: list[Lane] = []
-        while self._round:
+        while self._round and self.on_wire < self._bounds.total:
             lane = self._round.popleft()
-            if lane.on_wire >= self._bounds.total - self.on_wire:
+            if lane.ill:
+                lane.queued = lane.on_wire < self._limit(lane)
+                if lane.queued:
+                    self._ill.append(lane)
+            elif lane.on_wire >= self._bounds.total - self.on_wire:
                 blocked.append(lane)
-                if self.on_wire == self._bounds.total:
-                    break
-                continue
-            unit = lane.next()
-            lane.on_wire += 1
-            self.on_wire += 1
-            self._count(unit, -1)
-            taken.append(unit)
-            lane.queued = False
-            self._enter(lane)
+            else:
+                taken.append(self._take(lane))
         self._round.extend(blocked)
+        if self._ill and now_ms >= self._ill_ms and self.on_wire < self._bounds.total:
+            taken.append(self._take(self._ill.popleft()))
+            self._ill_ms = now_ms + ILL_MS
         return taken
 
-    def done(self, origin: Origin) -> None:
-        """One attempt to this receiver has ended."""
+    def wait_ms(self, now_ms: int) -> int | None:
+        """When to take again for the sake of ill receivers, from now; None: not for them."""
+        return max(1, self._ill_ms - now_ms) if self._ill and self.on_wire < self._bounds.total else None
+
+    def done(self, origin: Origin, *, failed: bool | None = None) -> None:
+        """One attempt to this receiver has ended; `failed` None: it says nothing of the receiver."""
         lane = self._lanes[origin]
         assert lane.on_wire > 0, f"an attempt to {origin} ends that never began"
+        if failed is not None:
+            lane.note(failed=failed)
         lane.on_wire -= 1
         self.on_wire -= 1
         self._enter(lane)
@@ -177,8 +217,21 @@ class Lanes:
         self.staged = self.bytes = 0
         self._sweep()
 
+    def _take(self, lane: Lane) -> StagedUnit:
+        unit = lane.next()
+        lane.on_wire += 1
+        self.on_wire += 1
+        self._count(unit, -1)
+        lane.queued = False
+        self._enter(lane)
+        return unit
+
+    def _limit(self, lane: Lane) -> int:
+        return max(1, self._bounds.per_target // 10) if lane.ill else self._bounds.per_target
+
     def _add(self, unit: StagedUnit, *, first: bool) -> None:
         origin = unit.origin
+        self._idle.pop(origin, None)
         lane = self._lanes.get(origin)
         if lane is None:
             lane = self._lanes[origin] = Lane(origin)
@@ -189,11 +242,22 @@ class Lanes:
     def _enter(self, lane: Lane) -> None:
         """Into the round, if the lane has something and room; out of memory, if it is idle."""
         if lane.queues:
-            if not lane.queued and lane.on_wire < self._bounds.per_target:
+            if not lane.queued and lane.on_wire < self._limit(lane):
                 lane.queued = True
                 self._round.append(lane)
         elif not lane.on_wire:
+            self._forget(lane)
+
+    def _forget(self, lane: Lane) -> None:
+        """A lane without units or attempts. How ill its receiver is stays known for a while: its messages come back."""
+        if not lane.failing:
             self._lanes.pop(lane.origin, None)
+            return
+        self._idle[lane.origin] = None
+        if len(self._idle) > IDLE_MAX:
+            oldest = next(iter(self._idle))
+            del self._idle[oldest]
+            self._lanes.pop(oldest, None)
 
     def _count(self, unit: StagedUnit, change: int) -> None:
         topic, size = unit.topic.number, change * unit.size
@@ -209,8 +273,9 @@ class Lanes:
 
     def _sweep(self) -> None:
         """After units left from the midst: lanes that have none leave the round, idle ones memory."""
-        for lane in self._round:
+        for lane in (*self._round, *self._ill):
             lane.queued = bool(lane.queues)
         self._round = deque(lane for lane in self._round if lane.queued)
+        self._ill = deque(lane for lane in self._ill if lane.queued)
         for lane in list(self._lanes.values()):
             self._enter(lane)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from node.push_lane import NOWHERE, Bounds, Lanes, StagedUnit
+from node.push_lane import IDLE_MAX, ILL_MS, NOWHERE, Bounds, Lanes, StagedUnit
 from node.push_target import BadTarget, Origin, PushTarget
 from node.retry import NO_TARGET
 from storage.topic import Topic
@@ -40,10 +40,10 @@ def test_a_saturated_receiver_blocks_its_own_units_only() -> None:
     lanes = Lanes(BOUNDS)
     lanes.add([unit(number) for number in range(10)])
     lanes.add([unit(20, host="b"), unit(21, host="")])
-    assert sorted(positions(lanes.take())) == [0, 1, 2, 20, 21]
-    assert lanes.take() == []
+    assert sorted(positions(lanes.take(0))) == [0, 1, 2, 20, 21]
+    assert lanes.take(0) == []
     lanes.done(Origin("http", "a", 80))
-    assert positions(lanes.take()) == [3]
+    assert positions(lanes.take(0)) == [3]
     assert (lanes.on_wire, lanes.staged) == (5, 6)
 
 
@@ -52,7 +52,7 @@ def test_topics_take_turns_at_a_receiver() -> None:
     lanes = Lanes(Bounds(per_target=100, total=1000))
     lanes.add([unit(number, of=1) for number in range(10)])
     lanes.add([unit(number, of=2) for number in range(20, 22)])
-    assert positions(lanes.take())[:5] == [0, 20, 1, 21, 2]
+    assert positions(lanes.take(0))[:5] == [0, 20, 1, 21, 2]
 
 
 def test_receivers_that_hang_leave_slots_for_others() -> None:
@@ -60,11 +60,11 @@ def test_receivers_that_hang_leave_slots_for_others() -> None:
     lanes = Lanes(BOUNDS)
     for host in "abcd":
         lanes.add([unit(number, host=host) for number in range(4)])
-    lanes.take()
+    lanes.take(0)
     assert lanes.on_wire < BOUNDS.total
     for round_number in range(10):
         lanes.add([unit(100 + round_number, host="e")])
-        assert positions(lanes.take()) == [100 + round_number]
+        assert positions(lanes.take(0)) == [100 + round_number]
         lanes.done(Origin("http", "e", 80))
 
 
@@ -72,10 +72,10 @@ def test_what_may_not_go_is_first_in_line_again() -> None:
     """In the order in which it was taken, before what came meanwhile."""
     lanes = Lanes(BOUNDS)
     lanes.add([unit(number) for number in range(5)])
-    taken = lanes.take()
+    taken = lanes.take(0)
     lanes.put_back(taken)
     assert lanes.on_wire == 0
-    assert positions(lanes.take()) == positions(taken) == [0, 1, 2]
+    assert positions(lanes.take(0)) == positions(taken) == [0, 1, 2]
 
 
 def test_a_topics_units_can_be_taken_out_of_all_lanes() -> None:
@@ -85,7 +85,7 @@ def test_a_topics_units_can_be_taken_out_of_all_lanes() -> None:
     assert lanes.revision(1) == 1
     assert sorted(positions(lanes.drop(1))) == [1, 2]
     assert (lanes.topics(), lanes.staged) == ([2], 1)
-    assert positions(lanes.take()) == [3]
+    assert positions(lanes.take(0)) == [3]
 
 
 def test_staging_leaves_room_for_other_topics() -> None:
@@ -100,6 +100,72 @@ def test_staging_leaves_room_for_other_topics() -> None:
     heavy.add([unit(1, of=1, body=5_000)])
     assert heavy.room(1) == 0
     assert heavy.room(2) > 0
+
+
+def fail(lanes: Lanes, host: str, times: int) -> None:
+    """So many attempts to this host fail, one after the other."""
+    for _ in range(times):
+        lanes.add([unit(999, host=host)])
+        assert positions(lanes.take(0)) == [999]
+        lanes.done(Origin("http", host, 80), failed=True)
+
+
+def test_ill_receivers_get_an_attempt_now_and_then() -> None:
+    """All together, in turn; a well one beside them goes at full speed. One success makes well."""
+    lanes = Lanes(Bounds(per_target=20, total=100))
+    for host in "ab":
+        fail(lanes, host, 9)
+    for host in "ab":
+        lanes.add([unit(number, host=host) for number in range(10)])
+    lanes.add([unit(100 + number, host="c") for number in range(10)])
+    assert len(lanes.take(0)) == 10 + 1
+    assert lanes.wait_ms(0) == ILL_MS
+    assert lanes.take(ILL_MS - 1) == []
+    taken = [*lanes.take(ILL_MS), *lanes.take(2 * ILL_MS)]
+    assert {each.origin.host for each in taken} == {"a", "b"}
+    lanes.done(Origin("http", "a", 80), failed=False)
+    lanes.take(3 * ILL_MS)
+    assert [each.origin.host for each in lanes.take(3 * ILL_MS)] == ["a"] * 8
+
+
+def test_an_ill_receiver_holds_a_tenth_of_the_slots() -> None:
+    """The attempts it had when it fell ill end first."""
+    lanes = Lanes(Bounds(per_target=20, total=100))
+    lanes.add([unit(number) for number in range(60)])
+    assert len(lanes.take(0)) == 20
+    for _ in range(18):
+        lanes.done(Origin("http", "a", 80), failed=True)
+    assert lanes.take(0) == []
+    lanes.done(Origin("http", "a", 80), failed=True)
+    assert len(lanes.take(0)) == 1
+    assert lanes.on_wire == 2
+    assert lanes.wait_ms(0) is None, "its slots are taken: there is nothing to wait for but their end"
+
+
+def test_a_receiver_that_fails_now_and_then_is_well() -> None:
+    """Every other attempt may fail without a pause; what says nothing of the receiver does not count."""
+    lanes = Lanes(BOUNDS)
+    for turn in range(50):
+        lanes.add([unit(turn)])
+        assert positions(lanes.take(0)) == [turn]
+        lanes.done(Origin("http", "a", 80), failed=(None, True, False)[turn % 3])
+    assert lanes.wait_ms(0) is None
+
+
+def test_how_ill_a_receiver_is_outlives_its_units() -> None:
+    """A message that comes back for its next try does not find a receiver that is well again; many are forgotten."""
+    lanes = Lanes(BOUNDS)
+    fail(lanes, "a", 9)
+    assert lanes.staged == lanes.on_wire == 0
+    lanes.add([unit(1), unit(2)])
+    assert len(lanes.take(0)) == 1
+    assert lanes.take(0) == []
+    lanes.clear()
+    lanes.done(Origin("http", "a", 80))
+    for number in range(IDLE_MAX):
+        fail(lanes, f"h{number}", 1)
+    lanes.add([unit(1), unit(2)])
+    assert len(lanes.take(0)) == 2
 
 
 def test_an_end_without_a_beginning_is_a_fault() -> None:
@@ -134,7 +200,7 @@ def test_nothing_is_lost_and_no_bound_is_broken(steps: list[tuple[str, int, str]
             lanes.add([made])
             waiting.setdefault((number, made.origin), deque()).append(position)
         elif step == "take":
-            for taken in lanes.take():
+            for taken in lanes.take(0):
                 assert waiting[taken.topic.number, taken.origin].popleft() == taken.position
                 wire.append(taken)
         elif step == "end" and wire:
@@ -153,7 +219,7 @@ def test_nothing_is_lost_and_no_bound_is_broken(steps: list[tuple[str, int, str]
     while lanes.staged or wire:
         for each in wire:
             lanes.done(each.origin)
-        wire = lanes.take()
+        wire = lanes.take(0)
         assert wire or not lanes.staged, "units wait, slots are free, and nothing goes"
     assert lanes.bytes == lanes.on_wire == 0
     assert NOWHERE not in {each.origin for each in wire}
