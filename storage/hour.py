@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.array import I64, U64
 from storage.chain import Heads
@@ -23,7 +24,9 @@ from storage.checkpoint import HourLengths
 from storage.format import HEADER_SIZE, SETTLE, UNIT, Corrupt, Settles, Units, put_rows, seal
 from storage.home import Homes, read_homes
 from storage.hour_file import HourFiles, runs
-from storage.record import Record, decode_records
+from storage.position import INDEX_BITS
+from storage.record import RECORD_MOVED, Record, decode_records
+from storage.record_rows import RecordRows, decode_rows
 from storage.staging import Staged
 from storage.state import States
 
@@ -224,37 +227,65 @@ class Hour:
         return rows
 
     def records(self, at: I64) -> list[Record]:
-        """Records by global_index, in that order; neighbours are read together."""
-        units = self.unit_rows(at)
-        starts, sizes = units["offset"].astype(np.int64), units["size"].astype(np.int64)
-        order = np.argsort(starts, kind="stable")
-        starts, ends = starts[order], (starts + sizes)[order]
+        """Records by global_index, in that order."""
+        order, starts, pieces = self._log_pieces(at)
         found: list[Record] = []
-        saved = int(np.searchsorted(starts, self.saved_log_end))
-        for first, last in runs(starts[:saved], ends[:saved], _RUN_GAP_BYTES, _RUN_BYTES_MAX) if saved else ():
+        for first, last, data in pieces:
             base = int(starts[first])
-            data = self.files.log.read(int(ends[last - 1]) - base, base)
             found += decode_records(data, (starts[first:last] - base).tolist(), self.files.log.name, base)
-        for row in range(saved, len(at)):
-            base, words = self.staged.log.find(int(starts[row]))
-            data = words.view(np.uint8)[starts[row] - base : ends[row] - base].tobytes()
-            found += decode_records(data, [0], self.files.log.name, int(starts[row]))
-        self._check_places(found, at[order], starts)
+        self._check_places(np.array([record.place for record in found], np.uint64), at[order], starts)
         result: list[Record] = found.copy()
         for place, record in zip(order.tolist(), found, strict=True):
             result[place] = record
         return result
 
+    def record_rows(self, at: I64) -> RecordRows:
+        """The same in columns."""
+        order, starts, pieces = self._log_pieces(at)
+        within, parts, filled = np.empty_like(starts), [], 0
+        for first, last, data in pieces:
+            within[first:last] = starts[first:last] - starts[first] + filled
+            parts.append(data)
+            filled += len(data)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        found = decode_rows(data, within[rank], self.files.log.name, starts[rank])
+        place = np.where(found.header["flags"] == RECORD_MOVED, found.header["place"], found.position)
+        self._check_places(place, at, starts[rank])
+        return found
+
+    def _log_pieces(self, at: I64) -> tuple[npt.NDArray[np.intp], I64, Iterator[tuple[int, int, bytes]]]:
+        """Where the records of these units stand in the log: their order there, in that order their offsets, and their
+        bytes as (first row, row behind the last, bytes from the first one's offset on)."""
+        units = self.unit_rows(at)
+        starts, sizes = units["offset"].astype(np.int64), units["size"].astype(np.int64)
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], (starts + sizes)[order]
+        return order, starts, self._read_log(starts, ends)
+
+    def _read_log(self, starts: I64, ends: I64) -> Iterator[tuple[int, int, bytes]]:
+        """See _log_pieces; neighbours are read together."""
+        saved = int(np.searchsorted(starts, self.saved_log_end))
+        for first, last in runs(starts[:saved], ends[:saved], _RUN_GAP_BYTES, _RUN_BYTES_MAX) if saved else ():
+            base = int(starts[first])
+            yield first, last, self.files.log.read(int(ends[last - 1]) - base, base)
+        for row in range(saved, len(starts)):
+            base, words = self.staged.log.find(int(starts[row]))
+            yield row, row + 1, words.view(np.uint8)[starts[row] - base : ends[row] - base].tobytes()
+
     def all_units(self) -> Iterator[Units]:
         """All units in order of global_index, a block at a time, the staged ones linked as they will be."""
         return linked_units(self.files, self.saved_units, self.staged)
 
-    def _check_places(self, records: list[Record], at: I64, offsets: I64) -> None:
+    def _check_places(self, places: U64, at: I64, offsets: I64) -> None:
         """A record that passes its checksums must also be the one its unit points to."""
-        expected = ((self.number << 40) + at).tolist()
-        for record, position, offset in zip(records, expected, offsets.tolist(), strict=True):
-            if record.place != position:
-                raise Corrupt(self.files.log.name, offset, "record's position", record.place, position)
+        expected = at.astype(np.uint64) | np.uint64(self.number << INDEX_BITS)
+        wrong = np.flatnonzero(places != expected)
+        if len(wrong):
+            row = int(wrong[0])
+            file, offset = self.files.log.name, int(offsets[row])
+            raise Corrupt(file, offset, "record's position", int(places[row]), int(expected[row]))
 
 
 def settle_count(lengths: HourLengths) -> int:

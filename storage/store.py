@@ -25,6 +25,7 @@ from storage.hour_set import STAGED_BYTES_SOFT, HourSet
 from storage.move import born_in_state, history, homes, last_place, locate
 from storage.position import HOUR_MAX, INDEX_BITS, by_hour, hours_of, indexes_of
 from storage.record import Record, patch
+from storage.record_rows import RecordRows
 from storage.recovery import recover_hours
 from storage.slot import SlotColumns
 from storage.slot_read import SlotRead, hour_pending
@@ -183,6 +184,11 @@ class Store:
         for hour, rows, at in self._hours.existing(positions):
             found.update(zip(places[rows].tolist(), hour.records(at), strict=True))
         return [found[place] for place in range(len(positions))]
+
+    def record_rows(self, positions: U64) -> RecordRows:
+        """The records of these units in columns, in order. All must exist."""
+        parts = [(rows, hour.record_rows(at)) for hour, rows, at in self._hours.existing(positions)]
+        return RecordRows.joined(parts, len(positions))
 
     def newest(self, positions: U64) -> Settles:
         """The newest settle record of each unit, in order, dtype SETTLE; `what` is 0 where there is none."""

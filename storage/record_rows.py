@@ -1,0 +1,127 @@
+"""Many records at once, for who hands over a thousand of them: headers as one array, bodies as a list.
+
+Everything `record.decode_records` checks is checked here too, but in columns; what is left for each record is its
+checksum and the slice that is its body. Only a record with optional parts (tags, headers, a key) becomes an object.
+"""
+
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.array import I64, U64
+from storage.format import Corrupt, put_rows
+from storage.position import INDEX_BITS
+from storage.record import HEADER, RECORD_HEADER_SIZE, Record, check_headers, decode_payload
+
+_WORDS = np.arange(RECORD_HEADER_SIZE // 8)
+_PARTS = (
+    "tags_len",
+    "headers_len",
+    "key_len",
+    "content_type_len",
+    "target_len",
+    "order_key_len",
+    "extension_len",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordRows:
+    """Records as read back, all checksums verified: `header` has dtype HEADER and shape [n], `bodies` n entries; `rest`
+    holds by row the whole records of those that have more than a body."""
+
+    header: npt.NDArray[np.void]
+    bodies: list[bytes]
+    rest: dict[int, Record]
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A field of all headers, contiguous."""
+        return np.ascontiguousarray(self.header[name])
+
+    @property
+    def position(self) -> U64:
+        """Where each message was born."""
+        return home_of(self.header)
+
+    @classmethod
+    def joined(cls, parts: "list[tuple[npt.NDArray[np.intp] | slice, RecordRows]]", count: int) -> "RecordRows":
+        """`count` records out of parts that each hold some of the rows."""
+        if len(parts) == 1 and isinstance(parts[0][0], slice):
+            return parts[0][1]
+        header, bodies, rest = np.empty(count, HEADER), [b""] * count, {}
+        places = np.arange(count)
+        for rows, part in parts:
+            put_rows(header, rows, part.header)
+            at = places[rows].tolist()
+            for place, body in zip(at, part.bodies, strict=True):
+                bodies[place] = body
+            rest.update({at[row]: record for row, record in part.rest.items()})
+        return cls(header, bodies, rest)
+
+
+def home_of(header: npt.NDArray[np.void]) -> U64:
+    """The positions that the ids in these headers name."""
+    home: U64 = header["id_hour"].astype(np.uint64) << np.uint64(INDEX_BITS) | header["id_global_index"]
+    return home
+
+
+def decode_rows(data: bytes, starts: I64, file: str, offsets: I64) -> RecordRows:
+    """Records that begin at `starts` in `data`, multiples of 8, and stand in `file` at `offsets`; shape [n] each.
+
+    Raises as decode_records.
+    """
+    words = np.frombuffer(data, np.uint64, len(data) // 8)
+    first = starts >> 3
+    short = np.flatnonzero(starts + RECORD_HEADER_SIZE > len(data))
+    if len(short):
+        row = int(short[0])
+        raise Corrupt(file, int(offsets[row]), "record header length", len(data) - int(starts[row]), RECORD_HEADER_SIZE)
+    header = words[first[:, None] + _WORDS].view(HEADER)[:, 0]
+    check_headers(header, file, offsets.tolist())
+    before = sum(header[name].astype(np.int64) for name in _PARTS)
+    payload = starts + RECORD_HEADER_SIZE
+    body = payload + before
+    body_end, end = body + header["body_len"], starts + header["size"]
+    pads = end - body_end
+    wrong = np.flatnonzero((pads < 0) | (pads >= 8) | (end > len(data)))
+    if len(wrong):
+        row = int(wrong[0])
+        found = f"{int(header['size'][row])} with {len(data) - int(starts[row])} left"
+        raise Corrupt(file, int(offsets[row]), "record length", found, int(body_end[row] - starts[row]))
+    ends = body_end.tolist()
+    bodies = [data[at:to] for at, to in zip(body.tolist(), ends, strict=True)]
+    more = np.flatnonzero(before)
+    payloads = [data[at:to] for at, to in zip(payload.tolist(), ends, strict=True)] if len(more) else bodies
+    _check_payloads(header["payload_crc"], payloads, file, offsets)
+    _check_padding(words, end, pads, file, offsets)
+    rest = {
+        row: decode_payload(data, int(starts[row]), header[row].item(), file, int(offsets[row]))
+        for row in more.tolist()
+    }
+    return RecordRows(header, bodies, rest)
+
+
+def _check_payloads(expected: npt.NDArray[np.uint32], payloads: list[bytes], file: str, offsets: I64) -> None:
+    found = np.fromiter(map(zlib.crc32, payloads), np.uint32, len(payloads))
+    wrong = np.flatnonzero(found != expected)
+    if len(wrong):
+        row = int(wrong[0])
+        raise Corrupt(
+            file, int(offsets[row]), "record payload checksum", f"{int(found[row]):08x}", f"{int(expected[row]):08x}"
+        )
+
+
+def _check_padding(words: U64, end: I64, pads: I64, file: str, offsets: I64) -> None:
+    """The last `pads` bytes of each record are zero: the high bytes of its last word."""
+    shift = ((8 - pads) * 8 & 63).astype(np.uint64)
+    last = np.where(pads > 0, words[(end >> 3) - 1] >> shift, np.uint64(0))
+    wrong = np.flatnonzero(last)
+    if len(wrong):
+        row = int(wrong[0])
+        raise Corrupt(file, int(offsets[row]), "record padding", f"{int(last[row]):x}", "zeros")
