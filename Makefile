@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos golden clean
+.PHONY: help demo test check bench bench-peers chaos golden clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hourwheel needs Python 3.11 or newer")'
@@ -17,7 +17,7 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## three real nodes, 20,000 messages, the leader killed half-way: what comes out, and when
+demo: $(READY) ## three real nodes, 20,000 messages pushed and pulled, the leader killed: what comes out, and when
 	$(BIN)/python -m bench.demo
 
 check: $(READY) ## lint and types only
@@ -27,8 +27,20 @@ check: $(READY) ## lint and types only
 test: check ## lint, types and every test (under 12 minutes)
 	$(BIN)/pytest
 
-bench: $(READY) ## measure: schedule, lateness, restart; prints a table and JSON
+bench: $(READY) ## measure everything that was promised, with the targets beside; a table and JSON (about 15 minutes)
 	$(BIN)/python -m bench.run
+
+# apt-get asks before it installs. Debian starts what it installs: the note says how to stop that again.
+bench-peers: $(READY) ## the same, and Redis, PostgreSQL and beanstalkd in the same run (offers to install them)
+	@wanted=; \
+	command -v redis-server > /dev/null || wanted="$$wanted redis-server"; \
+	ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || command -v initdb > /dev/null || wanted="$$wanted postgresql"; \
+	command -v beanstalkd > /dev/null || wanted="$$wanted beanstalkd"; \
+	if [ -n "$$wanted" ]; then \
+	  echo "Not installed:$$wanted. Their services can be stopped afterwards with systemctl disable --now$$wanted"; \
+	  $$([ "$$(id -u)" = 0 ] || echo sudo) apt-get install --no-install-recommends $$wanted || echo "measuring without$$wanted"; \
+	fi
+	$(BIN)/python -m bench.run --peers
 
 chaos: $(READY) ## 20 kills of each role, pauses, slow followers, on real processes (about 20 minutes)
 	$(BIN)/python -m chaos.run

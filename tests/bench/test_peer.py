@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -92,13 +94,19 @@ def test_beanstalkd_consumer() -> None:
     assert b"reserve" in taker.request()
 
 
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A folder that other users may enter: PostgreSQL does not run as root, and pytest's folders are closed."""
+    with tempfile.TemporaryDirectory(prefix="hourwheel-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 @pytest.mark.parametrize("name", sorted(PEERS))
-def test_measured_for_real(name: str, tmp_path: Path) -> None:
-    """Where it is installed: four figures, everything that was put in taken out, and nothing left running."""
-    scale = Scale(seconds=0.2, peer_drain=2 * BATCH)
-    tmp_path.chmod(0o755)
+def test_measured_for_real(name: str, open_directory: Path) -> None:
+    """Where it is installed: four figures, and everything that was put in taken out."""
     try:
-        rows = asyncio.run(PEERS[name](tmp_path, scale))
+        rows = asyncio.run(PEERS[name](open_directory, Scale(seconds=0.2, peer_drain=2 * BATCH)))
     except Missing as missing:
         pytest.skip(str(missing))
     assert [row.system for row in rows] == [name] * 4
