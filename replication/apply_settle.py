@@ -243,7 +243,8 @@ def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows,
                 code=prior[free].astype(np.uint16),
             ),
         )
-    return standing.place[free]
+    cancelled: U64 = standing.place[free]
+    return cancelled
 
 
 def _priors(store: Store, home: U64, standing: Standing, doubtful: npt.NDArray[np.bool_], free: Rows) -> U8:

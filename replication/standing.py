@@ -43,7 +43,8 @@ def find_standing(store: Store, home: U64) -> Standing:
     homes = store.homes(home)
     if homes is home:
         return Standing(home, states)
-    states.state[homes != home] = UNKNOWN_STATE
+    strangers = homes != home
+    states.state[strangers], states.attempt[strangers] = UNKNOWN_STATE, 0
     away = (states.state == FORWARDED_STATE).nonzero()[0]
     if not len(away):
         return Standing(home, states)

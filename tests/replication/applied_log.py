@@ -37,12 +37,14 @@ class Log:
         self.store = Store.open(directory, disk=Disk())
         self.machine = Machine(self.store)
         self.index = self.machine.applied_index
+        self.entries: list[tuple[int, int, bytes]] = []
 
     def apply(self, *commands: Command, now_ms: int = T0, term: int = 1, entry_term: int | None = None) -> Applied:
         """One entry, decided in `term` and appended in `entry_term`."""
         self.index += 1
         entry = encode_entry(group=0, term=term, node=1, now_ms=now_ms, sections=[c.pack() for c in commands])
-        return self.machine.apply(self.index, entry_term or term, entry)
+        self.entries.append((self.index, entry_term or term, entry))
+        return self.machine.apply(*self.entries[-1])
 
     def state(self, position: int) -> int:
         """The unit's state."""
