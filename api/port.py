@@ -266,8 +266,9 @@ class TransferResult(msgspec.Struct, frozen=True, kw_only=True):
     took_ms: int
 
 
-class Delivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One message handed over under a lease. `content_type` "" means a JSON body, as in `MessageIn`."""
+class Delivery(msgspec.Struct, frozen=True, gc=False):
+    """One message handed over under a lease. `content_type` "" means a JSON body, as in `MessageIn`. Made by position
+    where a thousand are made at once."""
 
     id: str
     receipt: str

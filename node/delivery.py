@@ -1,17 +1,15 @@
 """What a consumer gets for units that were handed over: their records, ids and receipts put together.
 
-Consumers take a thousand at a time, so what can be is made in columns; what is left is one record and one Delivery for
-each message.
+Consumers take a thousand at a time, so everything is made in columns; what is left for each message is one Delivery,
+and a Record only if it has tags, headers, a key or a content type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any
+from itertools import repeat
 
-import numpy as np
+import msgspec
 
 from api.port import Delivery
 from node.lease_book import HandOver
@@ -21,10 +19,6 @@ from storage.array import I64, U64
 from storage.message_id import encode_ids
 from storage.record import Record
 from storage.store import Store
-
-_position = attrgetter("position")
-_random = attrgetter("random")
-_asked_due_ms = attrgetter("asked_due_ms")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,38 +33,39 @@ class Made:
 
 def make_deliveries(hand_over: HandOver, topic: str, term: int, store: Store, receipts: Receipts) -> Made:
     """One delivery per unit; `topic` is its name. Ids name where messages were born, receipts where they stand."""
-    records = store.records(hand_over.position)
-    home, random = _column(_position, records, np.uint64), _column(_random, records, np.uint64)
-    asked_due_ms = _column(_asked_due_ms, records, np.int64)
+    records = store.record_rows(hand_over.position)
+    home, random, asked_due_ms = records.position, records.column("random"), records.column("asked_due_ms")
     texts = receipts.make(
         position=hand_over.position, random=random, topic=hand_over.topic, term=term, attempt=hand_over.attempt
     )
-    ids = encode_ids(GROUP, home, random).astype("U26").tolist()
-    lease_end_ms, handed_over_ms = hand_over.lease_end_ms, hand_over.handed_over_ms
-    rows = zip(ids, texts, records, hand_over.attempt.tolist(), hand_over.due_ms.tolist(), strict=True)
-    deliveries = [
-        Delivery(
-            id=id,
-            receipt=receipt,
-            attempt=attempt,
-            term=term,
-            leased_until_ms=lease_end_ms,
-            topic=topic,
-            due_ms=due_ms,
-            asked_due_ms=record.asked_due_ms,
-            created_ms=record.created_ms,
-            handed_over_ms=handed_over_ms,
-            body=record.body,
-            content_type=record.content_type,
-            tags=record.tags,
-            headers=record.headers or None,
-            key=record.key.decode() if record.key else None,
-            priority=record.priority,
+    deliveries = list(
+        map(
+            Delivery,
+            encode_ids(GROUP, home, random).astype("U26").tolist(),
+            texts,
+            hand_over.attempt.tolist(),
+            repeat(term),
+            repeat(hand_over.lease_end_ms),
+            repeat(topic),
+            hand_over.due_ms.tolist(),
+            asked_due_ms.tolist(),
+            records.column("created_ms").tolist(),
+            repeat(hand_over.handed_over_ms),
+            records.bodies,
         )
-        for id, receipt, record, attempt, due_ms in rows
-    ]
+    )
+    for row, record in records.rest.items():
+        deliveries[row] = _completed(deliveries[row], record)
     return Made(deliveries, home, random, asked_due_ms)
 
 
-def _column(value: Callable[[Record], Any], records: Iterable[Record], kind: type[np.generic]) -> Any:
-    return np.array(list(map(value, records)), kind)
+def _completed(delivery: Delivery, record: Record) -> Delivery:
+    """With what few messages have."""
+    return msgspec.structs.replace(
+        delivery,
+        content_type=record.content_type,
+        tags=record.tags,
+        headers=record.headers or None,
+        key=record.key.decode() if record.key else None,
+        priority=record.priority,
+    )

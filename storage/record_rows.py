@@ -31,7 +31,7 @@ _PARTS = (
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordRows:
     """Records as read back, all checksums verified: `header` has dtype HEADER and shape [n], `bodies` n entries; `rest`
-    holds by row the whole records of those that have more than a body."""
+    holds by row the whole records of those that have more than a body, or a priority."""
 
     header: npt.NDArray[np.void]
     bodies: list[bytes]
@@ -96,7 +96,7 @@ def decode_rows(data: bytes, starts: I64, file: str, offsets: I64) -> RecordRows
         raise Corrupt(file, int(offsets[row]), "record length", found, int(body_end[row] - starts[row]))
     ends = body_end.tolist()
     bodies = [data[at:to] for at, to in zip(body.tolist(), ends, strict=True)]
-    more = np.flatnonzero(before)
+    more = np.flatnonzero(before + header["priority"])
     payloads = [data[at:to] for at, to in zip(payload.tolist(), ends, strict=True)] if len(more) else bodies
     _check_payloads(header["payload_crc"], payloads, file, offsets)
     _check_padding(words, end, pads, file, offsets)
