@@ -1,4 +1,4 @@
-"""The skewed clock: moves the wall clock of the process it is loaded into, as its control file says, and nothing else."""
+"""The skewed clock moves the wall clock of the process it is loaded into, as its control file says, nothing else."""
 
 import os
 import subprocess
