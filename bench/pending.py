@@ -65,7 +65,7 @@ async def pending(cluster: Cluster, scale: Scale) -> list[Row]:
             "MB",
             fill_s,
             at_most(400),
-            detail=detail | {f"{node_id} MB, private": f"{a:.0f}, {b:.0f}" for node_id, (a, b) in memory.items()},
+            detail=detail | {node_id: f"{a:.0f} MB ({b:.0f} private)" for node_id, (a, b) in memory.items()},
         ),
         Row("schedule rate then, of that when empty", share, "%", full_s, at_least(75), detail=rates),
     ]

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import click
+import msgspec
 
 from cli.exit_code import ExitCode
 from cli.failure import Failure
@@ -47,8 +48,7 @@ class Manner:
     key: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One line of the log."""
 
     received_ms: float
@@ -65,7 +65,7 @@ class Delivery:
     bytes: int
 
 
-_FIELDS = Delivery.__slots__
+_encode = msgspec.json.encode
 
 
 def _number(text: str | None) -> int | None:
@@ -216,13 +216,12 @@ class Desk:
             bytes=len(body),
         )
         self.count += 1
-        fields = {name: getattr(delivery, name) for name in _FIELDS}
         if self._log is not None:
-            _write_whole(self._log, json.dumps(fields).encode() + b"\n")
+            _write_whole(self._log, _encode(delivery) + b"\n")
         if self._shown == "table":
             print(describe(delivery, body), flush=True)
         elif self._shown == "json":
-            print(json.dumps(fields | _body(body), ensure_ascii=False), flush=True)
+            print(_encode(msgspec.structs.asdict(delivery) | _body(body)).decode(), flush=True)
         return status
 
     @property

@@ -6,6 +6,7 @@ headers, a body with Content-Length; anything else is refused by status and the 
 """
 
 import asyncio
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -16,7 +17,7 @@ BODY_BYTES_MAX: Final = 2 * 1024 * 1024
 _HEAD_END: Final = b"\r\n\r\n"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
     """One request; header names in lower case, the last of several with one name counts."""
 
@@ -64,6 +65,7 @@ def read_head(head: bytes) -> tuple[str, str, dict[str, str], int]:
     return parts[0], parts[1], headers, int(length)
 
 
+@functools.lru_cache(maxsize=64)
 def render_answer(status: int, close: bool = False) -> bytes:
     """An answer whose body is its phrase."""
     try:
