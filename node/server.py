@@ -274,6 +274,9 @@ class Node:
         self.spawn(self._begin_reign(self.group.term))
 
     async def _begin_reign(self, term: int) -> None:
+        if self.draining and self.group.peers:
+            self.group.resign()  # elected while it drains: another one shall be
+            return
         await self.transfer.yield_if_outvoted()
         if self.store.cluster_id is None:
             storage = self.config.storage

@@ -71,18 +71,19 @@ class Transfer:
 
     async def leave(self) -> None:
         """Before this node stops: give leadership away if it has any and anybody can take it, and hear who took it;
-        else write what waits, the Leases of hand-overs made too, so that no successor repeats them."""
+        else write what waits, the Leases of hand-overs made too, so that no successor repeats them, and step down."""
         if self._task is not None:
             await asyncio.wait((self._task,))
-        if self._node.reign is None:
-            return
-        term, target = self._node.group.term, self._best()
-        if target is None:
-            self.frozen = True
-            await self._node.proposer.quiesce(QUIESCE_S)
-        elif await self._give(target):
+        group = self._node.group
+        term, target = group.term, self._best()
+        if self._node.reign is not None and target is not None and await self._give(target):
             with contextlib.suppress(Problem):
                 await self._successor(term)
+        elif self._node.reign is not None and target is None:
+            self.frozen = True
+            await self._node.proposer.quiesce(QUIESCE_S)
+        if group.peers:
+            group.resign()  # for an election begins while the pushes on the wire are waited for
 
     async def give_up(self) -> None:
         """This leader should not lead: hand over to the best peer, or step down and leave it to an election."""
