@@ -8,10 +8,10 @@ per lane: `per_target` attempts on the wire, and no more than there are free slo
 share a buffer: n receivers that hang have total / (n + 1) slots each and leave as many free, so a receiver that answers
 always finds some, however many do not.
 
-A receiver two thirds of whose attempts fail is *ill*. Failures are dear (each moves its message on every node), and one that
-refuses connections fails thousands a second, so ill receivers together get one attempt every few milliseconds, taken in
-turn, and a tenth of the slots each. The rest of their messages wait in the windows, where they cost nothing and use up
-no attempts. A single success makes a receiver well.
+A receiver two thirds of whose attempts fail is *ill*. Failures are dear (each moves its message on every node), and one
+that refuses connections fails thousands a second, so ill receivers together get one attempt every few milliseconds,
+taken in turn, and a tenth of the slots each. The rest of their messages wait in the windows, where they cost nothing
+and use up no attempts. A single success makes a receiver well.
 
 The same rule shares out what may be staged, among topics. A topic's units for a saturated receiver fill its share of
 staged units at worst; only then do its units for other receivers wait behind them.

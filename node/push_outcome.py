@@ -261,11 +261,17 @@ def _settle(delivered: list[Outcome]) -> Settle:
 
 
 def _request_of(outcome: Outcome) -> tuple[str, str, int | None]:
-    """Topic, route and delay under which a leader takes the outcome; by its retry policy where there is no delay."""
-    topic, answer = outcome.attempt.unit.topic.name, outcome.answer
+    """Topic, route and delay under which a leader takes the outcome; by its retry policy where there is no delay. A
+    delay that is named is kept exactly, so what a receiver asks for is bounded here, as the policy would."""
+    unit, answer = outcome.attempt.unit, outcome.answer
     if answer.delivered:
-        return topic, "ack", None
-    return topic, "nack", 0 if answer.code == STOPPED else answer.retry_after_ms
+        return unit.topic.name, "ack", None
+    if answer.code == STOPPED:
+        return unit.topic.name, "nack", 0
+    wait_ms = answer.retry_after_ms
+    if wait_ms is not None:
+        wait_ms = min(wait_ms, effective(unit.topic.settings, unit.record.extension).max_backoff_ms)
+    return unit.topic.name, "nack", wait_ms
 
 
 def _receipts(outcomes: list[Outcome]) -> list[str]:

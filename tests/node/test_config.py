@@ -1,11 +1,14 @@
 """Configuration: everything known is read, everything else is refused by name."""
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from node.config import ConfigError, load_config, parse_config
+from node.config import ConfigError, PushOptions, load_config, parse_config
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -100,3 +103,11 @@ def test_a_missing_file_and_broken_toml_are_named(tmp_path: Path) -> None:
     broken.write_text("node_id = ")
     with pytest.raises(ConfigError, match=r"broken\.toml"):
         load_config(broken, {})
+
+
+def test_the_page_for_operators_has_every_key_of_push_with_its_default() -> None:
+    """docs/operating.md and PushOptions say the same."""
+    page = (Path(__file__).parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", page.split("| `[push]` |")[1].split("\n\n")[0], re.MULTILINE)
+    told = {name: json.loads(default) for name, default in rows}
+    assert told == {**msgspec.structs.asdict(PushOptions()), "allow": []}

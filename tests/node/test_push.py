@@ -5,6 +5,8 @@ import base64
 import hashlib
 import hmac
 import json
+import re
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from api.port import ANONYMOUS, MessageIn, MessageView, PullIn, Target, TopicChange
 from node.push_address import Addresses
+from node.push_lane import ILL_MS
 from node.server import Node
 from storage.delivery_file import delivery_files, read_delivery_file
 from tests.node.receiver import Request, answer, answering, read_request, receiver
@@ -231,6 +234,32 @@ def test_who_hangs_holds_up_nobody_else(tmp_path: Path) -> None:
         assert len(seen) == 20
 
     play(tmp_path, scene, per_target=10, total=100, staged_per_topic=50)
+
+
+def test_who_refuses_is_not_hammered(tmp_path: Path) -> None:
+    """A refused connection fails at once, and each failure is written on every node: 500 messages due do not turn into
+    500 attempts, and another topic's go out at once."""
+    seen: list[Request] = []
+
+    async def scene(node: Node) -> None:
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            async with receiver(answering(answer(200), seen=seen)) as url:
+                await put(node, "refused", f"http://127.0.0.1:{closed.getsockname()[1]}/")
+                await put(node, "quick", url)
+                began = asyncio.get_running_loop().time()
+                await schedule(node, *[MessageIn("refused", b"{}")] * 500)
+                for _ in range(20):
+                    (id,) = await schedule(node, MessageIn("quick", b"{}"))
+                    await until(in_state(node, id, "delivered"))
+                seconds = asyncio.get_running_loop().time() - began
+        assert len(seen) == 20
+        text = node.service.metrics().decode()
+        refused = re.search(r'hourwheel_push_attempts_total{outcome="connect"} (\d+)', text)
+        assert refused is not None
+        assert 9 <= int(refused[1]) <= 30 + seconds * 1000 / ILL_MS
+
+    play(tmp_path, scene, per_target=10)
 
 
 def test_a_paused_topic_stops_and_goes_on(tmp_path: Path) -> None:
