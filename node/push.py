@@ -29,6 +29,7 @@ import numpy as np
 
 from node.config import PushOptions
 from node.delivery_log import PUSH
+from node.descriptor import raise_descriptors
 from node.entropy import Entropy
 from node.lease_book import HandOver
 from node.push_address import Addresses
@@ -72,10 +73,11 @@ class Pusher:
         self.addresses = Addresses(options.allow)
         self._client = PushClient(self.addresses, node.clock.now_ms)
         self._targets = Targets(options.timeout_ms)
+        total = max(1, min(options.total, raise_descriptors() // 2))
         self._lanes = Lanes(
             Bounds(
-                per_target=options.per_target,
-                total=options.total,
+                per_target=min(options.per_target, total),
+                total=total,
                 staged_per_topic=options.staged_per_topic,
                 staged_total=options.staged_total,
             )

@@ -32,6 +32,12 @@ CACHED_MAX: Final = 4096
 JSON: Final = "application/json"
 AGENT: Final = "hourwheel"
 
+_OURS: Final = ("webhook-", "hourwheel-")
+#: Those of the hop, of the body's length, and Expect, which would hold the body back until the receiver asks for it.
+_NOT_THEIRS: Final = frozenset(
+    ("host", "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te")
+    + ("trailer", "transfer-encoding", "upgrade", "content-length", "expect")
+)
 _TAG_SAFE: Final = "!#$&'()*+-./:;<=>?@[]^_`{|}~ "
 
 
@@ -89,7 +95,10 @@ def make_target(settings: Mapping[str, Any], own: Mapping[str, Any], timeout_ms:
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
+    """By name in lower case, without those that are ours or the connection's. The API refuses most of them; what gets
+    here all the same must not forge a signature's headers or the length of the body."""
+    lowered = {name.lower(): value for name, value in headers.items()}
+    return {name: value for name, value in lowered.items() if name not in _NOT_THEIRS and not name.startswith(_OURS)}
 
 
 def _read_url(text: str) -> tuple[URL, Origin]:

@@ -170,3 +170,11 @@ def test_tags_are_a_list_that_can_be_taken_apart() -> None:
     """Commas, percent signs and what is not ASCII are percent-encoded."""
     target = make_target({}, {"url": "http://a/"}, TIMEOUT_MS)
     assert headers_of(target, tags=("eu", "a,b", "50%", "süd"))["Hourwheel-Tags"] == "eu,a%2Cb,50%25,s%C3%BCd"
+
+
+def test_headers_that_are_not_theirs_are_left_out() -> None:
+    """From a topic or a message, whatever let them in: they would forge ours, or the length of the body."""
+    theirs = {"Host": "x", "Content-Length": "1", "Expect": "100-continue", "Webhook-Id": "x", "HOURWHEEL-Term": "9"}
+    target = make_target({}, {"url": "http://a/", "headers": theirs}, TIMEOUT_MS)
+    assert target.headers == {}
+    assert headers_of(target, headers=theirs) == headers_of(target)
