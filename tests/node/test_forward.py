@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 
@@ -100,6 +101,88 @@ def test_what_is_under_way_ends_when_another_node_leads(method: str, target: str
         with pytest.raises(Problem) as refused:
             await waiting
         assert refused.value.code == code
+
+    asyncio.run(with_leader(serve, play))
+
+
+def refused(code: str) -> bytes:
+    """A 503 with this code."""
+    body = b'{"code": "%s"}' % code.encode()
+    return b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+@pytest.mark.parametrize("code", ["no-leader", "draining"])
+def test_a_leader_that_did_nothing_is_asked_again_or_its_successor_is(code: str) -> None:
+    """It gives leadership away, or is not established yet: both say that nothing was done."""
+    seen: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(3):
+            seen.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(refused(code))
+        await answer(reader, writer)
+
+    async def play(forwarder: Forwarder, leader: list[str | None]) -> None:
+        assert (await forwarder.forward(request(body=b""))).status == 201
+        assert len(seen) == 3
+
+    asyncio.run(with_leader(serve, play))
+
+
+@pytest.mark.parametrize("text", [refused("disk-full"), b"HTTP/1.1 503 No\r\nContent-Length: 1\r\n\r\n{"])
+def test_other_refusals_are_the_clients(text: bytes) -> None:
+    """A full disk is no other leader's either, and what cannot be read is passed on as it is."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(text)
+        await reader.read()
+        writer.close()
+
+    async def play(forwarder: Forwarder, leader: list[str | None]) -> None:
+        assert (await forwarder.forward(request(body=b""))).status == 503
+
+    asyncio.run(with_leader(serve, play))
+
+
+def test_a_leader_that_goes_on_refusing_is_believed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After as long as one waits for a leader the client gets the refusal."""
+    monkeypatch.setattr("node.forward.LEADER_WAIT_S", 0.1)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(refused("no-leader"))
+        writer.close()
+
+    async def play(forwarder: Forwarder, leader: list[str | None]) -> None:
+        assert (await forwarder.forward(request(body=b""))).body == b'{"code": "no-leader"}'
+
+    asyncio.run(with_leader(serve, play))
+
+
+@pytest.mark.parametrize(("target", "delay_s"), [("/v1/messages", 0.0), ("/v1/cluster/transfer", 0.2)])
+def test_what_the_former_leader_answers_still_comes(target: str, delay_s: float) -> None:
+    """An answer on its way when the leader changes arrives; a transfer's is waited for, it can only come afterwards."""
+    arrived, changed = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        arrived.set()
+        await changed.wait()
+        await asyncio.sleep(delay_s)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        await reader.read()
+        writer.close()
+
+    async def play(forwarder: Forwarder, leader: list[str | None]) -> None:
+        waiting = asyncio.ensure_future(forwarder.forward(request(target=target, body=b"")))
+        await arrived.wait()
+        leader[0] = "127.0.0.1:1"
+        forwarder.leader_changed()
+        changed.set()
+        assert (await waiting).status == 200
 
     asyncio.run(with_leader(serve, play))
 

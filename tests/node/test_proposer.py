@@ -49,11 +49,12 @@ class Riders:
 
     def __init__(self) -> None:
         self.loaded = 0
+        self.moving = False
         self.told: list[str] = []
 
     def collect(self, now_ms: int, *, going: bool) -> tuple[Lease | None, DispatchState | None]:
         if not self.loaded:
-            return None, None
+            return None, DispatchState(1, 2, 3) if self.moving else None
         self.loaded -= 1
         one = np.ones(1, np.int64)
         return Lease(one.astype(np.uint64), one.astype(np.uint16), one, one), None
@@ -198,6 +199,49 @@ def test_quiesce_writes_what_waits_and_the_last_leases() -> None:
     run(test)
 
 
+def test_after_quiesce_nothing_is_proposed_until_it_leads_on() -> None:
+    """What comes then waits; a leader that leads on proposes it, one that steps down refuses it."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        assert await proposer.quiesce(5)
+        waiting = asyncio.create_task(proposer.schedule([MessageIn("t", b"1", "", None, None)]))
+        riders.loaded = 1
+        await turns()
+        assert not group.open
+        proposer.resume()
+        await turns()
+        assert len(group.open) == 1
+        group.answer("refused")
+        await waiting
+        assert await proposer.quiesce(5)
+        waiting = asyncio.create_task(proposer.schedule([MessageIn("t", b"2", "", None, None)]))
+        await turns()
+        proposer.step_down()
+        assert await waiting == [(0, 1, "not-leader")]
+        proposer.kick()
+        await turns()
+        assert not group.open
+
+    run(test)
+
+
+def test_the_dispatch_state_goes_once_more_and_not_for_ever() -> None:
+    """It moves with time: when nothing else is left it is proposed one last time, and then quiesce is done."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        riders.moving = True
+        quiet = asyncio.create_task(proposer.quiesce(5))
+        await turns()
+        assert len(group.open) == 1
+        assert not quiet.done()
+        group.answer()
+        await turns()
+        assert await quiet
+        assert not group.open
+
+    run(test)
+
+
 def test_quiesce_ends_with_leadership_and_with_its_time() -> None:
     """A stop does not wait for a majority that is not there."""
 
@@ -206,9 +250,9 @@ def test_quiesce_ends_with_leadership_and_with_its_time() -> None:
         quiet = asyncio.create_task(proposer.quiesce(60))
         await turns()
         proposer.step_down()
-        await asyncio.wait_for(quiet, 1)
-        await asyncio.wait_for(proposer.quiesce(0.01), 1)
+        assert not await asyncio.wait_for(quiet, 1)
+        assert not await asyncio.wait_for(proposer.quiesce(0.01), 1)
         group.established = False
-        await asyncio.wait_for(proposer.quiesce(60), 1)
+        assert not await asyncio.wait_for(proposer.quiesce(60), 1)
 
     run(test)

@@ -1,0 +1,225 @@
+"""Leadership moved on purpose, on three whole nodes: who is asked, what is refused, and where requests go meanwhile."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from api.port import ANONYMOUS, MessageIn, PullIn
+from api.problem import Problem
+from node.server import Node
+from tests.node.three_nodes import leader_of, run_nodes
+
+
+def followers(nodes: list[Node], leader: Node) -> list[Node]:
+    """The others."""
+    return [node for node in nodes if node is not leader]
+
+
+async def refusal(node: Node, to: str | None) -> str:
+    """The code with which a transfer asked of this node is refused."""
+    with pytest.raises(Problem) as refused:
+        await node.service.transfer(to, principal=ANONYMOUS)
+    return refused.value.code
+
+
+async def schedule(node: Node) -> str:
+    """One message, due now."""
+    result = await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+    return bytes(result.ids[0]).decode()
+
+
+async def until(condition: Any, seconds: float = 10.0) -> None:
+    """Look every few milliseconds."""
+    async with asyncio.timeout(seconds):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.005)
+
+
+@contextmanager
+def stuck_disk(node: Node) -> Iterator[threading.Event]:
+    """The node's journal is not written from here on, until the event is set or the block ends."""
+    let_go = threading.Event()
+    real = node.disk.fdatasync
+
+    def wait(fd: int) -> None:
+        let_go.wait(20)
+        real(fd)
+
+    node.disk.fdatasync = wait  # type: ignore[method-assign]
+    try:
+        yield let_go
+    finally:
+        let_go.set()
+        node.disk.fdatasync = real  # type: ignore[method-assign]
+
+
+def test_the_answer_says_who_leads_since_which_term(tmp_path: Path) -> None:
+    """To each by name, and to the best: one term each, and the new leader reigns and has everything."""
+
+    async def scene(nodes: list[Node]) -> None:
+        for _ in range(4):
+            old = await leader_of(nodes)
+            term = old.group.term
+            id = await schedule(old)
+            to = followers(nodes, old)[0].config.node_id
+            answer = await old.service.transfer(to, principal=ANONYMOUS)
+            assert (answer.from_node, answer.to_node) == (old.config.node_id, to)
+            assert (answer.term_before, answer.term_after) == (term, term + 1)
+            assert 0 <= answer.took_ms < 5_000
+            assert old.reign is None
+            new = await leader_of(nodes, term_above=term)
+            assert new.config.node_id == to
+            assert (await new.service.message(id, local=False, principal=ANONYMOUS)).state == "ready"
+        best = await new.service.transfer(None, principal=ANONYMOUS)
+        assert best.to_node != best.from_node == new.config.node_id
+
+    run_nodes(tmp_path, scene)
+
+
+def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
+    """Nobody by that name; asked of a node that does not lead; a second one; to itself is answered at once."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        term, name = leader.group.term, leader.config.node_id
+        assert await refusal(leader, "n9") == "unknown-node"
+        assert await refusal(followers(nodes, leader)[0], name) == "no-leader"
+        same = await leader.service.transfer(name, principal=ANONYMOUS)
+        assert (same.from_node, same.to_node, same.term_before, same.term_after) == (name, name, term, term)
+        to = followers(nodes, leader)[1].config.node_id
+        first = asyncio.ensure_future(leader.service.transfer(to, principal=ANONYMOUS))
+        await asyncio.sleep(0)
+        assert await refusal(leader, None) == "change-in-progress"
+        assert (await first).to_node == to
+
+    run_nodes(tmp_path, scene)
+
+
+def test_a_target_that_is_down_is_refused_at_once(tmp_path: Path) -> None:
+    """The leader leads on in its term; the best is then another one."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        down, other = followers(nodes, leader)
+        term, name = leader.group.term, down.config.node_id
+        down.stop()
+        await until(lambda: not leader.group.peers[name].connected)
+        assert await refusal(leader, name) == "not-caught-up"
+        assert (leader.group.term, leader.reign is not None) == (term, True)
+        await schedule(leader)
+        answer = await leader.service.transfer(None, principal=ANONYMOUS)
+        assert answer.to_node == other.config.node_id
+
+    run_nodes(tmp_path, scene)
+
+
+def test_a_target_that_does_not_get_there_holds_nobody_for_long(tmp_path: Path) -> None:
+    """Its disk stands still: it is called off, and requests that came meanwhile are served here, in the old term."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        target = followers(nodes, leader)[0]
+        term = leader.group.term
+        with stuck_disk(target):
+            await schedule(leader)  # what the target has not on disk
+            refused = asyncio.ensure_future(refusal(leader, target.config.node_id))
+            await until(lambda: leader.transfer.frozen)
+            assert not leader.service.leads()
+            url = f"http://{leader.config.http.listen}/v1/messages"
+            async with aiohttp.ClientSession() as http, http.post(url, json={"topic": "t", "body": 2}) as answer:
+                assert (answer.status, answer.headers["Hourwheel-Node"]) == (201, leader.config.node_id)
+            assert await refused == "not-caught-up"
+        assert (leader.group.term, leader.service.leads()) == (term, True)
+        await schedule(leader)
+        assert (await leader.service.transfer(None, principal=ANONYMOUS)).term_after == term + 1
+
+    run_nodes(tmp_path, scene)
+
+
+def test_requests_wait_for_the_new_leader(tmp_path: Path) -> None:
+    """Sent to the old leader, the new one and the third while leadership moves: each is done once, by the new one. The
+    transfer was asked of a follower, and its answer comes from the leader that is one no more."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        target, third = followers(nodes, leader)
+        term = leader.group.term
+
+        async def post(http: aiohttp.ClientSession, node: Node, path: str, document: Any) -> tuple[int, str, Any]:
+            async with http.post(f"http://{node.config.http.listen}{path}", json=document) as answer:
+                return answer.status, answer.headers["Hourwheel-Node"], await answer.json()
+
+        async with aiohttp.ClientSession() as http:
+            with stuck_disk(target) as let_go:
+                await schedule(leader)
+                to = {"to": target.config.node_id}
+                moving = asyncio.ensure_future(post(http, third, "/v1/cluster/transfer", to))
+                await until(lambda: leader.transfer.frozen)
+                posts = [
+                    asyncio.ensure_future(post(http, node, "/v1/messages", {"topic": "u", "body": 1})) for node in nodes
+                ]
+                await asyncio.sleep(0.1)
+                assert not any(each.done() for each in posts)
+                let_go.set()
+                status, by, document = await moving
+                assert (status, by) == (200, leader.config.node_id)
+                assert document.pop("took_ms") >= 100
+                assert document == {
+                    "from": leader.config.node_id,
+                    "to": target.config.node_id,
+                    "term_before": term,
+                    "term_after": term + 1,
+                }
+                for each in posts:
+                    assert (await each)[:2] == (201, target.config.node_id)
+        new = await leader_of(nodes, term_above=term)
+        pulled = await new.service.pull(PullIn("u", 100, 2_000), ANONYMOUS)
+        assert len(pulled) == 3
+
+    run_nodes(tmp_path, scene)
+
+
+def test_a_caller_that_goes_away_changes_nothing(tmp_path: Path) -> None:
+    """Leadership moves all the same, and the next transfer is not held up by the one that nobody waits for."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        term = leader.group.term
+        asked = asyncio.ensure_future(leader.service.transfer(None, principal=ANONYMOUS))
+        await until(lambda: leader.transfer.frozen)
+        asked.cancel()
+        new = await leader_of(nodes, term_above=term)
+        await new.service.transfer(leader.config.node_id, principal=ANONYMOUS)
+        await leader_of(nodes, term_above=term + 1)
+        assert leader.reign is not None
+        assert await refusal(leader, "n9") == "unknown-node"
+
+    run_nodes(tmp_path, scene)
+
+
+def test_a_leader_that_stops_hands_over_first(tmp_path: Path) -> None:
+    """Without an election timeout, and with every hand-over in the log: its message is leased, not ready again."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        term = leader.group.term
+        id = await schedule(leader)
+        (delivery,) = await leader.service.pull(PullIn("t", 10, 5_000, 30_000), ANONYMOUS)
+        leader.stop()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        new = await leader_of(followers(nodes, leader), term_above=term)
+        assert new.group.term == term + 1
+        assert loop.time() - begun < 2
+        assert (await new.service.message(id, local=False, principal=ANONYMOUS)).state == "leased"
+        assert await new.service.ack("t", [delivery.receipt], ANONYMOUS) == ["acked"]
+
+    run_nodes(tmp_path, scene)
