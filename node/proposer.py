@@ -282,8 +282,8 @@ class Proposer:
         """Before a leader steps down on purpose: all that waits is proposed, the Leases of hand-overs made too, so that
         no successor repeats them. True when it is applied, and then nothing is proposed until `resume` or another term:
         what still comes waits. False after `seconds`, or when leadership is lost. No new requests should come."""
-        if not self._group.established:
-            return False
+        if self._held or not self._group.established:
+            return self._held
         quiet = self._quiet = asyncio.get_running_loop().create_future()
         self.kick()
         try:

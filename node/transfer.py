@@ -87,7 +87,7 @@ class Transfer:
 
     async def give_up(self) -> None:
         """This leader should not lead: hand over to the best peer, or step down and leave it to an election."""
-        if self._task is not None or self.frozen:
+        if self._task is not None or self.frozen or not self._node.group.is_leader:
             return
         target = self._best()
         if (target is None or not await self._give(target)) and self._node.group.is_leader:

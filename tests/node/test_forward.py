@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import pytest
 
@@ -121,6 +120,7 @@ def test_a_leader_that_did_nothing_is_asked_again_or_its_successor_is(code: str)
             seen.append(await reader.readuntil(b"\r\n\r\n"))
             writer.write(refused(code))
         await answer(reader, writer)
+        writer.close()
 
     async def play(forwarder: Forwarder, leader: list[str | None]) -> None:
         assert (await forwarder.forward(request(body=b""))).status == 201
@@ -136,7 +136,7 @@ def test_other_refusals_are_the_clients(text: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(text)
-        await reader.read()
+        await writer.drain()
         writer.close()
 
     async def play(forwarder: Forwarder, leader: list[str | None]) -> None:
@@ -150,10 +150,9 @@ def test_a_leader_that_goes_on_refusing_is_believed_in_the_end(monkeypatch: pyte
     monkeypatch.setattr("node.forward.LEADER_WAIT_S", 0.1)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError):
-            while True:
-                await reader.readuntil(b"\r\n\r\n")
-                writer.write(refused("no-leader"))
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(refused("no-leader"))
+        await writer.drain()
         writer.close()
 
     async def play(forwarder: Forwarder, leader: list[str | None]) -> None:
@@ -173,7 +172,7 @@ def test_what_the_former_leader_answers_still_comes(target: str, delay_s: float)
         await changed.wait()
         await asyncio.sleep(delay_s)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-        await reader.read()
+        await writer.drain()
         writer.close()
 
     async def play(forwarder: Forwarder, leader: list[str | None]) -> None:
