@@ -162,8 +162,29 @@ def test_topics_are_created_by_use_and_changed_by_revision(log: Log) -> None:
     assert not stale.changed
     merged = log.apply(PutTopic("default", "orders", {"lease_ms": 5}, replace=False)).results[0]
     assert merged.topic.settings == {"paused": True, "lease_ms": 5}
-    replaced = log.apply(PutTopic("default", "orders", {"lease_ms": 6}, replace=True)).results[0]
+    replaced = log.apply(PutTopic("default", "orders", {"lease_ms": 6, "target": None}, replace=True)).results[0]
     assert replaced.topic.settings == {"lease_ms": 6}
+
+
+def test_a_change_of_a_topic_merges_maps_by_field_and_none_takes_away(log: Log) -> None:
+    """One level deep: what is inside a field of the target is set as a whole. No None is ever kept."""
+    steps: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        (
+            {"target": {"url": "u", "headers": {"a": "1"}, "method": None}, "lease_ms": None},
+            {"target": {"url": "u", "headers": {"a": "1"}}},
+        ),
+        (
+            {"target": {"timeout_ms": 5}, "paused": True},
+            {"target": {"url": "u", "headers": {"a": "1"}, "timeout_ms": 5}},
+        ),
+        ({"target": {"headers": {"b": "2"}, "timeout_ms": None}}, {"target": {"url": "u", "headers": {"b": "2"}}}),
+        ({"target": None}, {}),
+    ]
+    paused: dict[str, Any] = {}
+    for change, expected in steps:
+        put = log.apply(PutTopic("default", "orders", change, replace=False)).results[0]
+        paused |= {"paused": True} if "paused" in change else {}
+        assert put.topic.settings == expected | paused
 
 
 def test_an_hour_is_unlinked_only_when_it_is_over(log: Log) -> None:
