@@ -1,7 +1,7 @@
 """`hourwheel dead TOPIC`: messages that were given up, and why."""
 
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import click
 
@@ -24,11 +24,12 @@ def command(
 ) -> None:
     """Lists the dead messages of TOPIC (`hourwheel redrive` makes them due again)."""
     connection = Connection(url, timeout)
-    query = {"topic": topic, "state": "dead"} | window_fields(options) | {"limit": limit}
+    path = f"/v1/topics/{quote(topic, safe='')}/dead"
+    query = window_fields(options) | {"limit": limit}
     items: list[dict[str, object]] = []
     while True:
         page = query | ({"cursor": cursor} if cursor is not None else {})
-        document = connection.call("GET", f"/v1/messages?{urlencode(page)}").document
+        document = connection.call("GET", f"{path}?{urlencode(page)}").document
         items += document.get("items", [])
         cursor = document.get("next_cursor")
         if cursor is None or not everything:

@@ -189,11 +189,11 @@ def dead(number: int) -> dict[str, object]:
 def test_dead_lists_a_page(node: ScriptedNode, call: Call) -> None:
     """The filter is in the query; there being more is said on stderr."""
     node.say(200, {"items": [dead(1)], "next_cursor": "c&1"})
-    result = call("dead", "orders", "--from", "1800000000000", "--tag", "e u", "--limit", "5")
+    result = call("dead", "or/ders", "--from", "1800000000000", "--tag", "e u", "--limit", "5")
     assert result.exit_code == ExitCode.OK, result.output
     parts = urlsplit(node.requests[0][1])
-    assert (node.requests[0][0], parts.path) == ("GET", "/v1/messages")
-    wanted = {"topic": "orders", "state": "dead", "from": "1800000000000", "tag": "e u", "limit": "5"}
+    assert (node.requests[0][0], parts.path) == ("GET", "/v1/topics/or%2Fders/dead")
+    wanted = {"from": "1800000000000", "tag": "e u", "limit": "5"}
     assert parse_qs(parts.query) == {name: [value] for name, value in wanted.items()}
     assert all(part in result.stdout for part in ("01", "http-500", "3", "eu"))
     assert "--cursor c&1" in result.stderr
