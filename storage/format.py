@@ -45,7 +45,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from storage.array import U32
+from storage.array import I64, U32
 from storage.checksum import checksum_rows
 
 HEADER_SIZE: Final = 64
@@ -222,12 +222,13 @@ def put_rows(rows: npt.NDArray[np.void], at: npt.NDArray[Any] | slice, values: n
     rows.view(whole)[at] = values.view(whole)
 
 
-def check_rows(rows: npt.NDArray[np.void], file: str, first: int) -> None:
-    """Raises Corrupt for the first row whose checksum is wrong; `first` is the ordinal of rows[0] in `file`."""
+def check_rows(rows: npt.NDArray[np.void], file: str, at: I64) -> None:
+    """Raises Corrupt for the first row whose checksum is wrong; `at` are the rows' ordinals in `file`, [n]."""
     sums = row_checksums(rows)
     wrong = np.flatnonzero(sums != rows["checksum"])
     if len(wrong):
         row = int(wrong[0])
-        offset = HEADER_SIZE + (first + row) * rows.dtype.itemsize
+        ordinal = int(at[row])
+        offset = HEADER_SIZE + ordinal * rows.dtype.itemsize
         found, expected = f"{int(sums[row]):08x}", f"{int(rows['checksum'][row]):08x}"
-        raise Corrupt(file, offset, f"checksum of row {first + row}", found, expected)
+        raise Corrupt(file, offset, f"checksum of row {ordinal}", found, expected)

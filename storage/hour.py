@@ -267,7 +267,7 @@ class Hour:
     def _read_log(self, starts: I64, ends: I64) -> Iterator[tuple[int, int, bytes]]:
         """See _log_pieces; neighbours are read together."""
         saved = int(np.searchsorted(starts, self.saved_log_end))
-        for first, last in runs(starts[:saved], ends[:saved], _RUN_GAP_BYTES, _RUN_BYTES_MAX) if saved else ():
+        for first, last in runs(starts[:saved], ends[:saved], _RUN_GAP_BYTES, _RUN_BYTES_MAX):
             base = int(starts[first])
             yield first, last, self.files.log.read(int(ends[last - 1]) - base, base)
         for row in range(saved, len(starts)):

@@ -25,7 +25,6 @@ from storage.format import (
     Corrupt,
     FileHeader,
     check_rows,
-    put_rows,
     take_rows,
 )
 
@@ -43,9 +42,15 @@ def runs(sorted_starts: I64, sorted_ends: I64, gap: int, most: int) -> Iterator[
 
     A run ends where the next piece begins more than `gap` after the last one's end, or past `most` in all.
     """
-    count = len(sorted_starts)
+    if not len(sorted_starts):
+        return
     cuts = np.flatnonzero(sorted_starts[1:] - sorted_ends[:-1] > gap) + 1
-    for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), count], strict=True):
+    firsts, lasts = np.append(0, cuts), np.append(cuts, len(sorted_starts))
+    edges = zip(firsts.tolist(), lasts.tolist(), strict=True)
+    if (sorted_ends[lasts - 1] - sorted_starts[firsts] <= most).all():
+        yield from edges
+        return
+    for first, last in edges:
         while first < last:
             limit = int(sorted_starts[first]) + most
             end = first + max(1, int(np.searchsorted(sorted_ends[first:last], limit, side="right")))
@@ -141,14 +146,18 @@ class RowFile(HourFile):
         if not count:
             return np.empty(0, self._dtype)
         rows = self.read_unchecked(first, count)
-        check_rows(rows, self.name, first)
+        self._check(rows, np.arange(first, first + count))
+        return rows
+
+    def _check(self, rows: Rows, at: I64) -> None:
+        """Raises Corrupt unless these are whole, and as units the ones with these ordinals."""
+        check_rows(rows, self.name, at)
         if self._dtype is UNIT:
-            wrong = np.flatnonzero(rows["global_index"] != np.arange(first, first + count, dtype=np.uint64))
+            wrong = np.flatnonzero(rows["global_index"] != at.astype(np.uint64))
             if len(wrong):
                 row = int(wrong[0])
-                found = int(rows["global_index"][row])
-                raise Corrupt(self.name, self.offset(first + row), "global_index", found, first + row)
-        return rows
+                ordinal = int(at[row])
+                raise Corrupt(self.name, self.offset(ordinal), "global_index", int(rows["global_index"][row]), ordinal)
 
     def read_unchecked(self, first: int, count: int) -> Rows:
         """The same rows as they stand on disk, for who wants to tell of every damaged one."""
@@ -156,14 +165,19 @@ class RowFile(HourFile):
 
     def gather_rows(self, at: I64) -> Rows:
         """The rows with these ordinals, in that order; neighbours are read together."""
-        result = np.empty(len(at), self._dtype)
         order = np.argsort(at, kind="stable")
         ranked = at[order]
+        size = self._dtype.itemsize
+        blocks, within, filled = [], np.empty_like(ranked), 0
         for first, last in runs(ranked, ranked + 1, _RUN_GAP_ROWS, BLOCK_ROWS):
             start = int(ranked[first])
-            block = self.read_rows(start, int(ranked[last - 1]) + 1 - start)
-            put_rows(result, order[first:last], take_rows(block, ranked[first:last] - start))
-        return result
+            count = int(ranked[last - 1]) + 1 - start
+            blocks.append(self.read(count * size, self.offset(start)))
+            within[order[first:last]] = ranked[first:last] - (start - filled)
+            filled += count
+        rows = take_rows(np.frombuffer(b"".join(blocks), self._dtype), within)
+        self._check(rows, at)
+        return rows
 
     def blocks(self, count: int) -> Iterator[tuple[int, Rows]]:
         """(ordinal of the first row, rows) over the first `count` rows, a block at a time."""

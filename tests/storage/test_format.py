@@ -94,10 +94,10 @@ def test_rows_are_sealed_and_checked() -> None:
         rows = np.zeros(9, dtype)
         rows["global_index"] = np.arange(9)
         seal(rows)
-        check_rows(rows, "f", 100)
+        check_rows(rows, "f", np.arange(100, 100 + len(rows)))
         rows["global_index"][4] += 1
         with pytest.raises(Corrupt, match=f"at byte {64 + 104 * dtype.itemsize}: checksum of row 104"):
-            check_rows(rows, "f", 100)
+            check_rows(rows, "f", np.arange(100, 100 + len(rows)))
 
 
 def _ruler(text: str, names: list[str]) -> list[tuple[int, str]]:
