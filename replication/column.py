@@ -81,7 +81,7 @@ class ColumnReader:
     def _take(self, length: int) -> int:
         """Where the next `length` bytes begin; moves on past their padding."""
         at = self._at
-        if at + length > len(self._payload):
+        if length < 0 or at + length > len(self._payload):
             raise EntryRefused(f"column of {length} bytes at byte {at} past the section's {len(self._payload)} bytes")
         self._at = at + length + pad8(length)
         return at

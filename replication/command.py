@@ -130,6 +130,8 @@ def _three(section: Section) -> tuple[int, int, int]:
     reader.end()
     if not 0 <= tick <= DUE_MS_MAX // 1000:
         raise EntryRefused(f"tick {tick}; 0 to {DUE_MS_MAX // 1000} expected")
+    if second < 0 or third < 0:
+        raise EntryRefused(f"tick {tick} with {second} and {third}; none of them is negative")
     return tick, second, third
 
 

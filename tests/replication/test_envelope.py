@@ -1,5 +1,7 @@
 """The entry's bytes: what goes in comes out, and what does not fit is refused before anything is applied."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -137,6 +139,27 @@ def test_a_schedule_whose_sizes_do_not_add_up_is_refused() -> None:
     section = decode_entry(entry_of(broken)).sections[0]
     with pytest.raises(EntryRefused, match="16 bytes by their sizes, 24 bytes found"):
         Schedule.unpack(section)
+
+
+HEX_WIDTH = 80
+GOLDEN = Path(__file__).parent / "golden" / "entry_v1.hex"
+
+
+def test_golden_bytes(pytestconfig: pytest.Config) -> None:
+    """An entry with a command of every kind is, byte for byte, what version 1 wrote: journals hold it."""
+    shown = entry_of(*COMMANDS).hex()
+    text = "".join(shown[at : at + HEX_WIDTH] + "\n" for at in range(0, len(shown), HEX_WIDTH))
+    if pytestconfig.getoption("--golden"):
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()
+
+
+def test_a_cancel_or_reschedule_need_not_name_revision_or_doubt() -> None:
+    """Empty columns go as zeros: any revision, no doubt."""
+    home, due = np.array([4, 5], np.uint64), np.array([1, 2], np.int64)
+    cancels, moves = decode_entry(entry_of(Cancel(home, np.zeros(2, np.uint8)), Reschedule(home, due))).sections
+    assert Cancel.unpack(cancels).revision.tolist() == [0, 0]
+    assert (Reschedule.unpack(moves).revision.tolist(), Reschedule.unpack(moves).doubtful.tolist()) == ([0, 0], [0, 0])
 
 
 def test_the_dispatch_state_costs_the_same_for_one_unit_or_a_million() -> None:
