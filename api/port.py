@@ -267,8 +267,7 @@ class TransferResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """One message handed over under a lease. `content_type` "" means a JSON body, as in `MessageIn`. Made by position
-    where a thousand are made at once."""
+    """One message handed over under a lease; made by position, a thousand at once. `content_type` as in `MessageIn`."""
 
     id: str
     receipt: str
