@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from storage.array import U64
+from storage.array import I64, U64
 from storage.format import FORWARDED, LEASED, RELEASED, SETTLE, Corrupt, Settles, join_rows
 from storage.hour import Hour
 from storage.hour_set import HourSet
-from storage.position import INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
+from storage.position import INDEX_BITS, by_hour, hours_of, indexes_of
 
 
 def locate(hours: HourSet, homes: U64) -> U64:
@@ -43,16 +43,32 @@ def homes(hours: HourSet, places: U64) -> U64:
     return result
 
 
-def last_place(hours: HourSet, home: int) -> int:
-    """The newest place of a message that is still there, ended or not."""
-    hour = hours.use(home >> INDEX_BITS)
-    if hour is None or not hour.states().forwards:
-        return home
-    for record in _newest_first(hour, home & INDEX_MAX):
-        if int(record["what"][0]) == FORWARDED:
-            place = int(record["when"].view(np.uint64)[0])
-            return place if _belongs(hours, place, home) else home
-    return home
+def last_places(hours: HourSet, born: U64) -> U64:
+    """The newest places of messages, ended or not; where that is gone, and of one that was never moved, the home."""
+    if not hours.moved:
+        return born
+    places = born.copy()
+    indexes = indexes_of(born)
+    for number, rows in by_hour(hours_of(born)):
+        hour = hours.use(number)
+        if hour is not None and hour.states().forwards:
+            places[rows] = _last_forwards(hour, indexes[rows], born[rows])
+    return np.where(homes(hours, places) == born, places, born)
+
+
+def _last_forwards(hour: Hour, indexes: I64, born: U64) -> U64:
+    """Where the newest forward of each unit led; of one without any, its own position. One read of the settle file for
+    all units per step back, and forwards are at most one step behind the end."""
+    places = born.copy()
+    following = hour.states().newest_at(indexes).astype(np.int64)
+    left = np.flatnonzero(following)
+    while len(left):
+        records = hour.settle_rows(following[left] - 1)
+        found = records["what"] == FORWARDED
+        places[left[found]] = records["when"][found].view(np.uint64)
+        following[left] = records["previous"] * ~found
+        left = left[following[left] > 0]
+    return places
 
 
 def history(hours: HourSet, home: int) -> Settles:

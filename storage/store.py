@@ -22,7 +22,7 @@ from storage.format import SETTLE, SETTLED, UNIT, UNKNOWN, Corrupt, Settles, Uni
 from storage.hour import Hour
 from storage.hour_file import HourFiles
 from storage.hour_set import STAGED_BYTES_SOFT, HourSet
-from storage.move import born_in_state, history, homes, last_place, locate
+from storage.move import born_in_state, history, homes, last_places, locate
 from storage.position import HOUR_MAX, INDEX_BITS, by_hour, hours_of, indexes_of
 from storage.record import Record, patch
 from storage.record_rows import RecordRows
@@ -225,9 +225,14 @@ class Store:
         is `places` itself, at the price of a comparison."""
         return homes(self._hours, places)
 
+    def last_places(self, homes: U64) -> U64:
+        """Where the messages born at these positions stand, in order, ended or not: as given where they were never
+        moved, or that place is unlinked."""
+        return last_places(self._hours, homes)
+
     def last_place(self, home: int) -> int:
-        """Where the message born here stands, ended or not: `home` if it was never moved, or all else is unlinked."""
-        return last_place(self._hours, home)
+        """The same of one message."""
+        return int(self.last_places(np.array([home], np.uint64))[0])
 
     def history(self, home: int) -> Settles:
         """What befell the message born here, which must exist, in order of time, wherever it was: settle records, each

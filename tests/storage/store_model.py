@@ -155,8 +155,8 @@ class Model:
         assert store.homes(positions).tolist() == [unit.home for unit in units]
         homes = [unit.position for unit in units if not unit.moved]
         assert store.locate(np.array(homes, np.uint64)).tolist() == [self.locate(home) for home in homes]
+        assert store.last_places(np.array(homes, np.uint64)).tolist() == [self.last_place(home) for home in homes]
         for home in homes[::3]:
-            assert store.last_place(home) == self.last_place(home)
             found = store.history(home)
             columns = [found[name].tolist() for name in ("what", "at_ms", "when", "term", "attempt")]
             assert list(zip(*columns, strict=True)) == self.story(home)
