@@ -1,0 +1,94 @@
+"""Messages that were given up, on a whole node: found page by page, by time and tag, and tried again in bulk."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.port import ANONYMOUS, BulkResult, DeadMessage, DeadQuery, MessageIn, PullIn, TopicChange
+from api.problem import Problem
+from node.queues import ENTRY_MOVES_MAX
+from node.server import Node
+from tests.node.single_node import run_node
+
+
+async def kill(node: Node, messages: list[MessageIn]) -> None:
+    """Schedule these to a topic that gives up at once, and have them given up."""
+    change = TopicChange(retry={"max_attempts": 1})
+    await node.service.put_topic("t", change, create=True, if_match=None, principal=ANONYMOUS)
+    await node.service.schedule(messages, ANONYMOUS)
+    receipts: list[str] = []
+    while len(receipts) < len(messages):
+        receipts += [each.receipt for each in await node.service.pull(PullIn("t", 1_000, 5_000), ANONYMOUS)]
+    results = await node.service.nack("t", receipts, delay_ms=0, principal=ANONYMOUS)
+    assert set(results) == {"nacked"}
+
+
+async def pages(node: Node, **query: Any) -> list[list[DeadMessage]]:
+    """All pages of an answer."""
+    found: list[list[DeadMessage]] = []
+    cursor: str | None = None
+    while True:
+        page = await node.service.dead(DeadQuery(topic="t", cursor=cursor, **query), principal=ANONYMOUS)
+        found.append(list(page.items))
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+async def redrive(node: Node, **query: Any) -> BulkResult:
+    """Redrive what matches."""
+    return await node.service.redrive(DeadQuery(topic="t", **query), dry_run=False, principal=ANONYMOUS)
+
+
+def test_dead_messages_are_found_page_by_page_by_time_and_tag(tmp_path: Path) -> None:
+    """In the order of arrival, none twice and none left out; other topics' and other states' messages are not among
+    them; a cursor that is none is refused."""
+
+    async def play(node: Node) -> None:
+        now_ms = node.service.now_ms() - 1_000
+        tags = [("eu",), ("us",), ("eu", "vip"), ()]
+        await kill(node, [MessageIn("t", b"%d" % row, delay_ms=0, tags=tags[row % 4]) for row in range(700)])
+        await node.service.schedule([MessageIn("t", b"0"), MessageIn("u", b"0")], ANONYMOUS)
+        every = [dead for page in await pages(node, limit=1_000) for dead in page]
+        assert len({dead.id for dead in every}) == len(every) == 700
+        by_page = await pages(node, limit=300)
+        assert [len(page) for page in by_page] == [300, 300, 100]
+        assert [dead for page in by_page for dead in page] == every
+        assert [len(page) for page in await pages(node, limit=350)] == [350, 350]
+        vip = [dead for page in await pages(node, tag="vip", limit=100) for dead in page]
+        assert vip == [dead for dead in every if "vip" in dead.tags]
+        assert len(vip) == 175
+        assert await pages(node, tag="asia") == await pages(node, to_ms=now_ms) == [[]]
+        assert len((await pages(node, from_ms=now_ms, limit=1_000))[0]) == 700
+        for cursor in ("x", "f" * 15 + "G", "f" * 17):
+            with pytest.raises(Problem, match="invalid-field"):
+                await node.service.dead(DeadQuery(topic="t", cursor=cursor), principal=ANONYMOUS)
+        nowhere = DeadQuery(topic="nowhere")
+        with pytest.raises(Problem, match="unknown-topic"):
+            await node.service.dead(nowhere, principal=ANONYMOUS)
+        with pytest.raises(Problem, match="unknown-topic"):
+            await node.service.redrive(nowhere, dry_run=True, principal=ANONYMOUS)
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_dead_messages_are_redriven_in_bulk(tmp_path: Path) -> None:
+    """More than one entry takes, all of them once; a tag restricts it; they come again with their attempts going on."""
+    count = ENTRY_MOVES_MAX + 200
+
+    async def play(node: Node) -> None:
+        await kill(node, [MessageIn("t", b"1", tags=("eu",) if row % 2 else ()) for row in range(count)])
+        before = node.group.applied_index
+        done = await redrive(node, tag="eu")
+        assert (done.matched, done.changed) == (count // 2, count // 2)
+        done = await redrive(node)
+        assert (done.matched, done.changed) == (count // 2, count // 2)
+        assert before < done.index <= node.group.applied_index
+        attempts: list[int] = []
+        while len(attempts) < count:
+            attempts += [each.attempt for each in await node.service.pull(PullIn("t", 1_000, 5_000), ANONYMOUS)]
+        assert set(attempts) == {2}
+        assert await pages(node) == [[]]
+
+    run_node(tmp_path / "n1", play)
