@@ -6,8 +6,9 @@ The letters are those of the invariants that every fault is judged by:
 - L  acknowledged and never handed over = 0
 - U  handed over though never scheduled, twice scheduled, or after an acknowledged cancel = 0
 - W  each hand-over in its window, never early
+- P  every webhook received has a start in the delivery log of the node that sent it
 - D  failover duplicates of one term change span at most 50 ms of hand-over time; any other repeat has the end of a
-  lease as its cause
+  lease or a failed attempt as its cause
 - S  one leader per term; terms never go back, but for what an old leader had chosen before its fault
 - T  a planned transfer repeats nothing and pauses hand-overs for a moment only
 - R  after a fault the service comes back in time, and outside the fault windows what is offered is acknowledged
@@ -22,7 +23,7 @@ from dataclasses import dataclass, field
 
 from chaos.availability import check_recovery
 from chaos.bounds import Bounds
-from chaos.event import Answered, HandedOver, Led
+from chaos.event import Answered, HandedOver, Led, Rescheduled
 from chaos.history import History
 from chaos.transfers import check_transfers
 from chaos.verdict import Verdict, percentiles
@@ -30,7 +31,7 @@ from chaos.verdict import Verdict, percentiles
 
 def check_lost(history: History, bounds: Bounds) -> Verdict:
     """L: every acknowledged message was handed over, or a cancel of it may have succeeded."""
-    handed_over = {event.number for event in history.of(HandedOver)}
+    handed_over = {event.number for event in history.of(HandedOver) if event.taken}
     cancelled = {number for number, event in history.cancels().items() if event.outcome != "refused"}
     acknowledged = history.acknowledged()
     lost = [event for number, event in acknowledged.items() if number not in handed_over and number not in cancelled]
@@ -50,7 +51,9 @@ def check_lost(history: History, bounds: Bounds) -> Verdict:
 
 
 def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
-    """U: nothing comes out that was not put in, nothing under two ids, nothing after a cancel said it would not."""
+    """U: nothing comes out that was not put in, or under two ids, or after a cancel said it would not, or before
+    the time that a reschedule moved it to.
+    """
     offered, answered = history.offered(), history.answered()
     cancels = history.cancels()
     faults: list[str] = []
@@ -75,8 +78,39 @@ def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
             faults.append(
                 f"message {number}: cancel said {cancel.attempts_made} before ({cancel.prior}), {len(events)} received"
             )
-    done = sum(cancel.outcome == "cancelled" for cancel in cancels.values())
-    return Verdict("U", {"handed_over": len(history.hand_overs()), "cancelled": done, "wrong": len(faults)}, faults)
+    moved = [event for event in history.of(Rescheduled) if event.outcome == "moved"]
+    faults += _before_moved(history, moved)
+    figure = {
+        "handed_over": len(history.hand_overs()),
+        "cancelled": sum(cancel.outcome == "cancelled" for cancel in cancels.values()),
+        "moved": len(moved),
+        "raced": len(cancels) + len(history.of(Rescheduled)),
+        "wrong": len(faults),
+    }
+    return Verdict("U", figure, faults)
+
+
+def _before_moved(history: History, moved: list[Rescheduled]) -> list[str]:
+    """Hand-overs begun between the answer to a reschedule and the due time it gave."""
+    hand_overs = history.hand_overs()
+    return [
+        f"message {move.number}: handed over at {event.handed_over_ms}, moved to {move.due_ms} at {move.wall_ms}"
+        for move in moved
+        for event in hand_overs.get(move.number, ())
+        if move.wall_ms < event.handed_over_ms < move.due_ms
+    ]
+
+
+def check_started(history: History, bounds: Bounds) -> Verdict:
+    """P: the nodes' own accounts are complete: what a receiver got, a node had written down before it sent it."""
+    pushed = [event for event in history.of(HandedOver) if event.pushed]
+    faults = [
+        f"message {event.number}: received as term {event.term}, attempt {event.attempt}; no node wrote that it began"
+        for event in pushed
+        if not event.handed_over_ms
+    ]
+    failed = sum(not event.taken for event in pushed)
+    return Verdict("P", {"webhooks": len(pushed), "answered_500": failed, "unaccounted": len(faults)}, faults)
 
 
 def check_window(history: History, bounds: Bounds) -> Verdict:
@@ -116,11 +150,13 @@ def check_duplicates(history: History, bounds: Bounds) -> Verdict:
     """
     faults: list[str] = []
     earlier_ms: dict[int, list[int]] = {}
-    after_lease = 0
+    after_lease = retried = 0
     for number, events in history.hand_overs().items():
         for before, after in itertools.pairwise(events):
             if (after.term, after.attempt) == (before.term, before.attempt):
                 faults.append(f"message {number}: handed over twice as term {after.term}, attempt {after.attempt}")
+            elif not before.taken:
+                retried += 1
             elif after.handed_over_ms >= before.leased_until_ms:
                 after_lease += 1
             elif after.term > before.term:
@@ -138,6 +174,7 @@ def check_duplicates(history: History, bounds: Bounds) -> Verdict:
         "duplicates": count + after_lease,
         "failover": count,
         "after_lease": after_lease,
+        "retried": retried,
         "span_ms": max(spans.values(), default=0),
     }
     return Verdict("D", figure, faults)
@@ -197,6 +234,7 @@ CHECKERS: tuple[Callable[[History, Bounds], Verdict], ...] = (
     check_lost,
     check_unscheduled,
     check_window,
+    check_started,
     check_duplicates,
     check_terms,
     check_transfers,

@@ -42,7 +42,8 @@ class Answered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 class HandedOver(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A message received by a consumer. `connection` names one TCP connection's consumer, `response` counts its
-    answers.
+    answers. `status` is what a webhook was answered with, 0 for a pull; a webhook's `handed_over_ms` and
+    `leased_until_ms` are 0 where no node's delivery log knows of it.
     """
 
     number: int
@@ -56,6 +57,17 @@ class HandedOver(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     node: str
     connection: str
     response: int
+    status: int = 0
+
+    @property
+    def pushed(self) -> bool:
+        """Whether it came as a webhook."""
+        return self.status > 0
+
+    @property
+    def taken(self) -> bool:
+        """Whether its receiver took it: a failed webhook is to come again."""
+        return self.status < 300
 
 
 class Acked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
@@ -78,6 +90,17 @@ class Cancelled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     prior: str = ""
     attempts_made: int = 0
     node: str = ""
+    detail: str = ""
+
+
+class Rescheduled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to a reschedule: `moved` to `due_ms`, `refused` (409), or `unknown`."""
+
+    number: int
+    message_id: str
+    outcome: Literal["moved", "refused", "unknown"]
+    asked_wall_ms: int
+    due_ms: int = 0
     detail: str = ""
 
 
@@ -110,4 +133,4 @@ class Transferred(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     took_ms: int
 
 
-Event = Offered | Answered | HandedOver | Acked | Cancelled | Led | Fault | Transferred
+Event = Offered | Answered | HandedOver | Acked | Cancelled | Rescheduled | Led | Fault | Transferred

@@ -16,6 +16,12 @@ class Plan:
     delay_ms: tuple[int, int] = (200, 2_000)  # due so long after the offer, uniform, ends included
     keyed_share: float = 0.5  # of the requests: with keys, hence sent again when the outcome is unknown
     cancel_share: float = 0.0  # of the acknowledged messages: cancelled around their due time
+    reschedule_share: float = 0.0  # of the acknowledged messages: moved around their due time, by reschedule_ms
+    reschedule_ms: int = 1_500
+    push_share: float = 0.0  # of the requests: to a topic that is pushed, the others are pulled
+    push_fail_share: float = 0.0  # of the pushes: answered 500, so that they come again
+    push_backoff_ms: int = 200
+    push_timeout_ms: int = 2_000  # a push on the wire of a killed leader comes again 5 s later than this
     consumers_per_node: int = 2
     pull_max: int = 200
     wait_ms: int = 2_000  # of a long poll
@@ -24,6 +30,11 @@ class Plan:
     request_s: float = 5.0  # a request without answer is given up after this (a long poll: wait_ms more)
     drain_s: float = 40.0  # after the last offer: how long to wait for what is outstanding
     seed: int = 1
+
+    @property
+    def push_topic(self) -> str:
+        """The topic of what is pushed."""
+        return f"{self.topic}-push"
 
     @property
     def count(self) -> int:

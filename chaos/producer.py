@@ -33,10 +33,11 @@ class Offer:
     number: int
     asked_due_ms: int
     keyed: bool
+    topic: str
 
-    def document(self, topic: str) -> dict[str, object]:
+    def document(self) -> dict[str, object]:
         """The request; the same for every try, so that its fingerprint is."""
-        fields: dict[str, object] = {"topic": topic, "body": self.number, "deliver_at": self.asked_due_ms}
+        fields: dict[str, object] = {"topic": self.topic, "body": self.number, "deliver_at": self.asked_due_ms}
         return fields | {"key": f"k{self.number}"} if self.keyed else fields
 
 
@@ -102,7 +103,9 @@ class Producer:
         low, high = self._plan.delay_ms
         delays = self._random.integers(low, high, count, endpoint=True)
         keyed = bool(self._random.random() < self._plan.keyed_share)
-        offers = [Offer(first + row, wall_ms + int(delays[row]), keyed) for row in range(count)]
+        pushed = bool(self._random.random() < self._plan.push_share)
+        topic = self._plan.push_topic if pushed else self._plan.topic
+        offers = [Offer(first + row, wall_ms + int(delays[row]), keyed, topic) for row in range(count)]
         for offer in offers:
             seen = Offered(
                 mono_ms=mono_ms, wall_ms=wall_ms, number=offer.number, keyed=keyed, asked_due_ms=offer.asked_due_ms
@@ -130,7 +133,7 @@ class Producer:
                 await asyncio.sleep(AGAIN_S)
 
     async def _try(self, http: aiohttp.ClientSession, node: LocalNode, offers: list[Offer]) -> list[Outcome]:
-        payload = b"\n".join(msgspec.json.encode(offer.document(self._plan.topic)) for offer in offers)
+        payload = b"\n".join(msgspec.json.encode(offer.document()) for offer in offers)
         single = len(offers) == 1
         path, kind = ("", "application/json") if single else ("/batch", "application/x-ndjson")
         try:

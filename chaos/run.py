@@ -9,7 +9,7 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chaos.bounds import Bounds
@@ -47,10 +47,12 @@ SKEWED = Bounds(skew_ms=510)
 
 def scenarios(times: int) -> dict[str, Scenario]:
     """All scenarios by name, each with so many faults."""
-    load = Plan(rate=1_000, duration_s=FOREVER_S, batch=10, lease_ms=10_000, cancel_share=0.01)
-    slow_load = Plan(rate=500, duration_s=FOREVER_S, batch=10, lease_ms=10_000)
-    pinned = Plan(rate=1_500, duration_s=FOREVER_S, batch=15, lease_ms=10_000, consumers_per_node=4)
-    busy = Plan(rate=2_000, duration_s=FOREVER_S, batch=20, lease_ms=10_000)
+    forever = Plan(duration_s=FOREVER_S, batch=10, lease_ms=10_000, push_share=0.4, push_fail_share=0.02)
+    load = replace(forever, rate=1_000, cancel_share=0.01)
+    slow_load = replace(forever, rate=500)
+    pinned = replace(forever, rate=1_500, batch=15, consumers_per_node=4)
+    busy = replace(forever, rate=2_000, batch=20)
+    races = replace(forever, rate=200, cancel_share=0.4, reschedule_share=0.4)
     return {
         "kill-leader": Scenario(kills("leader", times), times, load),
         "kill-follower": Scenario(kills("follower", times), times, load),
@@ -59,6 +61,7 @@ def scenarios(times: int) -> dict[str, Scenario]:
         "pause-leader": Scenario(pauses(times, 3.0), times, pinned),
         "transfer": Scenario(transfers(times), times, busy),
         "stop-leader": Scenario(stops(times), times, busy),
+        "race": Scenario(kills("leader", times), times, races),
         "clock": Scenario(clock_steps(times), times, load, skewed=True, bounds=SKEWED),
     }
 

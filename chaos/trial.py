@@ -18,6 +18,7 @@ from chaos.history import History
 from chaos.nemesis import Nemesis
 from chaos.plan import Plan
 from chaos.verdict import Verdict
+from chaos.webhooks import PUSH_SETTINGS, account, starts
 from chaos.workload import Workload
 from storage.verify import verify
 
@@ -58,6 +59,7 @@ class Trial:
     ) -> None:
         self.directory, self.plan = directory, plan
         self.history = History()
+        settings = {**PUSH_SETTINGS, **(settings or {})} if plan.push_share else settings
         self.cluster = Cluster(directory, slow=slow, skewed=skewed, settings=settings)
         self.nemesis = Nemesis(self.cluster, self.history)
         self.workload = Workload(list(self.cluster.nodes.values()), plan, self.history)
@@ -66,6 +68,7 @@ class Trial:
         self.history.listen(self._count)
 
     async def __aenter__(self) -> Self:
+        await self.workload.webhooks.__aenter__()
         await self.cluster.__aenter__()
         self.cluster.start()
         await self.cluster.wait_ready()
@@ -74,6 +77,7 @@ class Trial:
     async def __aexit__(self, *error: object) -> None:
         self.history.write(self.directory / "history.ndjson")
         await self.cluster.__aexit__(None, None, None)
+        await self.workload.webhooks.__aexit__()
 
     def _count(self, event: Event) -> None:
         if isinstance(event, HandedOver):
@@ -102,5 +106,8 @@ class Trial:
     async def judge(self, bounds: Bounds) -> Outcome:
         """Stops all nodes gracefully and judges the history and the files."""
         digests = await self.cluster.digests()
+        if self.plan.push_share:
+            data_paths = {node_id: node.data_path for node_id, node in self.cluster.nodes.items()}
+            self.history = account(self.history, starts(data_paths), self.plan)
         damage = {node_id: verify(node.data_path).faults for node_id, node in self.cluster.nodes.items()}
         return Outcome({verdict.promise: verdict for verdict in judge(self.history, bounds)}, digests, damage)

@@ -8,16 +8,17 @@ tell, and the checkers say so.
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import aiohttp
 
-from chaos.canceller import Canceller
 from chaos.consumer import AGAIN_S, Acker, Consumer
 from chaos.event import Answered, Cancelled, Event, HandedOver
 from chaos.history import History
 from chaos.plan import Plan
 from chaos.producer import Producer
+from chaos.racer import Racer
+from chaos.webhooks import Webhooks
 from cli.local_cluster import LocalNode
 
 
@@ -44,7 +45,7 @@ class Outstanding:
                 if event.number not in self._over:
                     self._left.add(event.number)
                     self._none_left.clear()
-            case HandedOver() | Cancelled(outcome="cancelled" | "unknown"):
+            case HandedOver(taken=True) | Cancelled(outcome="cancelled" | "unknown"):
                 self._over.add(event.number)
                 self._left.discard(event.number)
                 if not self._left:
@@ -58,11 +59,15 @@ class Outstanding:
 
 
 class Workload:
-    """One run of `plan` against `nodes`, recorded in `history`."""
+    """One run of `plan` against `nodes`, recorded in `history`.
+
+    `webhooks` listens as long as its owner wants: what a killed leader had on the wire comes again after `run`.
+    """
 
     def __init__(self, nodes: Sequence[LocalNode], plan: Plan, history: History) -> None:
         self.nodes, self.plan, self.history = list(nodes), plan, history
         self.outstanding = Outstanding(history)
+        self.webhooks = Webhooks(plan, history)
         self._producer = Producer(self.nodes, plan, history)
         self._ackers = [Acker(self.nodes, turn, plan, history) for turn in range(len(self.nodes))]
 
@@ -72,18 +77,19 @@ class Workload:
 
     async def run(self) -> bool:
         """Offers and consumes everything; False when something was still outstanding at the end."""
-        await self.configure()
+        await self.configure(self.plan.topic, {"mode": "pull", "lease": self.plan.lease_ms})
+        if self.plan.push_share:
+            await self.configure(self.plan.push_topic, self.webhooks.topic())
         async with self.consuming():
             await self._producer.run()
             return await self.drain()
 
-    async def configure(self) -> None:
-        """Creates the topic, so that consumers have one to wait at; tries the nodes in turn until one has done it."""
-        document = {"mode": "pull", "lease": self.plan.lease_ms}
+    async def configure(self, topic: str, document: Mapping[str, object]) -> None:
+        """Creates a topic, so that there is one to wait at; tries the nodes in turn until one has done it."""
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=self.plan.request_s)) as http:
             for node in itertools.cycle(self.nodes):
                 try:
-                    async with http.put(f"{node.url}/v1/topics/{self.plan.topic}", json=document) as answer:
+                    async with http.put(f"{node.url}/v1/topics/{topic}", json=document) as answer:
                         if answer.status < 300:
                             return
                         if answer.status < 500:
@@ -94,14 +100,14 @@ class Workload:
 
     @contextlib.asynccontextmanager
     async def consuming(self) -> AsyncIterator[None]:
-        """Consumers, ackers and the canceller run inside this block."""
+        """Consumers, ackers and the racer run inside this block."""
         tasks = [asyncio.create_task(acker.run()) for acker in self._ackers]
         for node, acker in zip(self.nodes, self._ackers, strict=True):
             for number in range(self.plan.consumers_per_node):
                 consumer = Consumer(f"{node.node_id}/{number}", node, self.plan, self.history, acker.queue)
                 tasks.append(asyncio.create_task(consumer.run()))
-        if self.plan.cancel_share:
-            tasks.append(asyncio.create_task(Canceller(self.nodes, self.plan, self.history).run()))
+        if self.plan.cancel_share or self.plan.reschedule_share:
+            tasks.append(asyncio.create_task(Racer(self.nodes, self.plan, self.history).run()))
         try:
             yield
         finally:

@@ -54,7 +54,7 @@ def test_good_history_holds_all_promises() -> None:
     assert found["L"].figure["lost"] == 0
     assert found["U"].figure["cancelled"] == 1
     assert found["W"].figure["early"] == 0
-    assert found["D"].figure == {"duplicates": 4, "failover": 3, "after_lease": 1, "span_ms": 20}
+    assert found["D"].figure == {"duplicates": 4, "failover": 3, "after_lease": 1, "retried": 0, "span_ms": 20}
     assert found["S"].figure["terms"] == 2
     assert found["R"].figure["new_term_ms"] == {"p50": 502.0, "p99": 502.0, "p99.9": 502.0, "max": 502.0}
 
