@@ -100,26 +100,30 @@ def stops(times: int) -> Script:
 
 def clock_steps(times: int) -> Script:
     """The leader's wall clock steps ten seconds either way, and it yields; 300 ms and a drift, and it leads on; then a
-    follower's clock is two hours ahead, a leader is paused, and whoever is elected may be that one.
+    follower's clock is two hours ahead, and a minute behind, while the leader is paused, and killed.
     """
 
     async def script(trial: Trial) -> None:
         calm = int(trial.plan.rate * CALM_S)
         for number in range(times):
             await trial.served(calm)
-            case = number % 5
+            case = number % 6
             if case < 2:
                 node_id, before = await trial.nemesis.set_clock("leader", (10_000, -10_000)[case])
                 await trial.nemesis.leader(before.term)
             elif case < 4:
                 node_id, _ = await trial.nemesis.set_clock("leader", (300, 0)[case - 2], (0, 400)[case - 2])
             else:
-                node_id, _ = await trial.nemesis.set_clock("follower", TWO_HOURS_MS)
+                node_id, _ = await trial.nemesis.set_clock("follower", (TWO_HOURS_MS, -60_000)[case - 4])
                 await trial.served(calm)
-                paused, _ = await trial.nemesis.pause_leader(1.5)
-                await trial.cluster.wait_ready(paused)
+                if case == 4:
+                    hurt, _ = await trial.nemesis.pause_leader(1.5)
+                    await trial.cluster.wait_ready(hurt)
+                else:
+                    hurt, _ = await trial.nemesis.kill("leader")
+                    await trial.nemesis.restart(hurt, "leader")
             await trial.served(calm)
-            trial.nemesis.true_clock(node_id, "follower" if case == 4 else "leader")
+            trial.nemesis.true_clock(node_id, "leader" if case < 4 else "follower")
         await trial.served(calm)
 
     return script

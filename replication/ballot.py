@@ -65,9 +65,11 @@ class Ballot:
         """The leader of the current term spoke."""
         self._election.heard_leader(now)
 
-    def heard_heartbeat(self, term: int, last_index: int) -> None:
-        """The leader of `term` said where its log ends."""
+    def heard_heartbeat(self, term: int, last_index: int, wall_ms: int) -> None:
+        """The leader of `term` said where its log ends, and what its node clock shows."""
         self._catch_up.heartbeat(term, last_index)
+        apart_ms = abs(self._station.vitals().wall_ms - wall_ms)
+        self._election.reluctant = apart_ms > self._station.options.apart_ms
 
     def granted(self) -> None:
         """The library gives a vote."""

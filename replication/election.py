@@ -9,6 +9,10 @@ because what it promised before a crash still holds.
 
 Votes (R5). The library counts answers without looking at who sent them; here each peer counts once.
 
+Reluctance. A node whose clock is far from its leader's would hand over early or late as a leader, and a leader that a
+majority contradicts gives leadership away (node/skew.py), so it is the follower that is wrong. It waits for one more
+timeout before it stands, so that when the leader dies another one is elected if there is any. It votes as ever.
+
 Voter rule. A node with an empty directory may have voted, and acknowledged entries, before it was wiped. It neither
 votes nor campaigns until (a) every configured peer says that it is empty too, so there was nothing to forget, or (b) it
 has from a leader a committed entry that was appended after this process began, counted without this node: then a
@@ -29,6 +33,8 @@ class Election:
 
     def __init__(self, size: int, *, min_s: float, max_s: float, random: Callable[[], float], now: float) -> None:
         self.majority = size // 2 + 1
+        self.reluctant = False
+        """Stand only after the others had their chance."""
         self._min_s = min_s
         self._max_s = max_s
         self._random = random
@@ -50,7 +56,7 @@ class Election:
     def heard_leader(self, now: float) -> None:
         """A leader of the current term spoke: nobody else gets a vote for `min_s`, and the timer starts again."""
         self._quiet_until = now + self._min_s
-        self._deadline = now + self._timeout()
+        self._deadline = now + self._timeout() + (self._max_s if self.reluctant else 0.0)
         self._asked_term = self._failures = 0
 
     def granted(self, now: float) -> None:

@@ -96,8 +96,8 @@ class Following:
             if core.state == LEADER:
                 raise Diverged(f"{peer} leads term {core.term}, and so does this node: a vote was given twice")
             core.follow(peer)
+        self._ballot.heard_heartbeat(core.term, message["last_index"], message["wall_ms"])
         self._heard()
-        self._ballot.heard_heartbeat(core.term, message["last_index"])
         self.low_water, self.leader_commit = message["low_water"], message["commit_index"]
         term, verified = self._verified
         if term == core.term:

@@ -59,7 +59,14 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
     "stale_term": (7, (("term", int),)),
     "heartbeat": (
         8,
-        (("term", int), ("stamp_us", int), ("commit_index", int), ("last_index", int), ("low_water", int)),
+        (
+            ("term", int),
+            ("stamp_us", int),
+            ("wall_ms", int),
+            ("commit_index", int),
+            ("last_index", int),
+            ("low_water", int),
+        ),
     ),
     "echo": (
         9,

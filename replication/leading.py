@@ -92,6 +92,7 @@ class Leading:
             "type": "heartbeat",
             "term": self._core.term,
             "stamp_us": int(now * 1e6),  # rounded down: never later than the sending
+            "wall_ms": self._station.vitals().wall_ms,
             "commit_index": self._core.commit_index,
             "last_index": self._core.last_index,
             "low_water": self.low_water,

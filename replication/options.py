@@ -22,6 +22,9 @@ class GroupOptions:
     election_min_s: float = 0.4
     election_max_s: float = 0.8
     """A silent leader is given up after a random time between the two. Less: faster failover, more false alarms."""
+    apart_ms: int = 500
+    """A node whose clock is farther than this from its leader's stands for election after the others only. Delay counts
+    as difference: lower only where the network is fast."""
     fallback_s: float = 0.35
     """A leader that no majority echoes steps down after this."""
     stall_s: float = 0.15

@@ -29,6 +29,19 @@ def test_a_heard_leader_keeps_everybody_quiet() -> None:
     assert one.due(110.41)
 
 
+def test_a_reluctant_node_stands_after_the_others() -> None:
+    """One timeout more, drawn or not; its votes are given as ever."""
+    one = election(random=0.0)
+    one.reluctant = True
+    one.heard_leader(110.0)
+    assert not one.due(111.19)
+    assert one.may_grant(110.41)
+    assert one.due(111.21)
+    one.reluctant = False
+    one.heard_leader(112.0)
+    assert one.due(112.41)
+
+
 def test_a_round_needs_a_majority_of_its_own_term() -> None:
     """Pre-votes count once per peer and only for the term that was asked for; the round ends with the majority."""
     one = election(5)

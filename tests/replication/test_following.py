@@ -71,6 +71,7 @@ def test_a_heartbeat_commits_what_was_proven_only(tmp_path: Path) -> None:
     committed = old.group.commit_index
     beat: dict[str, Any] = {
         "type": "heartbeat",
+        "wall_ms": 0,
         "term": new.group.term,
         "stamp_us": 1,
         "commit_index": new.group.commit_index,

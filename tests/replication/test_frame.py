@@ -40,7 +40,7 @@ MESSAGES: list[Message] = [
     {"type": "pre_vote", "term": 1, "last_log_index": 2, "last_log_term": 0},
     {"type": "pre_vote_ok", "term": 1},
     {"type": "stale_term", "term": 1},
-    {"type": "heartbeat", "term": 1, "stamp_us": 2, "commit_index": 3, "last_index": 4, "low_water": 2},
+    {"type": "heartbeat", "term": 1, "stamp_us": 2, "wall_ms": 7, "commit_index": 3, "last_index": 4, "low_water": 2},
     {"type": "echo", "term": 1, "stamp_us": 2, "wall_ms": 3, "applied_index": 4, "free_bytes": 5, "low": True,
      "voter": False},
     {"type": "census"},

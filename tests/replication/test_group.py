@@ -301,6 +301,26 @@ def test_the_leader_knows_its_peers(tmp_path: Path) -> None:
     assert network.now - peers["B"].last_echo_s < 0.1
 
 
+@pytest.mark.parametrize("skew_ms", [7_200_000, -60_000])
+def test_a_node_whose_clock_is_off_is_elected_last(tmp_path: Path, skew_ms: int) -> None:
+    """When the leader dies the other one is elected, every time; the one that is off only where nobody else stands."""
+    network = SimNetwork(tmp_path)
+    network.skew_ms["C"] = skew_ms
+    for _ in range(10):
+        node = network.elect(network.leader().id if network.leaders() else "A")
+        network.run(0.5)
+        network.kill(node.id)
+        begun = network.now
+        successor = network.elect()
+        assert successor.id != "C"
+        assert network.now - begun < 1.2
+        network.start(node.id)
+        network.run(1)
+    network.kill(network.leader().id)
+    network.mute = set(network.nodes) - {"C"}
+    assert network.run(5, lambda: network.nodes["C"].group.is_leader)
+
+
 def test_a_silent_leader_is_not_named(tmp_path: Path) -> None:
     """`leader_id` forgets a leader that has been silent for an election timeout: nobody forwards to the dead."""
     network = SimNetwork(tmp_path)
