@@ -116,10 +116,10 @@ class DeadLetters:
     def _read(self, query: DeadQuery, homes: U64) -> list[_Dead]:
         """Those that match by their records."""
         store = self._node.store
-        at = self._still_dead(homes).tolist()
-        places = [store.last_place(home) for home in at]
-        records = store.records(np.array(places, np.uint64))
-        return [dead for dead in map(_Dead, at, places, records) if _matches(query, dead.record)]
+        homes = self._still_dead(homes)
+        places = store.last_places(homes)
+        found = map(_Dead, homes.tolist(), places.tolist(), store.records(places))
+        return [dead for dead in found if _matches(query, dead.record)]
 
     def _still_dead(self, homes: U64) -> U64:
         """Since these were found the loop had its turns: messages may be redriven, an hour may be gone."""

@@ -147,8 +147,10 @@ class Service:
         self, id: str, *, deliver_at_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
     ) -> RescheduleResult:
         """Like cancel: no hand-over from here to the result, and none before the new due time after it."""
+        reign = self._reign()
+        self._node.reserve.check()
         return await self._changes.reschedule(
-            self._reign(),
+            reign,
             id,
             deliver_at_ms=deliver_at_ms,
             delay_ms=delay_ms,
@@ -236,6 +238,8 @@ class Service:
     async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
         """`unknown-topic`."""
         self._reign()
+        if not dry_run:
+            self._node.reserve.check()
         return await self._dead.redrive(self._topic(query.topic), query, self._reign, dry_run=dry_run)
 
     # -- the cluster

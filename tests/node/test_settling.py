@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from api.port import ANONYMOUS, MessageIn, PullIn
+from api.problem import Problem
 from node.server import Node
 from tests.node.single_node import run_node
 
@@ -35,5 +36,62 @@ def test_a_message_given_back_is_not_handed_over_before_that_is_known(tmp_path: 
         view = await node.service.message(first.id, local=False, principal=ANONYMOUS)
         assert [event.event for event in view.history] == ["scheduled", "leased", "moved", "leased"]
         assert [event.attempt for event in view.history if event.event == "leased"] == [1, 2]
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_who_changes_a_message_at_its_due_time_is_told_the_truth(tmp_path: Path) -> None:
+    """Cancels and reschedules race the due time, beside consumers that pull and give back: after a 200 cancel no
+    hand-over starts, none starts before the new due time, and a refusal names the hand-over there was."""
+    count = 240
+
+    async def play(node: Node) -> None:
+        service = node.service
+        due_ms = service.now_ms() + 700
+        result = await service.schedule([MessageIn("t", b"1", deliver_at_ms=due_ms) for _ in range(count)], ANONYMOUS)
+        ids = [bytes(id).decode() for id in result.ids]
+        handed_over: dict[str, list[int]] = {id: [] for id in ids}
+        fences: dict[str, list[int]] = {id: [] for id in ids}
+        refused: list[tuple[str, bool]] = []
+        over = False
+
+        async def consume() -> None:
+            while not over:
+                pulled = await service.pull(PullIn("t", 3, 100, 1_000), ANONYMOUS)
+                for each in pulled:
+                    handed_over[each.id].append(each.handed_over_ms)
+                    fences[each.id].append(each.attempt)
+                if pulled:
+                    receipts = [each.receipt for each in pulled]
+                    await service.nack("t", receipts, delay_ms=20, principal=ANONYMOUS)
+
+        promised: dict[str, tuple[str, int, int]] = {}  # what, since when, until when no hand-over starts
+
+        async def change(row: int, id: str) -> None:
+            await asyncio.sleep((due_ms - 50 + row * 100 / count - service.now_ms()) / 1000)
+            try:
+                if row % 2:
+                    done = await service.cancel(id, if_match=None, principal=ANONYMOUS)
+                    promised[id] = "cancel", service.now_ms(), 1 << 60
+                    assert done.attempts_made == len(handed_over[id]), id
+                else:
+                    moved = await service.reschedule(
+                        id, deliver_at_ms=None, delay_ms=300, if_match=None, principal=ANONYMOUS
+                    )
+                    promised[id] = "reschedule", service.now_ms(), moved.due_ms
+            except Problem as problem:
+                refused.append((problem.code, problem.extra["attempt"] in fences[id]))
+
+        consumers = [asyncio.ensure_future(consume()) for _ in range(4)]
+        await asyncio.gather(*(change(row, id) for row, id in enumerate(ids)))
+        await asyncio.sleep(0.6)
+        over = True
+        await asyncio.gather(*consumers)
+        assert set(refused) <= {("leased", True)}
+        for id, (what, since_ms, until_ms) in promised.items():
+            assert not [at_ms for at_ms in handed_over[id] if since_ms < at_ms < until_ms], (what, id)
+        assert {what for what, _, _ in promised.values()} == {"cancel", "reschedule"}
+        for attempts in fences.values():
+            assert attempts == sorted(set(attempts)), "a later hand-over bears no higher attempt"
 
     run_node(tmp_path / "n1", play)
