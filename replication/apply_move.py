@@ -183,7 +183,7 @@ def apply_redrive(store: Store, command: Redrive, envelope: Envelope, *, floor_m
     result[rows] = REDRIVEN
     home = command.home[rows]
     # Where it died; that hour may be gone while the home's is not: the body stands at home as well.
-    place = np.array([store.last_place(at) for at in home.tolist()], np.uint64)
+    place = store.last_places(home)
     attempt = np.maximum(states.attempt[rows], store.units(place)["attempt"])
     asked_due_ms = command.due_ms[rows]
     leaving = Leaving(
