@@ -53,7 +53,7 @@ class DeliveryLog:
         random: U64,
         attempt: U16,
         asked_due_ms: I64,
-        topic: int,
+        topic: U32 | int,
         term: int,
         at_ms: int,
         mode: int,

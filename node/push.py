@@ -8,9 +8,9 @@ much is staged is bounded per topic and in all (`[push] staged_*`), so a topic w
 than one with a thousand, and what is beyond the bound waits in the windows. The lease begins when a slot is free, right
 before the attempt; whether this node may act is asked once more when the connection stands.
 
-All work is in `turn`, which the reign calls after each of its steps, and again a moment after attempts have ended: then
-many slots are filled with one look at the records. An attempt is sent by one of the tasks kept for that; a task per
-message would cost more than the rest of the pump.
+All work is in `turn`, which the reign calls after each of its steps, and again a moment after attempts have ended; much
+work is put off for a few milliseconds, so that one look at the records fills many slots. An attempt is sent by one of
+the tasks kept for that; a task per message would cost more than the rest of the pump.
 
 When the reign ends nothing staged is left behind (the records have it), attempts on the wire go on, and their outcomes
 go to whoever leads.
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -40,6 +39,7 @@ from node.push_outcome import Attempt, Outcomes
 from node.push_target import BadTarget, Targets, make_headers
 from node.queues import GROUP
 from node.retry import STOPPED
+from storage.array import U64
 from storage.format import LEASED
 from storage.message_id import encode_ids
 from storage.topic import Topic
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 #: A push lease lasts the attempt's timeout and this: time to write the outcome down.
 LEASE_MARGIN_MS: Final = 5_000
+#: Turns that have work are so far apart: a look at the records costs as much as several attempts.
+TURN_MS: Final = 4
 #: After attempts ended, the pump waits so long for others to end before it fills the slots.
 GATHER_S: Final = 0.002
 #: When to try again what may not be handed over for the moment (no trust, or the stop rule).
@@ -63,6 +65,7 @@ BITE_UNITS: Final = 128
 BITE_BYTES: Final = 4 * 1024 * 1024
 #: Tasks without work that are kept.
 IDLE_MAX: Final = 1_000
+_NOTHING: Final = np.empty(0, np.uint64)
 
 
 class Pusher:
@@ -87,6 +90,7 @@ class Pusher:
         self._reign: Reign | None = None
         self._draining = False
         self._pumping: asyncio.TimerHandle | None = None
+        self._turned_ms = 0  # the last turn that had work
         self._workers: set[asyncio.Task[None]] = set()
         self._idle: deque[asyncio.Future[Attempt]] = deque()
         self._quiet = asyncio.Event()  # nothing is on the wire
@@ -141,16 +145,21 @@ class Pusher:
     # -- the pump
 
     def turn(self, now_ms: int) -> None:
-        """Stage what has room, hand over what may go. Cheap when nothing is ready."""
+        """Stage what has room, hand over what may go. Cheap when nothing is ready, and put off for a moment when much
+        is: what comes within TURN_MS goes in one look at the records."""
+        if not 0 <= now_ms - self._turned_ms < TURN_MS:
+            self._turn(now_ms)
+        else:
+            self._pump_in((self._turned_ms + TURN_MS - now_ms) / 1000)
+
+    def _turn(self, now_ms: int) -> None:
         reign = self._reign
         if reign is None or self._draining:
             return
         self._look_for_changes(reign)
-        for number in reign.dispatcher.ready_topics():
-            topic = self._node.store.catalog.topic_by_number(number)
-            if topic is not None and topic.settings.get("mode") == "push":
-                self._stage(reign, topic, now_ms)
-        self._hand_over(reign, now_ms)
+        staged = self._stage(reign, now_ms)
+        if self._hand_over(reign, now_ms) or staged:
+            self._turned_ms = now_ms
 
     def _look_for_changes(self, reign: Reign) -> None:
         """Units of topics whose settings changed go back to their window: they may have another target now, or none."""
@@ -160,44 +169,64 @@ class Pusher:
                 dropped = self._lanes.drop(number)
                 reign.dispatcher.unstage(number, np.array([unit.position for unit in dropped], np.uint64))
 
-    def _stage(self, reign: Reign, topic: Topic, now_ms: int) -> None:
-        """Take a bite of the topic's window, as far as there is room for it."""
-        room = min(self._lanes.room(topic.number), BITE_UNITS)
-        positions = reign.dispatcher.stage(topic.number, room, now_ms) if room else np.empty(0, np.uint64)
-        if not len(positions):
-            return
-        store = self._node.store
-        over = store.states(positions).state > LEASED
-        if over.any():  # nothing is to be read of these; this look at the records forgets them
-            left = reign.dispatcher.hand_over_staged(topic.number, positions[over], 0, now_ms, trusted=reign.trusted())
-            reign.dispatcher.unstage(topic.number, left.left)
-            positions = positions[~over]
-        ends = np.cumsum(store.units(positions)["size"], dtype=np.int64)
-        few = max(1, int(np.searchsorted(ends, BITE_BYTES, side="right")))
-        if few < len(positions):
-            reign.dispatcher.unstage(topic.number, positions[few:])
-        records = store.records(positions[:few])
-        self._lanes.add(
-            StagedUnit(topic, position, record, self._targets.of(topic, record.target))
-            for position, record in zip(positions[:few].tolist(), records, strict=True)
-        )
+    def _stage(self, reign: Reign, now_ms: int) -> bool:
+        """Take a bite of each push topic's window, as far as there is room for it; whether there was anything."""
+        bites: list[tuple[Topic, U64]] = []
+        for number in reign.dispatcher.ready_topics():
+            topic = self._node.store.catalog.topic_by_number(number)
+            if topic is not None and topic.settings.get("mode") == "push":
+                room = min(self._lanes.room(number), BITE_UNITS)
+                positions = reign.dispatcher.stage(number, room, now_ms) if room else _NOTHING
+                if len(positions):
+                    bites.append((topic, positions))
+        if bites:
+            self._read(reign, bites, now_ms)
+        return bool(bites)
 
-    def _hand_over(self, reign: Reign, now_ms: int) -> None:
-        """Fill the free slots: one look at the records per topic and timeout."""
+    def _read(self, reign: Reign, bites: list[tuple[Topic, U64]], now_ms: int) -> None:
+        """Into the lanes, as far as their records say. One look for all topics."""
+        store, dispatcher = self._node.store, reign.dispatcher
+        positions = np.concatenate([bite for _, bite in bites])
+        reads = store.states(positions).state <= LEASED
+        few = max(1, BITE_BYTES // max(1, int(store.units(positions[reads])["size"].max(initial=0))))
+        start = 0
+        kept: list[tuple[Topic, U64]] = []
+        for topic, bite in bites:
+            its = reads[start : start + len(bite)]
+            start += len(bite)
+            if not its.all():  # these have ended: nothing is to be read of them, and this look forgets them
+                ended = bite[~its]
+                looked = dispatcher.hand_over_staged(topic.number, ended, 0, now_ms, trusted=reign.trusted())
+                dispatcher.unstage(topic.number, looked.left)
+            bite = bite[its]
+            if len(bite) > few:
+                dispatcher.unstage(topic.number, bite[few:])
+                bite = bite[:few]
+            kept.append((topic, bite))
+        records = iter(store.records(np.concatenate([bite for _, bite in kept])))
+        for topic, bite in kept:
+            for position in bite.tolist():
+                record = next(records)
+                self._lanes.add(StagedUnit(topic, position, record, self._targets.of(topic, record.target)))
+
+    def _hand_over(self, reign: Reign, now_ms: int) -> bool:
+        """Fill the free slots: one look at the records per topic and timeout. Whether there were any."""
         taken = self._lanes.take(now_ms)
         taken.sort(key=_together)  # stable: the order within a topic stays
         left: list[StagedUnit] = []
+        went: list[tuple[HandOver, list[StagedUnit]]] = []
         for (number, timeout_ms), group in groupby(taken, key=_together):
             units = {unit.position: unit for unit in group}
             positions = np.fromiter(units, np.uint64, len(units))
             lease_ms = timeout_ms + LEASE_MARGIN_MS
             made = reign.dispatcher.hand_over_staged(number, positions, lease_ms, now_ms, trusted=reign.trusted())
-            went = [units.pop(position) for position in made.hand_over.position.tolist()]
+            if len(made.hand_over):
+                went.append((made.hand_over, [units.pop(position) for position in made.hand_over.position.tolist()]))
             left += [units.pop(position) for position in made.left.tolist()]
             for unit in units.values():  # ended, held, or back in the window
                 self._lanes.done(unit.origin)
-            if went:
-                self._begin(reign, made.hand_over, went)
+        if went:
+            self._begin(reign, went, now_ms)
         if left:
             self._lanes.put_back(left)
             self._pump_in(AGAIN_S)
@@ -205,38 +234,42 @@ class Pusher:
             self._pump_in(wait_ms / 1000)
         if taken:
             reign.poke()  # Leases wait for the beat, those over their limit for their end
+        return bool(taken)
 
-    def _begin(self, reign: Reign, made: HandOver, units: Sequence[StagedUnit]) -> None:
+    def _begin(self, reign: Reign, went: list[tuple[HandOver, list[StagedUnit]]], now_ms: int) -> None:
         """These were handed over: into the delivery log, then to the tasks that send."""
-        homes = np.array([unit.record.position for unit in units], np.uint64)
-        random = np.array([unit.record.random for unit in units], np.uint64)
-        asked_due_ms = np.array([unit.record.asked_due_ms for unit in units], np.int64)
+        records = [unit.record for _, units in went for unit in units]
+        homes = np.array([record.position for record in records], np.uint64)
+        random = np.array([record.random for record in records], np.uint64)
+        asked_due_ms = np.array([record.asked_due_ms for record in records], np.int64)
+        attempt = np.concatenate([made.attempt for made, _ in went])
         self._node.delivery_log.start(
             home=homes,
             random=random,
-            attempt=made.attempt,
+            attempt=attempt,
             asked_due_ms=asked_due_ms,
-            topic=made.topic,
+            topic=np.array([record.topic for record in records], np.uint32),
             term=reign.term,
-            at_ms=made.handed_over_ms,
+            at_ms=now_ms,
             mode=PUSH,
         )
         # A repeat is late by the whole lease or backoff before: that is no lateness of ours.
-        self._node.count_handed_over(len(units), (made.handed_over_ms - asked_due_ms)[made.attempt == 1])
-        ids = encode_ids(GROUP, homes, random).astype("U26").tolist()
-        for unit, id, number in zip(units, ids, made.attempt.tolist(), strict=True):
-            self._send(
-                Attempt(
-                    unit=unit,
-                    id=id,
-                    number=number,
-                    term=reign.term,
-                    handed_over_ms=made.handed_over_ms,
-                    lease_end_ms=made.lease_end_ms,
-                    receipts=reign.receipts,
-                    may_send=reign.trusted,
+        self._node.count_handed_over(len(records), (now_ms - asked_due_ms)[attempt == 1])
+        ids = iter(encode_ids(GROUP, homes, random).astype("U26").tolist())
+        for made, units in went:
+            for unit, number in zip(units, made.attempt.tolist(), strict=True):
+                self._send(
+                    Attempt(
+                        unit=unit,
+                        id=next(ids),
+                        number=number,
+                        term=reign.term,
+                        handed_over_ms=now_ms,
+                        lease_end_ms=made.lease_end_ms,
+                        receipts=reign.receipts,
+                        may_send=reign.trusted,
+                    )
                 )
-            )
 
     # -- the tasks that send
 
@@ -295,14 +328,21 @@ class Pusher:
             self._node.fatal(error)
 
     def _pump_in(self, seconds: float) -> None:
-        """Turn once more, so soon; many requests before it are one turn."""
-        if self._pumping is None and self._reign is not None and not self._draining:
-            self._pumping = asyncio.get_running_loop().call_later(seconds, self._pump)
+        """Turn once more, so soon; the soonest of several requests counts for all."""
+        if self._reign is None or self._draining:
+            return
+        loop = asyncio.get_running_loop()
+        at_s = loop.time() + seconds
+        if self._pumping is not None:
+            if self._pumping.when() <= at_s:
+                return
+            self._pumping.cancel()
+        self._pumping = loop.call_at(at_s, self._pump)
 
     def _pump(self) -> None:
         self._pumping = None
         try:
-            self.turn(self._node.clock.now_ms())
+            self._turn(self._node.clock.now_ms())
         except Exception as error:  # a callback's exception would only be logged: what fails here ends the node
             self._node.fatal(error)
 

@@ -22,7 +22,6 @@ Pure: no clock, no socket. Every staged unit is in exactly one lane or on the wi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -152,10 +151,9 @@ class Lanes:
         left = bounds.staged_total - self.staged
         return max(0, min(bounds.staged_per_topic, left) - units)
 
-    def add(self, units: Iterable[StagedUnit]) -> None:
-        """Units were staged, in this order."""
-        for unit in units:
-            self._add(unit, first=False)
+    def add(self, unit: StagedUnit) -> None:
+        """A unit was staged, after those before it."""
+        self._add(unit, first=False)
 
     def put_back(self, units: list[StagedUnit]) -> None:
         """Units that were taken and may not go now: off the wire, first in line again, in the same order."""

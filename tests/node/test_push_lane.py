@@ -30,6 +30,12 @@ def unit(position: int, *, of: int = 1, host: str = "a", body: int = 2) -> Stage
     return StagedUnit(topic(of), position, record(topic=of, body=bytes(body)), target)
 
 
+def add(lanes: Lanes, units: list[StagedUnit]) -> None:
+    """Stage these, in this order."""
+    for each in units:
+        lanes.add(each)
+
+
 def positions(units: list[StagedUnit]) -> list[int]:
     """Of these, in order."""
     return [each.position for each in units]
@@ -38,8 +44,8 @@ def positions(units: list[StagedUnit]) -> list[int]:
 def test_a_saturated_receiver_blocks_its_own_units_only() -> None:
     """Of one topic too: what goes elsewhere is taken past what waits."""
     lanes = Lanes(BOUNDS)
-    lanes.add([unit(number) for number in range(10)])
-    lanes.add([unit(20, host="b"), unit(21, host="")])
+    add(lanes, [unit(number) for number in range(10)])
+    add(lanes, [unit(20, host="b"), unit(21, host="")])
     assert sorted(positions(lanes.take(0))) == [0, 1, 2, 20, 21]
     assert lanes.take(0) == []
     lanes.done(Origin("http", "a", 80))
@@ -50,8 +56,8 @@ def test_a_saturated_receiver_blocks_its_own_units_only() -> None:
 def test_topics_take_turns_at_a_receiver() -> None:
     """A topic with much does not push another one's few behind all of it."""
     lanes = Lanes(Bounds(per_target=100, total=1000))
-    lanes.add([unit(number, of=1) for number in range(10)])
-    lanes.add([unit(number, of=2) for number in range(20, 22)])
+    add(lanes, [unit(number, of=1) for number in range(10)])
+    add(lanes, [unit(number, of=2) for number in range(20, 22)])
     assert positions(lanes.take(0))[:5] == [0, 20, 1, 21, 2]
 
 
@@ -59,11 +65,11 @@ def test_receivers_that_hang_leave_slots_for_others() -> None:
     """Four hang with all they may have; of eight slots in all there is one for a fifth, again and again."""
     lanes = Lanes(BOUNDS)
     for host in "abcd":
-        lanes.add([unit(number, host=host) for number in range(4)])
+        add(lanes, [unit(number, host=host) for number in range(4)])
     lanes.take(0)
     assert lanes.on_wire < BOUNDS.total
     for round_number in range(10):
-        lanes.add([unit(100 + round_number, host="e")])
+        add(lanes, [unit(100 + round_number, host="e")])
         assert positions(lanes.take(0)) == [100 + round_number]
         lanes.done(Origin("http", "e", 80))
 
@@ -71,7 +77,7 @@ def test_receivers_that_hang_leave_slots_for_others() -> None:
 def test_what_may_not_go_is_first_in_line_again() -> None:
     """In the order in which it was taken, before what came meanwhile."""
     lanes = Lanes(BOUNDS)
-    lanes.add([unit(number) for number in range(5)])
+    add(lanes, [unit(number) for number in range(5)])
     taken = lanes.take(0)
     lanes.put_back(taken)
     assert lanes.on_wire == 0
@@ -81,7 +87,7 @@ def test_what_may_not_go_is_first_in_line_again() -> None:
 def test_a_topics_units_can_be_taken_out_of_all_lanes() -> None:
     """Others stay, and lanes that have nothing are forgotten."""
     lanes = Lanes(BOUNDS)
-    lanes.add([unit(1, of=1, host="a"), unit(2, of=1, host="b"), unit(3, of=2, host="b")])
+    add(lanes, [unit(1, of=1, host="a"), unit(2, of=1, host="b"), unit(3, of=2, host="b")])
     assert lanes.revision(1) == 1
     assert sorted(positions(lanes.drop(1))) == [1, 2]
     assert (lanes.topics(), lanes.staged) == ([2], 1)
@@ -92,12 +98,12 @@ def test_staging_leaves_room_for_other_topics() -> None:
     """A topic has its bound, and never more than is free in all; what its units weigh counts the same way."""
     lanes = Lanes(BOUNDS)
     assert lanes.room(1) == 20
-    lanes.add([unit(number, of=1) for number in range(20)])
+    add(lanes, [unit(number, of=1) for number in range(20)])
     assert (lanes.room(1), lanes.room(2)) == (0, 20)
-    lanes.add([unit(100 + number, of=2) for number in range(15)])
+    add(lanes, [unit(100 + number, of=2) for number in range(15)])
     assert (lanes.room(2), lanes.room(3)) == (0, 5)
     heavy = Lanes(Bounds(staged_bytes=10_000))
-    heavy.add([unit(1, of=1, body=5_000)])
+    add(heavy, [unit(1, of=1, body=5_000)])
     assert heavy.room(1) == 0
     assert heavy.room(2) > 0
 
@@ -105,7 +111,7 @@ def test_staging_leaves_room_for_other_topics() -> None:
 def fail(lanes: Lanes, host: str, times: int) -> None:
     """So many attempts to this host fail, one after the other."""
     for _ in range(times):
-        lanes.add([unit(999, host=host)])
+        add(lanes, [unit(999, host=host)])
         assert positions(lanes.take(0)) == [999]
         lanes.done(Origin("http", host, 80), failed=True)
 
@@ -116,8 +122,8 @@ def test_ill_receivers_get_an_attempt_now_and_then() -> None:
     for host in "ab":
         fail(lanes, host, 9)
     for host in "ab":
-        lanes.add([unit(number, host=host) for number in range(10)])
-    lanes.add([unit(100 + number, host="c") for number in range(10)])
+        add(lanes, [unit(number, host=host) for number in range(10)])
+    add(lanes, [unit(100 + number, host="c") for number in range(10)])
     assert len(lanes.take(0)) == 10 + 1
     assert lanes.wait_ms(0) == ILL_MS
     assert lanes.take(ILL_MS - 1) == []
@@ -130,7 +136,7 @@ def test_ill_receivers_get_an_attempt_now_and_then() -> None:
 def test_an_ill_receiver_holds_a_tenth_of_the_slots() -> None:
     """The attempts it had when it fell ill end first."""
     lanes = Lanes(Bounds(per_target=20, total=100))
-    lanes.add([unit(number) for number in range(60)])
+    add(lanes, [unit(number) for number in range(60)])
     assert len(lanes.take(0)) == 20
     for _ in range(18):
         lanes.done(Origin("http", "a", 80), failed=True)
@@ -145,7 +151,7 @@ def test_a_receiver_that_fails_now_and_then_is_well() -> None:
     """Every other attempt may fail without a pause; what says nothing of the receiver does not count."""
     lanes = Lanes(BOUNDS)
     for turn in range(50):
-        lanes.add([unit(turn)])
+        add(lanes, [unit(turn)])
         assert positions(lanes.take(0)) == [turn]
         lanes.done(Origin("http", "a", 80), failed=(None, True, False)[turn % 3])
     assert lanes.wait_ms(0) is None
@@ -156,21 +162,21 @@ def test_how_ill_a_receiver_is_outlives_its_units() -> None:
     lanes = Lanes(BOUNDS)
     fail(lanes, "a", 9)
     assert lanes.staged == lanes.on_wire == 0
-    lanes.add([unit(1), unit(2)])
+    add(lanes, [unit(1), unit(2)])
     assert len(lanes.take(0)) == 1
     assert lanes.take(0) == []
     lanes.clear()
     lanes.done(Origin("http", "a", 80))
     for number in range(IDLE_MAX):
         fail(lanes, f"h{number}", 1)
-    lanes.add([unit(1), unit(2)])
+    add(lanes, [unit(1), unit(2)])
     assert len(lanes.take(0)) == 2
 
 
 def test_an_end_without_a_beginning_is_a_fault() -> None:
     """It would let more than the bound onto the wire."""
     lanes = Lanes(BOUNDS)
-    lanes.add([unit(1)])
+    add(lanes, [unit(1)])
     with pytest.raises(AssertionError, match="never began"):
         lanes.done(Origin("http", "a", 80))
 
@@ -196,7 +202,7 @@ def test_nothing_is_lost_and_no_bound_is_broken(steps: list[tuple[str, int, str]
     for position, (step, number, host) in enumerate(steps):
         if step == "add":
             made = unit(position, of=number, host=host)
-            lanes.add([made])
+            lanes.add(made)
             waiting.setdefault((number, made.origin), deque()).append(position)
         elif step == "take":
             for taken in lanes.take(0):
