@@ -8,13 +8,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
 from api.port import MessageIn
+from api.problem import Problem
 from node.clock import NodeClock
 from node.entropy import Entropy
 from node.proposer import Proposer
-from node.queues import ENTRY_ACKS_MAX
-from replication.command import DispatchState, Lease, Settle
+from node.queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX, RescheduleOrder
+from replication.command import DispatchState, Fail, Lease, Redrive, Reschedule, Settle
+from replication.command_handover import RETRY
 from replication.envelope import decode_entry
 from replication.group import RaftGroup
 from replication.options import GroupOptions
@@ -42,6 +45,11 @@ class Group:
         blob, done = self.open.pop(0)
         applied = SimpleNamespace(refused=None, results=(None,) * len(decode_entry(blob).sections))
         done(Outcome(applied if error is None else None, error, index))
+
+    def answer_with(self, *results: Any, index: int = 1) -> None:
+        """The oldest proposal is applied with these results."""
+        _, done = self.open.pop(0)
+        done(Outcome(SimpleNamespace(refused=None, results=results), None, index))
 
 
 class Riders:
@@ -254,5 +262,95 @@ def test_quiesce_ends_with_leadership_and_with_its_time() -> None:
         assert not await asyncio.wait_for(proposer.quiesce(0.01), 1)
         group.established = False
         assert not await asyncio.wait_for(proposer.quiesce(60), 1)
+
+    run(test)
+
+
+def fail(first: int, rows: int, *texts: bytes) -> Fail:
+    """Failed hand-overs of units from `first` on."""
+    ones = np.ones(rows, np.int64)
+    return Fail(
+        position=np.arange(first, first + rows, dtype=np.uint64),
+        term=ones.astype(np.uint32),
+        attempt=ones.astype(np.uint16),
+        code=ones.astype(np.uint16),
+        fate=(ones * RETRY).astype(np.uint8),
+        due_ms=ones,
+        random=ones.astype(np.uint64),
+        texts=texts,
+    )
+
+
+def test_failures_of_several_callers_go_together_each_with_its_text() -> None:
+    """Rows without a text get an empty one beside rows with one; what is past an entry's bound waits; each caller gets
+    the results of its own rows."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        waiting = [
+            proposer.fail(fail(0, 2)),
+            proposer.fail(fail(10, 1, b"busy")),
+            proposer.fail(fail(20, ENTRY_MOVES_MAX)),
+            proposer.fail(fail(30, 1)),
+        ]
+        await turns()
+        section = decode_entry(group.open[0][0]).sections[0]
+        joined = Fail.unpack(section)
+        assert joined.position.tolist() == [0, 1, 10, *range(20, 20 + ENTRY_MOVES_MAX)]
+        assert joined.texts[:4] == (b"", b"", b"busy", b"")
+        group.answer_with(np.arange(len(joined.position)) % 3)
+        assert [(await each).tolist() for each in waiting[:2]] == [[0, 1], [2]]
+        assert len(await waiting[2]) == ENTRY_MOVES_MAX
+        await turns()
+        assert Fail.unpack(decode_entry(group.open[0][0]).sections[0]).texts == ()
+        group.answer("not-leader")
+        with pytest.raises(Problem, match="no-leader"):
+            await waiting[3]
+
+    run(test)
+
+
+def test_a_redrive_is_told_its_log_index() -> None:
+    """Each request goes in an entry of its own."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        home = np.arange(3, dtype=np.uint64)
+        waiting = [
+            asyncio.create_task(proposer.redrive(Redrive(home[:count], np.zeros(count, np.int64)))) for count in (2, 3)
+        ]
+        await turns()
+        for index, count in ((7, 2), (9, 3)):
+            group.answer_with(np.ones(count, np.uint8), index=index)
+            await turns()
+        assert [(results.tolist(), index) for results, index in await asyncio.gather(*waiting)] == [
+            ([1, 1], 7),
+            ([1, 1, 1], 9),
+        ]
+
+    run(test)
+
+
+def test_a_reschedule_is_due_from_the_entrys_stamp_on() -> None:
+    """A delay counts from the moment at which the entry is put together; the past is now."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        orders = [
+            RescheduleOrder(1, False, 0, None, 500),
+            RescheduleOrder(2, True, 4, 1, None),
+            RescheduleOrder(3, False, 0, 1 << 41, None),
+        ]
+        waiting = [proposer.reschedule(order) for order in orders]
+        await turns()
+        entry = decode_entry(group.open[0][0])
+        command = Reschedule.unpack(entry.sections[0])
+        assert command.due_ms.tolist() == [entry.now_ms + 500, entry.now_ms, 1 << 41]
+        assert (command.home.tolist(), command.revision.tolist(), command.doubtful.tolist()) == (
+            [1, 2, 3],
+            [0, 4, 0],
+            [0, 1, 0],
+        )
+        group.answer("unknown")
+        for each in waiting:
+            with pytest.raises(Problem, match="outcome-unknown"):
+                await each
 
     run(test)
