@@ -7,7 +7,7 @@ import pytest
 
 from chaos.bounds import Bounds
 from chaos.checker import judge
-from chaos.event import Answered, Event, Fault, HandedOver, Led, Offered
+from chaos.event import Answered, Event, Fault, HandedOver, Led, Offered, Rescheduled
 from chaos.history import History
 from chaos.verdict import Verdict
 from tests.chaos.planted import (
@@ -112,6 +112,48 @@ def test_cancel_of_unknown_prior_allows_what_a_dead_leader_did() -> None:
     place = next(place for place, event in enumerate(history.events) if type(event).__name__ == "Cancelled")
     history.events[place] = msgspec.structs.replace(history.events[place], prior="unknown")
     assert broken(history) == ""
+
+
+def rescheduled(number: int, ms: int, due_ms: int) -> Event:
+    """Message `number` moved to `due_ms` by an answer at `ms`."""
+    fields = {"number": number, "message_id": f"id{number}", "outcome": "moved", "type": "Rescheduled"}
+    times = {"asked_wall_ms": EPOCH_MS + ms - 3, "due_ms": EPOCH_MS + due_ms}
+    return msgspec.convert(fields | times | at(ms), Rescheduled)
+
+
+def test_hand_over_before_the_time_it_was_moved_to() -> None:
+    """Due at 210, moved at 205 to 900: the hand-over at 210 breaks the promise; one that began before does not."""
+    assert broken(added(rescheduled(20, 205, 900))) == "U"
+    assert broken(added(rescheduled(20, 211, 900))) == ""
+    assert broken(added(rescheduled(20, 205, 210))) == ""
+
+
+def test_webhook_that_no_node_wrote_down() -> None:
+    """Its time is not known, so it cannot have been in its window either."""
+    webhook = changed(
+        lambda event: is_hand_over(event, 7),
+        lambda event: msgspec.structs.replace(event, status=200, connection="push id7 1 1"),
+    )
+    assert broken(webhook) == ""
+    assert verdicts(webhook)["P"].figure == {"webhooks": 1, "answered_500": 0, "unaccounted": 0}
+    unknown = changed(
+        lambda event: is_hand_over(event, 7),
+        lambda event: msgspec.structs.replace(event, status=200, connection="push id7 1 1", handed_over_ms=0),
+    )
+    assert broken(unknown) == "WP"
+
+
+def test_failed_webhook_is_no_delivery_and_its_retry_no_duplicate() -> None:
+    """Answered 500: without a retry it is lost; with one before the lease ended, all is well."""
+
+    def fail(event: Event) -> Event:
+        return msgspec.structs.replace(event, status=500, connection="push id7 1 1")
+
+    failed = changed(lambda event: is_hand_over(event, 7), fail)
+    assert broken(failed) == "L"
+    retried = History([*failed.events, hand_over(7, 3_990, 2, 2, status=200, connection="push id7 2 2")])
+    assert broken(retried) == ""
+    assert verdicts(retried)["D"].figure["retried"] == 1
 
 
 def test_hand_over_before_its_due_time() -> None:

@@ -28,6 +28,13 @@ def run(directory: Path, plan: Plan, script: Script, *, slow: bool = False) -> O
     return asyncio.run(trial())
 
 
+def count(outcome: Outcome, promise: str, name: str) -> int:
+    """A count of a verdict's figures."""
+    value = outcome.verdicts[promise].figure[name]
+    assert isinstance(value, int)
+    return value
+
+
 @pytest.mark.timeout(200)
 def test_either_role_killed_again_and_again(tmp_path: Path) -> None:
     """Nothing acknowledged is lost, nothing comes early, duplicates span at most 50 ms; files are equal afterwards."""
@@ -36,11 +43,41 @@ def test_either_role_killed_again_and_again(tmp_path: Path) -> None:
         await kills("leader", 3)(trial)
         await kills("follower", 2)(trial)
 
-    plan = Plan(rate=500, duration_s=FOREVER_S, batch=10, lease_ms=5_000, cancel_share=0.02)
+    plan = Plan(
+        rate=500,
+        duration_s=FOREVER_S,
+        batch=10,
+        lease_ms=5_000,
+        cancel_share=0.02,
+        push_share=0.4,
+        push_fail_share=0.05,
+    )
     outcome = run(tmp_path, plan, both)
     assert not outcome.broken, outcome.describe()
     assert outcome.verdicts["S"].figure["terms"] == 4
     assert outcome.verdicts["R"].figure["faults"] == 5
+    assert count(outcome, "P", "webhooks") > 1_000
+    assert count(outcome, "D", "retried") > 10
+
+
+@pytest.mark.timeout(200)
+def test_cancels_and_reschedules_race_the_due_time_while_leaders_die(tmp_path: Path) -> None:
+    """A cancel or reschedule that was answered 200 is never followed by the start of a hand-over."""
+    plan = Plan(
+        rate=200,
+        duration_s=FOREVER_S,
+        batch=10,
+        lease_ms=3_000,
+        cancel_share=0.4,
+        reschedule_share=0.4,
+        push_share=0.5,
+        push_fail_share=0.05,
+    )
+    outcome = run(tmp_path, plan, kills("leader", 2))
+    assert not outcome.broken, outcome.describe()
+    assert count(outcome, "U", "raced") > 500
+    assert count(outcome, "U", "cancelled") > 20
+    assert count(outcome, "U", "moved") > 20
 
 
 @pytest.mark.timeout(200)
