@@ -155,8 +155,8 @@ def check_duplicates(history: History, bounds: Bounds) -> Verdict:
         for before, after in itertools.pairwise(events):
             if (after.term, after.attempt) == (before.term, before.attempt):
                 faults.append(f"message {number}: handed over twice as term {after.term}, attempt {after.attempt}")
-            elif not before.taken:
-                retried += 1
+            elif not before.taken or (before.pushed and after.handed_over_ms >= before.gives_up_ms):
+                retried += 1  # the node heard a failure, or nothing in time (it may have been paused)
             elif after.handed_over_ms >= before.leased_until_ms:
                 after_lease += 1
             elif after.term > before.term:

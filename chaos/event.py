@@ -43,7 +43,7 @@ class Answered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 class HandedOver(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A message received by a consumer. `connection` names one TCP connection's consumer, `response` counts its
     answers. `status` is what a webhook was answered with, 0 for a pull; a webhook's `handed_over_ms` and
-    `leased_until_ms` are 0 where no node's delivery log knows of it.
+    `leased_until_ms` are 0 where no node's delivery log knows of it; at `gives_up_ms` its attempt timed out.
     """
 
     number: int
@@ -58,6 +58,7 @@ class HandedOver(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     connection: str
     response: int
     status: int = 0
+    gives_up_ms: int = 0
 
     @property
     def pushed(self) -> bool:

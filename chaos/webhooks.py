@@ -113,6 +113,10 @@ def account(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan)
             if start is not None:
                 node_id, at_ms = start
                 events[place] = msgspec.structs.replace(
-                    event, node=node_id, handed_over_ms=at_ms, leased_until_ms=at_ms + lease_ms
+                    event,
+                    node=node_id,
+                    handed_over_ms=at_ms,
+                    leased_until_ms=at_ms + lease_ms,
+                    gives_up_ms=at_ms + plan.push_timeout_ms,
                 )
     return History(events)

@@ -156,6 +156,22 @@ def test_failed_webhook_is_no_delivery_and_its_retry_no_duplicate() -> None:
     assert verdicts(retried)["D"].figure["retried"] == 1
 
 
+def test_webhook_again_before_its_attempt_could_time_out() -> None:
+    """Taken, and again in a later term: after the timeout its outcome was unknown to the sender, before it is a
+    duplicate of the failover.
+    """
+    first = changed(
+        lambda event: is_hand_over(event, 95),
+        lambda event: msgspec.structs.replace(event, status=200, connection="push a", gives_up_ms=EPOCH_MS + 1_400),
+    )
+    assert verdicts(first)["D"].figure["retried"] == 1
+    late = changed(
+        lambda event: is_hand_over(event, 95),
+        lambda event: msgspec.structs.replace(event, status=200, connection="push a", gives_up_ms=EPOCH_MS + 1_600),
+    )
+    assert verdicts(late)["D"].figure["failover"] == 3
+
+
 def test_hand_over_before_its_due_time() -> None:
     """W: one millisecond early by the leader's own stamp."""
     history = changed(
