@@ -1,29 +1,36 @@
-"""What the log says of each unit, told by the results of its entries: the judge's side of the dispatcher's model.
+"""What the machine told of each unit, kept in plain objects: the judge's side of the dispatcher's model.
 
-It is kept in plain objects, one per unit, and shares nothing with the store's columns.
+The book listens to the machine that applies an entry first, and passes what it hears on to the leader's dispatcher. It
+shares nothing with the store's columns, nor with the dispatcher.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from replication.command import Cancel, Command, Lease, PutTopic, Schedule, Settle
+from node.dispatcher import Dispatcher
+from replication.command import Command, Lease, PutTopic
 from replication.machine import Applied
+from storage.array import I64, U8, U16, U32, U64
 from storage.due import Due
 from storage.second_wheel import SecondWheel
 
 
 @dataclass(slots=True)
 class Unit:
-    """What the log says of a unit, and what consumers saw of it."""
+    """What the log says of a unit, and what consumers saw of its message."""
 
     due_ms: int
     topic: str
     index: int  # of the entry that brought it
-    settled: bool = False
+    home: int
+    tags: tuple[str, ...] = ()
+    settled: bool = False  # here: it may live on elsewhere
     leased: bool = False  # the log has a lease of it
     lease_end_ms: int = 0
+    attempt: int = 0  # the highest that the log knows, where it was before included
     seen: tuple[int, int] = (0, 0)  # (term, attempt) of its newest hand-over
 
     def open_at(self, now_ms: int) -> bool:
@@ -48,24 +55,76 @@ class RecordingWheel(SecondWheel):
         return due
 
 
-def record(units: dict[int, Unit], paused: set[str], commands: Sequence[Command], applied: Applied) -> list[int]:
-    """Enter in the book what an entry did; returns the positions whose Lease it held."""
-    leased: list[int] = []
-    for command, result in zip(commands, applied.results, strict=True):
-        if isinstance(command, Schedule):
-            rows = zip(result.position.tolist(), result.due_ms.tolist(), strict=True)
-            units |= {position: Unit(due_ms, command.topics[0], applied.index) for position, due_ms in rows}
-        elif isinstance(command, PutTopic):
-            (paused.add if command.settings.get("paused") else paused.discard)(command.name)
-        elif isinstance(command, Settle | Cancel):
-            named = command.position if isinstance(command, Settle) else command.home
-            refusals = result if isinstance(command, Settle) else result.result
-            for position, refused in zip(named.tolist(), refusals.tolist(), strict=True):
-                units[position].settled |= not refused
-        elif isinstance(command, Lease):
-            leased += command.position.tolist()
-            for position, end_ms in zip(command.position.tolist(), command.lease_end_ms.tolist(), strict=True):
-                unit = units[position]
-                if not unit.settled:
-                    unit.leased, unit.lease_end_ms = True, end_ms
-    return leased
+@dataclass(slots=True)
+class Book:
+    """Listens for a dispatcher, if there is one (replication.machine.Listener)."""
+
+    units: dict[int, Unit] = field(default_factory=dict)  # by place
+    places: dict[int, int] = field(default_factory=dict)  # home -> newest place
+    topics: dict[int, str] = field(default_factory=dict)
+    paused: set[str] = field(default_factory=set)
+    tagged: list[tuple[tuple[str, ...], ...]] = field(default_factory=list)  # of the Schedules in the entry, in order
+    dispatcher: Dispatcher | None = None
+    moves: int = 0
+    _moving: dict[int, Unit] = field(default_factory=dict)  # new place -> the unit where the message was
+
+    def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
+        """New units, those of moved messages among them."""
+        moved = all(place in self._moving for place in position.tolist())
+        named = [()] * len(position) if moved or not self.tagged else self.tagged.pop(0)
+        rows = zip(position.tolist(), due_ms.tolist(), topic.tolist(), named, strict=True)
+        for place, due, number, its_tags in rows:
+            before = self._moving.pop(place, None)
+            unit = self.units[place] = Unit(due, self.topics.get(number, ""), applied_index, place, its_tags)
+            if before is not None:
+                unit.home, unit.tags, unit.attempt, unit.seen = before.home, before.tags, before.attempt, before.seen
+            self.places[unit.home] = place
+        if self.dispatcher is not None:
+            self.dispatcher.on_units(due_ms, position, topic, tags, priority, applied_index)
+
+    def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
+        """Leases that took effect."""
+        for place, number, end_ms in zip(position.tolist(), attempt.tolist(), lease_end_ms.tolist(), strict=True):
+            unit = self.units[place]
+            unit.leased, unit.lease_end_ms, unit.attempt = True, end_ms, max(number, unit.attempt)
+        if self.dispatcher is not None:
+            self.dispatcher.on_leased(position, attempt, lease_end_ms)
+
+    def on_moved(self, home: U64, old: U64, position: U64) -> None:
+        """Messages that stand elsewhere now."""
+        for its_home, before, place in zip(home.tolist(), old.tolist(), position.tolist(), strict=True):
+            assert self.places[its_home] == before, f"{its_home} was at {self.places[its_home]}, not at {before}"
+            self._moving[place] = self.units[before]
+            self.units[before].settled = True
+            self.moves += 1
+        if self.dispatcher is not None:
+            self.dispatcher.on_moved(home, old, position)
+
+    def on_settled(self, position: U64) -> None:
+        """Units that ended."""
+        for place in position.tolist():
+            self.units[place].settled = True
+        if self.dispatcher is not None:
+            self.dispatcher.on_settled(position)
+
+    def on_topic(self, number: int, settings: dict[str, Any]) -> None:
+        """A topic's settings."""
+        if self.dispatcher is not None:
+            self.dispatcher.on_topic(number, settings)
+
+    def open_homes(self) -> list[int]:
+        """Messages that have not ended."""
+        return [home for home, place in self.places.items() if not self.units[place].settled]
+
+    def record(self, commands: Sequence[Command], applied: Applied) -> list[int]:
+        """What is told of an entry by its commands: pauses. Returns the positions whose Lease it held."""
+        leased: list[int] = []
+        for command in commands:
+            if isinstance(command, PutTopic):
+                (self.paused.add if command.settings.get("paused") else self.paused.discard)(command.name)
+            elif isinstance(command, Lease):
+                leased += command.position.tolist()
+        assert applied.refused is None
+        assert not self.tagged
+        assert not self._moving
+        return leased

@@ -1,6 +1,7 @@
 """The dispatcher in a random cluster (tests/node/model.py), by seed. A failing seed prints how to play it again."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +9,24 @@ import numpy as np
 import pytest
 
 import node.dispatcher
+import node.outlet
 import node.sweep
 from node.claim import Claims
 from node.dispatcher import Dispatcher
 from node.hold import Holds
 from node.lease_book import LeaseBook, LeaseEnds
+from node.look import Look, look
 from node.outlet import Outlet
 from node.sweep import Sweep
+from node.tag_filter import TagFilter
 from node.taking import Taking
-from node.window import LaneKind, Queued
+from node.window import LaneKind, Queued, Window
 from replication.command import DispatchState
+from storage.array import U64
+from storage.store import Store
 from tests.node.book import RecordingWheel
 from tests.node.model import Model
+from tests.node.model_log import Limit
 
 SEEDS = [int(os.environ["DISPATCHER_SEED"])] if "DISPATCHER_SEED" in os.environ else range(20)
 EVENTS = int(os.environ.get("DISPATCHER_EVENTS", "500"))
@@ -52,13 +59,18 @@ def test_random_history(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_histories_reach_what_they_are_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen in a few of them: leaders that take hand-overs with them, units that come again, several terms."""
-    models = [play(seed, 500, tmp_path / str(seed), monkeypatch) for seed in range(4)]
-    units = [unit for model in models for unit in model.units.values()]
+    """Seen in a few of them: leaders that take hand-overs with them, units that come again, several terms, filtered
+    pulls, pushes, messages that move, and some that end at their limit."""
+    models = [play(seed, 500, tmp_path / str(seed), monkeypatch) for seed in range(8)]
+    units = [unit for model in models for unit in model.book.units.values()]
     assert max(span_ms for model in models for span_ms in model.spans_ms) > 0
     assert sum(unit.seen[1] > 1 for unit in units) > 50
     assert sum(unit.seen == (0, 0) for unit in units) > 0, "some were cancelled in time"
     assert all(model.reign.term > 1 for model in models)
+    assert sum(model.filtered for model in models) > 50
+    assert sum(model.pushed for model in models) > 50
+    assert sum(model.book.moves for model in models) > 100
+    assert sum(model.ended for model in models) > 50
 
 
 def state_of_this_moment(self: Dispatcher) -> DispatchState:
@@ -69,12 +81,51 @@ def state_of_this_moment(self: Dispatcher) -> DispatchState:
 def checked_nothing(
     self: Outlet, kind: LaneKind, topic: int, units: Queued, most: int, now_ms: int, taking: Taking
 ) -> int:
-    """Hands over whatever stands in the window, whether or not it has ended."""
+    """Hands over whatever stands in the window or is staged, whether or not it has ended."""
     attempts = self._store.states(units.position).attempt + np.uint16(1)
     return taking.add(units.position, attempts, self._store.units(units.position))
 
 
-FAULTS: dict[str, tuple[type, str, Any]] = {
+def seen_at_the_latest_time(store: Store, positions: U64, now_ms: int, latest_ms: int) -> Look:
+    """As if the clock had not gone back."""
+    return look(store, positions, max(now_ms, latest_ms), latest_ms)
+
+
+def one_too_far(self: Window, tags: TagFilter, upto: int) -> None:
+    """A filter that takes the unit behind the last it looked at for looked at."""
+    self._looked[tags] = upto + 1
+
+
+def marks_are_kept(self: Window, units: Queued) -> None:
+    """Units put back in front are taken for looked at."""
+    marks = self._looked.copy()
+    put_back(self, units)
+    self._looked |= marks
+
+
+def anew_after_a_move(self: Outlet, *args: Any) -> Any:
+    """Attempts count from the move."""
+    kind, topic, units, seen, chosen, rows, taking = args
+    forgetful = rows.copy()
+    forgetful["attempt"] = 0
+    return offer(self, kind, topic, units, seen, chosen, forgetful, taking)
+
+
+def exhausted_and_free(self: Outlet, *args: Any) -> None:
+    """What is over its limit is told of and forgotten."""
+    exhaust(self, *args)
+    self._holds.drop(self._exhausted[-1].position.tolist())
+    self._claims.free(self._exhausted[-1].position)
+
+
+def named_by_place(self: Outlet, positions: Iterable[int]) -> None:
+    """Homes are taken for places."""
+    names = np.fromiter(positions, np.uint64)
+    self._holds.add(names, names)
+
+
+offer, exhaust, put_back = Outlet._offer, Outlet._exhaust, Window.put_back
+FAULTS: dict[str, tuple[Any, str, Any]] = {
     "no stop rule": (LeaseBook, "allows", lambda self, now_ms: True),
     "held units go out": (Holds, "mask", lambda self, positions: positions < 0),
     "state of this moment": (Dispatcher, "dispatch_state", state_of_this_moment),
@@ -83,6 +134,16 @@ FAULTS: dict[str, tuple[type, str, Any]] = {
     "ended leases are forgotten": (Sweep, "ended", lambda self, spans: None),
     "nothing is claimed": (Claims, "mask", lambda self, positions: positions < 0),
     "records are not asked": (Outlet, "_give", checked_nothing),
+    "clocks do not go back": (node.outlet, "look", seen_at_the_latest_time),
+    "masks decide": (TagFilter, "matches", lambda self, tags: True),
+    "filters look too far": (Window, "looked", one_too_far),
+    "filters miss what comes back": (Window, "put_back", marks_are_kept),
+    "given back is forgotten": (Outlet, "unstage", lambda self, topic, positions: None),
+    "no limit of attempts": (Limit, "over", lambda self, topic, positions, attempts: attempts < 0),
+    "attempts begin anew after a move": (Outlet, "_offer", anew_after_a_move),
+    "exhausted units are not held": (Outlet, "_exhaust", exhausted_and_free),
+    "holds stay behind": (Holds, "move", lambda self, homes, olds, places: places[:0]),
+    "holds name places": (Outlet, "hold", named_by_place),
 }
 
 
