@@ -19,6 +19,7 @@ import uvloop
 
 from bench.drain import drain
 from bench.failover import failover
+from bench.isolation import isolation
 from bench.lateness import by_pull, by_push
 from bench.peer import Missing
 from bench.peer_beanstalkd import beanstalkd
@@ -40,6 +41,7 @@ PARTS: dict[str, Callable[[Cluster, Scale], Coroutine[Any, Any, list[Row]]]] = {
     "push": push,
     "lateness-pull": by_pull,
     "lateness-push": by_push,
+    "isolation": isolation,
     "failover": failover,
     "pending": pending,
 }

@@ -11,6 +11,7 @@ class Scale:
     drain: int = 1_000_000  # due in one second
     push: int = 40_000  # due in one second, to all receivers together
     due_rate: int = 5_000  # a second, where lateness is measured
+    hanging: int = 1_000_000  # due at once to a receiver that never answers
     failover_pending: int = 1_000_000
     failover_ready: int = 200_000
     pending: int = 20_000_000  # over 30 days
@@ -24,6 +25,7 @@ class Scale:
             drain=20_000,
             push=2_000,
             due_rate=1_000,
+            hanging=20_000,
             failover_pending=20_000,
             failover_ready=5_000,
             pending=200_000,
