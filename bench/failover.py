@@ -6,10 +6,11 @@ whole time, as clients do: again at once after a refusal.
 """
 
 import asyncio
+import itertools
 import time
 
 from bench.consumer import pull_request
-from bench.load import FAR_MS, RENDERED_BATCHES, batches, due_times, fill, fill_due, lead_ms, leader_address
+from bench.load import BATCH, FAR_MS, RENDERED_BATCHES, batches, due_times, fill, fill_due, lead_ms, leader_address
 from bench.pump import Caller
 from bench.row import Row, at_most
 from bench.scale import Scale
@@ -25,9 +26,8 @@ WAIT_MS = 1_000
 async def failover(cluster: Cluster, scale: Scale) -> list[Row]:
     """Fills, lets the ready ones become due, kills the leader, waits for the first."""
     address = await leader_address(cluster)
-    rendered = batches(due_times(min(scale.failover_pending, RENDERED_BATCHES * 1000), FAR_MS))
-    repeats = max(1, scale.failover_pending // (1000 * len(rendered)))
-    pending, _ = await fill(address, rendered * repeats)
+    rendered = batches(due_times(BATCH * RENDERED_BATCHES, FAR_MS))
+    pending, _ = await fill(address, itertools.islice(itertools.cycle(rendered), scale.failover_pending // BATCH))
     base_ms = lead_ms(scale.failover_ready)
     await fill_due(
         address, [base_ms + row * 1000 // scale.failover_ready for row in range(scale.failover_ready)], TOPIC

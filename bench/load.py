@@ -136,6 +136,6 @@ async def put_topic(address: Address, topic: str, settings: dict[str, object]) -
         raise ClusterFailed(f"topic {topic}: status {status}: {body[:300]!r}")
 
 
-def lead_ms(count: int, rate: float = 60_000) -> int:
+def lead_ms(count: int, rate: float = 25_000) -> int:
     """A full second, far enough ahead that `count` messages are scheduled before it even at a low rate."""
     return (int(time.time() + 3 + count / rate) + 1) * 1000

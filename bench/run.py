@@ -9,6 +9,7 @@ is off is for a reader to see, and to profile.
 import argparse
 import asyncio
 import contextlib
+import os
 import shutil
 import sys
 from collections.abc import Callable, Coroutine
@@ -99,6 +100,7 @@ def main() -> None:
     chosen = list(options.names or PARTS) + (
         [name for name in PEERS if name not in options.names] if options.peers else []
     )
+    print(f"load average at the start: {os.getloadavg()[0]:.2f}; whatever runs beside takes its share", file=sys.stderr)
     rows: list[Row] = []
     try:
         for name in chosen:
