@@ -154,6 +154,7 @@ def test_a_directory_before_its_first_checkpoint_has_the_digest_of_nothing(tmp_p
 
 
 def test_the_delivery_log_is_read_too(tmp_path: Path) -> None:
+    """Its rows are counted, a row without content behind them is a note, a flipped bit is a fault like any other."""
     run(tmp_path, Disk())
     deliveries = tmp_path / "deliveries"
     deliveries.mkdir()
