@@ -90,6 +90,7 @@ class Pusher:
         self._reign: Reign | None = None
         self._draining = False
         self._pumping: asyncio.TimerHandle | None = None
+        self._pump_at_s = 0.0
         self._turned_ms = 0  # the last turn that had work
         self._workers: set[asyncio.Task[None]] = set()
         self._idle: deque[asyncio.Future[Attempt]] = deque()
@@ -334,10 +335,10 @@ class Pusher:
         loop = asyncio.get_running_loop()
         at_s = loop.time() + seconds
         if self._pumping is not None:
-            if self._pumping.when() <= at_s:
+            if self._pump_at_s <= at_s:  # uvloop's handle of what is due at once does not say when
                 return
             self._pumping.cancel()
-        self._pumping = loop.call_at(at_s, self._pump)
+        self._pumping, self._pump_at_s = loop.call_at(at_s, self._pump), at_s
 
     def _pump(self) -> None:
         self._pumping = None
