@@ -22,7 +22,7 @@ class Look(NamedTuple):
     """Shape [n] each."""
 
     ready: Mask  # due, neither settled nor leased
-    open: Mask  # ready, or ready once the clock is where it was; the others ended or wait for a new lease's end
+    stays: Mask  # ready, or ready once the clock is where it was; the others ended or wait for a new lease's end
     term: U32  # of the newest hand-over here, 0 if there is none; likewise its attempt
     attempt: U16
 
@@ -32,8 +32,8 @@ def look(store: Store, positions: U64, now_ms: int, latest_ms: int) -> Look:
     states = store.states(positions)
     pending, leased = states.state == PENDING, states.state == LEASED
     ready = pending | (leased & (states.lease_end_ms <= now_ms))
-    open_ = ready
+    stays = ready
     if now_ms < latest_ms:
-        open_ = pending | leased
+        stays = pending | leased
         ready[pending] = store.units(positions[pending])["due_ms"] <= now_ms
-    return Look(ready, open_, states.term, states.attempt)
+    return Look(ready, stays, states.term, states.attempt)

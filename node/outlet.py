@@ -193,7 +193,7 @@ class Outlet:
         chosen = np.flatnonzero(seen.ready)[:most]
         rows = self._store.units(units.position[chosen])
         offered, took = self._offer(kind, topic, units, seen, chosen, rows, taking)
-        stays = seen.open
+        stays = seen.stays
         if not stays.all():
             self._claims.free(units.position[~stays])
         stays[chosen] = False
@@ -272,7 +272,7 @@ class Outlet:
         wanted = np.fromiter((tags.matches(record.tags) for record in records), np.bool_, len(records))
         chosen = ready[wanted][:most]
         offered, took = self._offer(kind, topic, units, seen, chosen, rows[wanted][:most], taking)
-        ended = ~seen.open & ~held
+        ended = ~seen.stays & ~held
         self._claims.free(units.position[ended])
         self._holds.put_aside(kind, topic, units.select(held))
         gone = held | ended
