@@ -45,6 +45,7 @@ ON_CONFLICT = ("reject", "keep")
 SETTINGS_DEPTH_MAX = 8
 _KEY_BYTES_MAX = 255  # the catalog's index of keys would take more; the API allows 128
 _RECORD_BEGIN = np.uint64(RECORD_VERSION << 32 | KIND_MESSAGE << 40)  # above the size; no flags: it was never moved
+_PARTS = np.uint32(7)  # records are whole words
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,18 +264,17 @@ class Schedule:
 
 def _check_records(size: U32, blob: memoryview) -> None:
     """Records must fill the blob exactly, and say so themselves. Raises `EntryRefused`."""
-    total = int(np.add.reduce(size, dtype=np.int64))
-    if total != len(blob) or len((size & 7).nonzero()[0]):
+    edges = record_edges(size)
+    total = int(edges[-1]) * 8
+    if total != len(blob):
         raise EntryRefused(f"records of {total} bytes by their sizes, {len(blob)} bytes found")
     if not total:
         return
     if size[size.argmin()] < RECORD_HEADER_SIZE:
         raise EntryRefused(f"a record of {int(size.min())} bytes; its header alone has {RECORD_HEADER_SIZE}")
-    begins = np.frombuffer(blob, np.uint64)[record_edges(size)[:-1]]
-    if len(other := (begins != (size | _RECORD_BEGIN)).nonzero()[0]):
-        raise EntryRefused(
-            f"record {int(other[0])} begins with {int(begins[other[0]]):016x}: no new record of its size"
-        )
+    begins = np.frombuffer(blob, np.uint64)[edges[:-1]]
+    if len(other := (begins != (size & ~_PARTS | _RECORD_BEGIN)).nonzero()[0]):
+        raise EntryRefused(f"record {int(other[0])} begins with {int(begins[other[0]]):016x}: no new record of its size")
 
 
 @dataclass(frozen=True, slots=True)
