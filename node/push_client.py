@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: Bytes of an answer that are read; then the connection is closed.
 ANSWER_BYTES_MAX: Final = 16 * 1024
+#: What is above is no HTTP status.
+STATUS_MAX: Final = 599
 #: Interim answers (1xx) before the final one.
 INTERIM_MAX: Final = 32
 #: Kept connections are closed by us after this: servers commonly close them after 5 s, and a request that meets such
@@ -45,7 +47,7 @@ KEEPALIVE_S: Final = 4.0
 #: Names stay resolved for this long: long enough for a burst, short enough to follow a receiver that moves.
 DNS_S: Final = 10
 #: Names looked up at the same time.
-LOOKUPS_MAX: Final = 64
+LOOKUPS_MAX: Final = 256
 #: Statuses whose Retry-After counts.
 _ASKS_TO_WAIT: Final = (429, 503)
 _RETRY_AFTER_DIGITS: Final = 9
@@ -126,7 +128,7 @@ class PushClient:
             return Answer(STOPPED, "this node stopped leading before the request was sent")
         except TimeoutError:
             return Answer(TIMEOUT, f"no answer within {target.timeout_ms} ms")
-        except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as failure:
+        except Exception as failure:  # whatever a receiver makes aiohttp raise, it must not end the node
             return Answer(code_of(failure), str(failure) or type(failure).__name__)
 
     async def _read(self, answer: aiohttp.ClientResponse) -> Answer:
@@ -138,6 +140,8 @@ class PushClient:
         code = answer.status
         if 200 <= code < 300:
             return Answer(code)
+        if code > STATUS_MAX:
+            return Answer(BROKEN, f"status {code}")
         wait_ms = None
         if code in _ASKS_TO_WAIT and (asked := answer.headers.get("Retry-After")) is not None:
             wait_ms = retry_after_ms(asked, self._now_ms())

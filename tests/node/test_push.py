@@ -5,67 +5,20 @@ import base64
 import hashlib
 import hmac
 import json
-import re
-import socket
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from api.port import ANONYMOUS, MessageIn, MessageView, PullIn, Target, TopicChange
+from api.port import ANONYMOUS, MessageIn, PullIn, Target
 from node.push_address import Addresses
-from node.push_lane import ILL_MS
 from node.server import Node
 from storage.delivery_file import delivery_files, read_delivery_file
+from tests.node.pushing import FAST, in_state, play, put, schedule, until, view
 from tests.node.receiver import Request, answer, answering, read_request, receiver
 from tests.node.single_node import run_node
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(24))).decode()
-LOOPBACK = {"allow": ["127.0.0.0/8"]}
-FAST = {"min_backoff_ms": 10, "max_backoff_ms": 20}
-
-
-async def put(node: Node, topic: str, url: str | None, **settings: Any) -> None:
-    """A topic in push mode."""
-    target = {"url": url, **settings.pop("target", {})} if url else settings.pop("target", None)
-    change = TopicChange(mode="push", target=target, retry=settings.pop("retry", FAST), **settings)
-    await node.service.put_topic(topic, change, create=True, if_match=None, principal=ANONYMOUS)
-
-
-async def schedule(node: Node, *messages: MessageIn) -> list[str]:
-    """Their ids."""
-    result = await node.service.schedule(messages, ANONYMOUS)
-    return [id.decode() for id in result.ids.tolist()]
-
-
-async def view(node: Node, id: str) -> MessageView:
-    """The message as the API shows it."""
-    return await node.service.message(id, local=False, principal=ANONYMOUS)
-
-
-async def until(true: Callable[[], Awaitable[bool]] | Callable[[], bool], seconds: float = 15) -> None:
-    """Wait for the state of a real node; the tests' only clock."""
-    async with asyncio.timeout(seconds):
-        while True:
-            met = true()
-            if met if isinstance(met, bool) else await met:
-                return
-            await asyncio.sleep(0.005)
-
-
-def in_state(node: Node, id: str, state: str) -> Callable[[], Awaitable[bool]]:
-    """Whether the message has come to this state."""
-
-    async def met() -> bool:
-        return (await view(node, id)).state == state
-
-    return met
-
-
-def play(directory: Path, scene: Callable[[Node], Awaitable[None]], **push: Any) -> None:
-    """Run a scene on a node that may push to loopback."""
-    run_node(directory, scene, push={**LOOPBACK, **push})
 
 
 def test_a_message_arrives_signed_and_is_delivered(tmp_path: Path) -> None:
@@ -208,146 +161,6 @@ def test_a_topic_that_lost_its_target_fails_by_name(tmp_path: Path) -> None:
         assert error.startswith("no-target"), error
 
     play(tmp_path, scene)
-
-
-async def _hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read()
-
-
-def test_who_hangs_holds_up_nobody_else(tmp_path: Path) -> None:
-    """A topic with many messages for a receiver that never answers: another topic's go out at once, and attempts on
-    the wire stay within the bound."""
-    seen: list[Request] = []
-
-    async def scene(node: Node) -> None:
-        async with receiver(_hang) as hangs, receiver(answering(answer(200), seen=seen)) as url:
-            await put(node, "slow", hangs, target={"timeout_ms": 60_000})
-            await put(node, "quick", url)
-            await schedule(node, *[MessageIn("slow", b"{}")] * 500)
-            await until(lambda: node.pusher.on_wire == 10)
-            for _ in range(20):
-                began = asyncio.get_running_loop().time()
-                (id,) = await schedule(node, MessageIn("quick", b"{}"))
-                await until(in_state(node, id, "delivered"))
-                assert asyncio.get_running_loop().time() - began < 2
-            assert node.pusher.on_wire == 10
-        assert len(seen) == 20
-
-    play(tmp_path, scene, per_target=10, total=100, staged_per_topic=50)
-
-
-def test_who_refuses_is_not_hammered(tmp_path: Path) -> None:
-    """A refused connection fails at once, and each failure is written on every node: 500 messages due do not turn into
-    500 attempts, and another topic's go out at once."""
-    seen: list[Request] = []
-
-    async def scene(node: Node) -> None:
-        with socket.socket() as closed:
-            closed.bind(("127.0.0.1", 0))
-            async with receiver(answering(answer(200), seen=seen)) as url:
-                await put(node, "refused", f"http://127.0.0.1:{closed.getsockname()[1]}/")
-                await put(node, "quick", url)
-                began = asyncio.get_running_loop().time()
-                await schedule(node, *[MessageIn("refused", b"{}")] * 500)
-                for _ in range(20):
-                    (id,) = await schedule(node, MessageIn("quick", b"{}"))
-                    await until(in_state(node, id, "delivered"))
-                seconds = asyncio.get_running_loop().time() - began
-        assert len(seen) == 20
-        text = node.service.metrics().decode()
-        refused = re.search(r'hourwheel_push_attempts_total{outcome="connect"} (\d+)', text)
-        assert refused is not None
-        assert 9 <= int(refused[1]) <= 30 + seconds * 1000 / ILL_MS
-
-    play(tmp_path, scene, per_target=10)
-
-
-def test_a_paused_topic_stops_and_goes_on(tmp_path: Path) -> None:
-    """What was staged goes back to its window; nothing is lost."""
-    seen: list[Request] = []
-    gate = asyncio.Event()
-
-    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            seen.append(await read_request(reader))
-            await gate.wait()
-            writer.write(answer(200))
-            await writer.drain()
-
-    async def pause(node: Node, paused: bool) -> None:
-        change = TopicChange(paused=paused)
-        await node.service.put_topic("orders", change, create=False, if_match=None, principal=ANONYMOUS)
-
-    async def scene(node: Node) -> None:
-        async with receiver(behave) as url:
-            await put(node, "orders", url)
-            ids = await schedule(node, *[MessageIn("orders", b"{}")] * 10)
-            await until(lambda: len(seen) == 2)
-            await pause(node, True)
-            gate.set()
-            await until(lambda: node.pusher.on_wire == 0)
-            assert len(seen) == 2
-            await pause(node, False)
-            for id in ids:
-                await until(in_state(node, id, "delivered"))
-        assert len(seen) == 10
-
-    play(tmp_path, scene, per_target=2)
-
-
-def test_a_changed_target_counts_for_what_is_staged(tmp_path: Path) -> None:
-    """Units that wait for a slot go to the new URL."""
-    first: list[Request] = []
-    second: list[Request] = []
-    gate = asyncio.Event()
-
-    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            first.append(await read_request(reader))
-            await gate.wait()
-            writer.write(answer(200))
-            await writer.drain()
-
-    async def scene(node: Node) -> None:
-        async with receiver(behave) as url, receiver(answering(answer(200), seen=second)) as other:
-            await put(node, "orders", url)
-            ids = await schedule(node, *[MessageIn("orders", b"{}")] * 6)
-            await until(lambda: len(first) == 1)
-            await put(node, "orders", other)
-            gate.set()
-            for id in ids:
-                await until(in_state(node, id, "delivered"))
-        assert (len(first), len(second)) == (1, 5)
-
-    play(tmp_path, scene, per_target=1)
-
-
-def test_a_cancelled_message_that_was_staged_is_not_sent(tmp_path: Path) -> None:
-    """Records are asked again right before the hand-over."""
-    seen: list[Request] = []
-    gate = asyncio.Event()
-
-    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            seen.append(await read_request(reader))
-            await gate.wait()
-            writer.write(answer(200))
-            await writer.drain()
-
-    async def scene(node: Node) -> None:
-        async with receiver(behave) as url:
-            await put(node, "orders", url)
-            first, *others = await schedule(node, *[MessageIn("orders", b"{}")] * 4)
-            await until(lambda: len(seen) == 1)
-            await until(lambda: node.pusher.staged == 3)
-            for id in others[:2]:
-                await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
-            gate.set()
-            await until(in_state(node, others[2], "delivered"))
-            await until(in_state(node, first, "delivered"))
-        assert {request.headers["webhook-id"] for request in seen} == {first, others[2]}
-
-    play(tmp_path, scene, per_target=1)
 
 
 def test_stopping_waits_for_what_is_on_the_wire(tmp_path: Path) -> None:

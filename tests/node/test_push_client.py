@@ -3,8 +3,6 @@
 import asyncio
 import socket
 import threading
-import tracemalloc
-from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from typing import Any
 
@@ -12,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.push_address import Addresses
-from node.push_client import ANSWER_BYTES_MAX, Answer, PushClient, retry_after_ms
-from node.push_target import make_target
+from node.push_client import ANSWER_BYTES_MAX, Answer, retry_after_ms
 from node.retry import (
     BAD_URL,
     BROKEN,
@@ -26,45 +22,8 @@ from node.retry import (
     TIMEOUT,
     TLS,
 )
-from tests.node.receiver import Behave, Request, answer, answering, read_request, receiver
-
-NOW_MS = 1_800_000_000_000
-LOOPBACK = ("127.0.0.0/8", "::1/128")
-Send = Callable[..., Awaitable[Answer]]
-
-
-def run(play: Callable[[Send], Awaitable[None]], allow: tuple[str, ...] = LOOPBACK) -> None:
-    """Play with a client's `send(url, body=..., timeout_ms=..., may_send=..., method=..., headers=...)`."""
-
-    async def main() -> None:
-        client = PushClient(Addresses(allow), lambda: NOW_MS)
-        await client.start()
-
-        async def send(url: str, body: bytes = b"{}", **fields: Any) -> Answer:
-            may_send = fields.pop("may_send", lambda: True)
-            target = make_target(
-                {}, {"url": url, "method": fields.pop("method", "POST")}, fields.pop("timeout_ms", 5000)
-            )
-            return await client.send(target, fields.pop("headers", {}), body, may_send)
-
-        try:
-            await play(send)
-        finally:
-            await client.close()
-
-    asyncio.run(main())
-
-
-def attempt(behave: Behave, **fields: Any) -> Answer:
-    """What one attempt at such a receiver comes to."""
-    got: list[Answer] = []
-
-    async def play(send: Send) -> None:
-        async with receiver(behave) as url:
-            got.append(await send(url, **fields))
-
-    run(play)
-    return got[0]
+from tests.node.push_attempt import NOW_MS, Send, attempt, run
+from tests.node.receiver import Request, answer, answering, read_request, receiver
 
 
 def test_the_request_arrives_as_it_was_given() -> None:
@@ -140,143 +99,6 @@ def test_retry_after_never_raises(text: str) -> None:
     """It is written by whoever answers."""
     wait_ms = retry_after_ms(text, NOW_MS)
     assert wait_ms is None or wait_ms >= 0
-
-
-async def _hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read()
-
-
-async def _drip_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    for byte in b"HTTP/1.1 200 OK\r\nX-Slow: " + b"y" * 1000:
-        writer.write(bytes((byte,)))
-        await writer.drain()
-        await asyncio.sleep(0.02)
-
-
-async def _drip_body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-    for _ in range(1000):
-        writer.write(b"y")
-        await writer.drain()
-        await asyncio.sleep(0.02)
-
-
-@pytest.mark.parametrize("behave", [_hang, _drip_headers, _drip_body])
-def test_who_hangs_or_drips_ends_at_the_timeout(behave: Behave) -> None:
-    """From connecting to the answer's last byte, a 200 that does not end included."""
-
-    async def play(send: Send) -> None:
-        loop = asyncio.get_running_loop()
-        async with receiver(behave) as url:
-            began = loop.time()
-            assert (await send(url, timeout_ms=300)).code == TIMEOUT
-            assert 0.25 < loop.time() - began < 1.5
-
-    run(play)
-
-
-def test_who_does_not_accept_ends_at_the_timeout() -> None:
-    """A full backlog: the connection never stands, and the attempt ends all the same."""
-
-    async def play(send: Send) -> None:
-        with socket.socket() as listening:
-            listening.bind(("127.0.0.1", 0))
-            listening.listen(0)
-            port = listening.getsockname()[1]
-            crowd = []
-            for _ in range(4):
-                each = socket.socket()
-                each.setblocking(False)
-                each.connect_ex(("127.0.0.1", port))
-                crowd.append(each)
-            got = await send(f"http://127.0.0.1:{port}/", timeout_ms=300)
-            assert got.code == TIMEOUT
-            for each in crowd:
-                each.close()
-
-    run(play)
-
-
-async def _close_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await read_request(reader)
-
-
-async def _close_in_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await read_request(reader)
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Le")
-
-
-async def _close_in_body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await read_request(reader)
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this")
-
-
-async def _nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await read_request(reader)
-    writer.write(bytes(range(256)) * 4)
-
-
-async def _reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await read_request(reader)
-    writer.transport.abort()
-
-
-async def _endless_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\n")
-    while True:
-        writer.write(b"X-More: and more\r\n" * 1000)
-        await writer.drain()
-
-
-async def _endless_header(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\nX-More: ")
-    while True:
-        writer.write(b"more" * 5000)
-        await writer.drain()
-
-
-async def _endless_interim(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while True:
-        writer.write(b"HTTP/1.1 102 Processing\r\n\r\n" * 1000)
-        await writer.drain()
-
-
-@pytest.mark.parametrize(
-    "behave",
-    [
-        _close_at_once, _close_in_headers, _close_in_body, _nonsense, _reset, _endless_headers, _endless_header,
-        _endless_interim,
-    ],
-)  # fmt: skip
-def test_who_breaks_off_or_talks_nonsense_is_broken(behave: Behave) -> None:
-    """Before the timeout, and with a word about it."""
-    got = attempt(behave, timeout_ms=20_000)
-    assert got.code == BROKEN
-    assert got.error
-
-
-def test_a_flood_is_read_to_its_bound() -> None:
-    """A 200 with a body of 1 GB is delivered after 16 KiB of it, in little memory."""
-    sent = 0
-
-    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal sent
-        await read_request(reader)
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
-        piece = bytes(100_000)
-        for _ in range(10_000):
-            writer.write(piece)
-            await writer.drain()
-            sent += len(piece)
-
-    tracemalloc.start()
-    try:
-        assert attempt(flood) == Answer(200)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert sent < 20_000_000
-    assert peak < 20_000_000
 
 
 def test_an_answer_within_the_bound_keeps_its_connection() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from api.port import ANONYMOUS, MessageIn
 from node.server import Node
+from tests.node.pushing import LOOPBACK, in_state, put, schedule, until, view
 from tests.node.receiver import Request, answer, answering, read_request, receiver
-from tests.node.test_push import LOOPBACK, in_state, put, schedule, until, view
 from tests.node.three_nodes import leader_of, run_nodes
 
 
