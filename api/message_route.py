@@ -169,6 +169,8 @@ def _shape(view: MessageView) -> dict[str, Any]:
         "last_error": view.last_error,
         "history": [_event_shape(event) for event in view.history],
     }
+    if view.dead:
+        shape["dead"] = view.dead
     if view.content_type:
         shape["body_base64"] = view.body  # msgspec writes bytes as base64
     else:

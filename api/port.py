@@ -28,7 +28,6 @@ PULL_MAX: Final = 1_000
 ACK_MAX: Final = 10_000
 #: Sum of the stored sizes (bodies and all) one pull hands over, so that base64 and escaping keep the answer <= 16 MiB.
 PULL_BYTES_MAX: Final = 7 * 1024 * 1024
-
 #: Rows of `ScheduleResult.status`.
 NEW: Final = 0
 REPLAYED: Final = 1
@@ -153,6 +152,7 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True):
     lateness_ms: int | None = None  # newest hand-over minus asked due
     last_error: str | None = None
     history: Sequence[HistoryEvent] = ()
+    dead: Mapping[str, Any] | None = None  # as in `Delivery`
 
 
 class CancelResult(msgspec.Struct, frozen=True):
@@ -286,6 +286,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     key: str | None = None
     priority: int = 0
     order_key: str | None = None
+    dead: Mapping[str, Any] | None = None  # of a dead-letter copy: the id, topic, reason, attempts, error it died with
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -341,8 +342,7 @@ class Port(Protocol):
         """`unknown-message` also for text that is no id. Linearizable unless `local`."""
 
     async def cancel(self, id: str, *, if_match: int | None, principal: Principal) -> CancelResult:
-        """`unknown-message`, `leased` (extra: handed_over, attempt, leased_until), `already-settled`,
-        `revision-mismatch`."""
+        """`unknown-message`, `leased` (handed_over, attempt, leased_until), `already-settled`, `revision-mismatch`."""
 
     async def put_topic(
         self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal

@@ -7,7 +7,7 @@ once (0.55 us a message; an f-string for each and their join was 1.4). What mess
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -100,9 +100,10 @@ def _shared(term: int, topic: str, leased_until_ms: int, handed_over_ms: int) ->
 
 def _rest(one: Delivery) -> str:
     """The members that few messages have."""
-    if not (one.tags or one.headers or one.content_type or one.priority) and one.key is one.order_key is None:
+    more = one.tags or one.headers or one.content_type or one.priority or one.dead
+    if not more and one.key is one.order_key is None:
         return _PLAIN
-    shape = {
+    shape: dict[str, Any] = {
         "tags": one.tags,
         "headers": one.headers or {},
         "key": one.key,
@@ -110,6 +111,8 @@ def _rest(one: Delivery) -> str:
         "priority": one.priority,
         "order_key": one.order_key,
     }
+    if one.dead:
+        shape["dead"] = one.dead
     return f",{msgspec.json.encode(shape)[1:-1].decode()},"
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from api.port import Delivery
 from node.lease_book import HandOver
+from node.message_view import dead_of
 from node.queues import GROUP
 from node.receipt import Receipts
 from storage.array import I64, U64
@@ -68,4 +69,5 @@ def _completed(delivery: Delivery, record: Record) -> Delivery:
         headers=record.headers or None,
         key=record.key.decode() if record.key else None,
         priority=record.priority,
+        dead=dead_of(record),
     )

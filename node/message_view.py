@@ -7,7 +7,7 @@ elsewhere. What it is now, its newest place says; what happened, its home tells 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -96,12 +96,27 @@ def view_message(store: Store, found: Found, id: str, *, topic: str, now_ms: int
         lateness_ms=None if handed_over_ms is None else handed_over_ms - record.asked_due_ms,
         last_error=_last_error(record, history),
         history=_events(record, history, nodes),
+        dead=dead_of(record),
     )
 
 
 def revision_of(record: Record) -> int:
     """How often the message was rescheduled, counted from 1."""
     return int(record.extension.get("revision", 1))
+
+
+def dead_of(record: Record) -> dict[str, Any] | None:
+    """What a dead-letter copy tells of the message that it is a copy of; None for any other message."""
+    dead = record.extension.get("dead")
+    if dead is None:
+        return None
+    return {
+        "id": dead["id"],
+        "topic": dead["topic"],
+        "reason": reason_of(dead["reason"]),
+        "attempts": dead["attempts"],
+        "error": dead["error"],
+    }
 
 
 def newest_lease(history: Settles) -> np.void | None:

@@ -188,6 +188,10 @@ def test_a_message_that_fails_too_often_dies_and_is_redriven(tmp_path: Path, res
         (copy,) = await told.pull("graves")
         assert copy.id != told.ids[0]
         assert (copy.body, copy.tags, copy.key, copy.attempt) == (b'"x"', ("eu",), None, 1)
+        origin = {"id": told.ids[0], "topic": "t", "reason": "nacked", "attempts": 2, "error": ""}
+        assert copy.dead == origin
+        view = await told.node.service.message(copy.id, local=False, principal=ANONYMOUS)
+        assert (view.dead, view.state, view.revision) == (origin, "leased", 1)
         with pytest.raises(Problem, match="already-settled"):
             await told.node.service.cancel(told.ids[0], if_match=None, principal=ANONYMOUS)
 
