@@ -44,10 +44,15 @@ def check_transfers(history: History, bounds: Bounds) -> Verdict:
 
 
 def _repeats(history: History, terms: set[int]) -> list[tuple[int, int]]:
-    """(number, term) of the hand-overs in these terms that were repeated in a later one while their lease ran."""
+    """(number, term) of the hand-overs in these terms, refused ones apart, that were repeated in a later one while their
+    lease ran.
+    """
     return [
         (number, before.term)
         for number, events in history.hand_overs().items()
         for before, after in itertools.pairwise(events)
-        if before.term in terms and after.term > before.term and after.handed_over_ms < before.leased_until_ms
+        if before.term in terms
+        and after.term > before.term
+        and before.taken
+        and after.handed_over_ms < before.leased_until_ms
     ]

@@ -161,7 +161,7 @@ def test_a_leader_that_goes_on_refusing_is_believed_in_the_end(monkeypatch: pyte
     asyncio.run(with_leader(serve, play))
 
 
-@pytest.mark.parametrize(("target", "delay_s"), [("/v1/messages", 0.0), ("/v1/cluster/transfer", 0.2)])
+@pytest.mark.parametrize(("target", "delay_s"), [("/v1/messages", 0.0), ("/v1/cluster/transfer", 0.4)])
 def test_what_the_former_leader_answers_still_comes(target: str, delay_s: float) -> None:
     """An answer on its way when the leader changes arrives; a transfer's is waited for, it can only come afterwards."""
     arrived, changed = asyncio.Event(), asyncio.Event()
