@@ -9,14 +9,14 @@ from api.exchange import Exchange
 from api.field import Fault, wrong_type
 from api.route import Route
 
-_NODE_ID = re.compile(r"[\x21-\x7e]{1,64}", re.ASCII)
+_NODE_ID = re.compile(r"[^\x00-\x20\x7f]{1,64}")
 
 
 def _read_node(value: object) -> str:
     if type(value) is not str:
         raise wrong_type('a node\'s id such as "n2"', value)
     if _NODE_ID.fullmatch(value) is None:
-        raise Fault("invalid-field", "a node's id is 1 to 64 characters of ASCII, as GET /v1/cluster shows it")
+        raise Fault("invalid-field", "a node's id is 1 to 64 characters without spaces, as GET /v1/cluster shows it")
     return value
 
 

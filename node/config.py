@@ -21,6 +21,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
+from api.duration import BadDuration, parse_duration, render_duration
+from api.port import DELAY_LEVELS_MS
+
 DAY_MS = 86_400_000
 
 
@@ -71,6 +74,8 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     max_body_bytes: Annotated[int, Meta(ge=1, le=1 << 20)] = 256 * 1024  # one message's body
     # Messages waiting to be proposed; past it 429 over-limit.
     max_waiting_messages: Annotated[int, Meta(ge=1000, le=10_000_000)] = 200_000
+    # What `delay_level: n` stands for, from 1; the same on all nodes, since any may lead. For new messages only.
+    delay_levels: tuple[str, ...] = tuple(map(render_duration, DELAY_LEVELS_MS))
 
 
 class Dispatch(Struct, frozen=True, forbid_unknown_fields=True):
@@ -204,6 +209,7 @@ def _check(config: Config) -> None:
     if config.dispatch.window_per_topic > config.dispatch.window_total:
         raise ConfigError("dispatch.window_per_topic: must not be above dispatch.window_total")
     _check_push(config.push)
+    _check_levels(config.limits.delay_levels)
     if not config.data_dir:
         raise ConfigError("data_dir: a directory is expected, found an empty string")
     if config.http.listen == config.raft.listen:
@@ -216,6 +222,16 @@ def _check(config: Config) -> None:
                 f"{name}.listen: {server.listen} is not loopback, and there is no TLS and no token yet; "
                 f"set {name}.insecure = true if this network is trusted"
             )
+
+
+def _check_levels(levels: tuple[str, ...]) -> None:
+    if not 1 <= len(levels) <= 64:
+        raise ConfigError(f"limits.delay_levels: 1 to 64 durations, found {len(levels)}")
+    for level in levels:
+        try:
+            parse_duration(level)
+        except BadDuration as bad:
+            raise ConfigError(f"limits.delay_levels: {bad}") from None
 
 
 def _check_push(push: PushOptions) -> None:

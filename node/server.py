@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
+from api.duration import parse_duration
 from api.port import Limits
 from api.problem import Problem
 from api.server import GRACE_S, Server, serve
@@ -153,12 +154,7 @@ class Node:
         self.status = Status(self)
         self.pusher = Pusher(self, self.entropy, config.push)
         self.metrics = Metrics(self.status.values, self.lateness, self.pusher.metrics)
-        limits = Limits(
-            allows_address=self.pusher.addresses.allows,
-            max_delay_ms=config.limits.max_delay_ms,
-            body_bytes_max=config.limits.max_body_bytes,
-        )
-        self.service = Service(self, limits)
+        self.service = Service(self, self._limits())
 
     # -- life
 
@@ -201,6 +197,16 @@ class Node:
             self._close()
         if self._failure is not None:
             raise self._failure
+
+    def _limits(self) -> Limits:
+        """What a request may carry, as the HTTP layer asks."""
+        configured = self.config.limits
+        return Limits(
+            delay_levels_ms=tuple(map(parse_duration, configured.delay_levels)),
+            allows_address=self.pusher.addresses.allows,
+            max_delay_ms=configured.max_delay_ms,
+            body_bytes_max=configured.max_body_bytes,
+        )
 
     def stop(self) -> None:
         """End in order."""

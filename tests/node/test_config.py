@@ -54,9 +54,19 @@ def test_a_list_in_the_environment_is_separated_by_commas() -> None:
     assert parse_config(document(push={"allow": ["10.0.0.0/8"]}), {"HOURWHEEL_PUSH_ALLOW": ""}).push.allow == ()
 
 
+def test_delay_levels_are_durations() -> None:
+    """RocketMQ's 18 unless there are others."""
+    assert parse_config(document(), {}).limits.delay_levels[:5] == ("1s", "5s", "10s", "30s", "1m")
+    own = parse_config(document(), {"HOURWHEEL_LIMITS_DELAY_LEVELS": "250ms, 2d"})
+    assert own.limits.delay_levels == ("250ms", "2d")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"limits": {"delay_levels": []}}, "limits.delay_levels: 1 to 64 durations, found 0"),
+        ({"limits": {"delay_levels": ["1s"] * 65}}, "limits.delay_levels: 1 to 64 durations, found 65"),
+        ({"limits": {"delay_levels": ["1s", "soon"]}}, 'limits.delay_levels: "soon" is no duration'),
         ({"node_idd": "x"}, "node_idd: unknown key; did you mean node_id"),
         ({"http": {"listen": "127.0.0.1:1", "insecur": True}}, "http.insecur: unknown key; did you mean insecure"),
         ({"node_id": None}, "node_id: is needed"),
