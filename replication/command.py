@@ -274,7 +274,7 @@ def _check_records(size: U32, blob: memoryview) -> None:
         raise EntryRefused(f"a record of {int(size.min())} bytes; its header alone has {RECORD_HEADER_SIZE}")
     begins = np.frombuffer(blob, np.uint64)[edges[:-1]]
     if len(other := (begins != (size & ~_PARTS | _RECORD_BEGIN)).nonzero()[0]):
-        raise EntryRefused(f"record {int(other[0])} begins with {int(begins[other[0]]):016x}: no new record of its size")
+        raise EntryRefused(f"record {int(other[0])} begins with {int(begins[other[0]]):016x}: no record of its size")
 
 
 @dataclass(frozen=True, slots=True)

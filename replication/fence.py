@@ -38,11 +38,6 @@ def rounds(position: U64, claim: U64) -> Iterator[Round]:
     did. Rows with the claim of that first row are its repeats: a request that names one receipt ten thousand times
     costs one round, not ten thousand."""
     left = np.arange(len(position))
-    if not len(left):
-        return
-    if (position[1:] > position[:-1]).all():
-        yield Round(left, _NO_ROWS, _NO_ROWS)
-        return
     while len(left):
         order, head = _grouped(position[left])
         if head.all():
@@ -59,6 +54,8 @@ def rounds(position: U64, claim: U64) -> Iterator[Round]:
 def first_of_each(position: U64) -> npt.NDArray[np.bool_]:
     """True where a position stands for the first time."""
     order, head = _grouped(position)
+    if head.all():
+        return head
     first = np.empty(len(position), bool)
     first[order] = head
     return first
