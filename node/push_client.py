@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import aiohttp
@@ -52,6 +52,10 @@ LOOKUPS_MAX: Final = 256
 _ASKS_TO_WAIT: Final = (429, 503)
 _RETRY_AFTER_DIGITS: Final = 9
 
+#: A deadline that comes later than this was held up by the whole process; what then waits in sockets is read first.
+STOOD_STILL_S: Final = 0.2
+_NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
+
 MaySend = Callable[[], bool]
 _may_send: ContextVar[MaySend] = ContextVar("may_send")
 
@@ -72,6 +76,39 @@ class Answer(NamedTuple):
 
 class _NotSent(Exception):
     """`may_send` said no: not a byte of the request has left."""
+
+
+class _Deadline:
+    """Cancels the task that made it when an attempt's time is over. If the process itself stood still until long after
+    that, the answer may have come meanwhile and wait in the socket: then there is a moment to read it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._at_s = self._loop.time() + seconds
+        self._passed = False
+        self._timer = self._loop.call_at(self._at_s, self._come)
+
+    def _come(self) -> None:
+        if self._loop.time() - self._at_s > STOOD_STILL_S:
+            self._timer = self._loop.call_later(STOOD_STILL_S, self._cancel)
+        else:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        assert self._task is not None
+        self._passed = True
+        self._task.cancel()
+
+    def passed(self) -> bool:
+        """Whether a cancellation that has come is this one's; then the task is not cancelled any more, unless somebody
+        else wants that too."""
+        assert self._task is not None
+        return self._passed and self._task.uncancel() == 0
+
+    def end(self) -> None:
+        """The attempt has ended."""
+        self._timer.cancel()
 
 
 class PushClient:
@@ -111,14 +148,10 @@ class PushClient:
         STOPPED. Raises only CancelledError."""
         assert self._session is not None, "send before start"
         _may_send.set(may_send)
+        deadline = _Deadline(target.timeout_ms / 1000)
         try:
             answer = await self._session.request(
-                target.method,
-                target.url,
-                data=body,
-                headers=headers,
-                allow_redirects=False,
-                timeout=_timeout(target.timeout_ms),
+                target.method, target.url, data=body, headers=headers, allow_redirects=False, timeout=_NO_TIMEOUT
             )
             try:
                 return await self._read(answer)
@@ -126,10 +159,14 @@ class PushClient:
                 answer.release()
         except _NotSent:
             return Answer(STOPPED, "this node stopped leading before the request was sent")
-        except TimeoutError:
+        except asyncio.CancelledError:
+            if not deadline.passed():
+                raise
             return Answer(TIMEOUT, f"no answer within {target.timeout_ms} ms")
         except Exception as failure:  # whatever a receiver makes aiohttp raise, it must not end the node
             return Answer(code_of(failure), str(failure) or type(failure).__name__)
+        finally:
+            deadline.end()
 
     async def _read(self, answer: aiohttp.ClientResponse) -> Answer:
         text = bytearray()
@@ -146,12 +183,6 @@ class PushClient:
         if code in _ASKS_TO_WAIT and (asked := answer.headers.get("Retry-After")) is not None:
             wait_ms = retry_after_ms(asked, self._now_ms())
         return Answer(code, text[:ERROR_BYTES_MAX].decode(errors="replace"), wait_ms)
-
-
-@lru_cache
-def _timeout(timeout_ms: int) -> aiohttp.ClientTimeout:
-    """For the whole attempt; to the millisecond, where aiohttp rounds long ones up to a second."""
-    return aiohttp.ClientTimeout(total=timeout_ms / 1000, ceil_threshold=3600)
 
 
 def code_of(failure: Exception) -> int:

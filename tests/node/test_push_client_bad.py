@@ -3,6 +3,8 @@
 import asyncio
 import random
 import socket
+import threading
+import time
 import tracemalloc
 
 import pytest
@@ -14,7 +16,7 @@ from node.retry import (
     TIMEOUT,
 )
 from tests.node.push_attempt import Send, attempt, run
-from tests.node.receiver import Behave, read_request, receiver
+from tests.node.receiver import Behave, answer, read_request, receiver
 
 
 async def _hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -46,6 +48,51 @@ def test_who_hangs_or_drips_ends_at_the_timeout(behave: Behave) -> None:
             began = loop.time()
             assert (await send(url, timeout_ms=300)).code == TIMEOUT
             assert 0.25 < loop.time() - began < 1.5
+
+    run(play)
+
+
+def test_an_answer_that_came_while_the_process_stood_still_counts() -> None:
+    """A paused process wakes long after the deadline, with the 200 in the socket: that is no timeout."""
+    arrived = threading.Event()
+
+    def serve(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        connection.recv(65_536)
+        arrived.set()
+        time.sleep(0.1)
+        connection.sendall(answer(200))
+        stopped.wait(10)
+        connection.close()
+
+    stopped = threading.Event()
+
+    async def play(send: Send) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            thread = threading.Thread(target=serve, args=(listening,))
+            thread.start()
+            try:
+                sending = asyncio.ensure_future(send(f"http://127.0.0.1:{listening.getsockname()[1]}/", timeout_ms=300))
+                assert await asyncio.to_thread(arrived.wait, 10)
+                time.sleep(1)  # noqa: ASYNC251 - the process stands still
+                assert await sending == Answer(200)
+            finally:
+                stopped.set()
+                thread.join()
+
+    run(play)
+
+
+def test_who_cancels_an_attempt_is_obeyed() -> None:
+    """Cancelled from outside it is cancelled, not timed out."""
+
+    async def play(send: Send) -> None:
+        async with receiver(_hang) as url:
+            sending = asyncio.ensure_future(send(url))
+            await asyncio.sleep(0.05)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
 
     run(play)
 
