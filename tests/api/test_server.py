@@ -120,6 +120,13 @@ def test_a_follower_passes_everything_on() -> None:
                 ("PATCH", "/v1/topics/none", {}),
                 ("GET", "/v1/topics", None),
                 ("POST", "/v1/topics/other/pull", {}),
+                ("POST", "/v1/topics/other/nack", {"receipts": ["r"], "delay": "1s"}),
+                ("POST", "/v1/topics/other/extend", {"receipts": ["r"]}),
+                ("GET", "/v1/topics/other/dead?limit=5", None),
+                ("POST", "/v1/messages/redrive", {"topic": "other"}),
+                ("PATCH", path, {"delay": "1x"}),
+                ("PATCH", "/v1/messages/none", {"delay": "1s"}),
+                ("POST", "/v1/cluster/transfer", {}),
                 ("DELETE", path, None),
             ]
             for request in requests:

@@ -1,12 +1,14 @@
 """Where a webhook may go: addresses in every notation, and all else that a target may hold."""
 
 import base64
+import socket
+from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from api.field import Fault
@@ -215,6 +217,25 @@ def test_any_notation_of_an_address_is_that_address(value: int, data: st.DataObj
         written.append(data.draw(st.sampled_from([f"{number}", f"0{number:o}", f"{number:#x}", f"0X{number:08X}"])))
     url = f"http://{'.'.join(written)}/"
     assert read_url(url, Limits(allows_address=lambda text: text == str(ip_address(value)))) == url
+
+
+@settings(max_examples=1000)
+@given(st.text(alphabet="0123456789abcfxX.", min_size=1, max_size=14))
+def test_whatever_the_system_reads_as_an_address_is_one(host: str) -> None:
+    """What the C library would connect to without asking DNS is never taken for a name, nor for another address."""
+    try:
+        meant = socket.inet_ntoa(socket.inet_aton(host))
+    except OSError:
+        meant = ""
+    asked: list[str] = []
+
+    def allows(text: str) -> bool:
+        asked.append(text)
+        return True
+
+    with suppress(Fault):
+        read_url(f"http://{host}/", Limits(allows_address=allows))
+        assert not meant or asked == [meant]
 
 
 @given(st.text(max_size=30), st.sampled_from(["", "http://", "https://[", "http://127."]))
