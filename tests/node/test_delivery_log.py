@@ -14,6 +14,7 @@ NOW_MS = 1_790_000_000_000
 
 
 def test_start_and_end_carry_the_same_hand_over_and_the_state_of_their_moment(tmp_path: Path) -> None:
+    """And the node that made it."""
     state = DispatchState(100, 3, 9)
     log = DeliveryLog(tmp_path, Disk(), group=0, node=2, cluster_id=lambda: bytes(16), state=lambda: state)
     home, random = np.array([5, 6], np.uint64), np.array([1, 2], np.uint64)
@@ -41,6 +42,7 @@ def test_start_and_end_carry_the_same_hand_over_and_the_state_of_their_moment(tm
 
 
 def test_nothing_handed_over_writes_nothing_and_needs_no_cluster(tmp_path: Path) -> None:
+    """A node that never leads has no delivery log."""
     log = DeliveryLog(
         tmp_path, Disk(), group=0, node=1, cluster_id=lambda: None, state=lambda: DispatchState(0, 0, 0)
     )

@@ -26,4 +26,5 @@ def faults(*, settled: bool) -> int:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts faults as Linux does")
 def test_blocks_of_a_megabyte_are_mapped_once() -> None:
+    """Hardly a page fault after the first."""
     assert faults(settled=True) < faults(settled=False) / 5

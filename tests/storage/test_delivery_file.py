@@ -18,6 +18,7 @@ NOW_MS = 1_790_000_000_000
 
 
 def rows(count: int, first: int = 0) -> Deliveries:
+    """Starts of pushes, numbered by their home."""
     made = np.zeros(count, DELIVERY)
     made["home"] = np.arange(first, first + count)
     made["random"] = 7
@@ -28,10 +29,12 @@ def rows(count: int, first: int = 0) -> Deliveries:
 
 
 def writer(directory: Path) -> DeliveryWriter:
+    """A log begun at a start of a node."""
     return DeliveryWriter(directory, Disk(), group=0, cluster_id=CLUSTER)
 
 
 def homes(directory: Path) -> list[int]:
+    """The homes of all records, in order."""
     disk = Disk()
     return [
         home
@@ -42,6 +45,7 @@ def homes(directory: Path) -> list[int]:
 
 
 def test_what_is_appended_is_read_back_in_order_over_restarts(tmp_path: Path) -> None:
+    """A start begins a file of its own."""
     for start in (0, 10):
         log = writer(tmp_path)
         log.append(rows(4, start), NOW_MS)
@@ -52,6 +56,7 @@ def test_what_is_appended_is_read_back_in_order_over_restarts(tmp_path: Path) ->
 
 
 def test_another_hour_begins_another_file_and_a_clock_that_goes_back_does_not(tmp_path: Path) -> None:
+    """A file holds no record of a later hour than its own."""
     log = writer(tmp_path)
     for at_ms in (NOW_MS, NOW_MS + HOUR_MS, NOW_MS - 1000):
         log.append(rows(1), at_ms)
@@ -62,6 +67,7 @@ def test_another_hour_begins_another_file_and_a_clock_that_goes_back_does_not(tm
 
 
 def test_a_full_file_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By size too."""
     monkeypatch.setattr("storage.delivery_file.FILE_BYTES_MAX", 1000)
     log = writer(tmp_path)
     for start in range(0, 40, 10):
@@ -72,6 +78,7 @@ def test_a_full_file_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_files_are_removed_when_their_hour_is_long_over_but_never_the_open_one(tmp_path: Path) -> None:
+    """Nor what is not ours."""
     log = writer(tmp_path)
     log.append(rows(1), NOW_MS)
     log.append(rows(1, 1), NOW_MS + HOUR_MS)
@@ -88,6 +95,7 @@ def test_files_are_removed_when_their_hour_is_long_over_but_never_the_open_one(t
 
 @given(cut=st.integers(0, HEADER_SIZE + 5 * DELIVERY.itemsize))
 def test_a_torn_end_loses_the_torn_record_alone(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    """Wherever the process was stopped."""
     directory = tmp_path_factory.mktemp("deliveries")
     log = writer(directory)
     log.append(rows(5), NOW_MS)
@@ -99,6 +107,7 @@ def test_a_torn_end_loses_the_torn_record_alone(tmp_path_factory: pytest.TempPat
 
 
 def test_a_span_that_a_power_cut_left_unwritten_is_counted_and_left_out() -> None:
+    """The log is not synced."""
     made = rows(5)
     seal_deliveries(made)
     data = bytearray(made.tobytes())
@@ -110,6 +119,7 @@ def test_a_span_that_a_power_cut_left_unwritten_is_counted_and_left_out() -> Non
 
 @given(bit=st.integers(0, 3 * 80 * 8 - 1))
 def test_any_flipped_bit_is_found_with_its_record(bit: int) -> None:
+    """The message names the record by its place in the file."""
     made = rows(3)
     seal_deliveries(made)
     data = bytearray(made.tobytes())
@@ -119,6 +129,7 @@ def test_any_flipped_bit_is_found_with_its_record(bit: int) -> None:
 
 
 def test_a_damaged_header_is_refused(tmp_path: Path) -> None:
+    """A good one is not."""
     log = writer(tmp_path)
     log.append(rows(1), NOW_MS)
     log.close()
