@@ -14,7 +14,6 @@ import pytest
 from api.port import (
     ANONYMOUS,
     CONFLICT,
-    FAILED,
     NEW,
     REPLAYED,
     DeadMessage,
@@ -24,7 +23,6 @@ from api.port import (
     MessageView,
     PullIn,
     RetryPolicy,
-    Target,
     TopicChange,
 )
 from api.problem import Problem
@@ -372,100 +370,3 @@ def test_a_key_stays_with_its_message_wherever_that_is(tmp_path: Path, restart: 
         await taken(told)
 
     play(tmp_path, restart, begin, hand_over, taken)
-
-
-def test_each_consumer_gets_what_its_filter_wants(tmp_path: Path) -> None:
-    """Two that wait with different filters are both served, whatever stands before; what nobody wants wakes nobody."""
-
-    async def filters(told: Told) -> None:
-        service = told.node.service
-
-        def pull(*groups: tuple[str, ...]) -> asyncio.Task[Any]:
-            return asyncio.ensure_future(service.pull(PullIn("t", 10, 5_000, None, groups), ANONYMOUS))
-
-        await told.schedule(*(MessageIn("t", b"0", tags=("asia",)) for _ in range(50)))
-        eu, us = pull(("eu", "vip")), pull(("us",), ("ca",))
-        await asyncio.sleep(0.1)
-        assert told.node.reign is not None
-        dispatcher = told.node.reign.dispatcher
-        tries = 0
-        hand_over = dispatcher.hand_over
-
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            nonlocal tries
-            tries += 1
-            return hand_over(*args, **kwargs)
-
-        dispatcher.hand_over = counted  # type: ignore[method-assign]
-        await asyncio.sleep(0.3)
-        assert tries == 0, "a pull looks again at what it does not want"
-        await told.schedule(
-            MessageIn("t", b"1", tags=("eu",)),
-            MessageIn("t", b"2", tags=("ca",)),
-            MessageIn("t", b"3", tags=("vip", "x", "eu")),
-        )
-        assert [each.body for each in await us] == [b"2"]
-        assert [each.body for each in await eu] == [b"3"]
-        assert len(await told.pull(wait_ms=0)) == 51
-
-    play(tmp_path, False, filters)
-
-
-def test_targets_go_with_the_mode_of_their_topic(tmp_path: Path) -> None:
-    """In a batch the messages at fault have their own problem and the others go on; a single one is refused."""
-    target = Target(url="http://127.0.0.1:1/")
-
-    async def mixed(told: Told) -> None:
-        service = told.node.service
-        await told.put(mode="push")
-        batch = [
-            MessageIn("t", b"0"),
-            MessageIn("t", b"1", delay_ms=60_000, target=target),
-            MessageIn("pulled", b"2"),
-            MessageIn("pulled", b"3", target=target),
-        ]
-        result = await service.schedule(batch, ANONYMOUS)
-        assert result.status.tolist() == [FAILED, NEW, NEW, FAILED]
-        assert {row: problem.code for row, problem in result.problems.items()} == {
-            0: "invalid-field",
-            3: "invalid-field",
-        }
-        assert [fault.pointer for fault in result.problems[0].errors] == ["/target"]
-        view = await service.message(bytes(result.ids[1]).decode(), local=False, principal=ANONYMOUS)
-        assert view.body == b"1"
-        for message in (batch[0], batch[3]):
-            with pytest.raises(Problem, match="invalid-field"):
-                await service.schedule([message], ANONYMOUS)
-        alone = await service.schedule([batch[0], batch[3]], ANONYMOUS)
-        assert alone.status.tolist() == [FAILED, FAILED]
-
-    play(tmp_path, False, mixed)
-
-
-def test_settings_are_set_merged_and_taken_away(tmp_path: Path) -> None:
-    """A PATCH merges target and retry field by field, null takes a setting away, a PUT starts anew."""
-
-    async def settings(told: Told) -> None:
-        service = told.node.service
-
-        async def change(create: bool, **fields: Any) -> Any:
-            return await service.put_topic(
-                "t", TopicChange(**fields), create=create, if_match=None, principal=ANONYMOUS
-            )
-
-        url = "http://example.com/"
-        view = await change(True, mode="push", target={"url": url, "timeout_ms": 500}, retry={"max_attempts": 3})
-        assert view.target == Target(url=url, timeout_ms=500)
-        assert view.retry == RetryPolicy(max_attempts=3, min_backoff_ms=1_000, max_backoff_ms=3_600_000, max_age_ms=0)
-        view = await change(False, target={"method": "PUT", "timeout_ms": None}, dead_letter="graves")
-        assert view.target == Target(url=url, method="PUT")
-        assert (view.mode, view.dead_letter, view.retry.max_attempts) == ("push", "graves", 3)
-        with pytest.raises(Problem, match="invalid-field"):
-            await change(False, target={"url": None})
-        view = await change(False, target=None, retry=None, dead_letter=None)
-        assert (view.target, view.dead_letter, view.retry.max_attempts) == (None, None, 16)
-        assert (await service.topic("t", principal=ANONYMOUS)).revision == 3
-        view = await change(True, mode="pull")
-        assert (view.mode, view.lease_ms) == ("pull", 30_000)
-
-    play(tmp_path, False, settings)

@@ -1,0 +1,44 @@
+"""What only the leader can refuse of new messages, on a whole node."""
+
+from pathlib import Path
+
+import pytest
+
+from api.port import ANONYMOUS, FAILED, NEW, MessageIn, Target, TopicChange
+from api.problem import Problem
+from node.server import Node
+from tests.node.single_node import run_node
+
+
+def test_targets_go_with_the_mode_of_their_topic(tmp_path: Path) -> None:
+    """In a batch the messages at fault have their own problem and the others go on; a single one is refused."""
+    target = Target(url="http://127.0.0.1:1/")
+
+    async def play(node: Node) -> None:
+        service = node.service
+        change = TopicChange(mode="push")
+        await service.put_topic("pushed", change, create=True, if_match=None, principal=ANONYMOUS)
+        batch = [
+            MessageIn("pushed", b"0"),
+            MessageIn("pushed", b"1", delay_ms=60_000, target=target),
+            MessageIn("pulled", b"2"),
+            MessageIn("pulled", b"3", target=target),
+        ]
+        result = await service.schedule(batch, ANONYMOUS)
+        assert result.status.tolist() == [FAILED, NEW, NEW, FAILED]
+        assert {problem.code for problem in result.problems.values()} == {"invalid-field"}
+        assert [fault.pointer for row in (0, 3) for fault in result.problems[row].errors] == ["/target"] * 2
+        view = await service.message(bytes(result.ids[1]).decode(), local=False, principal=ANONYMOUS)
+        assert view.body == b"1"
+        for message in (batch[0], batch[3]):
+            with pytest.raises(Problem, match="invalid-field"):
+                await service.schedule([message], ANONYMOUS)
+        none = await service.schedule([batch[0], batch[3]], ANONYMOUS)
+        assert none.status.tolist() == [FAILED, FAILED]
+        change = TopicChange(target={"url": target.url})
+        await service.put_topic("pushed", change, create=False, if_match=None, principal=ANONYMOUS)
+        assert (await service.schedule([MessageIn("pushed", b"0", delay_ms=60_000)], ANONYMOUS)).status.tolist() == [
+            NEW
+        ]
+
+    run_node(tmp_path / "n1", play)
