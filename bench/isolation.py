@@ -20,12 +20,15 @@ from chaos.verdict import percentiles
 RATE = 1_000
 #: The hanging topic's attempts time out after this, over and over.
 TIMEOUT = "10s"
+#: Consumers begin to wait so long before the first is due.
+EARLY_S = 2.0
 
 
 async def _late(address: Address, topic: str, base_ms: int, seconds: float) -> dict[str, float]:
     """Percentiles of the lateness of RATE messages a second, due from `base_ms` on."""
     due_ms = [base_ms + offset for offset in spread_ms(RATE, seconds)]
     await fill_due(address, due_ms, topic)
+    await asyncio.sleep(max(0.0, base_ms / 1000 - time.time() - EARLY_S))  # a server closes connections that idle for long
     run = Waiting(address, topic, len(due_ms))
     async with asyncio.timeout(base_ms / 1000 - time.time() + seconds + GRACE_S):
         await run.run()
