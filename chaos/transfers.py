@@ -44,8 +44,8 @@ def check_transfers(history: History, bounds: Bounds) -> Verdict:
 
 
 def _repeats(history: History, terms: set[int]) -> list[tuple[int, int]]:
-    """(number, term) of the hand-overs in these terms, refused ones apart, that were repeated in a later one while their
-    lease ran.
+    """(number, term) of the hand-overs in these terms, without those refused, that were repeated in a later one while
+    their lease ran.
     """
     return [
         (number, before.term)
