@@ -65,10 +65,12 @@ def test_several_rows_of_one_message_go_one_after_the_other(log: Log) -> None:
 def test_no_id_names_a_place(log: Log) -> None:
     """A position that a message was moved to is nobody's id: unknown to all that is asked by id."""
     (home,) = placed(log.apply(schedule(T0)))
-    log.apply(reschedule((home, T0 + 9)))
+    log.apply(fail((home, 1, 1)))
     place = log.place(home)
     assert log.apply(reschedule((place, T0 + 10))).results[0].result.tolist() == [UNKNOWN]
-    assert log.apply(cancel(place)).results[0].result.tolist() == [UNKNOWN]
+    log.apply(lease(place, attempt=2))
+    cancelled = log.apply(cancel(place), now_ms=T0 + 40_000).results[0]
+    assert (cancelled.result.tolist(), cancelled.attempts.tolist()) == ([UNKNOWN], [0])
     assert log.apply(redrive(place)).results[0].tolist() == [NOT_DEAD]
 
 
