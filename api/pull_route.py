@@ -103,17 +103,21 @@ def _rest(one: Delivery) -> str:
     more = one.tags or one.headers or one.content_type or one.priority or one.dead
     if not more and one.key is one.order_key is None:
         return _PLAIN
-    shape: dict[str, Any] = {
-        "tags": one.tags,
-        "headers": one.headers or {},
-        "key": one.key,
-        "content_type": one.content_type or JSON_BODY,
-        "priority": one.priority,
-        "order_key": one.order_key,
-    }
-    if one.dead:
-        shape["dead"] = one.dead
-    return f",{msgspec.json.encode(shape)[1:-1].decode()},"
+    dead = f',"dead":{_text(one.dead)}' if one.dead else ""
+    return (
+        f',"tags":{_tags(tuple(one.tags))},"headers":{_text(one.headers) if one.headers else "{}"},'
+        f'"key":{_text(one.key)},"content_type":{_text(one.content_type or JSON_BODY)},"priority":{one.priority},'
+        f'"order_key":{_text(one.order_key)}{dead},'
+    )
+
+
+def _text(value: Any) -> str:
+    return "null" if value is None else msgspec.json.encode(value).decode()
+
+
+@lru_cache(maxsize=4096)
+def _tags(tags: tuple[str, ...]) -> str:
+    return _text(tags)
 
 
 def _body(one: Delivery) -> str:

@@ -194,6 +194,7 @@ _CHANGES = st.fixed_dictionaries(
         "key": _TEXT,
         "priority": st.integers(0, 9),
         "order_key": _TEXT,
+        "dead": st.fixed_dictionaries({"id": _TEXT, "attempts": st.integers(1, 9)}),
     },
 )
 
@@ -224,6 +225,7 @@ def test_an_answer_reads_as_its_messages(changes: list[dict[str, Any]]) -> None:
             "lateness_ms": max(0, one.handed_over_ms - one.asked_due_ms),
             "priority": one.priority,
             "order_key": one.order_key,
+            **({"dead": one.dead} if one.dead else {}),
             **body,
         }
 
