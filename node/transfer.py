@@ -34,6 +34,9 @@ log = structlog.get_logger()
 QUIESCE_S = 1.0
 #: How soon a leader whose clock is off tries again to hand over to one of those that outvote it.
 YIELD_EVERY_S = 10.0
+#: What followers passed on to a leader that stops, before they heard its successor, is still read, and refused as
+#: `draining`, so that they pass it on there; a connection closed over it would leave its outcome unknown.
+LINGER_S = 0.25
 #: How long to wait for the new leader's first word: one lost message, an election timeout, an election, and some.
 SUCCESSOR_S = 5.0
 
@@ -79,6 +82,7 @@ class Transfer:
         if self._node.reign is not None and target is not None and await self._give(target):
             with contextlib.suppress(Problem):
                 await self._successor(term)
+            await asyncio.sleep(LINGER_S)
         elif self._node.reign is not None and target is None:
             self.frozen = True
             await self._node.proposer.quiesce(QUIESCE_S)
