@@ -25,20 +25,20 @@ class Holds:
     def __init__(self) -> None:
         self._holders: Counter[int] = Counter()  # name -> commands in flight; never 0
         self._places: dict[int, int] = {}  # name -> where its unit stands; the same keys
-        self._held: Counter[int] = Counter()  # place -> commands in flight, by any name; never 0
+        self._names: dict[int, set[int]] = {}  # place -> names of the unit there; the inverse of _places, never empty
         self._aside: dict[int, tuple[LaneKind, int, int]] = {}  # held and met in a window: its lane, topic, tags
 
     def add(self, names: U64, places: U64) -> None:
         """One more command holds each of these, named so and standing there; shape [n] each."""
         for name, place in zip(names.tolist(), places.tolist(), strict=True):
             self._holders[name] += 1
-            self._held[self._places.setdefault(name, place)] += 1
+            self._names.setdefault(self._places.setdefault(name, place), set()).add(name)
 
     def mask(self, places: U64) -> npt.NDArray[np.bool_]:
         """True, shape [n], where a unit is held."""
-        if not self._held:
+        if not self._names:
             return np.zeros(len(places), np.bool_)
-        held = np.fromiter(self._held, np.uint64, len(self._held))
+        held = np.fromiter(self._names, np.uint64, len(self._names))
         return np.isin(places, held)
 
     def put_aside(self, kind: LaneKind, topic: int, units: Queued) -> None:
@@ -51,13 +51,14 @@ class Holds:
         freed: list[tuple[LaneKind, int, Queued]] = []
         for name in names:
             assert self._holders[name] > 0, f"position {name} is released and not held"
-            place = self._places[name]
             self._holders[name] -= 1
-            self._held[place] -= 1
-            if not self._holders[name]:
-                del self._holders[name], self._places[name]
-            if not self._held[place]:
-                del self._held[place]
+            if self._holders[name]:
+                continue
+            del self._holders[name]
+            place = self._places.pop(name)
+            self._names[place].remove(name)
+            if not self._names[place]:
+                del self._names[place]
                 if place in self._aside:
                     kind, topic, tags = self._aside.pop(place)
                     freed.append((kind, topic, Queued(np.array([place], np.uint64), np.array([tags], np.uint64))))
@@ -69,10 +70,10 @@ class Holds:
         left: list[int] = []
         rows = np.flatnonzero(self.mask(homes) | self.mask(olds))
         for home, old, place in zip(homes[rows].tolist(), olds[rows].tolist(), places[rows].tolist(), strict=True):
-            for before in {home, old} & self._held.keys():
-                self._held[place] += self._held.pop(before)
-                for name in [name for name, at in self._places.items() if at == before]:
-                    self._places[name] = place
+            for before in {home, old} & self._names.keys():
+                names = self._names.pop(before)
+                self._names.setdefault(place, set()).update(names)
+                self._places.update(dict.fromkeys(names, place))
                 if self._aside.pop(before, None) is not None:
                     left.append(before)
         return np.array(left, np.uint64)
