@@ -61,10 +61,11 @@ class Attempt:
 
 
 class Outcome(NamedTuple):
-    """An attempt that has ended."""
+    """An attempt that has ended, at `at_ms`."""
 
     attempt: Attempt
     answer: Answer
+    at_ms: int
 
 
 class Outcomes:
@@ -79,8 +80,8 @@ class Outcomes:
         self._passing: set[asyncio.Task[None]] = set()
 
     def add(self, attempt: Attempt, answer: Answer) -> None:
-        """An attempt has ended; it is in the delivery log when this returns at the end of the loop's turn."""
-        self._new.append(Outcome(attempt, answer))
+        """An attempt has ended. It is in the delivery log before its outcome is proposed."""
+        self._new.append(Outcome(attempt, answer, self._node.clock.now_ms()))
         if self._writing is None:
             self._writing = self._begin(self._write())
 
@@ -125,7 +126,7 @@ class Outcomes:
         attempts = [outcome.attempt for outcome in batch]
         records = [attempt.unit.record for attempt in attempts]
         now_ms = self._node.clock.now_ms()
-        took_ms = [min(max(0, now_ms - attempt.handed_over_ms), 0xFFFF_FFFF) for attempt in attempts]
+        took_ms = [max(0, outcome.at_ms - outcome.attempt.handed_over_ms) for outcome in batch]
         for kind in (DELIVERED, GIVEN_BACK, FAILED):
             rows = [row for row, answer in enumerate(answers) if _kind(answer) == kind]
             if rows:
@@ -163,7 +164,7 @@ class Outcomes:
         """What the retry policies make of these failures. An attempt that was never sent says nothing of its receiver:
         its message is due at once."""
         now_ms = self._node.clock.now_ms()
-        fates = [self._fate(attempt, answer, now_ms) for attempt, answer in failed]
+        fates = [self._fate(outcome, now_ms) for outcome in failed]
         codes = [
             fate.code if isinstance(fate, Dead) else outcome.answer.code
             for fate, outcome in zip(fates, failed, strict=True)
@@ -177,7 +178,8 @@ class Outcomes:
             texts=tuple(error_text(outcome.answer.error) for outcome in failed),
         )
 
-    def _fate(self, attempt: Attempt, answer: Answer, now_ms: int) -> Retry | Dead:
+    def _fate(self, outcome: Outcome, now_ms: int) -> Retry | Dead:
+        attempt, answer = outcome.attempt, outcome.answer
         if answer.code == STOPPED:
             return Retry(now_ms)
         record = attempt.unit.record
