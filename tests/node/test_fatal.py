@@ -69,6 +69,7 @@ def test_a_damaged_message_ends_the_node_that_was_asked_for_it(tmp_path: Path) -
             raise Corrupt("1/log", 64, "payload checksum", "1", "2")
 
         node.store.records = damaged  # type: ignore[method-assign]
+        node.store.record_rows = damaged  # type: ignore[method-assign, assignment]
         with pytest.raises(Corrupt):
             await ask(node, id)
 
