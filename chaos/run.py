@@ -60,7 +60,7 @@ def scenarios(times: int) -> dict[str, Scenario]:
         "kill-leader-slow": Scenario(slow_followers(100, kills("leader", times)), times, slow_load, slow=True),
         "pause-leader": Scenario(pauses(times, 3.0), times, pinned),
         "transfer": Scenario(transfers(times), times, busy),
-        "stop-leader": Scenario(stops(times), times, busy),
+        "stop-leader": Scenario(stops(times), times, load),
         "race": Scenario(kills("leader", times), times, races),
         "clock": Scenario(clock_steps(times), times, load, skewed=True, bounds=SKEWED),
     }
