@@ -68,7 +68,9 @@ class Pulling:
             )
             # Leases wait for the beat; others may find more; and an empty one may have drained a window of cancelled
             # units, met some that are given up, or found nothing that it wants where another pull finds something.
-            self._reign.poke()
+            # Refused, for lack of trust or by the stop rule, it would only be refused again at once.
+            if len(hand_over) or not self._dispatcher.waiting(topic.number, wanted):
+                self._reign.poke()
             if len(hand_over):
                 return self._deliver(hand_over, topic.name)
             left_s = deadline - loop.time()

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from api.port import ANONYMOUS, MessageIn, PullIn
+from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from node.server import Node
 from tests.node.single_node import run_node
 
@@ -43,5 +43,32 @@ def test_each_consumer_gets_what_its_filter_wants(tmp_path: Path) -> None:
         assert [each.body for each in await us] == [b"2"]
         assert [each.body for each in await eu] == [b"3"]
         assert len(await service.pull(PullIn("t"), ANONYMOUS)) == 51
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_refused_pull_is_not_tried_again_at_once(tmp_path: Path) -> None:
+    """While leadership is not trusted, or hand-overs wait to be committed, a pull that waits costs next to nothing; it
+    gets its message soon after."""
+
+    async def play(node: Node) -> None:
+        service, reign = node.service, node.reign
+        assert reign is not None
+        await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
+        waiting = asyncio.ensure_future(service.pull(PullIn("t", 1, 5_000), ANONYMOUS))
+        asks = 0
+        trusted = reign.trusted
+
+        def distrusted() -> bool:
+            nonlocal asks
+            asks += 1
+            return False
+
+        await service.schedule([MessageIn("t", b"0", delay_ms=50)], ANONYMOUS)
+        reign.trusted = distrusted  # type: ignore[method-assign]
+        await asyncio.sleep(0.5)
+        reign.trusted = trusted  # type: ignore[method-assign]
+        assert 1 <= asks <= 50, asks
+        assert len(await waiting) == 1
 
     run_node(tmp_path / "n1", play)
