@@ -42,7 +42,7 @@ bench-peers: $(READY) ## the same, and Redis, PostgreSQL and beanstalkd in the s
 	fi
 	$(BIN)/python -m bench.run --peers
 
-chaos: $(READY) ## 20 kills of each role, pauses, slow followers, on real processes (about 20 minutes)
+chaos: $(READY) ## kills, pauses, slow disks, transfers, stops, clocks, 20 of each, on real processes (about 30 minutes)
 	$(BIN)/python -m chaos.run
 
 golden: $(READY) ## rewrite the golden byte files (read the diff in review)
