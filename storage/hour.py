@@ -141,6 +141,11 @@ class Hour:
             self._states = states
         return self._states
 
+    @property
+    def states_held(self) -> States | None:
+        """The states, if they are in memory."""
+        return self._states
+
     def homes(self) -> Homes:
         """Where the units that were moved here were born, read again if it is not in memory."""
         if self._homes is None:
@@ -180,6 +185,18 @@ class Hour:
     def freeze(self) -> FrozenHour:
         """What the next checkpoint writes of this hour."""
         return FrozenHour(self.number, self.files.again(), self.staged.copy(), self.saved_units, self.saved_settles)
+
+    def snapshot(self) -> "Hour":
+        """This hour as it is now, to be read in another thread: descriptors of its own, chunks that never change, no
+        caches."""
+        copy = Hour(self.number, self.files.again(), self.lengths())
+        copy.staged = self.staged.copy()
+        copy.saved_units, copy.saved_log_end, copy.saved_settles = (
+            self.saved_units,
+            self.saved_log_end,
+            self.saved_settles,
+        )
+        return copy
 
     def thaw(self, frozen: FrozenHour) -> None:
         """The checkpoint has written it: forget the memory copy, unless the hour became near and wrote it itself."""

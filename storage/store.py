@@ -20,6 +20,7 @@ from storage.columns import LeasedColumns, SettleBatch, StateColumns, UnitBatch
 from storage.disk import Disk
 from storage.format import SETTLE, SETTLED, UNIT, UNKNOWN, Corrupt, Settles, Units, put_rows, take_rows
 from storage.hour import Hour
+from storage.hour_count import ENDED, HourCount, Which
 from storage.hour_file import HourFiles
 from storage.hour_set import STAGED_BYTES_SOFT, HourSet
 from storage.move import born_in_state, history, homes, last_places, locate
@@ -275,7 +276,23 @@ class Store:
         states = self.states(position)
         return LeasedColumns(position, states.lease_end_ms, states.term, states.attempt)
 
+    def hour_count(self, hour: int, which: Which, now_ms: int) -> HourCount | None:
+        """What counts such messages of an hour, in two steps as `slot_read`; None where there are none."""
+        found = self._hours.find(hour)
+        if found is None or not which.touches(hour) or not (found.open or which.standings & ENDED):
+            return None
+        return HourCount(found, which, now_ms)
+
+    def is_linked(self, count: HourCount) -> bool:
+        """Whether the hour that it counts is still there; a file that is missing is no damage otherwise."""
+        return self._hours.find(count.source.number) is count.source
+
     # hours
+
+    def open_units(self, hour: int) -> int:
+        """How many units of an hour are pending or leased, without looking at them."""
+        found = self._hours.find(hour)
+        return found.open if found else 0
 
     def hours(self) -> list[int]:
         """The hours that hold units, ascending."""
