@@ -1,5 +1,6 @@
 """What a store must answer, as plainly as Python can say it: a list of units, each with the list of what befell it."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from storage.array import U64
 from storage.columns import SettleBatch, UnitBatch
 from storage.format import DEAD, FORWARDED, LEASED, MOVED, PENDING, RELEASED, SETTLED
+from storage.hour_count import ENDED, OPEN, READY, DueTally, Tally, TopicTally, Which
 from storage.position import HOUR_MS
 from storage.slot import SlotColumns
 from storage.store import Store
@@ -129,6 +131,8 @@ class Model:
         """The store gives the same answers to everything."""
         positions = np.array(list(self.units), np.uint64)
         units = list(self.units.values())
+        for hour in store.hours():  # before anything brings the states into memory
+            self._check_counts(store, hour, [unit for unit in units if unit.position >> 40 == hour])
         self._check_states(store, positions, units)
         rows = store.units(positions)
         assert rows["due_ms"].tolist() == [unit.due_ms for unit in units]
@@ -184,6 +188,7 @@ class Model:
         assert leased.position.tolist() == expected
         assert leased.lease_end_ms.tolist() == [self.units[position].history[-1][2] for position in expected]
         pending = self.pending(hour)
+        self._check_counts(store, hour, units)
         self._check_slots(store.pending(hour), pending, units)
         self._check_slots(store.pending(hour, limit=2), pending[:2], units)
         middle = hour * HOUR_MS + 30_500
@@ -194,6 +199,33 @@ class Model:
         for tick in [*seconds[:4], hour * 3600 + 3599]:
             self._check_slots(store.second(tick), [unit for unit in pending if unit.due_ms // 1000 == tick], units)
 
+    def _check_counts(self, store: Store, hour: int, units: list[Unit]) -> None:
+        """Counted by topic and standing, once as of the hour's middle; and by due time, of some standings."""
+        now_ms = hour * HOUR_MS + 30_500
+        standing = {unit.position: _standing(unit, now_ms) for unit in units}
+        assert store.open_units(hour) == sum(each in OPEN for each in standing.values())
+        tally = TopicTally()
+        _count(store, hour, Which(OPEN | ENDED), now_ms, tally)
+        counted = [(unit.topic, each) for unit in units if (each := standing[unit.position]) in OPEN | ENDED]
+        assert tally.counts == Counter(counted)
+        for which in (
+            Which(OPEN),
+            Which(frozenset((PENDING, DEAD)), topic=8),
+            Which(frozenset((READY,)), from_ms=now_ms - 30_000, to_ms=now_ms - 1),
+            Which(ENDED, from_ms=now_ms),
+        ):
+            due = DueTally(hour * HOUR_MS, 700, 1 << 40)
+            _count(store, hour, which, now_ms, due)
+            low, high = which.from_ms or 0, which.to_ms or 1 << 60
+            wanted = [
+                unit.due_ms
+                for unit in units
+                if standing[unit.position] in which.standings
+                and which.topic in (None, unit.topic)
+                and low <= unit.due_ms < high
+            ]
+            assert due.buckets == Counter((due_ms - hour * HOUR_MS) // 700 for due_ms in wanted)
+
     @staticmethod
     def _check_slots(found: SlotColumns, expected: list[Unit], units: list[Unit]) -> None:
         assert found.position.tolist() == [unit.position for unit in expected]
@@ -202,3 +234,21 @@ class Model:
         same = [[other.position for other in units if other.due_ms // 1000 == unit.due_ms // 1000] for unit in expected]
         local = [sorted(second).index(unit.position) for second, unit in zip(same, expected, strict=True)]
         assert found.local_index.tolist() == local
+
+
+def _standing(unit: Unit, now_ms: int) -> int | None:
+    """How a unit stands for its message, if it does."""
+    if unit.state in (MOVED, FORWARDED) or unit.forwards:
+        return None
+    if unit.state == LEASED and unit.history[-1][2] > now_ms:
+        return LEASED
+    if unit.state in OPEN:
+        return READY if unit.due_ms <= now_ms else PENDING
+    return unit.state
+
+
+def _count(store: Store, hour: int, which: Which, now_ms: int, tally: Tally) -> None:
+    count = store.hour_count(hour, which, now_ms)
+    if count is not None:
+        assert store.is_linked(count)
+        count.run(tally)
