@@ -26,7 +26,8 @@ class Arrangement:
     columns: UnitBatch
     words: U64
     hour: I64  # of each row
-    segments: list[tuple[int, int, int]]  # (hour, first row, end) of each hour, rising
+    hours: list[int]  # each once, rising
+    edges: npt.NDArray[np.intp]  # where each of these begins, and the last one ends
     order: npt.NDArray[np.intp] | None  # row i here was row order[i] of the batch; None: they are the same
 
     @classmethod
@@ -35,39 +36,40 @@ class Arrangement:
         hour = batch.due_ms // HOUR_MS
         words = np.frombuffer(batch.records, np.uint64)
         if not falls(hour):
-            return cls(batch, words.copy(), hour, _segments(hour), None)
+            edges = run_edges(hour)
+            return cls(batch, words.copy(), hour, hour[edges[:-1]].tolist(), edges, None)
         order = np.argsort(hour, kind="stable")
         created_ms = batch.created_ms if isinstance(batch.created_ms, int) else batch.created_ms[order]
         homes = None if batch.homes is None else batch.homes[order]
         ordered = {name: getattr(batch, name)[order] for name in _COLUMNS}
         columns = replace(batch, **ordered, created_ms=created_ms, homes=homes)
         hour = hour[order]
-        return cls(columns, _gather(words, batch.size, order), hour, _segments(hour), order)
+        edges = run_edges(hour)
+        words = gather_records(words, batch.size, order)
+        return cls(columns, words, hour, hour[edges[:-1]].tolist(), edges, order)
 
     def indexes(self, following: list[int]) -> I64:
-        """The global_index of each row, given each segment's next one."""
-        return np.arange(len(self.hour)) + self._spread(
-            [index - first for index, (_, first, _) in zip(following, self.segments, strict=True)]
-        )
+        """The global_index of each row, given each hour's next one."""
+        if len(following) == 1:
+            return np.arange(following[0], following[0] + len(self.hour))
+        return np.arange(len(self.hour)) + self._spread(np.array(following) - self.edges[:-1])
 
-    def units(self, indexes: I64, starts: I64, log_bases: list[int]) -> Units:
-        """Units neither linked nor sealed, given each row's global_index and first word, and for each segment the place
-        in its hour's log that the first word of the whole batch would have."""
+    def units(self, indexes: I64, starts: I64, log_ends: list[int]) -> Units:
+        """Units neither linked nor sealed, given each row's global_index and first word, and where each hour's log
+        ends."""
         units = np.zeros(len(indexes), UNIT)
         for name in _COLUMNS:
             units[name] = getattr(self.columns, name)
-        units["offset"] = (starts << 3) + self._spread(log_bases)
+        units["offset"] = (starts << 3) + self._spread(np.array(log_ends) - (starts[self.edges[:-1]] << 3))
         units["global_index"] = indexes
         units["pre_global_index"] = NOT_LINKED
         if self.columns.homes is not None:
             units["flags"] |= np.uint32(UNIT_MOVED)
         return units
 
-    def _spread(self, values: list[int]) -> I64 | int:
-        """A value per segment as one per row; a single one stands for every row."""
-        if len(values) == 1:
-            return values[0]
-        return np.array(values).repeat([last - first for _, first, last in self.segments])
+    def _spread(self, values: I64) -> I64:
+        """A value per hour as one per row; a single one stands for every row."""
+        return values if len(values) == 1 else values.repeat(self.edges[1:] - self.edges[:-1])
 
     def restore(self, values: U64) -> U64:
         """Values by row here, in the batch's own order."""
@@ -78,12 +80,7 @@ class Arrangement:
         return result
 
 
-def _segments(hour: I64) -> list[tuple[int, int, int]]:
-    edges = run_edges(hour)
-    return list(zip(hour[edges[:-1]].tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True))
-
-
-def _gather(words: U64, size: U32, order: npt.NDArray[np.intp]) -> U64:
+def gather_records(words: U64, size: U32, order: npt.NDArray[np.intp]) -> U64:
     """The records' words in another order of records: one fancy index, whatever their sizes."""
     lengths = (size >> np.uint32(3)).astype(np.int64)
     if bool((lengths == lengths[0]).all()):

@@ -17,12 +17,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.array import I64
+from storage.array import I64, U32
 from storage.format import UNIT, Corrupt, Units, join_rows
 
 SECONDS: Final = 3600
 _SECOND_MS: Final = np.array(1000, np.int64)
 _SECONDS: Final = np.array(SECONDS, np.int64)
+
+_ONE: Final = np.uint64(1)
 
 NOT_LINKED: Final = -2
 """pre_global_index of a unit that is staged: its chain is closed when it is written."""
@@ -54,42 +56,48 @@ def falls(values: npt.NDArray[Any]) -> bool:
 
 
 class Heads:
-    """For each second of an hour the last unit's global_index (-1: none) and how many there are: 16 bytes each."""
+    """For each second of an hour 1 + the global_index of its last unit (0: none), and how many there are: 8 bytes. An
+    hour has fewer than 2^32 units: its index would have 256 GiB."""
 
-    __slots__ = ("count", "last")
+    __slots__ = ("after", "count")
 
-    def __init__(self) -> None:
-        self.last: I64 = np.full(SECONDS, -1, np.int64)
-        self.count: I64 = np.zeros(SECONDS, np.int64)
+    def __init__(self, after: U32 | None = None, count: U32 | None = None) -> None:
+        self.after: U32 = np.zeros(SECONDS, np.uint32) if after is None else after
+        self.count: U32 = np.zeros(SECONDS, np.uint32) if count is None else count
 
     def absorb(self, units: Units) -> None:
         """Take in linked units, read in order from the index file: how heads are rebuilt."""
         seconds = seconds_of(units["due_ms"])
-        self.count += np.bincount(seconds, minlength=SECONDS)
-        self.last[seconds] = units["global_index"].astype(np.int64)  # the last of equal seconds wins
+        self.count += np.bincount(seconds, minlength=SECONDS).astype(np.uint32)
+        self.after[seconds] = units["global_index"] + _ONE  # the last of equal seconds wins
 
     def link(self, units: Units) -> None:
         """Give units, in order of global_index, their local_index and pre_global_index, and take them in."""
-        ranked = seconds_of(units["due_ms"])
-        indexes = units["global_index"].astype(np.int64)
-        order: npt.NDArray[np.intp] | slice = slice(None)
-        if falls(ranked):
-            order = ranked.argsort(kind="stable")
-            ranked, indexes = ranked[order], indexes[order]
-        edges = run_edges(ranked)
-        starts, ends = edges[:-1], edges[1:]
-        used, lengths = ranked[starts].astype(np.intp), ends - starts
-        pre = np.empty(len(ranked), np.int64)
-        pre[1:] = indexes[:-1]
-        pre[starts] = self.last[used]
-        units["pre_global_index"][order] = pre
-        units["local_index"][order] = np.arange(len(ranked)) + (self.count[used] - starts).repeat(lengths)
-        self.last[used] = indexes[ends - 1]
-        self.count[used] += lengths
+        link_slots(units, seconds_of(units["due_ms"]), self.after, self.count)
 
     def second(self, second: int) -> tuple[int, int]:
         """(last global_index or -1, count) of one second."""
-        return int(self.last[second]), int(self.count[second])
+        return int(self.after[second]) - 1, int(self.count[second])
+
+
+def link_slots(units: Units, slots: npt.NDArray[np.uint16], after: U32, count: U32) -> None:
+    """Link units, within each slot in order of global_index, to the chains that end at `after[slot]` and have
+    `count[slot]` units, and leave both at the last of them. A slot is a second, of as many hours as 16 bits name."""
+    ranked, indexes = slots, units["global_index"].astype(np.int64)
+    order: npt.NDArray[np.intp] | slice = slice(None)
+    if falls(ranked):
+        order = ranked.argsort(kind="stable")
+        ranked, indexes = ranked[order], indexes[order]
+    edges = run_edges(ranked)
+    starts, ends = edges[:-1], edges[1:]
+    used, lengths = ranked[starts].astype(np.intp), ends - starts
+    pre = np.empty(len(ranked), np.int64)
+    pre[1:] = indexes[:-1]
+    pre[starts] = after[used].astype(np.int64) - 1
+    units["pre_global_index"][order] = pre
+    units["local_index"][order] = np.arange(len(ranked)) + (count[used].astype(np.int64) - starts).repeat(lengths)
+    after[used] = indexes[ends - 1] + 1
+    count[used] += lengths.astype(np.uint32)
 
 
 def walk(second: int, last: int, count: int, read: Read, file: str) -> Units:

@@ -19,11 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from storage.catalog import Frozen
-from storage.chain import Heads
 from storage.disk import Disk
-from storage.hour import FrozenHour, write_staged
-from storage.hour_file import HourFiles
 from storage.hour_set import FrozenHours
+from storage.stage_write import OpenFiles, write_staged
 
 _SYNC_EACH_MAX: Final = 8
 """Up to this many hours are synced one by one; more cost less as one syncfs of the file system."""
@@ -37,19 +35,20 @@ class CheckpointJob:
         disk: Disk,
         hours: Path,
         frozen: FrozenHours,
+        open_files: OpenFiles,
         catalog: Frozen,
         finished: Callable[["CheckpointJob"], None],
     ) -> None:
         self._disk = disk
         self._directory = hours
         self.hours = frozen
+        self._open_files = open_files
         self.catalog = catalog
         self._finished = finished
 
     def run(self) -> None:
         """Write, sync, commit. Blocks for as long as the disk takes. Raises DiskFailed or Corrupt, both final."""
-        for hour in self.hours.staged:
-            self._write(hour)
+        write_staged(self.hours.staged, self.hours.chunks, self._open_files)
         self._sync(self.hours.synced)
         self.catalog.commit()
         for name in self.hours.removed:
@@ -59,17 +58,7 @@ class CheckpointJob:
         """Tell the store. On the loop's thread, after run has returned."""
         self._finished(self)
 
-    def _write(self, frozen: FrozenHour) -> None:
-        files = frozen.files
-        units = frozen.staged.joined_units()
-        heads = Heads()
-        if len(units):
-            for _, rows in files.index.blocks(frozen.saved_units):
-                heads.absorb(rows)
-        write_staged(files, frozen.staged, heads, units, frozen.saved_units, frozen.saved_settles)
-        files.close()
-
-    def _sync(self, hours: list[HourFiles]) -> None:
+    def _sync(self, hours: list[tuple[int, int]]) -> None:
         if not hours:
             return
         if len(hours) > _SYNC_EACH_MAX:
@@ -77,7 +66,8 @@ class CheckpointJob:
             self._disk.syncfs(fd)
             self._disk.close(fd)
             return
-        for files in hours:
+        for number, generation in hours:
+            files = self._open_files(number, generation)
             files.sync()
             files.close()
         self._disk.fsync_directory(self._directory)

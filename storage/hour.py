@@ -3,7 +3,7 @@
 ```
               near (the wheel is here)              far (years ahead, or long past)
 append        linked, sealed, written at once       staged in memory, linked and sealed when written
-heads         in memory                             rebuilt when written or read
+heads         in memory                             kept between writes if there is room, else rebuilt
 states        in memory once anything is settled    likewise, dropped when cool
 homes         in memory once a unit is moved here   likewise, dropped when cool
 descriptors   open                                  closed when cool
@@ -13,7 +13,6 @@ Invariant: 0 <= saved_x <= x for units, log_end and settles; what is between is 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,8 @@ from storage.hour_file import HourFiles, runs
 from storage.position import INDEX_BITS
 from storage.record import RECORD_MOVED, Record, decode_records
 from storage.record_rows import RecordRows, decode_rows
-from storage.staging import Staged
+from storage.stage_write import FrozenHour
+from storage.staging import Chunks, Stage, Staged
 from storage.state import States
 
 _RUN_GAP_BYTES = 4096
@@ -35,23 +35,13 @@ _RUN_BYTES_MAX = 4 << 20
 """Records this near each other are read together, up to this much at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenHour:
-    """What a checkpoint writes of one hour: staged chunks, and the place in the files where they begin."""
-
-    number: int
-    files: HourFiles
-    staged: Staged
-    saved_units: int
-    saved_settles: int
-
-
 class Hour:
     """The units of one hour. On the loop's thread; a checkpoint works on a FrozenHour instead."""
 
-    def __init__(self, number: int, files: HourFiles, lengths: HourLengths | None = None) -> None:
+    def __init__(self, number: int, files: HourFiles, stage: Stage, lengths: HourLengths | None = None) -> None:
         self.number = number
         self.files = files
+        self._stage = stage
         self.near = False
         self.units = self.saved_units = lengths.units if lengths else 0
         self.log_end = self.saved_log_end = lengths.log_len if lengths else HEADER_SIZE
@@ -59,33 +49,37 @@ class Hour:
         self.unsettled = lengths.unsettled if lengths else 0
         self.forwarded = lengths.forwarded if lengths else 0
         self.moved = lengths.moved if lengths else 0
-        self.staged = Staged()
-        self._heads: Heads | None = None
+        self.staged_settles = Chunks()
+        self._heads: Heads | None = None  # of a far hour: of the units on disk
         self._states: States | None = None
         self._homes: Homes | None = None
 
     # append
 
-    def append(self, units: Units, words: U64, homes: U64 | None = None) -> int:
-        """Append units with all but chain and checksum filled in, and their records; returns bytes staged. `homes` of
-        moved ones: all of `units` are, or none.
+    def grow(self, units: int, log_bytes: int) -> None:
+        """Units are about to come to this hour, which `write` or the stage takes."""
+        self.units += units
+        self.unsettled += units
+        self.log_end += log_bytes
 
-        `units` must be its own: a near hour links and seals it in place.
+    def write(self, units: Units, words: U64) -> None:
+        """Link, seal and write the last units of a near hour, complete but for chain and checksum, and their records.
+
+        Both are filled in in place.
         """
-        first, offset = self.units, self.log_end
-        if homes is not None:
-            self._move_in(units, homes)
-        self.units += len(units)
-        self.log_end += words.nbytes
-        self.unsettled += len(units)
-        if not self.near:
-            return self.staged.add_units(first, units, offset, words)
         self.heads().link(units)
         seal(units)
-        self.files.log.write(words.view(np.uint8).data, offset)
-        self.files.index.write_rows(units, first)
+        self.files.log.write(words.view(np.uint8).data, self.saved_log_end)
+        self.files.index.write_rows(units, self.saved_units)
         self.saved_units, self.saved_log_end = self.units, self.log_end
-        return 0
+
+    def move_in(self, units: Units, homes: U64) -> None:
+        """These units, which are about to come, are of messages born at `homes`."""
+        if not self.moved:
+            self._homes = Homes()
+        if self._homes is not None:
+            self._homes.add(units["global_index"].astype(np.int64), homes)
+        self.moved += len(units)
 
     def settle(self, rows: Settles) -> int:
         """Append settle records, of units there are, with all but `previous` and checksum filled in; returns bytes
@@ -100,17 +94,20 @@ class Hour:
             f"{self.forwarded} forwarded of {self.unsettled} unsettled of {self.units} in hour {self.number}"
         )
         if not self.near:
-            return self.staged.add_settles(first, rows)
+            return self.staged_settles.add_settles(first, rows)
         self.files.settle.write_rows(rows, first)
         self.saved_settles = self.settles
         return 0
 
-    def _move_in(self, units: Units, homes: U64) -> None:
-        if not self.moved:
-            self._homes = Homes()
-        if self._homes is not None:
-            self._homes.add(units["global_index"].astype(np.int64), homes)
-        self.moved += len(units)
+    @property
+    def has_staged(self) -> bool:
+        """Whether units or settle records wait to be written."""
+        return self.saved_units < self.units or self.saved_settles < self.settles
+
+    @property
+    def staged(self) -> Staged:
+        """What of it is staged, as it is now; settle records apart."""
+        return Staged() if self.saved_units == self.units else self._stage.of(self.number)
 
     @property
     def open(self) -> int:
@@ -120,8 +117,8 @@ class Hour:
     # caches
 
     def heads(self) -> Heads:
-        """The heads of all units; for a far hour rebuilt at each call, since they are not worth their memory."""
-        if self._heads is not None:
+        """The heads of all units; for a far hour with staged ones rebuilt at each call."""
+        if self._heads is not None and (self.near or self.saved_units == self.units):
             return self._heads
         heads = Heads()
         for _ in linked_units(self.files, self.saved_units, self.staged, heads):
@@ -136,7 +133,7 @@ class Hour:
             states = States()
             for first, rows in self.files.settle.blocks(self.saved_settles):
                 states.absorb(rows, first)
-            for first, rows in zip(self.staged.settles.starts, self.staged.settles.arrays, strict=True):
+            for first, rows in zip(self.staged_settles.starts, self.staged_settles.arrays, strict=True):
                 states.absorb(rows, first)
             self._states = states
         return self._states
@@ -153,44 +150,50 @@ class Hour:
         return self._homes
 
     def enter(self) -> None:
-        """Become near: write what is staged, keep the heads."""
-        self._heads = self.flush()
+        """Become near; everything is written."""
         self.near = True
-
-    def flush(self) -> Heads:
-        """Write what is staged and return the heads. A checkpoint under way may write the same bytes again."""
-        units = self.staged.joined_units()
-        heads = Heads()
-        for _, rows in self.files.index.blocks(self.saved_units):
-            heads.absorb(rows)
-        write_staged(self.files, self.staged, heads, units, self.saved_units, self.saved_settles)
-        self.staged = Staged()
-        self.saved_units, self.saved_log_end, self.saved_settles = self.units, self.log_end, self.settles
-        return heads
+        self.heads()
 
     def leave(self) -> None:
         """Become far: everything is written, so only the caches go."""
-        assert not self.staged, f"hour {self.number} is near and has staged units"
+        assert not self.staged_settles.arrays, f"hour {self.number} is near and has staged settle records"
         self.near = False
         self._heads = None
         self.cool()
 
     def cool(self) -> None:
-        """Drop the caches of a far hour, and its descriptors."""
+        """Drop the caches of a far hour but its heads, and its descriptors."""
         self._states = self._homes = None
         self.files.close()
+
+    def drop_heads(self) -> None:
+        """Forget the heads of a far hour: its next write reads the index."""
+        if not self.near:
+            self._heads = None
 
     # checkpoint
 
     def freeze(self) -> FrozenHour:
-        """What the next checkpoint writes of this hour."""
-        return FrozenHour(self.number, self.files.again(), self.staged.copy(), self.saved_units, self.saved_settles)
+        """What is to be written of a far hour. Its heads go along, until thaw."""
+        heads, self._heads = self._heads, None
+        return FrozenHour(
+            self.number,
+            self.files.generation,
+            self.saved_units,
+            self.units,
+            self.log_end,
+            self.log_end - self.saved_log_end + (self.units - self.saved_units) * UNIT.itemsize,
+            self.saved_settles,
+            self.settles,
+            self.staged_settles.copy(),
+            heads,
+        )
 
     def snapshot(self) -> "Hour":
         """This hour as it is now, to be read in another thread: descriptors of its own, chunks that never change, no
         caches."""
-        copy = Hour(self.number, self.files.again(), self.lengths())
-        copy.staged = self.staged.copy()
+        copy = Hour(self.number, self.files.again(), self._stage.only(self.number), self.lengths())
+        copy.staged_settles = self.staged_settles.copy()
         copy.saved_units, copy.saved_log_end, copy.saved_settles = (
             self.saved_units,
             self.saved_log_end,
@@ -198,15 +201,15 @@ class Hour:
         )
         return copy
 
-    def thaw(self, frozen: FrozenHour) -> None:
-        """The checkpoint has written it: forget the memory copy, unless the hour became near and wrote it itself."""
-        if self.saved_units != frozen.saved_units or self.saved_settles != frozen.saved_settles or not self.staged:
-            return
-        self.staged.drop(frozen.staged)
-        starts = self.staged.units.starts
-        self.saved_units = starts[0] if starts else self.units
-        self.saved_log_end = self.staged.log.starts[0] if starts else self.log_end
-        self.saved_settles = self.staged.settles.starts[0] if self.staged.settles.starts else self.settles
+    def thaw(self, frozen: FrozenHour) -> bool:
+        """It was written: forget the settle records that were staged, keep the heads. False, and nothing is done, if
+        the hour has been written meanwhile by other means."""
+        if self.near or self.saved_units != frozen.saved_units or self.saved_settles != frozen.saved_settles:
+            return False
+        self.staged_settles.drop(len(frozen.settle_rows.arrays))
+        self.saved_units, self.saved_log_end, self.saved_settles = frozen.units, frozen.log_end, frozen.settles
+        self._heads = frozen.heads
+        return True
 
     def lengths(self) -> HourLengths:
         """What the files are to hold once all that was appended so far is written; 0 for a file not begun."""
@@ -240,7 +243,7 @@ class Hour:
         rows = np.empty(len(at), SETTLE)
         saved = at < self.saved_settles
         put_rows(rows, saved, self.files.settle.gather_rows(at[saved]))
-        put_rows(rows, ~saved, self.staged.settles.gather(at[~saved], SETTLE))
+        put_rows(rows, ~saved, self.staged_settles.gather(at[~saved], SETTLE))
         return rows
 
     def records(self, at: I64) -> list[Record]:
@@ -287,8 +290,9 @@ class Hour:
         for first, last in runs(starts[:saved], ends[:saved], _RUN_GAP_BYTES, _RUN_BYTES_MAX):
             base = int(starts[first])
             yield first, last, self.files.log.read(int(ends[last - 1]) - base, base)
+        staged = self.staged.log if saved < len(starts) else Chunks()
         for row in range(saved, len(starts)):
-            base, words = self.staged.log.find(int(starts[row]))
+            base, words = staged.find(int(starts[row]))
             yield row, row + 1, words.view(np.uint8)[starts[row] - base : ends[row] - base].tobytes()
 
     def all_units(self) -> Iterator[Units]:
@@ -323,20 +327,3 @@ def linked_units(files: HourFiles, saved_units: int, staged: Staged, heads: Head
         units = staged.joined_units()
         heads.link(units)
         yield units
-
-
-def write_staged(
-    files: HourFiles, staged: Staged, heads: Heads, units: Units, saved_units: int, saved_settles: int
-) -> None:
-    """Write staged chunks behind what is on disk. `heads` are those of the units on disk; `units` is staged's, joined.
-
-    Links and seals `units` in place and leaves `heads` at the last of them.
-    """
-    if len(units):
-        heads.link(units)
-        seal(units)
-        starts, words = staged.log.starts, staged.log.arrays
-        files.log.write(np.concatenate(words).view(np.uint8).data, starts[0])
-        files.index.write_rows(units, saved_units)
-    if staged.settles.arrays:
-        files.settle.write_rows(staged.joined_settles(), saved_settles)

@@ -169,7 +169,7 @@ class HourCount:
         forwarded: list[I64] = []
         for _, rows in hour.files.settle.blocks(hour.saved_settles):
             self._absorb(state, rows, forwarded)
-        for rows in hour.staged.settles.arrays:
+        for rows in hour.staged_settles.arrays:
             self._absorb(state, rows, forwarded)
         for at in forwarded:
             state[at] = FORWARDED

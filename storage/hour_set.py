@@ -13,25 +13,33 @@ would bring the old one back, so not a byte of it may change; and a node that ma
 that did not give the new units the same positions. The generation is the node's own matter, no replicated content.
 """
 
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from storage.arrangement import Arrangement
 from storage.array import I64, U64
 from storage.checkpoint import HourLengths
-from storage.hour import FrozenHour, Hour
-from storage.hour_file import HourFiles, directory_name
+from storage.format import Units
+from storage.hour import Hour
+from storage.hour_file import directory_name
 from storage.position import by_hour, hours_of, indexes_of
+from storage.stage_write import FrozenHour, OpenFiles, write_staged
+from storage.staging import Chunk, Stage
 
 NEAR_HOURS: Final = 2
 """Hours on either side of the turn's that are near."""
 
 STAGED_BYTES_SOFT: Final = 64 << 20
 """Past this a checkpoint is due, whoever drives them."""
+
+_HEADS_HOURS_MAX: Final = 1024
+"""How many far hours keep their heads between writes, 29 KB each: a month and ten days."""
 
 _STAGED_BYTES_MAX: Final = 4 * STAGED_BYTES_SOFT
 """Past this staged hours are written at once, on the loop: slow, but memory stays bounded when no checkpoint comes."""
@@ -41,10 +49,6 @@ _WARM_UNITS_MAX: Final = 8 << 20
 """How many hours that are not near keep states and descriptors, and units of states in all."""
 
 
-OpenFiles = Callable[[int, int], HourFiles]
-"""The files of an hour, by number and generation."""
-
-
 @dataclass(frozen=True, slots=True)
 class FrozenHours:
     """All hours at one moment: the lengths their files will have, what to write for that, what to sync, and the
@@ -52,25 +56,28 @@ class FrozenHours:
 
     lengths: dict[int, HourLengths]
     staged: list[FrozenHour]
-    synced: list[HourFiles]
+    chunks: tuple[Chunk, ...]
+    synced: list[tuple[int, int]]  # hour and generation
     removed: list[str]
 
 
 class HourSet:
     """The hours by number. On the loop's thread."""
 
-    def __init__(self, hours: dict[int, Hour], open_files: OpenFiles) -> None:
+    def __init__(self, hours: dict[int, Hour], stage: Stage, open_files: OpenFiles) -> None:
         self._hours = hours
+        self._stage = stage
         self._open_files = open_files
         self.units = sum(hour.units for hour in hours.values())
         """Units of all hours, settled ones too."""
         self.moved = sum(hour.moved for hour in hours.values())
         """Of these, units born elsewhere."""
-        self.staged_bytes = 0
+        self._settle_bytes = 0  # of staged settle records
         self._near = range(0)
         self._warm: OrderedDict[int, Hour] = OrderedDict()
         self._written: set[int] = set()  # written to since the last checkpoint began
-        self._staging: set[int] = set()  # with staged chunks
+        self._headed: OrderedDict[int, Hour] = OrderedDict()  # far ones that keep their heads
+        self._staging: set[int] = set()  # with staged units or settle records
         self._unlinked: set[tuple[int, int]] = set()  # (hour, generation) that the next checkpoint removes
         self._removing: set[tuple[int, int]] = set()  # and those that the one under way does
 
@@ -85,9 +92,11 @@ class HourSet:
         """The hour, whose caches or files are about to be used; None if it holds nothing."""
         hour = self._hours.get(number)
         if hour is not None and not hour.near:
+            known = number in self._warm
             self._warm[number] = hour
             self._warm.move_to_end(number)
-            self._cool()
+            if not known:
+                self._cool()
         return hour
 
     def existing(self, positions: U64) -> Iterator[tuple[Hour, npt.NDArray[np.intp] | slice, I64]]:
@@ -105,27 +114,60 @@ class HourSet:
         hour = self._hours.get(number)
         if hour is None:
             old = [generation for each, generation in (*self._unlinked, *self._removing) if each == number]
-            hour = self._hours[number] = Hour(number, self._open_files(number, max(old, default=-1) + 1))
+            files = self._open_files(number, max(old, default=-1) + 1)
+            hour = self._hours[number] = Hour(number, files, self._stage)
             hour.near = number in self._near
         return hour
 
-    def appended(self, hour: Hour, staged: int, *, units: int = 0, moved: int = 0) -> None:
-        """Units, some of them moved, or settle records were added to an hour; `staged` bytes of it are in memory."""
-        self.units += units
-        self.moved += moved
-        self.staged_bytes += staged
+    def append(self, hours: list[Hour], arranged: Arrangement, units: Units, edges: I64) -> None:
+        """Add units, arranged by these hours, complete but for chain and checksum: near ones are written, the others
+        staged. `edges` say where each hour's records begin in `arranged.words`, and where the last one's end."""
+        homes, rows = arranged.columns.homes, arranged.edges
+        self.units += len(units)
+        if homes is not None:
+            self.moved += len(units)
+            for hour, first, last in zip(hours, rows[:-1].tolist(), rows[1:].tolist(), strict=True):
+                hour.move_in(units[first:last], homes[first:last])
+        for hour, count, words in zip(hours, np.diff(rows).tolist(), np.diff(edges).tolist(), strict=True):
+            hour.grow(count, words * 8)
+        first, last = (bisect_left(arranged.hours, end) for end in (self._near.start, self._near.stop))
+        for place in range(first, last):
+            self._written.add(hours[place].number)
+            part, records = slice(*rows[place : place + 2].tolist()), slice(*edges[place : place + 2].tolist())
+            hours[place].write(units[part], arranged.words[records])
+        whole = last == first
+        for begin, end in ((0, len(hours)),) if whole else ((0, first), (last, len(hours))):
+            if begin < end:
+                self._add_staged(arranged, units, edges, slice(begin, end))
+
+    def _add_staged(self, arranged: Arrangement, units: Units, edges: I64, which: slice) -> None:
+        hours = arranged.hours[which]
+        self._staging.update(hours)
+        rows, edges = (each[which.start : which.stop + 1] for each in (arranged.edges, edges))
+        units, words = units[rows[0] : rows[-1]], arranged.words[edges[0] : edges[-1]]
+        if len(hours) < len(arranged.hours):  # a part: the batch itself is not to be held by it
+            units, words = units.copy(), words.copy()
+        self._stage.add(units, words, np.array(hours), rows - rows[0], edges - edges[0])
+
+    def settled(self, hour: Hour, staged: int) -> None:
+        """Settle records were added to an hour; `staged` bytes of them are in memory."""
+        self._settle_bytes += staged
         (self._staging if staged else self._written).add(hour.number)
+
+    @property
+    def staged_bytes(self) -> int:
+        """Memory held by what waits to be written."""
+        return self._stage.bytes + self._settle_bytes
 
     def bound(self) -> None:
         """Write what is staged if it has become too much."""
         if self.staged_bytes <= _STAGED_BYTES_MAX:
             return
-        for number in sorted(self._staging):
-            hour = self._hours[number]
-            self._unstage(hour)
-            hour.flush()
-            self._warm.pop(number, None)
-            hour.cool()
+        staged = self._freeze_staged(self._staging)
+        write_staged(staged, self._stage.chunks, self._open_files)
+        self._written |= self._staging
+        self._stage.clear()
+        self._written_staged(staged)
 
     def turn(self, now_hour: int) -> None:
         """The wheel stands at `now_hour`: let go of hours no longer near, write and open those that became so."""
@@ -137,16 +179,32 @@ class HourSet:
             entering = self._hours.get(number)
             if entering is not None and not entering.near:
                 self._warm.pop(number, None)
-                self._unstage(entering)
+                self._write_one(entering)
+                self._headed.pop(number, None)
                 entering.enter()
+
+    def _write_one(self, hour: Hour) -> None:
+        """Write what is staged of one hour. A checkpoint under way may write the same bytes again."""
+        if hour.number not in self._staging:
+            return
+        staged = self._freeze_staged({hour.number})
+        found = [chunk.part(at, at + 1) for chunk in self._stage.chunks if (at := chunk.find(hour.number)) is not None]
+        write_staged(staged, found, self._open_files)
+        self._written.add(hour.number)
+        self._stage.remove(hour.number)
+        self._written_staged(staged)
 
     def unlink(self, number: int) -> None:
         """Forget an hour; its directory goes with the next checkpoint. Unknown hours are fine."""
         hour = self._hours.pop(number, None)
         if hour is None:
             return
-        self._unstage(hour)
+        if number in self._staging:
+            self._staging.discard(number)
+            self._settle_bytes -= hour.staged_settles.bytes()
+            self._stage.remove(number)
         self._warm.pop(number, None)
+        self._headed.pop(number, None)
         self._written.discard(number)
         self._unlinked.add((number, hour.files.generation))
         self.units -= hour.units
@@ -156,29 +214,38 @@ class HourSet:
     def freeze(self) -> FrozenHours:
         """This moment, for a checkpoint. One at a time."""
         lengths = {number: hour.lengths() for number, hour in self._hours.items()}
-        staged = [self._hours[number].freeze() for number in sorted(self._staging)]
+        staged, chunks = self._freeze_staged(self._staging), self._stage.freeze()
         touched, self._written = sorted(self._written | self._staging), set()
-        synced = [self._hours[number].files.again() for number in touched]
+        synced = [(number, self._hours[number].files.generation) for number in touched]
         self._removing, self._unlinked = self._unlinked, set()
         removed = [directory_name(*each) for each in sorted(self._removing)]
-        return FrozenHours(lengths, staged, synced, removed)
+        return FrozenHours(lengths, staged, chunks, synced, removed)
 
     def thaw(self, frozen: FrozenHours) -> None:
         """The checkpoint is durable."""
         self._removing = set()
-        for frozen_hour in frozen.staged:
-            hour = self._hours.get(frozen_hour.number)
-            if hour is not None and hour.files.generation == frozen_hour.files.generation:
-                hour.thaw(frozen_hour)
-        self._staging = {number for number in self._staging if self._hours[number].staged}
-        self.staged_bytes = sum(self._hours[number].staged.bytes() for number in self._staging)
+        self._stage.thaw()
+        self._written_staged(frozen.staged)
 
-    def _unstage(self, hour: Hour) -> None:
-        """The hour's staged chunks are about to be written or forgotten."""
-        if hour.number in self._staging:
-            self._staging.discard(hour.number)
-            self.staged_bytes -= hour.staged.bytes()
-            self._written.add(hour.number)
+    def _freeze_staged(self, numbers: set[int]) -> list[FrozenHour]:
+        return [self._hours[number].freeze() for number in sorted(numbers)]
+
+    def _written_staged(self, staged: list[FrozenHour]) -> None:
+        """What was frozen is written: forget it, and keep the heads of as many hours as may."""
+        for frozen in staged:
+            hour = self._hours.get(frozen.number)
+            if hour is None or hour.files.generation != frozen.generation:
+                continue
+            before = hour.staged_settles.bytes()
+            if hour.thaw(frozen):
+                self._settle_bytes += hour.staged_settles.bytes() - before
+                self._headed[hour.number] = hour
+                self._headed.move_to_end(hour.number)
+                if not hour.has_staged:
+                    self._staging.discard(hour.number)
+        while len(self._headed) > _HEADS_HOURS_MAX:
+            _, oldest = self._headed.popitem(last=False)
+            oldest.drop_heads()
 
     def _cool(self) -> None:
         units = sum(warm.units for warm in self._warm.values())

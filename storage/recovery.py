@@ -18,10 +18,13 @@ from storage.disk import Disk
 from storage.format import Corrupt
 from storage.hour import Hour, settle_count
 from storage.hour_file import HourFiles, directory_name
-from storage.hour_set import OpenFiles
+from storage.stage_write import OpenFiles
+from storage.staging import Stage
 
 
-def recover_hours(hours: Path, record: CheckpointRecord | None, disk: Disk, open_files: OpenFiles) -> dict[int, Hour]:
+def recover_hours(
+    hours: Path, record: CheckpointRecord | None, disk: Disk, open_files: OpenFiles, stage: Stage
+) -> dict[int, Hour]:
     """The hours of the checkpoint, their files cut to it. Raises Corrupt, FormatRefused or DiskFailed."""
     named = record.hours if record else {}
     kept = {directory_name(number, lengths.generation) for number, lengths in named.items()}
@@ -36,7 +39,7 @@ def recover_hours(hours: Path, record: CheckpointRecord | None, disk: Disk, open
         files.settle.cut(lengths.settle_len)
         check_lengths(files, lengths)
         files.close()
-        recovered[number] = Hour(number, files, lengths)
+        recovered[number] = Hour(number, files, stage, lengths)
     return recovered
 
 

@@ -34,7 +34,7 @@ class SlotRead:
         if hour.near:
             self._last, self._count = hour.heads().second(second)
         else:
-            self._frozen = hour.freeze()
+            self._saved_units, self._staged = hour.saved_units, hour.staged
 
     def run(self) -> SlotColumns:
         """The units in order of (due_ms, local_index). Raises Corrupt or DiskFailed, both final."""
@@ -50,8 +50,7 @@ class SlotRead:
         return walk(self._second, self._last, self._count, index.read_rows, index.name)
 
     def _scan(self) -> Units:
-        staged = self._frozen.staged
-        blocks = linked_units(self._files, self._frozen.saved_units, staged)
+        blocks = linked_units(self._files, self._saved_units, self._staged)
         mine = (take_rows(rows, np.flatnonzero(seconds_of(rows["due_ms"]) == self._second)) for rows in blocks)
         return join_rows(list(mine), UNIT)
 

@@ -24,12 +24,13 @@ from storage.hour_count import ENDED, HourCount, Which
 from storage.hour_file import HourFiles
 from storage.hour_set import STAGED_BYTES_SOFT, HourSet
 from storage.move import born_in_state, history, homes, last_places, locate
-from storage.position import HOUR_MAX, INDEX_BITS, by_hour, hours_of, indexes_of
+from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
 from storage.record import Record, patch
 from storage.record_rows import RecordRows
 from storage.recovery import recover_hours
 from storage.slot import SlotColumns
 from storage.slot_read import SlotRead, hour_pending
+from storage.staging import Stage
 
 __all__ = [
     "STAGED_BYTES_SOFT",
@@ -54,8 +55,9 @@ class Store:
         """The last durable checkpoint; None before the first."""
         genesis = catalog.genesis
         self.cluster_id: bytes | None = genesis.cluster_id if genesis else None
-        recovered = recover_hours(self._directory, self.checkpoint, disk, self._open_files)
-        self._hours = HourSet(recovered, self._open_files)
+        stage = Stage()
+        recovered = recover_hours(self._directory, self.checkpoint, disk, self._open_files, stage)
+        self._hours = HourSet(recovered, stage, self._open_files)
         self.applied_index = self.checkpoint.applied_index if self.checkpoint else 0
         self.applied_term = self.checkpoint.applied_term if self.checkpoint else 0
 
@@ -107,28 +109,23 @@ class Store:
         if not len(batch):
             return np.empty(0, np.uint64)
         arranged = Arrangement.of(batch)
-        segments, words = arranged.segments, arranged.words
-        assert segments[0][0] >= 0, f"hour {segments[0][0]}"
-        assert segments[-1][0] <= HOUR_MAX, f"hour {segments[-1][0]}"
-        hours = [self._hours.begin(number) for number, _, _ in segments]
-        born = arranged.columns.homes
+        assert arranged.hours[0] >= 0, f"hour {arranged.hours[0]}"
+        assert arranged.hours[-1] <= HOUR_MAX, f"hour {arranged.hours[-1]}"
+        hours = [self._hours.begin(number) for number in arranged.hours]
         index = arranged.indexes([hour.units for hour in hours])
         starts = patch(
-            words,
+            arranged.words,
             arranged.columns.size,
             group=self._group,
             hour=arranged.hour,
             global_index=index,
             topic=arranged.columns.topic,
             created_ms=arranged.columns.created_ms,
-            homes=born,
+            homes=arranged.columns.homes,
         )
-        begins = starts[[first for _, first, _ in segments]].tolist()
-        bases = [hour.log_end - begin * 8 for hour, begin in zip(hours, begins, strict=True)]
-        units = arranged.units(index, starts, bases)
-        for hour, (_, first, last), begin, end in zip(hours, segments, begins, [*begins[1:], len(words)], strict=True):
-            staged = hour.append(units[first:last], words[begin:end], None if born is None else born[first:last])
-            self._hours.appended(hour, staged, units=last - first, moved=0 if born is None else last - first)
+        units = arranged.units(index, starts, [hour.log_end for hour in hours])
+        edges = np.append(starts, len(arranged.words))[arranged.edges]
+        self._hours.append(hours, arranged, units, edges)
         self._hours.bound()
         return arranged.restore((arranged.hour << INDEX_BITS | index).view(np.uint64))
 
@@ -140,7 +137,7 @@ class Store:
             rows[name] = getattr(batch, name)
         for hour, which, _ in self._hours.existing(batch.position):
             part = rows[which] if isinstance(which, slice) else take_rows(rows, which)
-            self._hours.appended(hour, hour.settle(part))
+            self._hours.settled(hour, hour.settle(part))
         self._hours.bound()
 
     # lookups
@@ -276,6 +273,13 @@ class Store:
         states = self.states(position)
         return LeasedColumns(position, states.lease_end_ms, states.term, states.attempt)
 
+    def leased_between(self, first: int, end: int) -> U64:
+        """The leased units of one hour at positions first <= p < end, ascending."""
+        hour, base = first >> INDEX_BITS, first & INDEX_MAX
+        found = self._use_open(hour)
+        at = found.states().leased(base, base + end - first) if found else np.empty(0, np.int64)
+        return at.astype(np.uint64) | np.uint64(hour << INDEX_BITS)
+
     def hour_count(self, hour: int, which: Which, now_ms: int) -> HourCount | None:
         """What counts such messages of an hour, in two steps as `slot_read`; None where there are none."""
         found = self._hours.find(hour)
@@ -332,7 +336,7 @@ class Store:
         """
         frozen = self._hours.freeze()
         catalog = self.catalog.begin(replace(record, hours=frozen.lengths))
-        return CheckpointJob(self._disk, self._directory, frozen, catalog, self._finish)
+        return CheckpointJob(self._disk, self._directory, frozen, self._open_files, catalog, self._finish)
 
     def _finish(self, job: CheckpointJob) -> None:
         self.catalog.finish(job.catalog)

@@ -67,7 +67,7 @@ def test_batches_do_not_matter(due_ms: list[int], cut: int) -> None:
     rebuilt = Heads()
     rebuilt.absorb(whole.units)
     for heads in (halves.heads, rebuilt):
-        assert np.array_equal(heads.last, whole.heads.last)
+        assert np.array_equal(heads.after, whole.heads.after)
         assert np.array_equal(heads.count, whole.heads.count)
 
 

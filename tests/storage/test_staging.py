@@ -1,0 +1,217 @@
+"""What is staged, against plain lists: joined, cut, frozen and forgotten in any order; and heads that are kept."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import storage.hour_set
+import storage.staging
+from storage.chain import run_edges
+from storage.disk import Disk
+from storage.format import UNIT
+from storage.position import HOUR_MS
+from storage.staging import Chunk, Stage, joined, parts
+from storage.store import Store
+from storage.verify import verify
+from tests.storage.workload import HOUR, batch_of, checkpoint, content, found, record_at
+
+HOURS = 4
+Row = tuple[int, int, tuple[int, ...]]
+"""(global_index, offset in the log, words of the record) of a unit."""
+
+
+class Model:
+    """A stage, and the rows that must be in it, by hour in order of arrival."""
+
+    def __init__(self) -> None:
+        self.stage = Stage()
+        self.rows: dict[int, list[Row]] = {hour: [] for hour in range(HOURS)}
+        self.end = dict.fromkeys(range(HOURS), (0, 64))  # global_index and log offset of the next unit
+        self.frozen: tuple[tuple[Chunk, ...], dict[int, list[Row]]] | None = None
+
+    def add(self, hours: list[int], words_each: int) -> None:
+        """A batch, arranged by hour, whose records grow by a word from each to the next."""
+        hours, units = sorted(hours), np.zeros(len(hours), UNIT)
+        words = np.arange(sum(words_each + row for row in range(len(hours))), dtype=np.uint64)
+        ends = [0]
+        for row, hour in enumerate(hours):
+            index, offset = self.end[hour]
+            length = words_each + row
+            units["due_ms"][row], units["size"][row] = hour * HOUR_MS + 5, 8 * length
+            units["global_index"][row], units["offset"][row] = index, offset
+            self.rows[hour].append((index, offset, tuple(words[ends[-1] : ends[-1] + length].tolist())))
+            self.end[hour] = (index + 1, offset + 8 * length)
+            ends.append(ends[-1] + length)
+        edges = run_edges(np.array(hours))
+        self.stage.add(units, words, np.array(hours)[edges[:-1]], edges, np.array(ends)[edges])
+
+    def freeze(self) -> None:
+        """A checkpoint begins, the one before is finished."""
+        self.thaw()
+        self.frozen = self.stage.freeze(), {hour: list(rows) for hour, rows in self.rows.items()}
+
+    def thaw(self) -> None:
+        """A checkpoint ends: it has all that was there when it began, whatever came after."""
+        if self.frozen is None:
+            return
+        chunks, taken = self.frozen
+        groups = [joined(group) for group in parts(chunks, [0, HOURS // 2]) if group]
+        assert [row for group in groups for row in rows_of(group)] == [row for hour in taken for row in taken[hour]]
+        self.stage.thaw()
+        self.rows = {hour: [row for row in rows if row not in taken[hour]] for hour, rows in self.rows.items()}
+        self.frozen = None
+
+    def remove(self, hour: int) -> None:
+        """The hour was written by itself, or unlinked."""
+        self.stage.remove(hour)
+        self.rows[hour] = []
+
+    def check(self) -> None:
+        """Every hour has its units and records, and the memory is that of the chunks."""
+        for hour, expected in self.rows.items():
+            staged = self.stage.of(hour)
+            found: list[Row] = []
+            for row in staged.joined_units():
+                index, offset, size = int(row["global_index"]), int(row["offset"]), int(row["size"])
+                start, words = staged.log.find(offset)
+                found.append(
+                    (index, offset, tuple(words[(offset - start) // 8 : (offset - start + size) // 8].tolist()))
+                )
+            assert found == expected
+            at = np.array([index for index, _, _ in expected[::-1]], np.int64)
+            if len(at):
+                assert staged.units.gather(at, UNIT)["global_index"].tolist() == at.tolist()
+        assert self.stage.bytes == sum(chunk.bytes for chunk in self.stage.chunks)
+
+
+def rows_of(chunk: Chunk) -> list[Row]:
+    """The rows of a chunk, hour by hour."""
+    found: list[Row] = []
+    for first, last, word in zip(chunk.rows[:-1], chunk.rows[1:], chunk.edges[:-1].tolist(), strict=True):
+        for unit in chunk.units[first:last]:
+            end = word + int(unit["size"]) // 8
+            found.append((int(unit["global_index"]), int(unit["offset"]), tuple(chunk.words[word:end].tolist())))
+            word = end
+    assert len(found) == len(chunk)
+    return found
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.lists(st.integers(0, HOURS - 1), min_size=1, max_size=6), st.integers(12, 14)),
+        st.tuples(st.sampled_from(["freeze", "thaw", "check"])),
+        st.tuples(st.just("remove"), st.integers(0, HOURS - 1)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=150)
+@given(STEPS, st.integers(1, 4), st.integers(2, 5), st.integers(1, 5))
+def test_stage_against_lists(steps: list[tuple[object, ...]], asked: int, small: int, small_rows: int) -> None:
+    """Whatever is joined, cut, frozen or removed in between, an hour has what came to it, in order."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(storage.staging, "_CHUNKS_ASKED_MAX", asked)
+        patched.setattr(storage.staging, "_SMALL_CHUNKS_MAX", small)
+        patched.setattr(storage.staging, "_SMALL_ROWS", small_rows)
+        model = Model()
+        for name, *arguments in steps:
+            getattr(model, str(name))(*arguments)
+        model.check()
+        model.freeze()
+        model.thaw()
+        assert model.stage.bytes == 0
+
+
+def test_chunks_stay_few() -> None:
+    """Thousands of single messages do not make thousands of chunks; asking for an hour joins many batches, and each row
+    only a few times."""
+    model = Model()
+    for _ in range(1_000):
+        model.add([1], 12)
+    assert len(model.stage.chunks) < 100
+    model.check()
+    assert len(model.stage.chunks) <= 9
+    first = model.stage.chunks[0]
+    for _ in range(100):
+        model.add([0, 2], 12)
+        model.stage.of(2)
+    assert len(model.stage.chunks) <= 9
+    assert model.stage.chunks[0] is first
+
+
+class CountingDisk(Disk):
+    """Counts the bytes read of index files."""
+
+    def __init__(self) -> None:
+        self.read_bytes = 0
+
+    def read(self, fd: int, size: int, offset: int) -> bytes:
+        """As ever."""
+        self.read_bytes += size
+        return super().read(fd, size, offset)
+
+
+@pytest.mark.parametrize("kept", [0, 10, 1000])
+def test_heads_are_kept_between_checkpoints(quick_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    """An hour whose heads are kept is written again without reading its index; one whose heads had to go has the same
+    bytes in the end."""
+    monkeypatch.setattr(storage.hour_set, "_HEADS_HOURS_MAX", kept)
+    disk = CountingDisk()
+    store = Store.open(quick_path, disk=disk)
+    found(store)
+    due = np.arange(3_000) * (HOUR_MS // 100) + HOUR * HOUR_MS  # 30 hours
+    for round_ in range(3):
+        store.append(batch_of(due + round_))
+        disk.read_bytes = 0
+        checkpoint(store, round_ + 1)
+        index_bytes = 64 * 100 * round_ * max(0, 30 - kept)
+        assert index_bytes <= disk.read_bytes <= index_bytes * 3
+    store.turn(HOUR + 2)
+    store.append(batch_of(due + 7))
+    checkpoint(store, 4)
+    assert len(store.second(HOUR * 3600)) == 4
+    store.close()
+    assert verify(quick_path).faults == []
+
+
+def test_a_part_does_not_hold_its_batch(quick_path: Path) -> None:
+    """A batch for near hours with one message for a far one: only that one is staged, in memory of its own."""
+    store = Store.open(quick_path, disk=Disk())
+    found(store)
+    store.turn(HOUR)
+    due = [HOUR * HOUR_MS + 1] * 500 + [(HOUR - 9) * HOUR_MS] + [(HOUR + 9) * HOUR_MS]
+    store.append(batch_of(due))
+    for chunk in store._hours._stage.chunks:
+        for array in (chunk.units, chunk.words):
+            assert array.base is None or array.base.nbytes == array.nbytes
+    assert store.staged_bytes < 10_000
+    checkpoint(store, 1)
+    store.close()
+    assert verify(quick_path).units == 502
+
+
+def test_written_by_itself_while_a_checkpoint_has_it(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All hours are written on the loop because there is too much, in the middle of a checkpoint that froze some of it:
+    the same bytes, and heads that belong to them."""
+    store = Store.open(quick_path, disk=Disk())
+    found(store)
+    due = np.arange(500) * (HOUR_MS // 50) + HOUR * HOUR_MS  # 10 hours
+    store.append(batch_of(due))
+    job = store.begin_checkpoint(record_at(1))
+    monkeypatch.setattr(storage.hour_set, "_STAGED_BYTES_MAX", 1)
+    store.append(batch_of(due + 1))
+    assert store.staged_bytes == 0
+    monkeypatch.setattr(storage.hour_set, "_STAGED_BYTES_MAX", 1 << 40)
+    store.append(batch_of(due + 2))
+    job.run()
+    job.finish()
+    checkpoint(store, 2)
+    assert store.staged_bytes == 0
+    before = content(quick_path)
+    store.close()
+    assert verify(quick_path).faults == []
+    assert len(before[f"{HOUR}/index"]) == 64 + 64 * 150
