@@ -326,10 +326,14 @@ class Dispatcher:
         for hand_over in self._book.committed():
             self._claims.free(hand_over.position)
             states = self._store.states(hand_over.position)
-            ours = (states.term == self.term) & (states.attempt == hand_over.attempt)
-            stray = (states.state <= LEASED) & ~(ours & (states.state == LEASED))
-            if stray.any():  # a Lease that took no effect on an open unit: the records say when it is ready again
-                self._ends.add(hand_over.position[stray], states.lease_end_ms[stray], self._latest_ms)
+            leased = states.state == LEASED
+            ours = leased & (states.term == self.term) & (states.attempt == hand_over.attempt)
+            # Open, and the Lease took no effect, or ended before it was applied: a look at the end of that lease, if
+            # there was one, passed over the unit since it was claimed. The records say when it is ready again.
+            stray = (states.state <= LEASED) & ~(ours & (states.lease_end_ms > self._latest_ms))
+            if stray.any():
+                self._ends.add(hand_over.position[stray & leased], states.lease_end_ms[stray & leased], self._latest_ms)
+                self._sweep.again(hand_over.position[stray & ~leased])
 
     def returned(self) -> None:
         """The entry with what `collect` gave last was never proposed: it goes in the next one."""

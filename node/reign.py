@@ -17,7 +17,7 @@ from node.dispatcher import Dispatcher, DispatchOptions
 from node.holding import Holding
 from node.pulling import Pulling, ended
 from node.receipt import Receipts
-from replication.command import Fail, Realign
+from replication.command import DispatchState, Fail, Lease, Realign
 from storage.array import I64, U8, U16, U32, U64
 from storage.slot import SlotColumns
 from storage.slot_read import SlotRead
@@ -64,7 +64,7 @@ class Reign:
         self.holding = Holding(node, self, self.dispatcher)
         self._realign = self.dispatcher.promote(self.promoted_ms, node.machine.tick)
         node.machine.listener = self
-        node.proposer.riders = self.dispatcher
+        node.proposer.riders = self
 
     def trusted(self) -> bool:
         """Whether this node may act as leader at this moment, and is not about to give that away."""
@@ -189,6 +189,23 @@ class Reign:
             if not reader.done():
                 reader.set_result(None)
 
+    # -- what rides in entries (node.proposer.Riders)
+
+    def collect(self, now_ms: int, *, going: bool) -> tuple[Lease | None, DispatchState | None]:
+        """The dispatcher's Leases and state."""
+        return self.dispatcher.collect(now_ms, going=going)
+
+    def committed(self) -> None:
+        """The oldest of these Leases are applied. Perhaps long after `on_leased` told so, when their entry had been
+        given up as unknown: then nobody else wakes the loop, nor those who wait for these records."""
+        self.dispatcher.committed()
+        self._wake_readers()
+        self.poke()
+
+    def returned(self) -> None:
+        """The newest of them were not proposed."""
+        self.dispatcher.returned()
+
     # -- what the machine applied (replication.machine.Listener)
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
@@ -199,7 +216,6 @@ class Reign:
     def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
         """Hand-overs whose Lease took effect."""
         self.dispatcher.on_leased(position, attempt, lease_end_ms)
-        self._loop.call_soon(self._wake_readers)  # after the proposer has told the dispatcher that they are committed
         self.poke()
 
     def on_moved(self, home: U64, old: U64, position: U64) -> None:

@@ -22,13 +22,16 @@ from node.claim import Claims
 from node.lease_book import LeaseEnds, Span
 from node.ready import Ready
 from node.window import LaneKind, Queued
-from storage.array import U32
+from storage.array import U32, U64
 from storage.format import LEASED, PENDING, UNKNOWN
-from storage.position import HOUR_MS, INDEX_BITS
+from storage.position import HOUR_MS, INDEX_BITS, by_hour, hours_of
 from storage.store import Store
 
 LOOK_ROWS = 65_536
 """States looked at per piece: cheap, so that an hour with little left to do is passed quickly."""
+
+LEASED_LOOK_ROWS = 8 << 20
+"""The same where only leased units are looked for: one compare of a byte each, and a look at those that are."""
 
 READ_ROWS = 16_384
 """Units read per piece, with their checksums: 0.4 microseconds each. A piece ends with its last one."""
@@ -53,7 +56,7 @@ class Sweep:
         self._ends = ends
         self._start_ms = start_ms
         self._ended: deque[Span] = deque()  # leases that ended under this leader
-        self._found: deque[Span] = deque()  # what the promotion found; running leases in it are new to `ends`
+        self._found: deque[Span] = deque()  # what the promotion found, and strays; its running leases are new to `ends`
         self._last_hour = start_ms // HOUR_MS  # no ready unit is in a later hour
 
     def promote(self, last_hour: int) -> None:
@@ -61,8 +64,16 @@ class Sweep:
         self._last_hour = max(self._last_hour, last_hour)
         self._found += (_hour_span(hour) for hour in self._store.open_hours() if hour <= last_hour)
 
+    def again(self, positions: U64) -> None:
+        """Look at these once more, in whatever state they are."""
+        for hour, rows in by_hour(hours_of(positions)):
+            there = positions[rows]
+            self._found.append(Span(int(there.min()), int(there.max()) + 1))
+            self._last_hour = max(self._last_hour, hour)
+
     def ended(self, spans: list[Span]) -> None:
-        """Leases in these spans have ended."""
+        """Leases in these spans have ended. A span may reach over a whole hour for the sake of a few units of it, and
+        there are ten a second: only what is leased is looked at."""
         self._ended += spans
         for span in spans:
             self._last_hour = max(self._last_hour, span.first >> INDEX_BITS)
@@ -74,18 +85,18 @@ class Sweep:
         """
         self._last_hour = max(self._last_hour, now_ms // HOUR_MS)
         return (
-            self._span(self._ended, now_ms, note_leases=False)
+            self._span(self._ended, now_ms, leased_only=True)
             or self._backlog(LaneKind.CURRENT, now_ms)
-            or self._span(self._found, now_ms, note_leases=True)
+            or self._span(self._found, now_ms, leased_only=False)
             or self._backlog(LaneKind.OVERDUE, now_ms)
         )
 
-    def _span(self, spans: deque[Span], now_ms: int, *, note_leases: bool) -> bool:
+    def _span(self, spans: deque[Span], now_ms: int, *, leased_only: bool) -> bool:
         """One piece of the first span, whatever the topic."""
         if not spans:
             return False
         span = spans.popleft()
-        found = self._read(span, now_ms, note_leases=note_leases)
+        found = self._read(span, now_ms, leased_only=leased_only, note_leases=not leased_only)
         if found.next < span.end:
             spans.appendleft(Span(found.next, span.end))
         self._ready.push_both(found.overdue, found.topic, found.units, swept=True)
@@ -116,12 +127,11 @@ class Sweep:
                 return Span(max(position, span.first), span.end)
         return None
 
-    def _read(self, span: Span, now_ms: int, *, note_leases: bool) -> Found:
-        """The ready units of the first piece of a span that nobody claimed."""
-        end = min(span.end, span.first + LOOK_ROWS)
-        positions = np.arange(span.first, end, dtype=np.uint64)
+    def _read(self, span: Span, now_ms: int, *, note_leases: bool, leased_only: bool = False) -> Found:
+        """The ready units of the first piece of a span that nobody claimed; of all, or of those that are leased."""
+        positions, end = self._leased(span) if leased_only else _all(span)
         states = self._store.states(positions)
-        if states.state[-1] == UNKNOWN:
+        if not leased_only and states.state[-1] == UNKNOWN:
             end = _hour_span(span.first >> INDEX_BITS).end  # past the hour's last unit
         leased = states.state == LEASED
         ended = leased & (states.lease_end_ms <= now_ms)
@@ -138,6 +148,20 @@ class Sweep:
         order = ready[np.argsort(since[ready], kind="stable")]
         queued = Queued(positions[rows[order]], units["tags"][order])
         return Found(since[order] <= self._start_ms, units["topic"][order], queued, end)
+
+    def _leased(self, span: Span) -> tuple[U64, int]:
+        """The leased units of the first piece of a span, and where it ends."""
+        end = min(span.end, span.first + LEASED_LOOK_ROWS)
+        positions = self._store.leased_between(span.first, end)
+        if len(positions) <= LOOK_ROWS:
+            return positions, end
+        return positions[:LOOK_ROWS], int(positions[LOOK_ROWS - 1]) + 1
+
+
+def _all(span: Span) -> tuple[U64, int]:
+    """The positions of the first piece of a span, and where it ends."""
+    end = min(span.end, span.first + LOOK_ROWS)
+    return np.arange(span.first, end, dtype=np.uint64), end
 
 
 def _hour_span(hour: int) -> Span:

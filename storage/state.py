@@ -101,9 +101,9 @@ class States:
         """1 + ordinal of the newest settle record of each unit, 0 where there is none."""
         return _read(self.newest, indexes)
 
-    def leased(self) -> I64:
-        """Global indexes of all leased units, ascending."""
-        return np.flatnonzero(self.state == LEASED)
+    def leased(self, first: int = 0, end: int | None = None) -> I64:
+        """Global indexes of the leased units from `first` up to `end` (exclusive; None: all that follow), ascending."""
+        return np.flatnonzero(self.state[first:end] == LEASED) + first
 
     def in_state(self, state: int, units: int) -> I64:
         """Global indexes of those of the first `units` units that are in this state, ascending."""
