@@ -7,44 +7,21 @@ from typing import Any, Final
 from api.answer import JSON, Answer
 from api.document import Checker, Fields, read_object
 from api.exchange import Exchange
-from api.field import Fault, read_flag, read_tags, read_topic, wrong_type
-from api.port import DeadMessage, DeadQuery
-from api.problem import FieldFault, Problem
+from api.field import Fault, read_flag, read_topic
+from api.message_query import DeadMessage, DeadQuery
 from api.route import Route
-from api.timestamp import BadTime, parse_time, render_time
+from api.timestamp import render_time
 from api.topic_route import topic_of
+from api.window import WHOLE, check_window, query_time, read_query, read_tag, read_time
 
 PAGE_MAX: Final = 1_000
 CURSOR_CHARACTERS_MAX: Final = 1_024
 
 _CURSOR = re.compile(rf"[\x21-\x7e]{{1,{CURSOR_CHARACTERS_MAX}}}", re.ASCII)
-_WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
-
-
-def _read_time(value: object) -> int:
-    try:
-        return parse_time(value)
-    except BadTime as error:
-        raise Fault("invalid-field", str(error)) from None
-
-
-def _read_tag(value: object) -> str:
-    if type(value) is not str:
-        raise wrong_type("a string", value)
-    try:
-        return read_tags([value])[0]
-    except Fault as fault:
-        raise Fault(fault.code, fault.detail) from None
-
-
-def _query_time(text: str) -> int:
-    if " " in text:
-        raise Fault("invalid-field", f'"{text[:40]}" holds a space: a + in a query stands for one; write %2B, or Z')
-    return _read_time(int(text) if _WHOLE.fullmatch(text) else text)
 
 
 def _query_limit(text: str) -> int:
-    if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= PAGE_MAX:
+    if not WHOLE.fullmatch(text) or not 1 <= int(text) <= PAGE_MAX:
         raise Fault("invalid-field", f'a page holds 1 to {PAGE_MAX} messages, got "{text[:20]}"')
     return int(text)
 
@@ -56,9 +33,9 @@ def _query_cursor(text: str) -> str:
 
 
 _PARAMETERS: Final[dict[str, Callable[[str], Any]]] = {
-    "from": _query_time,
-    "to": _query_time,
-    "tag": _read_tag,
+    "from": query_time,
+    "to": query_time,
+    "tag": read_tag,
     "limit": _query_limit,
     "cursor": _query_cursor,
 }
@@ -67,14 +44,7 @@ _PARAMETERS: Final[dict[str, Callable[[str], Any]]] = {
 async def dead(exchange: Exchange) -> Answer:
     """GET /v1/topics/{topic}/dead: a page of the messages that were given up."""
     topic = topic_of(exchange)
-    values: dict[str, Any] = {}
-    for name, text in exchange.query(_PARAMETERS).items():
-        try:
-            values[name] = _PARAMETERS[name](text)
-        except Fault as fault:
-            raise Problem(
-                "invalid-field", f"{name}: {fault.detail}", errors=[FieldFault("", fault.detail, parameter=name)]
-            ) from None
+    values = read_query(exchange, _PARAMETERS)
     query = _query(topic, values, "")
     page = await exchange.port.dead(query, principal=exchange.principal)
     return exchange.document({"items": [_shape(each) for each in page.items], "next_cursor": page.next_cursor})
@@ -82,15 +52,11 @@ async def dead(exchange: Exchange) -> Answer:
 
 def _query(topic: str, values: dict[str, Any], pointer: str) -> DeadQuery:
     """What was asked for; `pointer` is where `from` stands if it is in the body."""
-    from_ms, to_ms = values.get("from"), values.get("to")
-    if from_ms is not None and to_ms is not None and from_ms > to_ms:
-        detail = f"from is not after to, got {render_time(from_ms)} and {render_time(to_ms)}"
-        fault = FieldFault(pointer, detail, parameter="" if pointer else "from")
-        raise Problem("invalid-field", detail, errors=[fault])
+    check_window(values, pointer)
     return DeadQuery(
         topic=topic,
-        from_ms=from_ms,
-        to_ms=to_ms,
+        from_ms=values.get("from"),
+        to_ms=values.get("to"),
         tag=values.get("tag"),
         limit=values.get("limit", 100),
         cursor=values.get("cursor"),
@@ -112,9 +78,9 @@ def _shape(one: DeadMessage) -> dict[str, Any]:
 
 _FILTER: Final[dict[str, Checker]] = {
     "topic": read_topic,
-    "from": _read_time,
-    "to": _read_time,
-    "tag": _read_tag,
+    "from": read_time,
+    "to": read_time,
+    "tag": read_tag,
     "dry_run": read_flag,
 }
 _REDRIVE: Final = Fields(

@@ -12,7 +12,9 @@ from api.message import JSON as JSON_BODY
 from api.message import PLANNED, check_one_due, due_checkers, parse_message
 from api.port import CONFLICT, FAILED, KEPT, NEW, REPLAYED, HistoryEvent, Limits, MessageIn, MessageView, ScheduleResult
 from api.problem import FieldFault, Problem
+from api.retry import show_own_retry
 from api.route import Route
+from api.target import show_target
 from api.timestamp import render_time
 
 _JSON_TYPES: Final = (JSON,)
@@ -167,6 +169,8 @@ def _shape(view: MessageView) -> dict[str, Any]:
         "settled": None if view.settled_ms is None else render_time(view.settled_ms),
         "lateness_ms": view.lateness_ms,
         "last_error": view.last_error,
+        "target": None if view.target is None else show_target(view.target),
+        "retry": None if view.retry is None else show_own_retry(view.retry),
         "history": [_event_shape(event) for event in view.history],
     }
     if view.dead:

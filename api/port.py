@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from api.message_query import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
 from api.problem import Problem
 
 #: Most messages one pull may ask for, most receipts one ack may carry.
@@ -153,6 +154,8 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None = None
     history: Sequence[HistoryEvent] = ()
     dead: Mapping[str, Any] | None = None  # as in `Delivery`
+    target: Target | None = None  # the message's own; None: its topic's
+    retry: RetryPolicy | None = None  # what the message says itself; None: nothing
 
 
 class CancelResult(msgspec.Struct, frozen=True):
@@ -215,45 +218,6 @@ class RescheduleResult(msgspec.Struct, frozen=True):
     topic: str
     due_ms: int
     revision: int
-
-
-class DeadQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead messages of a topic whose asked due time is in [from_ms, to_ms) and that carry `tag`; None restricts not."""
-
-    topic: str
-    from_ms: int | None = None
-    to_ms: int | None = None
-    tag: str | None = None
-    limit: int = 100  # 1 .. 1,000
-    cursor: str | None = None
-
-
-class DeadMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """One message that was given up. `reason` is a word of node.retry.REASONS or `http-<status>`."""
-
-    id: str
-    due_ms: int
-    asked_due_ms: int
-    died_ms: int
-    reason: str
-    attempts: int
-    tags: Sequence[str] = ()
-    key: str | None = None
-
-
-class DeadPage(msgspec.Struct, frozen=True):
-    """In the order of hours and arrival; `next_cursor` None: the last page."""
-
-    items: Sequence[DeadMessage]
-    next_cursor: str | None = None
-
-
-class BulkResult(msgspec.Struct, frozen=True):
-    """What a command over many messages did: `index` is the log index of its last entry (0: nothing was proposed)."""
-
-    matched: int
-    changed: int
-    index: int
 
 
 class TransferResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -352,8 +316,8 @@ class Port(Protocol):
     async def topic(self, name: str, *, principal: Principal) -> TopicView:
         """`unknown-topic`."""
 
-    async def topics(self, *, principal: Principal) -> Sequence[TopicView]:
-        """All topics by name, with counts by state."""
+    async def topics(self, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
+        """All topics by name; with `counts`, which take a pass over all messages, their messages by state."""
 
     async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
         """`unknown-topic`, `not-empty`, `revision-mismatch`, `not-supported-yet`."""
@@ -380,6 +344,14 @@ class Port(Protocol):
         self, id: str, *, deliver_at_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
     ) -> RescheduleResult:
         """Another due time for a message that is not handed over; the refusals of `cancel`."""
+
+    async def count(self, query: CountQuery, *, principal: Principal) -> int:
+        """How many messages match. `unknown-topic`; `over-limit` when too many counts wait."""
+
+    async def histogram(self, query: CountQuery, *, step_ms: int, principal: Principal) -> Sequence[HistogramBucket]:
+        """The same by due time, in buckets one behind the other: from `from_ms` on, or else from the multiple of
+        `step_ms` where the first message is; up to `to_ms`, or else to the last message. The refusals of `count`;
+        `invalid-field` past HISTOGRAM_BUCKETS_MAX buckets."""
 
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
         """`unknown-topic`."""

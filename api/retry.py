@@ -86,3 +86,8 @@ def show_retry(policy: RetryPolicy) -> dict[str, Any]:
         number = getattr(RETRY_DEFAULTS, field) if number is None else number
         shape[name] = number if name == "max_attempts" else render_duration(number)
     return shape
+
+
+def show_own_retry(policy: RetryPolicy) -> dict[str, Any]:
+    """What a message says itself, and nothing else."""
+    return {name: show for name, show in show_retry(policy).items() if getattr(policy, _NAMES[name]) is not None}

@@ -42,7 +42,7 @@ class Route(msgspec.Struct, frozen=True):
 _PLANNED_PATHS: Final = tuple(
     re.compile(pattern)
     for pattern in (
-        r"/v1/messages/(count|histogram|cancel|shift)",
+        r"/v1/messages/(cancel|shift)",
         r"/v1/topics/[^/]+/subscriptions(/.*)?",
         r"/v1/(schedules|transactions|ledger|events)(/.*)?",
         r"/v1/cluster/(snapshot|members(/.*)?)",

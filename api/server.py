@@ -18,7 +18,16 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from api import cluster_route, dead_route, message_route, node_route, pull_route, receipt_route, topic_route
+from api import (
+    cluster_route,
+    count_route,
+    dead_route,
+    message_route,
+    node_route,
+    pull_route,
+    receipt_route,
+    topic_route,
+)
 from api.answer import JSON, NDJSON, PROBLEM, Answer, http_date
 from api.connection import Listener
 from api.exchange import Exchange
@@ -34,6 +43,7 @@ ROUTES: Final = (
     *pull_route.ROUTES,
     *receipt_route.ROUTES,
     *dead_route.ROUTES,
+    *count_route.ROUTES,
     *cluster_route.ROUTES,
     *node_route.ROUTES,
 )

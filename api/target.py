@@ -217,3 +217,13 @@ def read_topic_target(value: object, limits: Limits, *, whole: bool) -> dict[str
     if "timeout" in sent:
         sent["timeout_ms"] = sent.pop("timeout")
     return {name: item for name, item in sent.items() if item is not None} if whole else sent
+
+
+def show_target(target: Target) -> dict[str, Any]:
+    """A target as it goes out, without its secret; `timeout` is null where it says nothing."""
+    return {
+        "url": target.url,
+        "method": target.method,
+        "headers": target.headers or {},
+        "timeout": None if target.timeout_ms is None else render_duration(target.timeout_ms),
+    }

@@ -9,12 +9,13 @@ from api.document import Checker, Fields, read_object
 from api.duration import render_duration
 from api.exchange import Exchange
 from api.field import Fault, read_choice, read_flag, read_lease, read_topic
-from api.port import TOPIC_DEFAULTS, Limits, Target, TopicChange, TopicView
+from api.port import TOPIC_DEFAULTS, Limits, TopicChange, TopicView
 from api.problem import FieldFault, Problem
 from api.retry import read_topic_retry, show_retry
 from api.route import Route
-from api.target import read_topic_target
+from api.target import read_topic_target, show_target
 from api.timestamp import render_time
+from api.window import read_query
 
 
 def _fields(limits: Limits, *, whole: bool) -> Fields:
@@ -101,10 +102,14 @@ async def show(exchange: Exchange) -> Answer:
 
 
 async def show_all(exchange: Exchange) -> Answer:
-    """GET all, with counts by state."""
-    exchange.query((), ("limit", "cursor"))
-    views = await exchange.port.topics(principal=exchange.principal)
+    """GET all, with counts by state; without them, and the pass over all messages that they take, if counts=false."""
+    values = read_query(exchange, {"counts": _query_flag}, ("limit", "cursor"))
+    views = await exchange.port.topics(counts=values.get("counts", True), principal=exchange.principal)
     return exchange.document({"items": [_shape(view) for view in views], "next_cursor": None})
+
+
+def _query_flag(text: str) -> bool:
+    return read_choice(text, ("true", "false")) == "true"
 
 
 async def delete(exchange: Exchange) -> Answer:
@@ -120,10 +125,11 @@ def _one(exchange: Exchange, view: TopicView) -> Answer:
 
 
 def _shape(view: TopicView) -> dict[str, Any]:
+    target = view.target
     shape: dict[str, Any] = {
         "topic": view.name,
         "mode": view.mode,
-        "target": None if view.target is None else _target_shape(view.target),
+        "target": None if target is None else show_target(target) | {"secret_set": target.secret is not None},
         "retry": show_retry(view.retry),
         "lease": render_duration(view.lease_ms),
         "handover": view.handover,
@@ -135,17 +141,6 @@ def _shape(view: TopicView) -> dict[str, Any]:
     if view.counts is not None:
         shape["counts"] = dict(view.counts)
     return shape
-
-
-def _target_shape(target: Target) -> dict[str, Any]:
-    """A target without its secret; `timeout` is null where the node's own applies."""
-    return {
-        "url": target.url,
-        "method": target.method,
-        "headers": target.headers or {},
-        "timeout": None if target.timeout_ms is None else render_duration(target.timeout_ms),
-        "secret_set": target.secret is not None,
-    }
 
 
 ROUTES: Final = (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from api.port import BulkResult, DeadMessage, DeadPage, DeadQuery
+from api.message_query import BulkResult, DeadMessage, DeadPage, DeadQuery
 from api.problem import FieldFault, Problem
 from node.queues import ENTRY_MOVES_MAX, GROUP
 from node.retry import reason_of

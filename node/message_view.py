@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+import msgpack
 import numpy as np
 
-from api.port import HistoryEvent, MessageView
+from api.port import HistoryEvent, MessageView, RetryPolicy, Target
 from api.problem import Problem
 from node.queues import GROUP
 from node.retry import describe, reason_of
@@ -76,6 +77,7 @@ def view_message(store: Store, found: Found, id: str, *, topic: str, now_ms: int
     shown = _shown(int(state.state[0]), int(state.lease_end_ms[0]), due_ms, now_ms)
     history = store.history(found.home)
     lease = newest_lease(history)
+    own_retry = record.extension.get("retry")
     handed_over_ms = int(lease["at_ms"]) if lease is not None else None
     return MessageView(
         id=id.upper(),
@@ -97,6 +99,8 @@ def view_message(store: Store, found: Found, id: str, *, topic: str, now_ms: int
         last_error=_last_error(record, history),
         history=_events(record, history, nodes),
         dead=dead_of(record),
+        target=Target(**msgpack.unpackb(record.target)) if record.target else None,
+        retry=RetryPolicy(**own_retry) if own_retry else None,
     )
 
 

@@ -27,6 +27,7 @@ from api.server import GRACE_S, Server, serve
 from node.checkpointer import Checkpointer
 from node.clock import NodeClock
 from node.config import Config
+from node.counting import Counting
 from node.delivery_log import DeliveryLog
 from node.entropy import Entropy
 from node.forward import Forwarder
@@ -154,6 +155,7 @@ class Node:
         self.status = Status(self)
         self.pusher = Pusher(self, self.entropy, config.push)
         self.metrics = Metrics(self.status.values, self.lateness, self.pusher.metrics)
+        self.counting = Counting(self)
         self.service = Service(self, self._limits())
 
     # -- life

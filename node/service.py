@@ -10,11 +10,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from api.message_query import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
 from api.port import (
-    BulkResult,
     CancelResult,
-    DeadPage,
-    DeadQuery,
     Delivery,
     ForwardAnswer,
     ForwardRequest,
@@ -189,10 +187,13 @@ class Service:
         self._reign()
         return view_topic(self._topic(name))
 
-    async def topics(self, *, principal: Principal) -> Sequence[TopicView]:
+    @_reads_files
+    async def topics(self, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
         """All topics by name."""
         self._reign()
-        return sorted(map(view_topic, self._node.store.catalog.topics()), key=lambda view: view.name)
+        found = await self._node.counting.by_topic(self._reign) if counts else None
+        topics = sorted(self._node.store.catalog.topics(), key=lambda topic: topic.name)
+        return [view_topic(topic, None if found is None else found[topic.number]) for topic in topics]
 
     async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
         """Dropping a topic is not there yet: it needs a count of what is pending in it."""
@@ -226,7 +227,19 @@ class Service:
         """One result per receipt, durable on a majority."""
         return await self._settling.extend(self._reign(), self._topic(topic), receipts, lease_ms)
 
-    # -- dead messages
+    # -- many messages
+
+    @_reads_files
+    async def count(self, query: CountQuery, *, principal: Principal) -> int:
+        """`unknown-topic`, `over-limit`."""
+        self._reign()
+        return await self._node.counting.count(query, self._reign)
+
+    @_reads_files
+    async def histogram(self, query: CountQuery, *, step_ms: int, principal: Principal) -> Sequence[HistogramBucket]:
+        """`unknown-topic`, `over-limit`; `invalid-field` for too many buckets."""
+        self._reign()
+        return await self._node.counting.histogram(query, step_ms, self._reign)
 
     @_reads_files
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -36,8 +37,8 @@ def check_target(settings: dict[str, Any], topic: Topic | None) -> None:
         raise Problem("invalid-field", detail, errors=[FieldFault("/target/url", detail)])
 
 
-def view_topic(topic: Topic) -> TopicView:
-    """The topic as GET shows it, with defaults for what was never set."""
+def view_topic(topic: Topic, counts: Mapping[str, int] | None = None) -> TopicView:
+    """The topic as GET shows it, with defaults for what was never set, and its messages by state."""
     settings = {**_DEFAULTS, **topic.settings}
     target, retry = settings["target"], settings["retry"] or {}
     return TopicView(
@@ -52,4 +53,5 @@ def view_topic(topic: Topic) -> TopicView:
         dead_letter=settings["dead_letter"],
         revision=topic.revision,
         created_ms=topic.created_ms,
+        counts=counts,
     )

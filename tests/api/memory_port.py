@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from api.message_query import BulkResult, CountQuery, DeadMessage, DeadPage, DeadQuery, HistogramBucket
 from api.port import (
     CONFLICT,
     FAILED,
@@ -18,11 +19,7 @@ from api.port import (
     REPLAYED,
     RETRY_DEFAULTS,
     TOPIC_DEFAULTS,
-    BulkResult,
     CancelResult,
-    DeadMessage,
-    DeadPage,
-    DeadQuery,
     Delivery,
     ForwardAnswer,
     ForwardRequest,
@@ -44,8 +41,7 @@ from api.port import (
 from api.problem import Problem
 from api.timestamp import render_time
 
-#: The port's clock unless a test moves it: 2026-11-21T02:10:20.125Z.
-NOW_MS = 1_795_227_020_125
+NOW_MS = 1_795_227_020_125  # the port's clock unless a test moves it: 2026-11-21T02:10:20.125Z
 
 
 class Held(msgspec.Struct):
@@ -163,6 +159,8 @@ class MemoryPort:
             key=message.key,
             last_error="local" if local else None,
             history=[HistoryEvent(self.clock_ms, "scheduled", "n1", 7, 0)],
+            target=message.target,
+            retry=message.retry,
         )
 
     def _find_open(self, id_text: str, if_match: int | None) -> Held:
@@ -229,8 +227,9 @@ class MemoryPort:
             raise Problem("unknown-topic", f"there is no topic {name}")
         return self.topic_views[name]
 
-    async def topics(self, *, principal: Principal) -> Sequence[TopicView]:
-        return [msgspec.structs.replace(view, counts={"scheduled": 2}) for _, view in sorted(self.topic_views.items())]
+    async def topics(self, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
+        views = [view for _, view in sorted(self.topic_views.items())]
+        return [msgspec.structs.replace(view, counts={"scheduled": 2}) for view in views] if counts else views
 
     async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
         if any(held.message.topic == name for held in self.held.values()):
@@ -239,8 +238,7 @@ class MemoryPort:
             raise Problem("unknown-topic", f"there is no topic {name}")
 
     async def pull(self, request: PullIn, principal: Principal) -> Sequence[Delivery]:
-        if request.topic == "nowhere":
-            raise Problem("unknown-topic", "there is no topic nowhere")
+        self._check_topic(request.topic)
         ready = self._ready(request)
         if not ready and request.wait_ms:
             self.waiting.set()
@@ -254,6 +252,11 @@ class MemoryPort:
                 raise
             ready = self._ready(request)
         return [self._hand_over(held, request) for held in ready]
+
+    @staticmethod
+    def _check_topic(name: str | None) -> None:
+        if name == "nowhere":
+            raise Problem("unknown-topic", "there is no topic nowhere")
 
     def _ready(self, request: PullIn) -> list[Held]:
         fitting = [
@@ -327,6 +330,30 @@ class MemoryPort:
                 results.append(result)
         return results
 
+    def _matching(self, query: CountQuery | DeadQuery) -> list[Held]:
+        self._check_topic(query.topic)
+        return [
+            held
+            for held in self.held.values()
+            if query.topic in (None, held.message.topic)
+            and (query.from_ms is None or query.from_ms <= held.due_ms)
+            and (query.to_ms is None or held.due_ms < query.to_ms)
+            and (query.tag is None or query.tag in held.message.tags)
+        ]
+
+    def _counted(self, query: CountQuery) -> list[int]:
+        def state(held: Held) -> str:
+            return "ready" if held.state == "scheduled" and held.due_ms <= self.clock_ms else held.state
+
+        return [held.due_ms for held in self._matching(query) if state(held) in query.states]
+
+    async def count(self, query: CountQuery, *, principal: Principal) -> int:
+        return len(self._counted(query))
+
+    async def histogram(self, query: CountQuery, *, step_ms: int, principal: Principal) -> Sequence[HistogramBucket]:
+        due = [due_ms // step_ms * step_ms for due_ms in self._counted(query)]
+        return [HistogramBucket(from_ms, due.count(from_ms)) for from_ms in sorted(set(due))]
+
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
         """The cursor is how many went before."""
         start = int(query.cursor or 0)
@@ -335,17 +362,7 @@ class MemoryPort:
         return DeadPage([self._dead_view(each) for each in found[start:end]], str(end) if end < len(found) else None)
 
     def _dead(self, query: DeadQuery) -> list[Held]:
-        if query.topic == "nowhere":
-            raise Problem("unknown-topic", "there is no topic nowhere")
-        return [
-            held
-            for held in self.held.values()
-            if held.state == "dead"
-            and held.message.topic == query.topic
-            and (query.from_ms is None or query.from_ms <= held.due_ms)
-            and (query.to_ms is None or held.due_ms < query.to_ms)
-            and (query.tag is None or query.tag in held.message.tags)
-        ]
+        return [held for held in self._matching(query) if held.state == "dead"]
 
     def _dead_view(self, held: Held) -> DeadMessage:
         return DeadMessage(

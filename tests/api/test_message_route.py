@@ -44,6 +44,29 @@ def test_schedule() -> None:
     run(story())
 
 
+def test_own_target_and_retry() -> None:
+    """What the message said itself, and no more: a part of a policy stays a part."""
+
+    async def story() -> None:
+        async with running() as client:
+            target = {"url": "https://example.com/x", "headers": {"X-A": "b"}, "timeout": "5s"}
+            for sent, shown in (
+                ({"target": target, "retry": {"max_attempts": 3}}, (target | {"method": "POST"}, {"max_attempts": 3})),
+                (
+                    {"target": {"url": "http://h/"}, "retry": {"min_backoff": "90s", "max_age": 0}},
+                    (
+                        {"url": "http://h/", "method": "POST", "headers": {}, "timeout": None},
+                        {"min_backoff": "90s", "max_age": "0s"},
+                    ),
+                ),
+            ):
+                reply = await client.send("POST", "/v1/messages", {"topic": "a", "body": 1, **sent})
+                found = (await client.send("GET", f"/v1/messages/{reply.json['id']}")).json
+                assert (found["target"], found["retry"]) == shown
+
+    run(story())
+
+
 def test_look_up() -> None:
     """GET shows every field, the body as it came, and what is not known as null."""
 
@@ -73,6 +96,8 @@ def test_look_up() -> None:
                 "settled": None,
                 "lateness_ms": None,
                 "last_error": None,
+                "target": None,
+                "retry": None,
                 "history": [{"at": now, "event": "scheduled", "node": "n1", "term": 7, "attempt": 0}],
             }
             assert reply.headers["etag"] == '"1"'

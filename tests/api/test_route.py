@@ -25,6 +25,8 @@ _TABLE = RouteTable(ROUTES)
         ("POST", "/v1/topics/a/extend", "/v1/topics/{topic}/extend", {"topic": "a"}),
         ("GET", "/v1/topics/a/dead?limit=1", "/v1/topics/{topic}/dead", {"topic": "a"}),
         ("PATCH", "/v1/messages/ABC", "/v1/messages/{id}", {"id": "ABC"}),
+        ("GET", "/v1/messages/count?topic=a", "/v1/messages/count", {}),
+        ("GET", "/v1/messages/histogram", "/v1/messages/histogram", {}),
         ("POST", "/v1/messages/redrive", "/v1/messages/redrive", {}),
         ("POST", "/v1/cluster/transfer", "/v1/cluster/transfer", {}),
         ("HEAD", "/livez", "/livez", {}),
@@ -77,9 +79,8 @@ def test_planned_beside_what_is_served(method: str, target: str) -> None:
 @pytest.mark.parametrize(
     "target",
     [
-        "/v1/messages/count",
-        "/v1/messages/histogram?step=1m",
         "/v1/messages/cancel",
+        "/v1/messages/shift",
         "/v1/topics/a/subscriptions/b",
         "/v1/schedules/x",
         "/v1/transactions",

@@ -146,6 +146,23 @@ def test_list_counts_by_state() -> None:
     run(story())
 
 
+def test_list_without_counts() -> None:
+    """Counting takes a pass over all messages; who only wants the topics goes without."""
+
+    async def story() -> None:
+        async with running() as client:
+            await client.send("PUT", "/v1/topics/a")
+            for flag, counted in (("false", False), ("true", True)):
+                (item,) = (await client.send("GET", f"/v1/topics?counts={flag}")).json["items"]
+                assert ("counts" in item) == counted
+            for query, parameter in (("counts=no", "counts"), ("counts=", "counts"), ("limit=1", "limit")):
+                reply = await client.send("GET", f"/v1/topics?{query}")
+                assert reply.status == 422
+                assert reply.json["errors"][0]["parameter"] == parameter
+
+    run(story())
+
+
 def test_delete() -> None:
     """An empty topic goes; one with messages does not; `pending=cancel` is still to come."""
 

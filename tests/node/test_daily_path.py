@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
+from api.message_query import DeadMessage, DeadQuery
 from api.port import (
     ANONYMOUS,
     CONFLICT,
     NEW,
     REPLAYED,
-    DeadMessage,
-    DeadQuery,
     Delivery,
     MessageIn,
     MessageView,

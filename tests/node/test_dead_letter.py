@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from api.port import ANONYMOUS, BulkResult, DeadMessage, DeadQuery, MessageIn, PullIn, TopicChange
+from api.message_query import BulkResult, DeadMessage, DeadQuery
+from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.problem import Problem
 from node.queues import ENTRY_MOVES_MAX
 from node.server import Node

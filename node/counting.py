@@ -1,0 +1,206 @@
+"""How many messages there are: counted hour by hour in a thread, over views of the store that do not change.
+
+The leader counts what it has applied (storage/hour_count.py does the work): an hour as of one moment, one hour after
+the other. So a message that moves from one hour to another during a count may be counted twice or not at all, and a
+hand-over is seen once its Lease is written. One count runs at a time, so that counting takes one core at most; a few
+wait, more are refused. All open messages of a whole hour are known without looking at them.
+
+For the list of topics one pass counts all of them. Its result serves whoever asks for a second, or for ten times as
+long as it took: however often the list is polled, counting takes a tenth of a core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from api.duration import render_duration
+from api.message_query import ENDED_STATES, HISTOGRAM_BUCKETS_MAX, OPEN_STATES, CountQuery, HistogramBucket
+from api.problem import FieldFault, Problem
+from node.tag_filter import TagFilter
+from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED, LEASED, PENDING, Corrupt
+from storage.hour_count import ENDED, OPEN, READY, DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total, Which
+
+if TYPE_CHECKING:
+    from node.reign import Reign
+    from node.server import Node
+
+#: What is given to a thread at a time: so many hours, or as many as hold so many units. Between two the loop asks
+#: whether it still leads.
+PIECE_HOURS: Final = 64
+PIECE_UNITS: Final = 1 << 20
+#: Hours whose counters alone are looked at before the loop has its turn.
+LOOK_HOURS: Final = 1_024
+#: Requests that count or wait to; each may wait as long as all before it take.
+WAITING_MAX: Final = 16
+#: How long the counts of all topics are good for: this, or so many times what they took.
+TOPICS_FRESH_S: Final = 1.0
+TOPICS_FRESH_TIMES: Final = 10
+
+_STANDINGS: Final = {
+    "scheduled": PENDING,
+    "ready": READY,
+    "leased": LEASED,
+    "delivered": DELIVERED,
+    "cancelled": CANCELLED,
+    "dead": DEAD,
+    "expired": EXPIRED,
+}
+assert set(_STANDINGS) == {*OPEN_STATES, *ENDED_STATES}
+
+Leads = Callable[[], "Reign"]
+"""Raises `Problem` unless this node may answer as leader at this moment."""
+
+
+class Counting:
+    """The counts of one node; the caller has asked that it leads, and `leads` asks again or raises."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._topics: Mapping[int, Mapping[str, int]] = {}
+        self._topics_until_s = 0.0
+        self._topics_term = -1
+
+    async def count(self, query: CountQuery, leads: Leads) -> int:
+        """How many messages match. `unknown-topic`, `over-limit`."""
+        which, total = self._which(query), Total()
+        async with self._my_turn():
+            await self._pass(which, total, leads)
+        return total.count
+
+    async def histogram(self, query: CountQuery, step_ms: int, leads: Leads) -> Sequence[HistogramBucket]:
+        """The same by due time (see api.port)."""
+        origin_ms = query.from_ms or 0
+        which, tally = self._which(query), DueTally(origin_ms, step_ms, HISTOGRAM_BUCKETS_MAX)
+        try:
+            async with self._my_turn():
+                await self._pass(which, tally, leads)
+        except TooManyBuckets:
+            raise _too_many(step_ms) from None
+        found = tally.buckets
+        if not found and (query.from_ms is None or query.to_ms is None):
+            return []
+        first = min(found) if query.from_ms is None else 0
+        last = max(found) if query.to_ms is None else (query.to_ms - 1 - origin_ms) // step_ms
+        if last - first >= HISTOGRAM_BUCKETS_MAX:
+            raise _too_many(step_ms)
+        return [HistogramBucket(origin_ms + each * step_ms, found[each]) for each in range(first, last + 1)]
+
+    async def by_topic(self, leads: Leads) -> Mapping[int, Mapping[str, int]]:
+        """Messages by state for each topic's number, all states of each; somewhat old (see above). `over-limit`."""
+        monotonic = self._node.clock.monotonic
+        if self._is_fresh():
+            return self._topics
+        async with self._my_turn():
+            if self._is_fresh():  # counted while this one waited
+                return self._topics
+            tally, began_s, term = TopicTally(), monotonic(), leads().term
+            await self._pass(Which(OPEN | ENDED), tally, leads)
+            counts: defaultdict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(_STANDINGS, 0))
+            words = {standing: word for word, standing in _STANDINGS.items()}
+            for (topic, standing), count in tally.counts.items():
+                counts[topic][words[standing]] = count
+            now_s = monotonic()
+            self._topics, self._topics_term = counts, term
+            self._topics_until_s = now_s + max(TOPICS_FRESH_S, TOPICS_FRESH_TIMES * (now_s - began_s))
+            return counts
+
+    def _is_fresh(self) -> bool:
+        """Whether the counts of topics still serve: those of another term do not, they may know of less."""
+        node = self._node
+        return node.clock.monotonic() < self._topics_until_s and node.group.term == self._topics_term
+
+    def _which(self, query: CountQuery) -> Which:
+        number = None
+        if query.topic is not None:
+            topic = self._node.store.catalog.topic(query.topic)
+            if topic is None:
+                raise Problem("unknown-topic", f"no topic is named {query.topic}; scheduling to it or PUT creates it")
+            number = topic.number
+        return Which(
+            frozenset(_STANDINGS[state] for state in query.states),
+            number,
+            query.from_ms,
+            query.to_ms,
+            None if query.tag is None else TagFilter.of([[query.tag]]),
+        )
+
+    # -- one at a time
+
+    @asynccontextmanager
+    async def _my_turn(self) -> AsyncGenerator[None]:
+        if self._waiting >= WAITING_MAX:
+            raise Problem("over-limit", f"{self._waiting} counts wait, as many as may; ask again later")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                yield
+        finally:
+            self._waiting -= 1
+
+    async def _pass(self, which: Which, tally: Tally, leads: Leads) -> None:
+        """All hours that may hold some."""
+        now_ms = self._node.clock.now_ms()
+        for piece in self._pieces(which, tally, now_ms):
+            await self._read(piece, tally)
+            leads()
+
+    def _pieces(self, which: Which, tally: Tally, now_ms: int) -> Iterator[list[HourCount]]:
+        """What to read, made when it is asked for, and the last one perhaps with nothing; what is known without reading
+        is added at once."""
+        store = self._node.store
+        piece: list[HourCount] = []
+        units = looked = 0
+        for hour in store.hours():
+            looked += 1
+            if isinstance(tally, Total) and which.all_open(hour):
+                tally.count += store.open_units(hour)
+            elif (count := store.hour_count(hour, which, now_ms)) is not None:
+                piece.append(count)
+                units += count.units
+            if len(piece) >= PIECE_HOURS or units >= PIECE_UNITS or looked >= LOOK_HOURS:
+                yield piece
+                piece, units, looked = [], 0, 0
+        yield piece
+
+    async def _read(self, piece: list[HourCount], tally: Tally) -> None:
+        """In a thread. A caller that goes away ends it too, before the next one's turn."""
+        if not piece:
+            await asyncio.sleep(0)
+            return
+        stop = threading.Event()
+        reading = asyncio.ensure_future(asyncio.to_thread(_read_all, piece, tally, stop.is_set))
+        try:
+            damaged = await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            stop.set()
+            await asyncio.gather(reading, return_exceptions=True)
+            raise
+        for count, error in damaged:
+            if self._node.store.is_linked(count):
+                raise error
+
+
+def _read_all(piece: list[HourCount], tally: Tally, stopped: Callable[[], bool]) -> list[tuple[HourCount, Corrupt]]:
+    """What was not as it should be: no damage where the hour was unlinked meanwhile."""
+    damaged = []
+    for count in piece:
+        try:
+            count.run(tally, stopped)
+        except Corrupt as error:
+            damaged.append((count, error))
+    return damaged
+
+
+def _too_many(step_ms: int) -> Problem:
+    detail = (
+        f"these messages take more than {HISTOGRAM_BUCKETS_MAX} buckets of {render_duration(step_ms)}; take a longer "
+        "step, or a narrower window with from and to"
+    )
+    return Problem("invalid-field", f"step: {detail}", errors=[FieldFault("", detail, parameter="step")])
