@@ -176,14 +176,20 @@ class Lanes:
             else:
                 taken.append(self._take(lane))
         self._round.extend(blocked)
-        if self._ill and now_ms >= self._ill_ms and self.on_wire < self._bounds.total:
+        if self._ill and not self._pausing(now_ms) and self.on_wire < self._bounds.total:
             taken.append(self._take(self._ill.popleft()))
             self._ill_ms = now_ms + ILL_MS
         return taken
 
     def wait_ms(self, now_ms: int) -> int | None:
         """When to take again for the sake of ill receivers, from now; None: not for them."""
-        return max(1, self._ill_ms - now_ms) if self._ill and self.on_wire < self._bounds.total else None
+        if not self._ill or self.on_wire >= self._bounds.total:
+            return None
+        return self._ill_ms - now_ms if self._pausing(now_ms) else 1
+
+    def _pausing(self, now_ms: int) -> bool:
+        """Whether an attempt to an ill receiver was a moment ago. Between two reigns the clock may go back by hours."""
+        return 0 < self._ill_ms - now_ms <= ILL_MS
 
     def done(self, origin: Origin, *, failed: bool | None = None) -> None:
         """One attempt to this receiver has ended; `failed` None: it says nothing of the receiver."""

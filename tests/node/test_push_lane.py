@@ -133,6 +133,21 @@ def test_ill_receivers_get_an_attempt_now_and_then() -> None:
     assert [each.origin.host for each in lanes.take(3 * ILL_MS)].count("a") == 8
 
 
+def test_ill_receivers_go_on_when_the_clock_has_gone_back() -> None:
+    """A node that does not lead follows its wall clock, an hour back too: they are not left alone for that hour."""
+    lanes = Lanes(Bounds(per_target=20, total=100))
+    fail(lanes, "a", 9)
+    add(lanes, [unit(1), unit(2), unit(3)])
+    now_ms = 3_600_000
+    assert positions(lanes.take(now_ms)) == [1]
+    lanes.done(Origin("http", "a", 80), failed=True)
+    assert lanes.take(now_ms) == []
+    assert lanes.wait_ms(now_ms) == ILL_MS
+    assert lanes.wait_ms(0) == 1
+    assert positions(lanes.take(0)) == [2]
+    assert lanes.take(0) == []
+
+
 def test_an_ill_receiver_holds_a_tenth_of_the_slots() -> None:
     """The attempts it had when it fell ill end first."""
     lanes = Lanes(Bounds(per_target=20, total=100))
