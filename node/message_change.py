@@ -15,6 +15,7 @@ from api.port import CancelResult, RescheduleResult
 from api.problem import FieldFault, Problem
 from api.timestamp import render_time
 from node.message_view import EVENTS, Found, find, newest_lease, revision_of, unknown_message
+from node.move_size import move_weight
 from node.queues import CancelOrder, RescheduleOrder
 from node.reign import Reign
 from replication.apply_move import RESCHEDULED
@@ -61,7 +62,12 @@ class MessageChange:
         """The refusals of `cancel`, and `beyond-max-delay`."""
         found = find(self._node.store, id)
         order = RescheduleOrder(
-            found.home, self._doubtful(reign, found), _revision(found, if_match), deliver_at_ms, delay_ms
+            found.home,
+            self._doubtful(reign, found),
+            _revision(found, if_match),
+            deliver_at_ms,
+            delay_ms,
+            move_weight(len(found.record.body)),
         )
         now_ms = self._node.clock.now_ms()
         if order.due_ms(now_ms) - now_ms > max_delay_ms:

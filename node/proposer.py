@@ -35,6 +35,7 @@ from node.queues import (
     Section,
     SingleQueue,
     Taker,
+    payload_bytes,
     resolve,
 )
 from replication.command import (
@@ -59,6 +60,9 @@ from storage.array import U8
 LATE_S = 0.05
 #: Errors of a proposal that did not get into the log.
 NOT_PROPOSED = ("not-leader", "overloaded")
+#: Once an entry has so many bytes the other queues wait for the next one. With the fullest section of any queue behind
+#: it (messages: 3 MiB, one body, their columns) and the Leases it stays below what the group takes.
+ENTRY_BYTES_SOFT = 5 << 19
 
 
 class Riders(Protocol):
@@ -152,10 +156,11 @@ class Proposer:
         self.kick()
         return await future
 
-    def fail(self, fail: Fail) -> asyncio.Future[U8]:
+    def fail(self, fail: Fail, weight: int | None = None) -> asyncio.Future[U8]:
         """A result per row, as of `settle`. A future, because the units have to be held until it is known
-        (node.holding): a hand-over made meanwhile would bear the number of one that follows the failure."""
-        future = self._fails.add(fail)
+        (node.holding): a hand-over made meanwhile would bear the number of one that follows the failure. `weight`: of
+        its moves (node.move_size), None: their number."""
+        future = self._fails.add(fail, weight)
         self.kick()
         return future
 
@@ -217,7 +222,7 @@ class Proposer:
     def _propose(self) -> None:
         """Put one entry together and propose it, if there is anything to propose."""
         now_ms = self._clock.now_ms()
-        sections = [section for queue in self._queues for section in queue.take(now_ms)]
+        sections = self._take_sections(now_ms)
         asked = bool(sections)
         riding = self._take_riders(sections, now_ms)
         last = self._quiet is not None and not asked and riding is None
@@ -237,6 +242,19 @@ class Proposer:
         self.entries += 1
         takers = [taker for _, taker in sections]
         self._group.propose(entry, lambda outcome: self._applied(outcome, takers, riding, last))
+
+    def _take_sections(self, now_ms: int) -> list[Section]:
+        """What waits, as far as the entry has room; who found none comes first in the next one."""
+        sections: list[Section] = []
+        size = 0
+        for at, queue in enumerate(self._queues):
+            if size >= ENTRY_BYTES_SOFT:
+                self._queues = self._queues[at:] + self._queues[:at]
+                break
+            taken = queue.take(now_ms)
+            size += sum(payload_bytes(packed) for packed, _ in taken)
+            sections += taken
+        return sections
 
     def _applied(self, outcome: Outcome, takers: list[Taker], riding: Riders | None, last: bool) -> None:
         self._in_flight = False

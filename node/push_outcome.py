@@ -24,8 +24,10 @@ from api.port import ACK_MAX, ForwardRequest
 from api.problem import Problem
 from node.delivery_log import DELIVERED, FAILED, GIVEN_BACK, PUSH
 from node.entropy import Entropy
-from node.push_client import Answer
+from node.move_size import move_pieces, move_weight
+from node.push_answer import Answer
 from node.push_lane import StagedUnit
+from node.queues import ENTRY_MOVES_MAX
 from node.receipt import Receipts
 from node.retry import STOPPED, Dead, Retry, decide, effective, error_text
 from replication.command import Fail, Settle
@@ -151,8 +153,9 @@ class Outcomes:
         delivered = [outcome for outcome in batch if outcome.answer.delivered]
         failed = [outcome for outcome in batch if not outcome.answer.delivered]
         writes: list[Awaitable[U8]] = []
-        if failed:
-            writes.append(reign.fail(self._fail(failed)))
+        weights = np.array([move_weight(outcome.attempt.unit.size) for outcome in failed], np.int64)
+        for piece in move_pieces(weights, ENTRY_MOVES_MAX):
+            writes.append(reign.fail(self._fail(failed[piece])))
         if delivered:
             writes.append(self._node.proposer.settle(_settle(delivered)))
         results = await asyncio.gather(*writes, return_exceptions=True)

@@ -23,8 +23,10 @@ from storage.array import U8
 GROUP = 0
 #: Acks of one entry, in rows of 16 bytes; a request past it waits for the next entry.
 ENTRY_ACKS_MAX = 100_000
-#: Rows of one entry whose records are written anew, 10 us each on every node; a request past it waits for the next.
+#: Moves of one entry, counted as in node.move_size, 10 us each on every node; a request past it waits for the next.
 ENTRY_MOVES_MAX = 1_000
+#: Bytes of the commands of one entry that go as sections of their own.
+ENTRY_SINGLES_BYTES_MAX = 1 << 20
 
 Taker = Callable[[Any, str | None, int], None]  # (the section's result, or the error; the log index if applied)
 Section = tuple[Packed, Taker]
@@ -71,18 +73,30 @@ HandOvers = TypeVar("HandOvers", Settle, Fail, Extend)
 
 class HandOverQueue(_Futures[HandOvers, U8]):
     """Commands whose rows name hand-overs and have a result each (ACKED, STALE or INVALID): acks, failures, extensions.
-    Requests are joined into one command of `rows_max` rows and those of the request that reaches it."""
+    Requests are joined into one command that weighs `weight_max` at most, or is one request; it weighs as many as it
+    has rows, unless it was added with another weight."""
 
-    def __init__(self, rows_max: int) -> None:
+    def __init__(self, weight_max: int) -> None:
         super().__init__()
-        self._rows_max = rows_max
+        self._weight_max = weight_max
+        self._weights: list[int] = []  # of what waits
+
+    def add(self, thing: HandOvers, weight: int | None = None) -> asyncio.Future[U8]:
+        """One more."""
+        self._weights.append(len(thing.position) if weight is None else weight)
+        future: asyncio.Future[U8] = asyncio.get_running_loop().create_future()
+        self._waiting.append((thing, future))
+        return future
+
+    def refuse(self) -> None:
+        """See Queue."""
+        self._weights.clear()
+        super().refuse()
 
     def take(self, now_ms: int) -> list[Section]:
         """One command of the requests that have waited longest."""
-        rows, count = 0, 0
-        while count < len(self._waiting) and rows < self._rows_max:
-            rows += len(self._waiting[count][0].position)
-            count += 1
+        count = _fitting(self._weights, self._weight_max)
+        del self._weights[:count]
         if not count:
             return []
         taken = self._take(count)
@@ -95,6 +109,16 @@ class HandOverQueue(_Futures[HandOvers, U8]):
                 at += rows
 
         return [(_join([command for command, _ in taken]).pack(), give)]
+
+
+def _fitting(weights: Sequence[int], most: int) -> int:
+    """How many of the first of these are `most` at most together; one, if there is any, whatever it weighs."""
+    total = 0
+    for count, weight in enumerate(weights):
+        total += weight
+        if total > most:
+            return max(1, count)
+    return len(weights)
 
 
 def _join(commands: Sequence[HandOvers]) -> HandOvers:
@@ -135,6 +159,7 @@ class RescheduleOrder:
     revision: int
     deliver_at_ms: int | None
     delay_ms: int | None
+    weight: int = 1  # node.move_size
 
     def due_ms(self, now_ms: int) -> int:
         """The due time as asked; the past is now."""
@@ -172,7 +197,7 @@ class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
         """One Reschedule of those that have waited longest."""
         if not self._waiting:
             return []
-        taken = self._take(ENTRY_MOVES_MAX)
+        taken = self._take(_fitting([order.weight for order, _ in self._waiting], ENTRY_MOVES_MAX))
         command = Reschedule(
             home=np.array([order.home for order, _ in taken], np.uint64),
             due_ms=np.array([order.due_ms(now_ms) for order, _ in taken], np.int64),
@@ -209,8 +234,14 @@ class SingleQueue(_Futures[Packed, Any]):
     """Commands that go as sections of their own: Genesis, Realign, PutTopic, Unlink."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """All that wait."""
-        return [(packed, _giver(future)) for packed, future in self._take(len(self._waiting))]
+        """Those that have waited longest, as far as an entry has room for them."""
+        sizes = [payload_bytes(packed) for packed, _ in self._waiting]
+        return [(packed, _giver(future)) for packed, future in self._take(_fitting(sizes, ENTRY_SINGLES_BYTES_MAX))]
+
+
+def payload_bytes(packed: Packed) -> int:
+    """What a section takes in an entry, less its head."""
+    return sum(map(len, packed[2]))
 
 
 def _giver(future: asyncio.Future[Any]) -> Taker:

@@ -15,6 +15,7 @@ from api.problem import Problem
 from node.attempts import Attempts, give_up
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.holding import Holding
+from node.move_size import move_weights
 from node.pulling import Pulling, ended
 from node.receipt import Receipts
 from replication.command import DispatchState, Fail, Lease, Realign
@@ -161,7 +162,7 @@ class Reign:
 
     def fail(self, fail: Fail) -> asyncio.Future[U8]:
         """Propose what becomes of failed hand-overs (node.proposer); their units are held till the result is known."""
-        result = self._node.proposer.fail(fail)
+        result = self._node.proposer.fail(fail, int(move_weights(self._node.store, fail.position).sum()))
         self.holding.until(fail.position.tolist(), result)
         return result
 
@@ -169,7 +170,8 @@ class Reign:
         """Units that may not be handed over again are given up. The dispatcher holds them already."""
         for exhausted in self.dispatcher.take_exhausted():
             fail = give_up(self._node, exhausted, now_ms)
-            self.holding.released_by(exhausted.position.tolist(), self._node.proposer.fail(fail))
+            weight = int(move_weights(self._node.store, exhausted.position).sum())
+            self.holding.released_by(exhausted.position.tolist(), self._node.proposer.fail(fail, weight))
 
     # -- readers
 

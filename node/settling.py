@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from api.port import TOPIC_DEFAULTS
 from node.delivery_log import DELIVERED, GIVEN_BACK, PULL
+from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_MOVES_MAX
 from node.receipt import ReceiptColumns
 from node.reign import Reign
@@ -87,13 +88,13 @@ class Settling:
     async def nack(self, reign: Reign, topic: Topic, texts: Sequence[str], delay_ms: int | None) -> list[str]:
         """nacked | stale | invalid. Due again after `delay_ms`, or by the retry policy if that is None."""
         shown = _Shown(reign, topic, texts)
-        shown.keep(self._node.store.states(shown.named.position).state != UNKNOWN)
         named = shown.named
         if len(named):
-            parts = [
-                reign.fail(self._failed(topic, named.select(slice(start, start + ENTRY_MOVES_MAX)), delay_ms))
-                for start in range(0, len(named), ENTRY_MOVES_MAX)
-            ]
+            parts: list[asyncio.Future[U8]] = []
+            for piece in move_pieces(move_weights(self._node.store, named.position), ENTRY_MOVES_MAX):
+                if parts:
+                    await asyncio.sleep(0)  # what a piece reads takes milliseconds
+                parts.append(reign.fail(self._failed(topic, named.select(piece), delay_ms)))
             # Shielded: a client that goes away takes back neither the Fails nor the holds that go with them.
             results = np.concatenate(await asyncio.shield(asyncio.gather(*parts)))
             shown.give(results)
@@ -120,8 +121,10 @@ class Settling:
         now_ms, chance = node.clock.now_ms(), node.entropy.random()
         fate, due_ms = np.full(count, DEAD, np.uint8), np.zeros(count, np.int64)
         code = np.full(count, NACKED, np.uint16)
-        records = node.store.records(named.position)
-        for row, (attempt, record) in enumerate(zip(named.attempt.tolist(), records, strict=True)):
+        # Those whose hour is gone get their result, `invalid`, from the machine.
+        there = np.flatnonzero(node.store.states(named.position).state != UNKNOWN)
+        records = node.store.records(named.position[there])
+        for row, attempt, record in zip(there.tolist(), named.attempt[there].tolist(), records, strict=True):
             decided = decide(
                 effective(topic.settings, record.extension),
                 attempts=attempt - record.attempt,

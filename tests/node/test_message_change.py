@@ -43,7 +43,7 @@ class Play:
     """A change of one message whose outcome the test decides."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        found = Found(HOME, PLACE, cast(Any, SimpleNamespace(created_ms=0, extension={"revision": 3})))
+        found = Found(HOME, PLACE, cast(Any, SimpleNamespace(body=b"", created_ms=0, extension={"revision": 3})))
         monkeypatch.setattr(message_change, "find", lambda store, id: found)
         self.outcome: Outcome = asyncio.get_running_loop().create_future()
         self.held = Held()

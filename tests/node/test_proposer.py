@@ -289,17 +289,17 @@ def test_failures_of_several_callers_go_together_each_with_its_text() -> None:
         waiting = [
             proposer.fail(fail(0, 2)),
             proposer.fail(fail(10, 1, b"busy")),
-            proposer.fail(fail(20, ENTRY_MOVES_MAX)),
+            proposer.fail(fail(20, ENTRY_MOVES_MAX - 3)),
             proposer.fail(fail(30, 1)),
         ]
         await turns()
         section = decode_entry(group.open[0][0]).sections[0]
         joined = Fail.unpack(section)
-        assert joined.position.tolist() == [0, 1, 10, *range(20, 20 + ENTRY_MOVES_MAX)]
+        assert joined.position.tolist() == [0, 1, 10, *range(20, 20 + ENTRY_MOVES_MAX - 3)]
         assert joined.texts[:4] == (b"", b"", b"busy", b"")
         group.answer_with(np.arange(len(joined.position)) % 3)
         assert [(await each).tolist() for each in waiting[:2]] == [[0, 1], [2]]
-        assert len(await waiting[2]) == ENTRY_MOVES_MAX
+        assert len(await waiting[2]) == ENTRY_MOVES_MAX - 3
         await turns()
         assert Fail.unpack(decode_entry(group.open[0][0]).sections[0]).texts == ()
         group.answer("not-leader")

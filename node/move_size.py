@@ -1,0 +1,44 @@
+"""How many messages go through one entry when their records are read and written again: by number and by size.
+
+A move copies the whole record, in apply, on the event loop of every node. A thousand small ones take 10 ms; a thousand
+of 256 KB would take seconds, and the leader would be deposed meanwhile. So a move counts once, and once more for each
+BYTES_A_MOVE of its record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from storage.array import I64, U64
+from storage.format import UNKNOWN
+from storage.store import Store
+
+BYTES_A_MOVE: Final = 4096
+"""Copying so many bytes takes about as long as all else of a move."""
+
+
+def move_weight(record_bytes: int) -> int:
+    """What a move of a record of this size counts for."""
+    return 1 + record_bytes // BYTES_A_MOVE
+
+
+def move_weights(store: Store, positions: U64) -> I64:
+    """What moves of these units count for, shape [n]; 1 for one that is not there, since nothing is done with it."""
+    weights = np.ones(len(positions), np.int64)
+    there = np.flatnonzero(store.states(positions).state != UNKNOWN)
+    weights[there] += store.units(positions[there])["size"] // BYTES_A_MOVE
+    return weights
+
+
+def move_pieces(weights: I64, most: int) -> Iterator[slice]:
+    """Consecutive rows whose weights are at most `most` together; a row that alone is more is a piece of its own."""
+    ends = np.cumsum(weights)
+    start = 0
+    while start < len(weights):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
+        yield slice(start, stop)
+        start = stop

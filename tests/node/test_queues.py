@@ -1,0 +1,64 @@
+"""What an entry holds when more waits than has room: bounded by weight and by bytes, and nothing waits for ever."""
+
+import asyncio
+from typing import Any
+
+import numpy as np
+
+from api.port import MessageIn
+from api.problem import Problem
+from node.proposer import Proposer
+from node.queues import ENTRY_MOVES_MAX
+from replication.command import Extend, PutTopic, Settle
+from replication.envelope import decode_entry
+from tests.node.test_proposer import Group, Riders, fail, run, turns
+
+
+def test_failures_of_large_messages_wait_for_each_other() -> None:
+    """A request weighs what is copied for it; one that alone weighs more than an entry takes goes alone."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        waiting = [
+            proposer.fail(fail(0, 2), ENTRY_MOVES_MAX),
+            proposer.fail(fail(2, 3), 5),
+            proposer.fail(fail(5, 1), 5),
+        ]
+        await turns()
+        for rows in (2, 4):
+            assert decode_entry(group.open[0][0]).sections[0].rows == rows
+            group.answer("not-leader")
+            await turns()
+        assert not group.open
+        assert all(isinstance(each, Problem) for each in await asyncio.gather(*waiting, return_exceptions=True))
+
+    run(test)
+
+
+def test_whatever_waits_at_once_an_entry_stays_below_its_bound() -> None:
+    """The fullest section of each kind, and 1,500 settings of topics: more than one entry may hold, which ended the
+    leader. All of it goes, in several, and none waits for ever behind the others."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        zeros, rows = np.zeros(10_000, np.uint64), 10_000
+        columns = (zeros, zeros.astype(np.uint32), zeros.astype(np.uint16))
+        settings = {"target": {"url": "http://a/" + "u" * 2000, "headers": {"x": "v" * 4000}}}
+        waiting: list[asyncio.Future[Any]] = [
+            *(asyncio.ensure_future(proposer.settle(Settle(*columns, columns[2]))) for _ in range(11)),
+            *(proposer.extend(Extend(*columns, zeros.astype(np.int64))) for _ in range(11)),
+            *(proposer.fail(fail(at, 999, *[b"e" * 1024] * 999)) for at in range(2)),
+            *(
+                asyncio.ensure_future(proposer.put_topic(PutTopic("default", f"t{at}", settings, replace=True)))
+                for at in range(1500)
+            ),
+            asyncio.ensure_future(proposer.schedule([MessageIn("t", b"1" * 1000, "", None, None)] * rows)),
+        ]
+        entries = 0
+        await turns()
+        while group.open:
+            entries += 1
+            group.answer("not-leader")
+            await turns()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert 4 < entries < 40
+
+    run(test)
