@@ -15,6 +15,7 @@ import numpy as np
 
 from api.message_query import BulkResult, DeadMessage, DeadPage, DeadQuery
 from api.problem import FieldFault, Problem
+from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_MOVES_MAX, GROUP
 from node.retry import reason_of
 from node.tag_filter import tags_mask
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from node.reign import Reign
     from node.server import Node
 
-#: Homes looked at, and records read, in one piece.
+#: Homes looked at in one piece, and records read, counted as in node.move_size.
 LOOK_ROWS: Final = 65_536
-READ_ROWS: Final = 256
+READ_WEIGHT: Final = 256
 
 
 class _Dead(NamedTuple):
@@ -51,14 +52,15 @@ class DeadLetters:
 
     async def page(self, topic: Topic, query: DeadQuery, leads: Callable[[], Reign]) -> DeadPage:
         """Up to `query.limit` of them, from behind the cursor on."""
-        found: list[_Dead] = []
+        found: list[DeadMessage] = []
+        homes: list[int] = []
         async with aclosing(self._matching(topic, query, _read_cursor(query.cursor), leads)) as pieces:
             async for piece in pieces:
-                found += piece
+                found += self._shown(piece)  # at once: later some may be redriven or gone, and all would be in memory
+                homes += [dead.home for dead in piece]
                 if len(found) > query.limit:
-                    last = found[query.limit - 1]
-                    return DeadPage(self._shown(found[: query.limit]), f"{last.home:016x}")
-        return DeadPage(self._shown(found))
+                    return DeadPage(found[: query.limit], f"{homes[query.limit - 1]:016x}")
+        return DeadPage(found)
 
     async def redrive(self, topic: Topic, query: DeadQuery, leads: Callable[[], Reign], *, dry_run: bool) -> BulkResult:
         """Make all that match due now. What dies meanwhile may be among them, but none is redriven twice."""
@@ -77,11 +79,15 @@ class DeadLetters:
         return BulkResult(matched, changed, index)
 
     async def _redriven(self, homes: list[int]) -> tuple[int, int]:
-        """How many of these were dead and are due again, and the log index."""
-        now_ms = self._node.clock.now_ms()
-        command = Redrive(np.array(homes, np.uint64), np.full(len(homes), now_ms, np.int64))
-        results, index = await self._node.proposer.redrive(command)
-        return int(np.count_nonzero(results)), index
+        """How many of these were dead and are due again, and the last log index."""
+        home = np.array(homes, np.uint64)
+        changed = index = 0
+        for piece in move_pieces(move_weights(self._node.store, home), ENTRY_MOVES_MAX):
+            now_ms = self._node.clock.now_ms()
+            command = Redrive(home[piece], np.full(len(home[piece]), now_ms, np.int64))
+            results, index = await self._node.proposer.redrive(command)
+            changed += int(np.count_nonzero(results))
+        return changed, index
 
     async def _matching(
         self, topic: Topic, query: DeadQuery, after: int, leads: Callable[[], Reign]
@@ -95,8 +101,8 @@ class DeadLetters:
             homes = homes[homes > max(after, 0)] if after >= 0 else homes
             for start in range(0, len(homes), LOOK_ROWS):
                 candidates = self._candidates(topic, query, homes[start : start + LOOK_ROWS])
-                for first in range(0, len(candidates), READ_ROWS):
-                    piece = self._read(query, candidates[first : first + READ_ROWS])
+                for rows in move_pieces(move_weights(store, candidates), READ_WEIGHT):
+                    piece = self._read(query, candidates[rows])
                     if piece:
                         yield piece
                     await asyncio.sleep(0)

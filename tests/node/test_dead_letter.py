@@ -74,6 +74,20 @@ def test_dead_messages_are_found_page_by_page_by_time_and_tag(tmp_path: Path) ->
     run_node(tmp_path / "n1", play)
 
 
+def test_large_dead_messages_are_redriven_a_few_at_a_time(tmp_path: Path) -> None:
+    """Each is copied on every node: as many go in one entry as 4 MiB hold."""
+
+    async def play(node: Node) -> None:
+        for _ in range(2):
+            await kill(node, [MessageIn("t", b'"' + b"x" * 250_000 + b'"', delay_ms=0)] * 20)
+        before = node.proposer.entries
+        done = await redrive(node)
+        assert (done.matched, done.changed) == (40, 40)
+        assert node.proposer.entries - before >= 3
+
+    run_node(tmp_path / "n1", play)
+
+
 def test_dead_messages_are_redriven_in_bulk(tmp_path: Path) -> None:
     """More than one entry takes, all of them once; a tag restricts it; they come again with their attempts going on."""
     count = ENTRY_MOVES_MAX + 200
