@@ -19,6 +19,7 @@ not due by the new time. Only a leader has one; a new term makes a new one, and 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -233,6 +234,10 @@ class Dispatcher:
     def ready_topics(self) -> list[int]:
         """Topics with something in a window, paused ones too; in no order."""
         return self._outlet.ready_topics()
+
+    def ready_by_topic(self) -> Counter[int]:
+        """How many units are in the windows of each topic."""
+        return self._outlet.ready_by_topic()
 
     def hand_over(
         self,

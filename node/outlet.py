@@ -15,6 +15,7 @@ frees it. A filtered pull finds its units in the window, and moves those only th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -123,6 +124,13 @@ class Outlet:
     def ready_topics(self) -> list[int]:
         """See Dispatcher.ready_topics."""
         return list({topic for lane in self._ready.lanes for topic in lane.windows}) if self._open else []
+
+    def ready_by_topic(self) -> Counter[int]:
+        """See Dispatcher.ready_by_topic."""
+        counts: Counter[int] = Counter()
+        for lane in self._ready.lanes if self._open else ():
+            counts.update({topic: window.count for topic, window in lane.windows.items()})
+        return counts
 
     # -- pull
 
