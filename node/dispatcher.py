@@ -281,6 +281,16 @@ class Dispatcher:
         """Staged units of a topic are first in line again, in this order."""
         self._outlet.unstage(topic, positions)
 
+    def blocked(self, now_ms: int) -> bool:
+        """Whether a hand-over finds nothing now, whatever waits: against the stop rule, while too many units wait for
+        the Fail that ends them, or while the clock has gone back. A step comes when that is over."""
+        return self._outlet.blocked(now_ms)
+
+    @property
+    def has_exhausted(self) -> bool:
+        """Whether there is something to take with `take_exhausted`."""
+        return self._outlet.has_exhausted
+
     def take_exhausted(self) -> list[Exhausted]:
         """Units that were to be handed over and are over their limit of attempts, each told of once. They are held
         until `release` names their positions, which is when the Fail that ends them has its result."""

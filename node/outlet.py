@@ -241,6 +241,15 @@ class Outlet:
         self._ending.update(spent.position.tolist())
         self._exhausted.append(Exhausted(topic, spent.position, seen.term[rows], made))
 
+    def blocked(self, now_ms: int) -> bool:
+        """See Dispatcher.blocked."""
+        return now_ms < self._latest_ms or not self._book.allows(now_ms) or len(self._ending) >= EXHAUSTED_MAX
+
+    @property
+    def has_exhausted(self) -> bool:
+        """See Dispatcher.has_exhausted."""
+        return bool(self._exhausted)
+
     def take_exhausted(self) -> list[Exhausted]:
         """See Dispatcher.take_exhausted."""
         exhausted, self._exhausted = self._exhausted, []

@@ -55,22 +55,20 @@ class Pulling:
         loop = self._loop
         deadline = loop.time() + request.wait_ms / 1000
         wanted = TagFilter.of(request.tags)
+        again = False
         while True:
             lease_ms = request.lease_ms or settings_of(self._node, topic.number).get("lease_ms", LEASE_MS)
+            now_ms, trusted = self._node.clock.now_ms(), self._reign.trusted()
             hand_over = self._dispatcher.hand_over(
-                topic.number,
-                request.max,
-                lease_ms,
-                self._node.clock.now_ms(),
-                trusted=self._reign.trusted(),
-                max_bytes=PULL_BYTES_MAX,
-                tags=wanted,
+                topic.number, request.max, lease_ms, now_ms, trusted=trusted, max_bytes=PULL_BYTES_MAX, tags=wanted
             )
-            # Leases wait for the beat; others may find more; and an empty one may have drained a window of cancelled
-            # units, met some that are given up, or found nothing that it wants where another pull finds something.
-            # Refused, for lack of trust or by the stop rule, it would only be refused again at once.
-            if len(hand_over) or not self._dispatcher.waiting(topic.number, wanted):
+            # Leases wait for the beat, and units that are given up for their end; others may find more; an empty one
+            # may have drained a window of cancelled units, or looked through a part of it only. One that was refused
+            # is tried again by the loop's next steps; by itself it would only be refused again at once.
+            refused = again and (not trusted or self._dispatcher.blocked(now_ms))
+            if len(hand_over) or self._dispatcher.has_exhausted or not refused:
                 self._reign.poke()
+            again = True
             if len(hand_over):
                 return self._deliver(hand_over, topic.name)
             left_s = deadline - loop.time()

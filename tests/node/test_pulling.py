@@ -1,11 +1,17 @@
 """Pulls on a whole node: who waits is woken for what it wants, and for nothing else."""
 
 import asyncio
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+import node.outlet
 from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
+from node.outlet import EXHAUSTED_MAX
 from node.server import Node
+from node.tag_filter import tags_mask
 from tests.node.single_node import run_node
 
 
@@ -70,5 +76,51 @@ def test_a_refused_pull_is_not_tried_again_at_once(tmp_path: Path) -> None:
         reign.trusted = trusted  # type: ignore[method-assign]
         assert 1 <= asks <= 50, asks
         assert len(await waiting) == 1
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_pull_that_only_met_what_is_given_up_has_that_ended(tmp_path: Path) -> None:
+    """More than may wait for their end at once, on a leader where nothing else happens: all are dead soon after one
+    pull asked. They stayed held, with the pull beside them, until something else woke the loop."""
+
+    async def play(node: Node) -> None:
+        service, reign = node.service, node.reign
+        assert reign is not None
+        once = TopicChange(retry={"max_attempts": 1})
+        await service.put_topic("t", once, create=True, if_match=None, principal=ANONYMOUS)
+        await service.schedule([MessageIn("t", b"0", delay_ms=0)] * (EXHAUSTED_MAX + 500), ANONYMOUS)
+        got = 0
+        while got < EXHAUSTED_MAX + 500:
+            got += len(await service.pull(PullIn("t", 1_000, 1_000, lease_ms=1_000), ANONYMOUS))
+        await asyncio.sleep(1.2)  # their leases end, and they are ready again
+        assert reign.dispatcher.ready_count == EXHAUSTED_MAX + 500
+        waiting = asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000), ANONYMOUS))
+        for _ in range(100):
+            if not node.store.open_hours():
+                break
+            await asyncio.sleep(0.05)
+        assert not node.store.open_hours()
+        waiting.cancel()
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_filter_that_many_masks_fit_gets_to_what_stands_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One try looks at so many records and no more; the pull goes on from there, and not when its time is over."""
+    monkeypatch.setattr(node.outlet, "EXACT_ROWS", 4)
+    bits = tags_mask([b"w"])
+    cover = [f"t{n}" for n in range(1000) if tags_mask([f"t{n}".encode()]) & bits][:64]
+    tags = next(trio for trio in combinations(cover, 3) if tags_mask(tag.encode() for tag in trio) & bits == bits)
+
+    async def play(node: Node) -> None:
+        messages = [MessageIn("t", b"0", delay_ms=0, tags=tags) for _ in range(50)]
+        await node.service.schedule([*messages, MessageIn("t", b"1", delay_ms=0, tags=("w",))], ANONYMOUS)
+        await asyncio.sleep(0.3)
+        async with asyncio.timeout(5):
+            (found,) = await node.service.pull(PullIn("t", 10, 20_000, None, (("w",),)), ANONYMOUS)
+        assert found.body == b"1"
 
     run_node(tmp_path / "n1", play)
