@@ -1,0 +1,234 @@
+"""Where the processor time of a message goes, stage by stage: `python -m bench.stages`.
+
+Every stage of a message's way through the leader is called in this one process, as the node calls it, with 1, 64 and
+1,000 messages at a time: what a lone request costs, what 64 waiting ones cost together, what a batch costs. No network,
+no other node, no waiting for a disk: the processor time of this process, user and system, divided by the messages. The
+median of many calls is shown, so that a page fault or a neighbour on the machine does not count; where each call
+finishes earlier ones' work too (a checkpoint) it is the whole time.
+
+A follower does of these `apply`, `leases` and `apply acks`, and its checkpoints.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from api.batch import BatchIn, read_batch, render_batch
+from api.port import Limits, ScheduleResult
+from api.pull_route import render_pull
+from bench.load import FAR_MS, line
+from node.delivery import make_deliveries
+from node.dispatcher import Dispatcher, DispatchOptions
+from node.draft import encode_schedule
+from node.memory import settle_memory
+from node.receipt import Receipts
+from replication.command import Command, Genesis, Settle
+from replication.envelope import encode_entry
+from replication.machine import Applied, Machine
+from storage.disk import Disk
+from storage.message_id import encode_ids
+from storage.position import HOUR_MS
+from storage.store import Store
+
+SIZES = (1, 64, 1_000)
+NOW_MS = 497_222 * HOUR_MS  # the start of an hour
+TERM = 1
+LEASE_MS = 30_000
+SECRET = bytes(32)
+ROUNDS = 200
+MESSAGES_MAX = 100_000
+"""Calls a stage, and messages it sees at most."""
+
+
+@dataclass
+class Times:
+    """CPU seconds of each call, by stage in the order in which they first came."""
+
+    rows: int
+    spent: dict[str, list[float]] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Takes the time of one call."""
+        start = time.process_time_ns()
+        yield
+        self.spent.setdefault(name, []).append((time.process_time_ns() - start) / 1e9)
+
+    def each_us(self) -> dict[str, float]:
+        """Microseconds a message, by stage."""
+        return {name: 1e6 * median(spent) / self.rows for name, spent in self.spent.items()}
+
+
+class Leader:
+    """A machine on a real store and its dispatcher, led by this process; what is proposed is applied at once."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store = Store.open(directory, disk=Disk())
+        self._machine = Machine(self.store)
+        nodes = ("n1", "n2", "n3")
+        self.propose(NOW_MS, Genesis(bytes(16), SECRET, nodes, retention_ms=HOUR_MS, key_retention_ms=HOUR_MS))
+        self.dispatcher = Dispatcher(self.store, term=TERM, options=DispatchOptions(pace_per_step=MESSAGES_MAX))
+        assert self.dispatcher.promote(NOW_MS, self._machine.tick) is None
+        self._machine.listener = self.dispatcher
+
+    def entry(self, now_ms: int, *commands: Command) -> bytes:
+        """An entry with these commands."""
+        return encode_entry(
+            group=0, term=TERM, node=1, now_ms=now_ms, sections=[command.pack() for command in commands]
+        )
+
+    def apply(self, entry: bytes) -> Applied:
+        """The next entry of the log."""
+        return self._machine.apply(self._machine.applied_index + 1, TERM, entry)
+
+    def propose(self, now_ms: int, *commands: Command) -> Applied:
+        """An entry, applied."""
+        return self.apply(self.entry(now_ms, *commands))
+
+    def schedule(self, count: int, first_ms: int, spread_ms: int) -> None:
+        """Messages due from `first_ms` on, in batches."""
+        for first in range(0, count, SIZES[-1]):
+            rows = min(SIZES[-1], count - first)
+            batch = read_batch(_batch(rows, first_ms, spread_ms, first), NOW_MS, Limits())
+            bits = np.random.default_rng(first).integers(0, 1 << 50, rows, dtype=np.uint64)
+            self.propose(NOW_MS, encode_schedule(batch.messages, now_ms=NOW_MS, random=bits))
+
+    def checkpoint(self) -> None:
+        """All three steps of one."""
+        job = self.store.begin_checkpoint(self._machine.checkpoint_record())
+        job.run()
+        job.finish()
+
+    def step(self, now_ms: int) -> None:
+        """Until the dispatcher wants to sleep."""
+        while self.dispatcher.step(now_ms) == 0:
+            pass
+
+
+def _batch(rows: int, first_ms: int, spread_ms: int, seed: int) -> bytes:
+    due_ms = first_ms + np.random.default_rng(seed).integers(0, spread_ms, rows)
+    return b"\n".join(line(int(due)) for due in due_ms)
+
+
+def intake(leader: Leader, times: Times, rounds: int) -> None:
+    """From the bytes of a request to the bytes of its answer, due within the hour and over 30 days."""
+    random = np.random.default_rng(1)
+    for round_ in range(rounds):
+        data = _batch(times.rows, NOW_MS + HOUR_MS // 4, HOUR_MS // 2, round_)
+        with times.stage("parse"):
+            batch = read_batch(data, NOW_MS, Limits())
+        bits = random.integers(0, 1 << 50, times.rows, dtype=np.uint64)
+        with times.stage("draft: due times, records"):
+            schedule = encode_schedule(batch.messages, now_ms=NOW_MS, random=bits)
+        with times.stage("entry"):
+            entry = leader.entry(NOW_MS, schedule)
+        with times.stage("apply, near hours"):
+            scheduled = leader.apply(entry).results[0]
+        with times.stage("ids"):
+            ids = encode_ids(0, scheduled.position, scheduled.random)
+        _render(times, batch, ScheduleResult(ids, scheduled.due_ms, scheduled.status))
+    for round_ in range(rounds):
+        batch = read_batch(_batch(times.rows, NOW_MS + 3 * HOUR_MS, FAR_MS, round_), NOW_MS, Limits())
+        bits = random.integers(0, 1 << 50, times.rows, dtype=np.uint64)
+        entry = leader.entry(NOW_MS, encode_schedule(batch.messages, now_ms=NOW_MS, random=bits))
+        with times.stage("apply, over 30 days"):
+            leader.apply(entry)
+
+
+def _render(times: Times, batch: BatchIn, result: ScheduleResult) -> None:
+    with times.stage("render the answer"):
+        render_batch(batch, result)
+
+
+def outlet(leader: Leader, times: Times, rounds: int) -> None:
+    """Messages of one second, pulled and acked, so many a request."""
+    count, due_ms, receipts = rounds * times.rows, NOW_MS + 5_000, Receipts(SECRET)
+    leader.schedule(count, due_ms, 1_000)
+    topic = leader.store.catalog.topic("bench")
+    assert topic is not None
+    now_ms = due_ms + 1_000
+    leader.step(now_ms)
+    for _ in range(rounds):
+        with times.stage("hand over"):
+            units = leader.dispatcher.hand_over(topic.number, times.rows, LEASE_MS, now_ms, trusted=True)
+        assert len(units) == times.rows, f"{len(units)} handed over"
+        with times.stage("read records, ids, receipts"):
+            made = make_deliveries(units, topic.name, TERM, leader.store, receipts)
+        with times.stage("render the pull"):
+            render_pull(made.deliveries)
+        with times.stage("leases: entry and apply"):
+            _commit_leases(leader, now_ms)
+        texts = [delivery.receipt for delivery in made.deliveries]
+        with times.stage("read receipts"):
+            _, named = receipts.read(texts)
+        settle = Settle(named.position, named.term, named.attempt, np.zeros(len(named), np.uint16))
+        entry = leader.entry(now_ms, settle)
+        with times.stage("apply acks"):
+            leader.apply(entry)
+
+
+def _commit_leases(leader: Leader, now_ms: int) -> None:
+    lease, state = leader.dispatcher.collect(now_ms)
+    leader.propose(now_ms, *(command for command in (lease, state) if command is not None))
+    leader.dispatcher.committed()
+
+
+def checkpoints(leader: Leader, count: int) -> float:
+    """Microseconds a message of a checkpoint over 30 days, made of batches, with as many pending as that already."""
+    for round_ in range(2):
+        leader.schedule(count, NOW_MS + 3 * HOUR_MS, FAR_MS)
+        start = time.process_time()
+        leader.checkpoint()
+        spent = time.process_time() - start
+        assert leader.store.staged_bytes == 0, f"round {round_} left something"
+    return 1e6 * spent / count
+
+
+def measure(directory: Path, sizes: tuple[int, ...], messages: int) -> dict[str, dict[int, float]]:
+    """Microseconds a message by stage and by how many go together; each part on a store of its own."""
+    found: dict[str, dict[int, float]] = {}
+    parts: tuple[Callable[[Leader, Times, int], None], ...] = (intake, outlet)
+    for rows in sizes:
+        for part in parts:
+            times = Times(rows)
+            with tempfile.TemporaryDirectory(dir=directory) as own:
+                leader = Leader(Path(own))
+                part(leader, times, min(ROUNDS, max(1, messages // rows)))
+                leader.store.close()
+            for name, each_us in times.each_us().items():
+                found.setdefault(name, {})[rows] = each_us
+    with tempfile.TemporaryDirectory(dir=directory) as own:
+        leader = Leader(Path(own))
+        each_us = checkpoints(leader, max(SIZES[-1], messages))
+        leader.store.close()
+    found["checkpoint, over 30 days"] = {sizes[-1]: each_us}
+    return found
+
+
+def main() -> None:
+    """Prints CPU microseconds per message by stage, as a table and one JSON line."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--dir", type=Path, default=None, help="for the stores; default: the system's temporary one")
+    parser.add_argument("--messages", type=int, default=MESSAGES_MAX, help="messages a stage sees at most")
+    options = parser.parse_args()
+    settle_memory()
+    found = measure(options.dir, SIZES, options.messages)
+    table = Table("stage: CPU us a message", *(f"{rows:,} at a time" for rows in SIZES))
+    for name, by_rows in found.items():
+        table.add_row(name, *(f"{by_rows[rows]:.2f}" if rows in by_rows else "" for rows in SIZES))
+    Console().print(table)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
