@@ -9,8 +9,8 @@ than one with a thousand, and what is beyond the bound waits in the windows. The
 before the attempt; whether this node may act is asked once more when the connection stands.
 
 All work is in `turn`, which the reign calls after each of its steps, and again a moment after attempts have ended; much
-work is put off for a few milliseconds, so that one look at the records fills many slots. An attempt is sent by one of
-the tasks kept for that; a task per message would cost more than the rest of the pump.
+work is put off for a few milliseconds, so that one look at the records fills many slots. An attempt has no task: its
+request is written where it is handed over, and its answer is a callback.
 
 When the reign ends nothing staged is left behind (the records have it), attempts on the wire go on, and their outcomes
 go to whoever leads.
@@ -19,8 +19,8 @@ go to whoever leads.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -32,13 +32,14 @@ from node.descriptor import raise_descriptors
 from node.entropy import Entropy
 from node.lease_book import HandOver
 from node.push_address import Addresses
-from node.push_client import Answer, PushClient
+from node.push_answer import Answer
+from node.push_client import PushClient
 from node.push_lane import Bounds, Lanes, StagedUnit
 from node.push_metrics import PushMetrics
 from node.push_outcome import Attempt, Outcomes
-from node.push_target import BadTarget, Targets, make_headers
+from node.push_target import BadTarget, Targets, make_head
 from node.queues import GROUP
-from node.retry import STOPPED
+from node.retry import BAD_URL, STOPPED
 from storage.array import U64
 from storage.format import LEASED
 from storage.message_id import encode_ids
@@ -63,8 +64,6 @@ PASS_ON_S: Final = 5.0
 #: Units looked at together when staging, and the bytes of their records.
 BITE_UNITS: Final = 128
 BITE_BYTES: Final = 4 * 1024 * 1024
-#: Tasks without work that are kept.
-IDLE_MAX: Final = 1_000
 _NOTHING: Final = np.empty(0, np.uint64)
 
 
@@ -92,8 +91,6 @@ class Pusher:
         self._pumping: asyncio.TimerHandle | None = None
         self._pump_at_s = 0.0
         self._turned_ms = 0  # the last turn that had work
-        self._workers: set[asyncio.Task[None]] = set()
-        self._idle: deque[asyncio.Future[Attempt]] = deque()
         self._quiet = asyncio.Event()  # nothing is on the wire
         self._quiet.set()
 
@@ -110,7 +107,8 @@ class Pusher:
     # -- life
 
     async def start(self) -> None:
-        """Open the session."""
+        """Before anything is pushed."""
+        self._loop = asyncio.get_running_loop()
         await self._client.start()
 
     def begin(self, reign: Reign) -> None:
@@ -137,11 +135,8 @@ class Pusher:
         self._draining = True
         if self._pumping is not None:
             self._pumping.cancel()
-        for worker in self._workers:
-            worker.cancel()
-        await asyncio.gather(*self._workers, return_exceptions=True)
-        await self._outcomes.close()
         await self._client.close()
+        await self._outcomes.close()
 
     # -- the pump
 
@@ -238,7 +233,7 @@ class Pusher:
         return bool(taken)
 
     def _begin(self, reign: Reign, went: list[tuple[HandOver, list[StagedUnit]]], now_ms: int) -> None:
-        """These were handed over: into the delivery log, then to the tasks that send."""
+        """These were handed over: into the delivery log, then onto the wire."""
         records = [unit.record for _, units in went for unit in units]
         homes = np.array([record.position for record in records], np.uint64)
         random = np.array([record.random for record in records], np.uint64)
@@ -272,73 +267,53 @@ class Pusher:
                     )
                 )
 
-    # -- the tasks that send
+    # -- attempts
 
     def _send(self, attempt: Attempt) -> None:
         self._quiet.clear()
-        while self._idle:
-            waiting = self._idle.popleft()
-            if not waiting.done():
-                waiting.set_result(attempt)
-                return
-        worker = asyncio.get_running_loop().create_task(self._work(attempt))
-        self._workers.add(worker)
-        worker.add_done_callback(self._worker_ended)
+        unit, target = attempt.unit, attempt.unit.target
+        began_s = self._loop.time()
+        if isinstance(target, BadTarget):
+            self._ended(attempt, began_s, Answer(target.code, str(target)))
+            return
+        try:
+            head = make_head(
+                target,
+                unit.record,
+                id=attempt.id,
+                topic=unit.topic.name,
+                term=attempt.term,
+                attempt=attempt.number,
+                now_ms=attempt.handed_over_ms,
+            )
+        except ValueError as wrong:
+            self._ended(attempt, began_s, Answer(BAD_URL, str(wrong)))
+            return
+        self._client.send(target, head, unit.record.body, attempt.may_send, partial(self._ended, attempt, began_s))
 
-    async def _work(self, attempt: Attempt) -> None:
-        """Attempt after attempt; ends when there are enough idle tasks."""
-        loop = asyncio.get_running_loop()
-        while True:
-            began_s = loop.time()
-            answer = await self._attempt(attempt)
-            self.metrics.count(answer.code, loop.time() - began_s)
+    def _ended(self, attempt: Attempt, began_s: float, answer: Answer) -> None:
+        """An attempt is over, a slot is free. What fails here is a fault of the node, not of a receiver: those are
+        answers."""
+        try:
+            self.metrics.count(answer.code, self._loop.time() - began_s)
             self._outcomes.add(attempt, answer)
-            self._ended(attempt, answer)
-            if len(self._idle) >= IDLE_MAX:
-                return
-            waiting: asyncio.Future[Attempt] = loop.create_future()
-            self._idle.append(waiting)
-            attempt = await waiting
-
-    async def _attempt(self, attempt: Attempt) -> Answer:
-        unit = attempt.unit
-        if isinstance(unit.target, BadTarget):
-            return Answer(unit.target.code, str(unit.target))
-        headers = make_headers(
-            unit.target,
-            unit.record,
-            id=attempt.id,
-            topic=unit.topic.name,
-            term=attempt.term,
-            attempt=attempt.number,
-            now_ms=self._node.clock.now_ms(),
-        )
-        return await self._client.send(unit.target, headers, unit.record.body, attempt.may_send)
-
-    def _ended(self, attempt: Attempt, answer: Answer) -> None:
-        """A slot is free."""
-        self._lanes.done(attempt.unit.origin, failed=None if answer.code == STOPPED else not answer.delivered)
-        if not self._lanes.on_wire:
-            self._quiet.set()
-        self._pump_in(GATHER_S)
-
-    def _worker_ended(self, worker: asyncio.Task[None]) -> None:
-        """What fails here is a fault of the node, not of a receiver: those are answers."""
-        self._workers.discard(worker)
-        if not worker.cancelled() and (error := worker.exception()) is not None:
+            self._lanes.done(attempt.unit.origin, failed=None if answer.code == STOPPED else not answer.delivered)
+            if not self._lanes.on_wire:
+                self._quiet.set()
+            self._pump_in(GATHER_S)
+        except Exception as error:
             self._node.fatal(error)
 
     def _pump_in(self, seconds: float) -> None:
         """Turn once more, so soon; the soonest of several requests counts for all."""
         if self._reign is None or self._draining:
             return
-        loop = asyncio.get_running_loop()
-        at_s = loop.time() + seconds
+        at_s = self._loop.time() + seconds
         if self._pumping is not None:
             if self._pump_at_s <= at_s:  # uvloop's handle of what is due at once does not say when
                 return
             self._pumping.cancel()
-        self._pumping, self._pump_at_s = loop.call_at(at_s, self._pump), at_s
+        self._pumping, self._pump_at_s = self._loop.call_at(at_s, self._pump), at_s
 
     def _pump(self) -> None:
         self._pumping = None

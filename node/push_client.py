@@ -1,14 +1,18 @@
-"""One attempt of a webhook over one aiohttp session per node: what became of it, as a code, whatever the receiver does.
+"""Attempts of webhooks over kept connections: what became of each, as a code, whatever the receiver does.
 
 A receiver may refuse, hang, drip, flood, break off or talk nonsense; each ends as an Answer within the timeout, which
-covers everything from the look-up of the name to the last byte of the answer. Bounds, per attempt: 16 KiB of body, 128
-headers of 8 KiB, a few interim (1xx) answers, and a small receive buffer (node.push_address), since what has arrived is
-parsed in the event loop in one go. Redirects are not followed: a 3xx is a failure like any other.
+covers everything from the look-up of the name to the last byte of the answer. Redirects are not followed: a 3xx is a
+failure like any other.
 
     connect (name -> addresses -> guarded socket -> TLS) -> may_send()? -> request -> status, <= 16 KiB -> Answer
+       aiohttp's connector                                                 node.push_wire
 
-A request goes out once. aiohttp's own second try on a kept connection that breaks is off, since the first may have been
-read; instead idle connections are dropped before the usual servers drop them.
+Connections are aiohttp's, what goes over them is ours: a session of aiohttp costs several times what the bytes of a
+webhook do. On a kept connection an attempt is a write and a callback, without a task. One that finds no idle connection
+has a new one made, and takes whichever comes first, that one or one that became free.
+
+A request goes out once, since a receiver may have read it; a kept connection that breaks is a failed attempt. Instead
+idle connections are dropped before the usual servers drop them.
 """
 
 from __future__ import annotations
@@ -16,236 +20,244 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from contextvars import ContextVar
-from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 
-from node.push_address import FORBIDDEN_ERRNO, Addresses
-from node.push_target import PushTarget
-from node.retry import BAD_URL, BROKEN, CONNECT, DNS, ERROR_BYTES_MAX, FORBIDDEN_ADDRESS, STOPPED, TIMEOUT, TLS
+from node.push_address import Addresses
+from node.push_answer import Answer, failed
+from node.push_deadline import Deadlines
+from node.push_target import Origin, PushTarget
+from node.push_wire import Exchange, Wire
+from node.retry import STOPPED, TIMEOUT
 
-if TYPE_CHECKING:
-    from aiohttp.connector import Connection
-    from aiohttp.tracing import Trace
-
-#: Bytes of an answer that are read; then the connection is closed.
-ANSWER_BYTES_MAX: Final = 16 * 1024
-#: What is above is no HTTP status.
-STATUS_MAX: Final = 599
-#: Interim answers (1xx) before the final one.
-INTERIM_MAX: Final = 32
 #: Kept connections are closed by us after this: servers commonly close them after 5 s, and a request that meets such
 #: a close is a failed attempt.
 KEEPALIVE_S: Final = 4.0
+#: How often to look for those.
+SWEEP_S: Final = 0.5
 #: Names stay resolved for this long: long enough for a burst, short enough to follow a receiver that moves.
 DNS_S: Final = 10
 #: Names looked up at the same time.
 LOOKUPS_MAX: Final = 256
-#: Statuses whose Retry-After counts.
-_ASKS_TO_WAIT: Final = (429, 503)
-_RETRY_AFTER_DIGITS: Final = 9
-
-#: A deadline that comes later than this was held up by the whole process; what then waits in sockets is read first.
-STOOD_STILL_S: Final = 0.2
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 
-MaySend = Callable[[], bool]
-_may_send: ContextVar[MaySend] = ContextVar("may_send")
 
+class _Pool:
+    """Connections to one receiver that are not in use, and the attempts that wait for one."""
 
-class Answer(NamedTuple):
-    """What became of an attempt. `code` is the HTTP status or one of node.retry.REASONS; `error` what was said, by the
-    receiver or the system, "" on success; `retry_after_ms` the wait that a 429 or 503 asked for."""
+    __slots__ = ("connecting", "idle", "waiting")
 
-    code: int
-    error: str = ""
-    retry_after_ms: int | None = None
+    def __init__(self) -> None:
+        self.idle: list[Wire] = []  # the last one was used last and is used next
+        self.waiting: dict[Exchange, None] = {}  # the first is next
+        self.connecting: list[asyncio.Task[None]] = []
 
     @property
-    def delivered(self) -> bool:
-        """Whether the receiver took the message."""
-        return 200 <= self.code < 300
-
-
-class _NotSent(Exception):
-    """`may_send` said no: not a byte of the request has left."""
-
-
-class _Deadline:
-    """Cancels the task that made it when an attempt's time is over. If the process itself stood still until long after
-    that, the answer may have come meanwhile and wait in the socket: then there is a moment to read it."""
-
-    def __init__(self, seconds: float) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
-        self._at_s = self._loop.time() + seconds
-        self._passed = False
-        self._timer = self._loop.call_at(self._at_s, self._come)
-
-    def _come(self) -> None:
-        if self._loop.time() - self._at_s > STOOD_STILL_S:
-            self._timer = self._loop.call_later(STOOD_STILL_S, self._cancel)
-        else:
-            self._cancel()
-
-    def _cancel(self) -> None:
-        assert self._task is not None
-        self._passed = True
-        self._task.cancel()
-
-    def passed(self) -> bool:
-        """Whether a cancellation that has come is this one's; then the task is not cancelled any more, unless somebody
-        else wants that too."""
-        assert self._task is not None
-        return self._passed and self._task.uncancel() == 0
-
-    def end(self) -> None:
-        """The attempt has ended."""
-        self._timer.cancel()
+    def empty(self) -> bool:
+        return not (self.idle or self.waiting or self.connecting)
 
 
 class PushClient:
-    """The session of one node. `addresses` says what may be connected to, `now_ms` is for dates in Retry-After."""
+    """The connections of one node. `addresses` says what may be connected to, `now_ms` is for dates in Retry-After."""
 
     def __init__(self, addresses: Addresses, now_ms: Callable[[], int]) -> None:
         self._addresses = addresses
         self._now_ms = now_ms
-        self._session: aiohttp.ClientSession | None = None
+        self._connector: _Connector | None = None
+        self._pools: dict[Origin, _Pool] = {}
+        self._under_way: dict[Exchange, None] = {}
+        self._sweeping: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        """Open the session."""
-        self._session = aiohttp.ClientSession(
-            connector=_Connector(
-                limit=0,  # the pump bounds what is on the wire, by receiver and in all
-                keepalive_timeout=KEEPALIVE_S,
-                ttl_dns_cache=DNS_S,
-                resolver=_Resolver(),
-                socket_factory=self._addresses.open_socket,
-            ),
-            auto_decompress=False,
-            trust_env=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=("Accept-Encoding",),
-            read_bufsize=ANSWER_BYTES_MAX,
+        """Begin."""
+        self._loop = asyncio.get_running_loop()
+        self._deadlines = Deadlines(self._passed)
+        self._connector = _Connector(
+            limit=0,  # the pump bounds what is on the wire, by receiver and in all
+            force_close=True,  # what is idle is kept here
+            ttl_dns_cache=DNS_S,
+            resolver=_Resolver(),
+            socket_factory=self._addresses.open_socket,
         )
-        assert self._session._retry_connection is True, "aiohttp has moved its switch"
-        self._session._retry_connection = False
 
     async def close(self) -> None:
-        """Close the session and its connections; attempts must have ended or been cancelled."""
-        if self._session is not None:
-            await self._session.close()
+        """Close all connections; attempts under way end without an answer."""
+        if self._connector is None:
+            return
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        self._deadlines.clear()
+        connecting = [task for pool in self._pools.values() for task in pool.connecting]
+        for task in connecting:
+            task.cancel()
+        for exchange in self._under_way:
+            exchange.forget()
+            if exchange.wire is not None:
+                exchange.wire.drop()
+        for pool in self._pools.values():
+            for wire in pool.idle:
+                wire.drop(abort=False)
+        self._under_way.clear()
+        self._pools.clear()
+        await asyncio.gather(*connecting, return_exceptions=True)
+        await self._connector.close()
 
-    async def send(self, target: PushTarget, headers: Mapping[str, str], body: bytes, may_send: MaySend) -> Answer:
-        """One attempt. `may_send` is asked when the connection stands; if it says no nothing is sent, and the code is
-        STOPPED. Raises only CancelledError."""
-        assert self._session is not None, "send before start"
-        _may_send.set(may_send)
-        deadline = _Deadline(target.timeout_ms / 1000)
+    def send(
+        self,
+        target: PushTarget,
+        head: bytes,
+        body: bytes,
+        may_send: Callable[[], bool],
+        ended: Callable[[Answer], None],
+    ) -> Exchange:
+        """One attempt: `head` is the request's, to its empty line. `may_send` is asked when the connection stands; if
+        it says no nothing is sent, and the code is STOPPED. `ended` is called once with what became of it, perhaps
+        before this returns."""
+        assert self._connector is not None, "send before start"
+        exchange = Exchange(target, head, body, may_send, ended)
+        self._under_way[exchange] = None
+        self._deadlines.add(exchange, target.timeout_ms / 1000)
+        pool = self._pools.get(target.origin)
+        if pool is None:
+            pool = self._pools[target.origin] = _Pool()
+        while pool.idle:
+            wire = pool.idle.pop()
+            if wire.is_connected():
+                if not self._begin(wire, exchange):
+                    self._keep(wire, target.origin)
+                return exchange
+            wire.drop()
+        pool.waiting[exchange] = None
+        pool.connecting.append(self._loop.create_task(self._connect(target, pool)))
+        return exchange
+
+    def _begin(self, wire: Wire, exchange: Exchange) -> bool:
+        """Send it if that is allowed now, else it has ended; whether the wire is in use."""
+        if exchange.may_send():
+            wire.begin(exchange)
+            return True
+        self._end(exchange, Answer(STOPPED, "this node stopped leading before the request was sent"))
+        return False
+
+    def _end(self, exchange: Exchange, answer: Answer) -> None:
+        del self._under_way[exchange]
+        self._deadlines.remove(exchange)
+        exchange.end(answer)
+
+    # -- connections
+
+    async def _connect(self, target: PushTarget, pool: _Pool) -> None:
+        """One more connection, for who has waited longest when it stands, or fails. There is one of these under way
+        for each that waits, at least."""
+        assert self._connector is not None
+        broken: BaseException = aiohttp.ServerDisconnectedError()
         try:
-            answer = await self._session.request(
-                target.method, target.url, data=body, headers=headers, allow_redirects=False, timeout=_NO_TIMEOUT
-            )
-            try:
-                return await self._read(answer)
-            finally:
-                answer.release()
-        except _NotSent:
-            return Answer(STOPPED, "this node stopped leading before the request was sent")
-        except asyncio.CancelledError:
-            if not deadline.passed():
-                raise
-            return Answer(TIMEOUT, f"no answer within {target.timeout_ms} ms")
-        except Exception as failure:  # whatever a receiver makes aiohttp raise, it must not end the node
-            return Answer(code_of(failure), str(failure) or type(failure).__name__)
-        finally:
-            deadline.end()
+            request = aiohttp.ClientRequest("GET", target.url, loop=self._loop)
+            connection = await self._connector.connect(request, [], _NO_TIMEOUT)
+        except Exception as failure:  # whatever a name or an address makes aiohttp raise, it must not end the node
+            broken = failure
+        else:
+            wire = connection.protocol
+            assert isinstance(wire, Wire)
+            wire.open(connection, self._now_ms, self._done, partial(self._gone, target.origin))
+            if wire.is_connected():
+                self._connected(pool)
+                self._keep(wire, target.origin)
+                return
+            wire.drop()
+        self._connected(pool)
+        if pool.waiting:
+            self._end(self._next(pool), failed(broken))
+        self._forget(target.origin)
 
-    async def _read(self, answer: aiohttp.ClientResponse) -> Answer:
-        text = bytearray()
-        while len(text) < ANSWER_BYTES_MAX and (more := await answer.content.read(ANSWER_BYTES_MAX - len(text))):
-            text += more
-        if not answer.content.at_eof():
-            answer.close()
-        code = answer.status
-        if 200 <= code < 300:
-            return Answer(code)
-        if code > STATUS_MAX:
-            return Answer(BROKEN, f"status {code}")
-        wait_ms = None
-        if code in _ASKS_TO_WAIT and (asked := answer.headers.get("Retry-After")) is not None:
-            wait_ms = retry_after_ms(asked, self._now_ms())
-        return Answer(code, text[:ERROR_BYTES_MAX].decode(errors="replace"), wait_ms)
+    @staticmethod
+    def _connected(pool: _Pool) -> None:
+        """This task's work is done."""
+        task = asyncio.current_task()
+        assert task is not None
+        pool.connecting.remove(task)
 
+    def _next(self, pool: _Pool) -> Exchange:
+        exchange = next(iter(pool.waiting))
+        del pool.waiting[exchange]
+        return exchange
 
-def code_of(failure: Exception) -> int:
-    """The reason that stands for an error of the client."""
-    if isinstance(failure, aiohttp.ClientConnectorDNSError):
-        return DNS
-    if isinstance(failure, aiohttp.ClientSSLError):
-        return TLS
-    if isinstance(failure, aiohttp.ClientConnectorError):
-        return FORBIDDEN_ADDRESS if failure.os_error.errno == FORBIDDEN_ERRNO else CONNECT
-    if isinstance(failure, ValueError):  # InvalidURL too, and headers that cannot be sent
-        return BAD_URL
-    return BROKEN
+    def _keep(self, wire: Wire, origin: Origin) -> None:
+        """A connection is free: for who waits, or later."""
+        pool = self._pools.get(origin)
+        if pool is None:
+            pool = self._pools[origin] = _Pool()
+        while pool.waiting:
+            if self._begin(wire, self._next(pool)):
+                return
+        wire.idle_since_s = self._loop.time()
+        pool.idle.append(wire)
+        if self._sweeping is None:
+            self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
 
+    def _done(self, wire: Wire, exchange: Exchange, answer: Answer) -> None:
+        """An answer came, or the connection broke."""
+        origin = exchange.target.origin
+        if wire.is_connected():
+            self._keep(wire, origin)
+        else:
+            wire.drop()
+        self._end(exchange, answer)
+        self._forget(origin)
 
-def retry_after_ms(text: str, now_ms: int) -> int | None:
-    """The wait that a Retry-After header asks for, seconds or an HTTP date; None if it says neither."""
-    text = text.strip()
-    if text.isascii() and text.isdigit():
-        return int(text[:_RETRY_AFTER_DIGITS]) * 1000 if len(text) <= _RETRY_AFTER_DIGITS else None
-    try:
-        until = parsedate_to_datetime(text)
-        return max(0, int(until.timestamp() * 1000) - now_ms)
-    except (ValueError, OverflowError, TypeError, IndexError):
-        return None
+    def _passed(self, exchange: Exchange) -> None:
+        """An attempt's time is over."""
+        origin = exchange.target.origin
+        pool = self._pools.get(origin)
+        if exchange.wire is not None:
+            exchange.wire.drop()
+        elif pool is not None:
+            del pool.waiting[exchange]
+            if len(pool.connecting) > len(pool.waiting):
+                pool.connecting.pop(0).cancel()
+        self._end(exchange, Answer(TIMEOUT, f"no answer within {exchange.target.timeout_ms} ms"))
+        self._forget(origin)
+
+    def _gone(self, origin: Origin, wire: Wire) -> None:
+        """The other side closed an idle connection."""
+        pool = self._pools.get(origin)
+        if pool is not None and wire in pool.idle:
+            pool.idle.remove(wire)
+            self._forget(origin)
+
+    def _forget(self, origin: Origin) -> None:
+        pool = self._pools.get(origin)
+        if pool is not None and pool.empty:
+            del self._pools[origin]
+
+    def _sweep(self) -> None:
+        """Close what was idle for too long."""
+        self._sweeping = None
+        before_s = self._loop.time() - KEEPALIVE_S
+        for origin, pool in list(self._pools.items()):
+            old = sum(wire.idle_since_s < before_s for wire in pool.idle)  # those used last are at the end
+            for wire in pool.idle[:old]:
+                wire.drop(abort=False)
+            del pool.idle[:old]
+            self._forget(origin)
+        if any(pool.idle for pool in self._pools.values()):
+            self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Asks `may_send` between the connection and the first byte of the request, and bounds interim answers."""
+    """Makes connections that are ours."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         assert self._factory.func is ResponseHandler, "aiohttp makes its protocols in another way"
-        make: Callable[[asyncio.AbstractEventLoop], ResponseHandler] = _Protocol
+        make: Callable[[asyncio.AbstractEventLoop], ResponseHandler] = Wire
         self._factory = partial(make, self._loop)
-
-    async def connect(
-        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
-    ) -> Connection:
-        connection = await super().connect(req, traces, timeout)
-        protocol = connection.protocol
-        assert isinstance(protocol, _Protocol)
-        protocol.interim = 0
-        if not _may_send.get()():
-            connection.release()
-            raise _NotSent
-        return connection
-
-
-class _Protocol(ResponseHandler):
-    """Counts the messages of one answer: aiohttp passes over interim ones for as long as they come."""
-
-    interim = 0
-
-    def feed_data(self, data: Any, size: int = 0) -> None:
-        """One more message of the parser."""
-        self.interim += 1
-        if self.interim > INTERIM_MAX:
-            if self.transport is not None:
-                self.transport.abort()
-            self.set_exception(aiohttp.ClientPayloadError(f"more than {INTERIM_MAX} interim answers"))
-            return
-        super().feed_data(data, size)
 
 
 class _Resolver(AbstractResolver):

@@ -7,12 +7,17 @@ to another origin.
 Headers of one attempt, a later line winning over an earlier one of the same name:
 
     User-Agent, Content-Type as the message has it  <  target's headers  <  message's headers  <  webhook-*, Hourwheel-*
+
+What is the same for all messages of a target is rendered once.
 """
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -38,6 +43,9 @@ _NOT_THEIRS: Final = frozenset(
     ("host", "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te")
     + ("trailer", "transfer-encoding", "upgrade", "content-length", "expect")
 )
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_END: Final = "\r\n"
 _TAG_SAFE: Final = "!#$&'()*+-./:;<=>?@[]^_`{|}~ "
 
 
@@ -51,7 +59,8 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PushTarget:
-    """A usable target. `headers` have names in lower case; `timeout_ms` is from connecting to the answer's end."""
+    """A usable target. `headers` have names in lower case; `timeout_ms` is from connecting to the answer's end; `start`
+    is the request's first lines, those that no message can change."""
 
     url: URL
     origin: Origin
@@ -59,6 +68,7 @@ class PushTarget:
     headers: Mapping[str, str]
     timeout_ms: int
     key: bytes | None
+    start: bytes
 
 
 class BadTarget(Exception):
@@ -84,14 +94,27 @@ def make_target(settings: Mapping[str, Any], own: Mapping[str, Any], timeout_ms:
         key = signing_key(topics["secret"]) if topics.get("secret") else None
     except ValueError as wrong:
         raise BadTarget(NO_TARGET, f"the topic's secret: {wrong}") from None
+    method = fields.get("method") or "POST"
+    if not _TOKEN.fullmatch(method):
+        raise BadTarget(BAD_URL, f"{method[:200]!r} is no method")
+    start = f"{method} {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\nAccept: */*\r\n"
     return PushTarget(
         url=url,
         origin=origin,
-        method=fields.get("method") or "POST",
-        headers=_lower(headers),
+        method=method,
+        headers={**_credentials(url), **_lower(headers)},
         timeout_ms=fields.get("timeout_ms") or timeout_ms,
         key=key,
+        start=start.encode(),
     )
+
+
+def _credentials(url: URL) -> dict[str, str]:
+    """Those written into the URL, as the header that carries them."""
+    if url.user is None:
+        return {}
+    text = f"{url.user}:{url.password or ''}"
+    return {"authorization": "Basic " + base64.b64encode(text.encode(errors="surrogatepass")).decode("ascii")}
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:
@@ -146,22 +169,37 @@ class Targets:
         return found
 
 
-def make_headers(
+def make_head(
     target: PushTarget, record: Record, *, id: str, topic: str, term: int, attempt: int, now_ms: int
-) -> dict[str, str]:
-    """All headers of one attempt but those the client adds itself (Host, Content-Length, Accept)."""
-    headers = {"user-agent": AGENT, "content-type": record.content_type or JSON, **target.headers}
-    if record.headers:
-        headers.update(_lower(record.headers))
+) -> bytes:
+    """The head of one attempt's request, with its empty line. Raises ValueError where a header cannot be sent."""
     now_s = now_ms // 1000
-    headers["webhook-id"] = id
-    headers["webhook-timestamp"] = str(now_s)
-    if target.key is not None:
-        headers["webhook-signature"] = sign(target.key, id, now_s, record.body)
-    headers["Hourwheel-Topic"] = topic
-    if record.tags:
-        headers["Hourwheel-Tags"] = ",".join([quote(tag, safe=_TAG_SAFE) for tag in record.tags])
-    headers["Hourwheel-Due"] = render_time(record.asked_due_ms)
-    headers["Hourwheel-Attempt"] = str(attempt)
-    headers["Hourwheel-Term"] = str(term)
-    return headers
+    if record.headers:
+        theirs = _lower(record.headers)
+        lines = _render({"content-type": record.content_type or JSON, **target.headers, **theirs})
+    else:
+        lines = _lines_of(target, record.content_type)
+    signature = f"webhook-signature: {sign(target.key, id, now_s, record.body)}\r\n" if target.key is not None else ""
+    tags = ",".join([quote(tag, safe=_TAG_SAFE) for tag in record.tags]) if record.tags else ""
+    ours = (
+        f"webhook-id: {id}\r\nwebhook-timestamp: {now_s}\r\n{signature}Hourwheel-Topic: {topic}\r\n"
+        f"{f'Hourwheel-Tags: {tags}{_END}' if tags else ''}Hourwheel-Due: {render_time(record.asked_due_ms)}\r\n"
+        f"Hourwheel-Attempt: {attempt}\r\nHourwheel-Term: {term}\r\nContent-Length: {len(record.body)}\r\n\r\n"
+    )
+    return b"".join((target.start, lines, ours.encode()))
+
+
+@lru_cache(maxsize=CACHED_MAX)
+def _lines_of(target: PushTarget, content_type: str) -> bytes:
+    """Header lines of a message without headers of its own."""
+    return _render({"content-type": content_type or JSON, **target.headers})
+
+
+def _render(headers: Mapping[str, str]) -> bytes:
+    """Header lines. A line break would forge headers: ValueError."""
+    lines: list[str] = []
+    for name, value in {"user-agent": AGENT, **headers}.items():
+        if not _TOKEN.fullmatch(name) or _CONTROLS.search(value):
+            raise ValueError(f"the header {name[:200]!r} cannot be sent")
+        lines.append(f"{name}: {value}\r\n")
+    return "".join(lines).encode()

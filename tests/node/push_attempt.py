@@ -5,13 +5,22 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from node.push_address import Addresses
-from node.push_client import Answer, PushClient
-from node.push_target import make_target
+from node.push_answer import Answer
+from node.push_client import PushClient
+from node.push_target import make_head, make_target
+from storage.record import Record
 from tests.node.receiver import Behave, receiver
 
 NOW_MS = 1_800_000_000_000
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 Send = Callable[..., Awaitable[Answer]]
+
+
+def record(**fields: Any) -> Record:
+    """A record with these fields, the others empty."""
+    blank: dict[str, Any] = dict.fromkeys(Record.__struct_fields__, 0)
+    blank |= {"tags": (), "headers": {}, "key": b"", "content_type": "", "target": b"", "order_key": b""}
+    return Record(**{**blank, "extension": {}, "body": b"{}", **fields})
 
 
 def run(play: Callable[[Send], Awaitable[None]], allow: tuple[str, ...] = LOOPBACK) -> None:
@@ -23,10 +32,12 @@ def run(play: Callable[[Send], Awaitable[None]], allow: tuple[str, ...] = LOOPBA
 
         async def send(url: str, body: bytes = b"{}", **fields: Any) -> Answer:
             may_send = fields.pop("may_send", lambda: True)
-            target = make_target(
-                {}, {"url": url, "method": fields.pop("method", "POST")}, fields.pop("timeout_ms", 5000)
-            )
-            return await client.send(target, fields.pop("headers", {}), body, may_send)
+            own = {"url": url, "method": fields.pop("method", "POST"), "headers": fields.pop("headers", {})}
+            target = make_target({}, own, fields.pop("timeout_ms", 5000))
+            head = make_head(target, record(body=body), id="1ID", topic="t", term=1, attempt=1, now_ms=NOW_MS)
+            ended: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            client.send(target, head, body, may_send, ended.set_result)
+            return await ended
 
         try:
             await play(send)

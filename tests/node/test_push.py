@@ -163,6 +163,23 @@ def test_a_topic_that_lost_its_target_fails_by_name(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+def test_headers_that_cannot_be_sent_fail_by_name(tmp_path: Path) -> None:
+    """Whatever let them in: nothing is sent, and the next message goes its way."""
+    seen: list[Request] = []
+
+    async def scene(node: Node) -> None:
+        async with receiver(answering(answer(200), seen=seen)) as url:
+            await put(node, "orders", url, retry={**FAST, "max_attempts": 1})
+            (id,) = await schedule(node, MessageIn("orders", b"{}", headers={"X-Own": "a\r\nX-Forged: 1"}))
+            (other,) = await schedule(node, MessageIn("orders", b"{}"))
+            await until(in_state(node, id, "dead"))
+            await until(in_state(node, other, "delivered"))
+            assert "bad-url" in str((await view(node, id)).last_error)
+        assert len(seen) == 1
+
+    play(tmp_path, scene)
+
+
 def test_stopping_waits_for_what_is_on_the_wire(tmp_path: Path) -> None:
     """A node that stops in order lets the receiver answer, and the record has it after the restart."""
     ids: list[str] = []

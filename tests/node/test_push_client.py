@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.push_client import ANSWER_BYTES_MAX, Answer, retry_after_ms
+from node.push_answer import ANSWER_BYTES_MAX, Answer, retry_after_ms
 from node.retry import (
-    BAD_URL,
     BROKEN,
     CONNECT,
     DNS,
@@ -285,13 +284,3 @@ def test_a_kept_connection_that_breaks_is_not_tried_again_by_itself() -> None:
 
     run(play)
     assert len(seen) == 2
-
-
-def test_headers_that_cannot_be_sent() -> None:
-    """A line break would forge headers: refused, not sent."""
-
-    async def play(send: Send) -> None:
-        async with receiver(answering(answer(200))) as url:
-            assert (await send(url, headers={"X-Own": "a\r\nX-Forged: 1"})).code == BAD_URL
-
-    run(play)

@@ -1,6 +1,7 @@
 """Receivers that hang, drip, flood, break off and talk nonsense: each ends as an answer, in time, and bounded."""
 
 import asyncio
+import contextlib
 import random
 import socket
 import threading
@@ -9,13 +10,16 @@ import tracemalloc
 
 import pytest
 
-from node.push_client import Answer
+from node.push_address import Addresses
+from node.push_answer import Answer
+from node.push_client import PushClient
+from node.push_target import make_target
 from node.retry import (
     BROKEN,
     REASONS,
     TIMEOUT,
 )
-from tests.node.push_attempt import Send, attempt, run
+from tests.node.push_attempt import LOOPBACK, NOW_MS, Send, attempt, run
 from tests.node.receiver import Behave, answer, read_request, receiver
 
 
@@ -83,18 +87,30 @@ def test_an_answer_that_came_while_the_process_stood_still_counts() -> None:
     run(play)
 
 
-def test_who_cancels_an_attempt_is_obeyed() -> None:
-    """Cancelled from outside it is cancelled, not timed out."""
+def test_closing_ends_attempts_without_an_answer() -> None:
+    """Nobody is told of an attempt that was under way when the client was closed, and its connection is closed."""
+    told: list[Answer] = []
+    connected, closed = asyncio.Event(), asyncio.Event()
 
-    async def play(send: Send) -> None:
-        async with receiver(_hang) as url:
-            sending = asyncio.ensure_future(send(url))
-            await asyncio.sleep(0.05)
-            sending.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await sending
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        closed.set()
 
-    run(play)
+    async def main() -> None:
+        client = PushClient(Addresses(LOOPBACK), lambda: NOW_MS)
+        await client.start()
+        async with receiver(behave) as url:
+            target = make_target({}, {"url": url}, 5000)
+            client.send(target, b"POST / HTTP/1.1\r\n\r\n", b"", lambda: True, told.append)
+            await connected.wait()
+            await client.close()
+            async with asyncio.timeout(5):
+                await closed.wait()
+
+    asyncio.run(main())
+    assert told == []
 
 
 def test_who_does_not_accept_ends_at_the_timeout() -> None:

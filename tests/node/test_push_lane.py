@@ -11,7 +11,7 @@ from node.push_lane import IDLE_MAX, ILL_MS, NOWHERE, Bounds, Lanes, StagedUnit
 from node.push_target import BadTarget, Origin, PushTarget
 from node.retry import NO_TARGET
 from storage.topic import Topic
-from tests.node.test_push_target import record
+from tests.node.push_attempt import record
 
 BOUNDS = Bounds(per_target=3, total=8, staged_per_topic=20, staged_total=40)
 
@@ -26,7 +26,7 @@ def unit(position: int, *, of: int = 1, host: str = "a", body: int = 2) -> Stage
     target: PushTarget | BadTarget = BadTarget(NO_TARGET, "none")
     if host:
         url = URL(f"http://{host}/")
-        target = PushTarget(url, Origin("http", host, 80), "POST", {}, 1000, None)
+        target = PushTarget(url, Origin("http", host, 80), "POST", {}, 1000, None, b"")
     return StagedUnit(topic(of), position, record(topic=of, body=bytes(body)), target)
 
 

@@ -10,35 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.push_target import BadTarget, Origin, PushTarget, Targets, make_headers, make_target
+from node.push_target import BadTarget, Origin, PushTarget, Targets, make_head, make_target
 from node.retry import BAD_URL, NO_TARGET
-from storage.record import Record
 from storage.topic import Topic
+from tests.node.push_attempt import record
 
 TIMEOUT_MS = 10_000
 SECRET = "whsec_" + base64.b64encode(b"k" * 24).decode()
 
 
-def record(**fields: Any) -> Record:
-    """A record with these fields."""
-    names = Record.__struct_fields__
-    blank: dict[str, Any] = dict.fromkeys(names, 0)
-    blank |= {
-        "tags": (),
-        "headers": {},
-        "key": b"",
-        "content_type": "",
-        "target": b"",
-        "order_key": b"",
-        "extension": {},
-    }
-    return Record(**{**blank, "body": b"{}", **fields})
-
-
 def headers_of(target: PushTarget, **fields: Any) -> dict[str, str]:
-    """The headers of attempt 3 in term 7."""
+    """The headers of attempt 3 in term 7, without those of the request itself."""
     made = record(asked_due_ms=1_800_000_000_125, **fields)
-    return make_headers(target, made, id="1ID", topic="orders", term=7, attempt=3, now_ms=1_800_000_000_999)
+    head = make_head(target, made, id="1ID", topic="orders", term=7, attempt=3, now_ms=1_800_000_000_999)
+    assert head.endswith(b"\r\n\r\n")
+    headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:-2])
+    assert int(headers.pop("Content-Length")) == len(made.body)
+    assert (headers.pop("Host"), headers.pop("Accept")) == (target.url.host_port_subcomponent, "*/*")
+    return headers
 
 
 def test_the_topics_target_is_the_default() -> None:
@@ -178,3 +167,21 @@ def test_headers_that_are_not_theirs_are_left_out() -> None:
     target = make_target({}, {"url": "http://a/", "headers": theirs}, TIMEOUT_MS)
     assert target.headers == {}
     assert headers_of(target, headers=theirs) == headers_of(target)
+
+
+def test_headers_that_cannot_be_sent() -> None:
+    """A line break would forge headers, whoever wrote it."""
+    with pytest.raises(ValueError, match="x-own"):
+        headers_of(make_target({}, {"url": "http://a/", "headers": {"X-Own": "a\r\nX-Forged: 1"}}, TIMEOUT_MS))
+    plain = make_target({}, {"url": "http://a/"}, TIMEOUT_MS)
+    for name, value in (("X-Own", "a\nb"), ("X-Own", "a\x00"), ("X Own", "a"), ("X-Own: b\r\nX-Forged", "a")):
+        with pytest.raises(ValueError, match="cannot be sent"):
+            headers_of(plain, headers={name: value})
+
+
+def test_credentials_in_a_url_are_sent_as_their_header() -> None:
+    """A header that is written out wins over them."""
+    target = make_target({}, {"url": "http://me:p%40ss@a/"}, TIMEOUT_MS)
+    assert headers_of(target)["authorization"] == "Basic " + base64.b64encode(b"me:p@ss").decode()
+    own = {"url": "http://me@a/", "headers": {"Authorization": "Bearer s"}}
+    assert headers_of(make_target({}, own, TIMEOUT_MS))["authorization"] == "Bearer s"
