@@ -69,9 +69,16 @@ class MessageQueue:
     def __init__(self, entropy: Entropy, rows_max: int) -> None:
         self.rows = 0
         self.taken = 0
+        #: Requests that the newest entry answered, if each had but one message; the proposer sets it back.
+        self.singles = 0
         self._entropy = entropy
         self._rows_max = rows_max
         self._requests: deque[Request] = deque()
+
+    @property
+    def requests(self) -> int:
+        """Requests that wait, or the rest of them."""
+        return len(self._requests)
 
     def add(self, messages: Sequence[MessageIn]) -> asyncio.Future[list[Part]]:
         """One more request. Raises `over-limit`."""
@@ -95,6 +102,7 @@ class MessageQueue:
         schedule = encode_schedule(messages, now_ms=now_ms, random=self._entropy.id_bits(len(messages)))
 
         def give(scheduled: Scheduled | None, error: str | None, index: int) -> None:
+            self.singles = len(taken) if len(taken) == len(messages) else 0
             placed = None if scheduled is None else _place(scheduled)
             at = 0
             for request, start, rows in taken:

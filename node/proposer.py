@@ -1,9 +1,10 @@
 """Group commit: all that waits on the leader becomes ONE entry, proposed when the one before has been applied.
 
 Why one entry in flight: the next entry then takes everything that came meanwhile, so its size follows the load by
-itself; under one client it holds one message, under a thousand it holds thousands, and each costs one journal write and
-one fdatasync per node. Nothing of a request is proposed twice: a request that was in an entry whose outcome is not
-known is answered `outcome-unknown`, and its client may send it again under its key.
+itself (and what clients send when they have their answers is waited for a moment, see node/gather.py); under one client
+it holds one message, under a thousand it holds thousands, and each costs one journal write and one fdatasync per node.
+Nothing of a request is proposed twice: a request that was in an entry whose outcome is not known is answered
+`outcome-unknown`, and its client may send it again under its key.
 
     requests -> queues -> flush (once per loop iteration) -> sections -> RaftGroup.propose -> applied -> futures
 
@@ -20,6 +21,7 @@ from typing import Any, Protocol
 from api.port import MessageIn
 from node.clock import NodeClock
 from node.entropy import Entropy
+from node.gather import Gather
 from node.message_queue import MessageQueue, Part
 from node.queues import (
     ENTRY_ACKS_MAX,
@@ -128,6 +130,9 @@ class Proposer:
         #: From then on nothing is proposed, until `resume` or another term.
         self._held = False
         self._flush_soon = False
+        #: Something other than messages asked for an entry since the last one was proposed.
+        self._asked = False
+        self._gather = Gather(self.kick)
         self.entries = 0
 
     @property
@@ -147,7 +152,8 @@ class Proposer:
         """Per entry that took a part of the messages, in row order: its rows and result or error. `over-limit` if
         full."""
         future = self._messages.add(messages)
-        self.kick()
+        if not self._in_flight and not self._gather.waits(self._messages.requests):
+            self._flush_at_end()
         return await future
 
     async def settle(self, settle: Settle) -> U8:
@@ -205,6 +211,10 @@ class Proposer:
 
     def kick(self) -> None:
         """Flush at the end of this loop iteration, so that everything that arrives in it goes together."""
+        self._asked = True
+        self._flush_at_end()
+
+    def _flush_at_end(self) -> None:
         if not self._flush_soon:
             self._flush_soon = True
             asyncio.get_running_loop().call_soon(self._flush)
@@ -222,6 +232,7 @@ class Proposer:
     def _propose(self) -> None:
         """Put one entry together and propose it, if there is anything to propose."""
         now_ms = self._clock.now_ms()
+        self._asked = False
         sections = self._take_sections(now_ms)
         asked = bool(sections)
         riding = self._take_riders(sections, now_ms)
@@ -239,6 +250,7 @@ class Proposer:
             sections=[packed for packed, _ in sections],
         )
         self._in_flight = True
+        self._gather.end()
         self.entries += 1
         takers = [taker for _, taker in sections]
         self._group.propose(entry, lambda outcome: self._applied(outcome, takers, riding, last))
@@ -250,6 +262,7 @@ class Proposer:
         for at, queue in enumerate(self._queues):
             if size >= ENTRY_BYTES_SOFT:
                 self._queues = self._queues[at:] + self._queues[:at]
+                self._asked = True
                 break
             taken = queue.take(now_ms)
             size += sum(payload_bytes(packed) for packed, _ in taken)
@@ -264,6 +277,7 @@ class Proposer:
         error = outcome.error
         if applied is not None and applied.refused is not None:
             error = "refused"
+        self._messages.singles = 0
         for i, taker in enumerate(takers):
             taker(applied.results[i] if applied and error is None else None, error, outcome.index)
         self._look_for_late()
@@ -274,7 +288,8 @@ class Proposer:
                 riding.returned()
             elif outcome.index:
                 self._late.append((outcome.index, riding))
-        self.kick()
+        if self._asked or not self._gather.begin(self._messages.singles, self._messages.requests):
+            self.kick()
 
     def _look_for_late(self) -> None:
         """Tell the riders of entries that were applied after they were given up. Disks that stand still for longer
@@ -325,6 +340,7 @@ class Proposer:
         an entry keeps waiting for its outcome."""
         self.riders = None
         self._held = False
+        self._gather.end()
         if self._quiet is not None:
             resolve(self._quiet, None, None)
             self._quiet = None

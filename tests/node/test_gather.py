@@ -1,0 +1,118 @@
+"""The moment that a leader waits for requests which its own answers bring."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from api.port import MessageIn
+from node.gather import GATHER_REQUESTS, GATHER_S, Gather
+from node.proposer import Proposer
+from replication.apply_schedule import Fresh, Scheduled
+from replication.command import Settle
+from replication.envelope import decode_entry
+from tests.node.test_proposer import Group, Riders, run, turns
+
+
+@pytest.mark.parametrize(
+    ("answered", "waiting", "waits"),
+    [
+        (1, 0, False),  # a single client: its next request goes at once
+        (0, GATHER_REQUESTS.start, False),  # an entry of acks: no client with messages was answered
+        (32, 32, True),  # two halves of 64 clients become one
+        (GATHER_REQUESTS.stop, 0, False),  # batches: an entry's own cost is nothing beside theirs
+    ],
+)
+def test_waits_only_for_many_small_requests(answered: int, waiting: int, waits: bool) -> None:
+    async def go() -> None:
+        gather = Gather(lambda: None)
+        assert gather.begin(answered, waiting) is waits
+        assert gather.waits(answered + waiting - 1) is waits
+        assert not gather.waits(answered + waiting)
+        gather.end()
+        assert not gather.waits(0)
+
+    asyncio.run(go())
+
+
+def test_flushes_once_when_the_time_is_over_and_waits_no_more() -> None:
+    async def go() -> None:
+        over: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        gather = Gather(lambda: over.set_result(asyncio.get_running_loop().time()))
+        began_s = asyncio.get_running_loop().time()
+        assert gather.begin(32, 32)
+        assert await over - began_s >= GATHER_S / 2  # a loop may round its timers
+        assert not gather.waits(33)
+
+    asyncio.run(go())
+
+
+def test_does_not_flush_after_its_end() -> None:
+    async def go() -> None:
+        flushed: list[None] = []
+        gather = Gather(lambda: flushed.append(None))
+        assert gather.begin(32, 32)
+        gather.end()
+        after: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(2 * GATHER_S, after.set_result, None)
+        await after
+        assert not flushed
+
+    asyncio.run(go())
+
+
+def placed(rows: int) -> Scheduled:
+    """The result of a Schedule of new messages."""
+    zeros = np.zeros(rows, np.uint64)
+    fresh = Fresh(zeros, zeros.astype(np.int64), zeros.astype(np.uint32), zeros, zeros.astype(np.uint8))
+    return Scheduled(zeros, zeros, zeros.astype(np.int64), zeros.astype(np.uint8), fresh, ())
+
+
+def rows_of(blob: bytes) -> list[int]:
+    """Rows of each section of an entry."""
+    return [section.rows for section in decode_entry(blob).sections]
+
+
+def test_clients_that_wait_for_their_answers_come_to_share_one_entry() -> None:
+    """Twenty are answered while twelve wait: the next entry holds all 32, once those answered have sent again."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        async def client(times: int) -> None:
+            for _ in range(times):
+                await proposer.schedule((MessageIn("t", b"1", "", None, 0),))
+
+        clients = [asyncio.create_task(client(2)) for _ in range(20)]
+        await turns()
+        clients += [asyncio.create_task(client(1)) for _ in range(12)]
+        await turns()
+        assert rows_of(group.open[0][0]) == [20]
+        group.answer_with(placed(20))
+        await turns()
+        assert rows_of(group.open[0][0]) == [32]
+        group.answer_with(placed(32))
+        await asyncio.gather(*clients)
+
+    run(test)
+
+
+def test_acks_do_not_wait_for_messages_to_come() -> None:
+    """What asks for an entry takes the messages along that wait for more of their kind."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        first = [asyncio.create_task(proposer.schedule((MessageIn("t", b"1", "", None, 0),))) for _ in range(20)]
+        await turns()
+        group.answer_with(placed(20))
+        await asyncio.gather(*first)
+        more = asyncio.create_task(proposer.schedule((MessageIn("t", b"1", "", None, 0),)))
+        await turns()
+        assert not group.open
+        settle = Settle(np.zeros(1, np.uint64), np.zeros(1, np.uint32), np.zeros(1, np.uint16), np.zeros(1, np.uint16))
+        ack = asyncio.create_task(proposer.settle(settle))
+        await turns()
+        assert rows_of(group.open[0][0]) == [1, 1]
+        group.answer_with(np.zeros(1, np.uint8), placed(1))
+        await asyncio.gather(more, ack)
+
+    run(test)
