@@ -9,7 +9,7 @@ again, and one without is recorded as unknown.
 import asyncio
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
@@ -117,6 +117,7 @@ class Producer:
         """Tries one request until all its outcomes are final, at another node each time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._plan.retry_s
+        doubtful: set[int] = set()  # an earlier try may have been done: what refuses a later one says nothing of it
         while offers:
             node = self._nodes[next(self._turn) % len(self._nodes)]
             sent_mono_ms = self._history.now()[0]
@@ -124,9 +125,13 @@ class Producer:
             final = loop.time() >= deadline
             again: list[Offer] = []
             for offer, outcome in zip(offers, outcomes, strict=True):
+                if outcome.kind == "unknown":
+                    doubtful.add(offer.number)
                 if not final and (outcome.kind == "not-done" or (outcome.kind == "unknown" and offer.keyed)):
                     again.append(offer)
                 else:
+                    if outcome.kind != "acknowledged" and offer.number in doubtful:
+                        outcome = replace(outcome, kind="unknown")
                     self._record(offer, node, outcome, sent_mono_ms)
             offers = again
             if offers:

@@ -75,3 +75,13 @@ def test_nothing_done_is_sent_again_without_a_key() -> None:
         answers = offered(node, keyed=False)
         assert len(node.requests) == 2
     assert [answer.outcome for answer in answers] == ["acknowledged"]
+
+
+def test_what_refuses_a_later_try_says_nothing_of_an_earlier_one() -> None:
+    """A try whose outcome is not known may have scheduled the message, whatever the last one is answered."""
+    with ScriptedNode() as node:
+        node.hang_up()
+        node.say(422, {"code": "invalid-field"})
+        answers = offered(node, keyed=True)
+        assert len(node.requests) == 2
+    assert [answer.outcome for answer in answers] == ["unknown"]
