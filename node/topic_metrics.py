@@ -1,0 +1,176 @@
+"""What is counted per topic: messages scheduled, handed over, acked, failed and given up, how late, and what is ready.
+
+Counted by batch: whoever has done something with n messages of a topic adds n to its row, an object that stays. All
+topics are counted; a scrape shows at most LABELLED_MAX of them by name, the busiest, and sums up the others, so that
+topics made without end (by mistake, or by a client's loop) do not fill the store of whoever scrapes.
+
+Rates stay right whoever has a name. One that gets it shows its whole count from then on; the sum of the others holds
+what topics did while they had none, and never goes down. A topic takes a name from another only when it has become
+twice as busy, and few do at a scrape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.registry import Collector
+
+from storage.array import I64, U32
+
+LABELLED_MAX: Final = 100
+"""Topics with a name of their own: 8 samples each, 7 us a sample on the loop at every scrape."""
+OTHERS: Final = "(other)"
+"""The label of all others: no topic can be called that."""
+SWAPS_MAX: Final = 10
+FORGET: Final = 0.8
+"""What is left of a topic's business from one scrape to the next."""
+
+TABLE: Final = (
+    ("hourwheel_topic_scheduled", "scheduled", "Messages of the topic that this node took as leader, replays apart"),
+    ("hourwheel_topic_handed_over", "handed_over", "Hand-overs of the topic that this node made, repeats included"),
+    ("hourwheel_topic_acked", "acked", "Messages of the topic that ended delivered, by ack or push"),
+    ("hourwheel_topic_failed", "failed", "Hand-overs of the topic that failed: pushes and nacks"),
+    ("hourwheel_topic_dead", "dead", "Messages of the topic that were given up"),
+)
+READY: Final = "hourwheel_topic_ready"
+LATENESS: Final = "hourwheel_topic_lateness_seconds"
+
+_COLUMNS: Final = ("scheduled", "handed_over", "acked", "failed", "dead", "first", "late_ms")
+
+
+class TopicCounts:
+    """One topic's counts since the node started; `first` hand-overs of messages were `late_ms` late in all."""
+
+    __slots__ = (*_COLUMNS, "business", "told")
+
+    def __init__(self) -> None:
+        self.scheduled = self.handed_over = self.acked = self.failed = self.dead = 0
+        self.first = self.late_ms = 0
+        self.business = 0.0
+        self.told = (0,) * len(_COLUMNS)
+
+    def add_hand_overs(self, count: int, late_ms: I64) -> None:
+        """So many were made; the first ones of their messages were this late."""
+        self.handed_over += count
+        self.first += len(late_ms)
+        self.late_ms += int(late_ms.sum())
+
+    def values(self) -> tuple[int, ...]:
+        """In the order of the columns."""
+        return (self.scheduled, self.handed_over, self.acked, self.failed, self.dead, self.first, self.late_ms)
+
+
+class TopicMetrics(Collector):
+    """The counts of one node. `name_of` knows topics by their number, None if there is none; `ready` is asked when
+    scraped: ready units by topic's number."""
+
+    def __init__(self, name_of: Callable[[int], str | None], ready: Callable[[], Mapping[int, int]]) -> None:
+        self._name_of = name_of
+        self._ready = ready
+        self._topics: dict[str, TopicCounts] = {}
+        self._labelled: dict[str, TopicCounts] = {}
+        self._others = [0] * len(_COLUMNS)
+
+    def of(self, topic: str) -> TopicCounts:
+        """The row of a topic, to add to."""
+        found = self._topics.get(topic)
+        if found is None:
+            found = self._topics[topic] = TopicCounts()
+            if len(self._labelled) < LABELLED_MAX:
+                self._labelled[topic] = found
+        return found
+
+    def add(self, column: str, topics: U32) -> None:
+        """One more for each row, by the number of its topic."""
+        if len(topics) == 1:
+            self._add(column, int(topics[0]), 1)
+            return
+        numbers, counts = np.unique(topics, return_counts=True)
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            self._add(column, number, count)
+
+    def add_hand_overs(self, topics: U32, first: npt.NDArray[np.bool_], late_ms: I64) -> None:
+        """Hand-overs, a row each: the number of the topic, whether it is the message's first, how late it is."""
+        self.add("handed_over", topics)
+        numbers, at = np.unique(topics[first], return_inverse=True)
+        late = np.bincount(at, late_ms[first], len(numbers)).astype(np.int64)
+        for number, count, ms in zip(numbers.tolist(), np.bincount(at).tolist(), late.tolist(), strict=True):
+            self._add("first", number, count)
+            self._add("late_ms", number, ms)
+
+    def _add(self, column: str, number: int, count: int) -> None:
+        name = self._name_of(number)
+        if name is None:  # deleted meanwhile
+            self._others[_COLUMNS.index(column)] += count
+        else:
+            row = self.of(name)
+            setattr(row, column, getattr(row, column) + count)
+
+    def forget(self, topic: str) -> None:
+        """The topic is gone."""
+        self._topics.pop(topic, None)
+        self._labelled.pop(topic, None)
+
+    def collect(self) -> Iterator[Metric]:
+        """For the registry."""
+        self._choose()
+        rows = [(name, each.values()) for name, each in self._labelled.items()]
+        if len(self._labelled) < len(self._topics) or any(self._others):
+            rows.append((OTHERS, tuple(self._others)))
+        for name, column, sentence in TABLE:
+            at = _COLUMNS.index(column)
+            family = CounterMetricFamily(name, sentence, labels=["topic"])
+            for label, values in rows:
+                family.add_metric([label], values[at])
+            yield family
+        lateness = SummaryMetricFamily(LATENESS, "Asked due time to the first hand-over", labels=["topic"])
+        for label, values in rows:
+            lateness.add_metric([label], count_value=values[-2], sum_value=values[-1] / 1000)
+        yield lateness
+        yield self._ready_family()
+
+    def _ready_family(self) -> Metric:
+        family = GaugeMetricFamily(READY, "Units of the topic that wait in its ready window", labels=["topic"])
+        ready = dict.fromkeys(self._labelled, 0)
+        others = 0
+        for number, count in self._ready().items():
+            name = self._name_of(number)
+            if name is not None and name in ready:
+                ready[name] = count
+            else:
+                others += count
+        for name, count in [*ready.items(), *([(OTHERS, others)] if others else [])]:
+            family.add_metric([name], count)
+        return family
+
+    def _choose(self) -> None:
+        """Who has a name at this scrape; what the others did since the last one goes to their sum."""
+        for name, each in self._topics.items():
+            now, told = each.values(), each.told
+            if now != told:
+                done = [new - old for new, old in zip(now, told, strict=True)]
+                each.told = now
+                each.business += sum(done[: len(TABLE)])
+                if name not in self._labelled:
+                    self._others = [total + more for total, more in zip(self._others, done, strict=True)]
+            each.business *= FORGET
+        unnamed = sorted(self._topics.keys() - self._labelled, key=self._business, reverse=True)
+        room = LABELLED_MAX - len(self._labelled)
+        for name in unnamed[:room]:
+            self._labelled[name] = self._topics[name]
+        if len(unnamed) > room:
+            self._swap(unnamed[room : room + SWAPS_MAX])
+
+    def _swap(self, busiest: list[str]) -> None:
+        for name, other in zip(busiest, sorted(self._labelled, key=self._business), strict=False):
+            if self._business(name) <= 2 * self._business(other):
+                break
+            del self._labelled[other]
+            self._labelled[name] = self._topics[name]
+
+    def _business(self, topic: str) -> float:
+        return self._topics[topic].business
