@@ -7,7 +7,7 @@ part of the section's result. So the proposer needs to know nothing about messag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -25,6 +25,8 @@ GROUP = 0
 ENTRY_ACKS_MAX = 100_000
 #: Moves of one entry, counted as in node.move_size, 10 us each on every node; a request past it waits for the next.
 ENTRY_MOVES_MAX = 1_000
+#: What a move counts for if the same entry moves that message before: each is applied for itself.
+MOVE_AGAIN_WEIGHT = 100
 #: Bytes of the commands of one entry that go as sections of their own.
 ENTRY_SINGLES_BYTES_MAX = 1 << 20
 
@@ -197,7 +199,7 @@ class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
         """One Reschedule of those that have waited longest."""
         if not self._waiting:
             return []
-        taken = self._take(_fitting([order.weight for order, _ in self._waiting], ENTRY_MOVES_MAX))
+        taken = self._take(_fitting(list(self._weights()), ENTRY_MOVES_MAX))
         command = Reschedule(
             home=np.array([order.home for order, _ in taken], np.uint64),
             due_ms=np.array([order.due_ms(now_ms) for order, _ in taken], np.int64),
@@ -213,6 +215,12 @@ class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
                 resolve(future, result, error)
 
         return [(command.pack(), give)]
+
+    def _weights(self) -> Iterator[int]:
+        homes: set[int] = set()
+        for order, _ in self._waiting:
+            yield order.weight + MOVE_AGAIN_WEIGHT * (order.home in homes)
+            homes.add(order.home)
 
 
 class RedriveQueue(_Futures[Redrive, tuple[U8, int]]):
