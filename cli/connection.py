@@ -45,16 +45,17 @@ class Connection:
         self,
         method: str,
         path: str,
-        document: object | None = None,
+        document: Mapping[str, object] | bytes | None = None,
         wait_s: float = 0.0,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Sends one request and returns its 2xx answer. `wait_s` is how long the node may hold it (long poll).
+        """Sends one request, its document as JSON or as the bytes given, and returns its 2xx answer. `wait_s` is how
+        long the node may hold it (long poll).
 
         Raises Failure: UNREACHABLE when nothing was sent (or a GET got no answer), UNKNOWN when a change was sent and
         no answer came, the problem's own code otherwise.
         """
-        body = None if document is None else json.dumps(document, ensure_ascii=False).encode()
+        body = json.dumps(document, ensure_ascii=False).encode() if isinstance(document, Mapping) else document
         sent = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body is not None else {})
         sent |= headers or {}
         connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)

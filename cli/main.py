@@ -6,6 +6,8 @@ cost of click alone.
 """
 
 import importlib
+import re
+from typing import Final
 
 import click
 
@@ -31,6 +33,9 @@ COMMANDS: dict[str, str] = {
     "verify": "check a data directory offline",
 }
 
+#: What the system hands over as arguments may be any bytes; those that are no UTF-8 come as these.
+_FROM_BYTES: Final = re.compile("[\udc80-\udcff]")
+
 
 class LazyGroup(click.Group):
     """A group whose commands are modules `cli.<name>` with a click command named `command`."""
@@ -54,6 +59,10 @@ class LazyGroup(click.Group):
         except Failure as failure:
             failure.show()
             ctx.exit(int(failure.code))
+        except UnicodeEncodeError as error:
+            if not _FROM_BYTES.search(error.object):
+                raise
+            raise click.UsageError("an argument is not valid UTF-8; give such bytes as --file") from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists commands and exit codes without importing any of them."""

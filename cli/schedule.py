@@ -19,17 +19,22 @@ from cli.option import DURATION, number_or_text, pairs, retry_fields, retry_opti
 from cli.output import client_options, show_fields, show_json
 
 
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON number")
+
+
 def _content(body: str | None, text: str | None, file: str | None, content_type: str | None) -> dict[str, object]:
-    """The body fields of the request: BODY as JSON, or bytes with their content type."""
+    """The body fields of the request, BODY not among them: it is checked, and sent as it was written (`_encode`)."""
     if sum(value is not None for value in (body, text, file)) != 1:
         raise click.UsageError("give exactly one of BODY (JSON), --text and --file")
     if body is not None:
         if content_type is not None:
             raise click.UsageError("--content-type goes with --text or --file; BODY is JSON")
         try:
-            return {"body": json.loads(body)}
-        except ValueError as error:
+            json.loads(body, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
             raise click.BadParameter(f"not JSON: {error}; use --text for plain text", param_hint="BODY") from None
+        return {}
     if text is not None:
         raw = text.encode()
     else:
@@ -40,6 +45,12 @@ def _content(body: str | None, text: str | None, file: str | None, content_type:
             raise Failure(ExitCode.USAGE, f"cannot read {file}: {error.strerror}") from None
     default_type = "application/octet-stream" if text is None else "text/plain; charset=utf-8"
     return {"body_base64": base64.b64encode(raw).decode(), "content_type": content_type or default_type}
+
+
+def _encode(request: dict[str, object], body: str | None) -> bytes:
+    """The request, which is not empty, with BODY as it was written: read and written again, 1E2 becomes 100.0."""
+    encoded = json.dumps(request, ensure_ascii=False)
+    return (encoded if body is None else f'{encoded[:-1]}, "body": {body}}}').encode()
 
 
 @click.command()
@@ -84,7 +95,7 @@ def command(
     for name, fields in (("target", target_fields(options)), ("retry", retry_fields(options))):
         if fields:
             request[name] = fields
-    answer = Connection(url, timeout).call("POST", "/v1/messages", request)
+    answer = Connection(url, timeout).call("POST", "/v1/messages", _encode(request, body))
     document = answer.document
     replayed = answer.headers.get("idempotency-replayed") == "true"
     if output == "json":

@@ -9,12 +9,13 @@ from typing import Any, Self
 
 class ScriptedNode:
     """Answers requests with `say(...)` in order; `requests` holds (method, path, document) of those received, `headers`
-    their headers in lower case.
+    their headers in lower case, `bodies` their bytes.
     """
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.bodies: list[bytes] = []
         self._script: list[tuple[int, bytes, dict[str, str]] | None] = []
         node = self
 
@@ -23,6 +24,7 @@ class ScriptedNode:
 
             def _serve(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                node.bodies.append(body)
                 node.requests.append((self.command, self.path, json.loads(body) if body else None))
                 node.headers.append({name.lower(): value for name, value in self.headers.items()})
                 answer = node._script.pop(0)

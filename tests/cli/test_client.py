@@ -39,6 +39,33 @@ def test_schedule_times_in_milliseconds_are_numbers(node: ScriptedNode, call: Ca
     assert node.requests[1][2] == {"topic": "orders", "body": None, "delay": 250}
 
 
+@pytest.mark.parametrize("body", ['{"a" :1E2, "b": 12345678901234567890.123456789, "é": "\\u00e9"}', "1e400"])
+def test_a_json_body_goes_out_as_it_was_written(node: ScriptedNode, call: Call, body: str) -> None:
+    """The service keeps bodies byte for byte; to read and write the numbers again would change them."""
+    node.say(201, SCHEDULED)
+    assert call("schedule", "orders", body).exit_code == ExitCode.OK
+    assert b'"body": ' + body.encode() + b"}" in node.bodies[0]
+
+
+@pytest.mark.parametrize("body", ["NaN", "[-Infinity]", "[" * 20_000 + "]" * 20_000])
+def test_what_python_alone_reads_as_json_is_refused(node: ScriptedNode, call: Call, body: str) -> None:
+    """And so is what nests deeper than anybody reads; nothing is sent."""
+    result = call("schedule", "orders", body)
+    assert (result.exit_code, node.requests) == (ExitCode.USAGE, [])
+    assert "not JSON" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("schedule", "t", '"\udcff"'), ("schedule", "t", "1", "--tag", "\udcff"), ("schedule", "t", "--text", "\udcff")]
+    + [("get", "\udcff"), ("pull", "\udcff"), ("ack", "t", "\udcff")],
+)
+def test_arguments_that_are_no_utf8_are_refused(node: ScriptedNode, call: Call, args: tuple[str, ...]) -> None:
+    """The command line may hold any bytes: exit code 2 and a sentence, no traceback."""
+    result = call(*args)
+    assert (result.exit_code, node.requests) == (ExitCode.USAGE, [])
+
+
 @pytest.mark.parametrize(
     ("args", "stdin", "sent"),
     [
