@@ -39,8 +39,10 @@ class Attempts:
         )
 
 
-def give_up(node: Node, exhausted: Exhausted, now_ms: int) -> Fail:
-    """The Fail of units that are over their limit."""
+def give_up(node: Node, exhausted: Exhausted) -> Fail:
+    """The Fail of units that are over their limit, by the clock that `over` asked: by an earlier moment one that has
+    just become too old would not be, and would die of a lease that never was."""
+    now_ms = node.clock.now_ms()
     count = len(exhausted.position)
     settings = settings_of(node, exhausted.topic)
     records = node.store.records(exhausted.position)

@@ -140,7 +140,7 @@ class Reign:
                 waits.append(due_ms - now_ms)
         if self.pulling.wake():
             waits.append(TRUST_RETRY_MS)
-        self._fail_exhausted(now_ms)
+        self._fail_exhausted()
         return min(waits, default=None)
 
     def _read_slots(self, now_ms: int) -> None:
@@ -166,10 +166,10 @@ class Reign:
         self.holding.until(fail.position.tolist(), result)
         return result
 
-    def _fail_exhausted(self, now_ms: int) -> None:
+    def _fail_exhausted(self) -> None:
         """Units that may not be handed over again are given up. The dispatcher holds them already."""
         for exhausted in self.dispatcher.take_exhausted():
-            fail = give_up(self._node, exhausted, now_ms)
+            fail = give_up(self._node, exhausted)
             weight = int(move_weights(self._node.store, exhausted.position).sum())
             self.holding.released_by(exhausted.position.tolist(), self._node.proposer.fail(fail, weight))
 
