@@ -135,7 +135,9 @@ class Pulling:
             mode=PULL,
         )
         # A repeat is late by the whole lease of the hand-over before: that is no lateness of ours.
-        self._node.count_handed_over(len(hand_over), at_ms - made.asked_due_ms[hand_over.attempt == 1])
+        late_ms = at_ms - made.asked_due_ms[hand_over.attempt == 1]
+        self._node.count_handed_over(len(hand_over), late_ms)
+        self._node.topic_metrics.of(topic).add_hand_overs(len(hand_over), late_ms)
         return made.deliveries
 
 

@@ -239,18 +239,21 @@ class Pusher:
         random = np.array([record.random for record in records], np.uint64)
         asked_due_ms = np.array([record.asked_due_ms for record in records], np.int64)
         attempt = np.concatenate([made.attempt for made, _ in went])
+        topics = np.array([record.topic for record in records], np.uint32)
         self._node.delivery_log.start(
             home=homes,
             random=random,
             attempt=attempt,
             asked_due_ms=asked_due_ms,
-            topic=np.array([record.topic for record in records], np.uint32),
+            topic=topics,
             term=reign.term,
             at_ms=now_ms,
             mode=PUSH,
         )
         # A repeat is late by the whole lease or backoff before: that is no lateness of ours.
-        self._node.count_handed_over(len(records), (now_ms - asked_due_ms)[attempt == 1])
+        first, late_ms = attempt == 1, now_ms - asked_due_ms
+        self._node.count_handed_over(len(records), late_ms[first])
+        self._node.topic_metrics.add_hand_overs(topics, first, late_ms)
         ids = iter(encode_ids(GROUP, homes, random).astype("U26").tolist())
         for made, units in went:
             for unit, number in zip(units, made.attempt.tolist(), strict=True):

@@ -162,6 +162,7 @@ class Outcomes:
         for each in results:
             if isinstance(each, BaseException):
                 raise each
+        self._node.topic_metrics.add("acked", _topics(delivered))
 
     def _fail(self, failed: list[Outcome]) -> Fail:
         """What the retry policies make of these failures. An attempt that was never sent says nothing of its receiver:
@@ -244,6 +245,10 @@ class Outcomes:
         """What fails here is a fault of the node (a disk, a bug), not of a receiver."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self._node.fatal(error)
+
+
+def _topics(outcomes: list[Outcome]) -> U32:
+    return np.array([outcome.attempt.unit.topic.number for outcome in outcomes], np.uint32)
 
 
 def _kind(answer: Answer) -> int:

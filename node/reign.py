@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from api.problem import Problem
@@ -18,7 +19,9 @@ from node.holding import Holding
 from node.move_size import move_weights
 from node.pulling import Pulling, ended
 from node.receipt import Receipts
+from replication.apply_settle import ACKED
 from replication.command import DispatchState, Fail, Lease, Realign
+from replication.command_handover import DEAD
 from storage.array import I64, U8, U16, U32, U64
 from storage.slot import SlotColumns
 from storage.slot_read import SlotRead
@@ -48,6 +51,7 @@ class Reign:
         self._alarm: asyncio.TimerHandle | None = None
         self._readers: list[asyncio.Future[None]] = []
         self._over = False
+        self._moved = False
         self.dispatcher = Dispatcher(
             node.store,
             term=self.term,
@@ -164,14 +168,26 @@ class Reign:
         """Propose what becomes of failed hand-overs (node.proposer); their units are held till the result is known."""
         result = self._node.proposer.fail(fail, int(move_weights(self._node.store, fail.position).sum()))
         self.holding.until(fail.position.tolist(), result)
+        result.add_done_callback(partial(self._count_failed, fail, ("failed", "dead")))
         return result
+
+    def _count_failed(self, fail: Fail, columns: tuple[str, ...], result: asyncio.Future[U8]) -> None:
+        """Those that took effect, by topic: as hand-overs that failed, as messages that are dead."""
+        if result.cancelled() or result.exception() is not None:
+            return
+        rows = result.result() == ACKED
+        topic = self._node.store.units(fail.position[rows])["topic"]
+        for column in columns:
+            self._node.topic_metrics.add(column, topic if column == "failed" else topic[fail.fate[rows] == DEAD])
 
     def _fail_exhausted(self) -> None:
         """Units that may not be handed over again are given up. The dispatcher holds them already."""
         for exhausted in self.dispatcher.take_exhausted():
             fail = give_up(self._node, exhausted)
             weight = int(move_weights(self._node.store, exhausted.position).sum())
-            self.holding.released_by(exhausted.position.tolist(), self._node.proposer.fail(fail, weight))
+            result = self._node.proposer.fail(fail, weight)
+            self.holding.released_by(exhausted.position.tolist(), result)
+            result.add_done_callback(partial(self._count_failed, fail, ("dead",)))
 
     # -- readers
 
@@ -211,7 +227,10 @@ class Reign:
     # -- what the machine applied (replication.machine.Listener)
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
-        """New units."""
+        """New units. Those that were only moved `on_moved` told of before."""
+        if not self._moved:
+            self._node.topic_metrics.add("scheduled", topic)
+        self._moved = False
         self.dispatcher.on_units(due_ms, position, topic, tags, priority, applied_index)
         self.poke()
 
@@ -222,6 +241,7 @@ class Reign:
 
     def on_moved(self, home: U64, old: U64, position: U64) -> None:
         """Messages that stand elsewhere from now on."""
+        self._moved = len(position) > 0
         self.dispatcher.on_moved(home, old, position)
 
     def on_settled(self, position: U64) -> None:

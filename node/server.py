@@ -43,6 +43,7 @@ from node.retention import Retention
 from node.service import Service
 from node.skew import Skew
 from node.status import Status
+from node.topic_metrics import TopicMetrics
 from node.transfer import Transfer
 from replication.command import DispatchState, Genesis
 from replication.driver import GroupDriver
@@ -154,7 +155,8 @@ class Node:
         self.forwarder = Forwarder(self._leader_http)
         self.status = Status(self)
         self.pusher = Pusher(self, self.entropy, config.push)
-        self.metrics = Metrics(self.status.values, self.lateness, self.pusher.metrics)
+        self.topic_metrics = TopicMetrics(self.status.topic_name, self.status.ready_by_topic)
+        self.metrics = Metrics(self.status.values, self.lateness, self.pusher.metrics, self.topic_metrics)
         self.counting = Counting(self)
         self.service = Service(self, self._limits())
 
@@ -355,9 +357,10 @@ class Node:
         self.handed_over += count
         self.lateness.observe(lateness_ms)
 
-    def count_acked(self, count: int) -> None:
-        """Acks were answered."""
+    def count_acked(self, topic: str, count: int) -> None:
+        """Acks of a topic's messages were answered."""
         self.acked += count
+        self.topic_metrics.of(topic).acked += count
 
 
 def _address(text: str) -> tuple[str, int]:

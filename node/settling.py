@@ -81,7 +81,7 @@ class Settling:
             settle = Settle(named.position, named.term, named.attempt, np.zeros(len(named), np.uint16))
             results = await self._node.proposer.settle(settle)
             shown.give(results)
-            self._node.count_acked(int(np.count_nonzero(results == ACKED)))
+            self._node.count_acked(topic.name, int(np.count_nonzero(results == ACKED)))
             self._log_ends(shown, results, DELIVERED, 0)
         return shown.words("acked")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from api.port import Readiness
@@ -90,6 +91,16 @@ class Status:
             if not leader and peer.id in refusals:  # most often the reason: another cluster's directory, a version
                 checks["leader"] += f"; {refusals[peer.id].detail}"
         return Readiness(all(check == "ok" for check in checks.values()), checks)
+
+    def topic_name(self, number: int) -> str | None:
+        """The topic's name; None if it was deleted."""
+        topic = self._node.store.catalog.topic_by_number(number)
+        return topic.name if topic is not None else None
+
+    def ready_by_topic(self) -> Mapping[int, int]:
+        """Units in the ready windows, by the topic's number; of a node that does not lead, none."""
+        reign = self._node.reign
+        return reign.dispatcher.ready_by_topic() if reign is not None else {}
 
     def values(self) -> dict[str, float]:
         """The table of node.metrics."""

@@ -248,7 +248,11 @@ def test_metrics_name_outcomes_and_no_topic(tmp_path: Path) -> None:
         assert 'hourwheel_push_attempts_total{outcome="5xx"} 1.0' in text
         assert "hourwheel_push_on_wire 0.0" in text
         assert "hourwheel_push_seconds_count 2.0" in text
-        assert "secret-topic" not in text
+        assert not [line for line in text.splitlines() if "hourwheel_push" in line and "secret-topic" in line]
+        assert 'hourwheel_topic_acked_total{topic="secret-topic"} 1.0' in text
+        assert 'hourwheel_topic_failed_total{topic="secret-topic"} 1.0' in text
+        assert 'hourwheel_topic_handed_over_total{topic="secret-topic"} 2.0' in text
+        assert 'hourwheel_topic_lateness_seconds_count{topic="secret-topic"} 1.0' in text
         assert id not in text
 
     play(tmp_path, scene)
