@@ -6,6 +6,8 @@ says of a place where the message no longer lives counts only if the unit there 
 """
 
 from collections.abc import Iterator
+from itertools import islice
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +16,9 @@ from storage.format import FORWARDED, LEASED, RELEASED, SETTLE, Corrupt, Settles
 from storage.hour import Hour
 from storage.hour_set import HourSet
 from storage.position import INDEX_BITS, by_hour, hours_of, indexes_of
+
+HISTORY_MAX: Final = 500
+"""Events of a message that are told: each costs a read, and a lease may be extended every second for days."""
 
 
 def locate(hours: HourSet, homes: U64) -> U64:
@@ -72,16 +77,19 @@ def _last_forwards(hour: Hour, indexes: I64, born: U64) -> U64:
 
 
 def history(hours: HourSet, home: int) -> Settles:
-    """The settle records of a message, oldest first, over all its places."""
-    at_home = join_rows(_at(hours, home), SETTLE)
+    """The newest HISTORY_MAX settle records of a message, oldest first, over all its places."""
+    at_home = join_rows(_at(hours, home, HISTORY_MAX), SETTLE)
     forwards = np.flatnonzero(at_home["what"] == FORWARDED).tolist()
     last = {int(at_home["when"].view(np.uint64)[row]): row for row in forwards}  # a number may have come twice
     story = [at_home[row : row + 1] for row in range(len(at_home))]
-    for place, row in last.items():
-        if _belongs(hours, place, home):
-            there = [record for record in _at(hours, place) if int(record["what"][0]) in (LEASED, RELEASED)]
+    left = HISTORY_MAX
+    for place, row in reversed(last.items()):
+        if left > 0 and _belongs(hours, place, home):
+            at_place = _at(hours, place, left)
+            left -= len(at_place)
+            there = [record for record in at_place if int(record["what"][0]) in (LEASED, RELEASED)]
             story[row] = join_rows([story[row], *there], SETTLE)
-    return join_rows(story, SETTLE)
+    return join_rows(story, SETTLE)[-HISTORY_MAX:]
 
 
 def born_in_state(hours: HourSet, number: int, state: int) -> U64:
@@ -100,10 +108,10 @@ def _belongs(hours: HourSet, place: int, home: int) -> bool:
     return place != home and homes(hours, np.array([place], np.uint64)).tolist() == [home]
 
 
-def _at(hours: HourSet, position: int) -> list[Settles]:
-    """The settle records of one unit, which must exist, oldest first, each an array of one row."""
+def _at(hours: HourSet, position: int, most: int) -> list[Settles]:
+    """The newest settle records of one unit, which must exist, oldest first, each an array of one row."""
     for hour, _, at in hours.existing(np.array([position], np.uint64)):
-        return [*_newest_first(hour, int(at[0]))][::-1]
+        return [*islice(_newest_first(hour, int(at[0])), most)][::-1]
     raise AssertionError(f"no unit at {position}")
 
 

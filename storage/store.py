@@ -234,7 +234,8 @@ class Store:
 
     def history(self, home: int) -> Settles:
         """What befell the message born here, which must exist, in order of time, wherever it was: settle records, each
-        forward followed by what happened at that place. The ends and moves that places repeat are left out."""
+        forward followed by what happened at that place; the newest 500. The ends and moves that places repeat are left
+        out."""
         return history(self._hours, home)
 
     def born_in_state(self, hour: int, state: int) -> U64:

@@ -24,6 +24,7 @@ from storage.format import (
     Corrupt,
 )
 from storage.home import Homes
+from storage.move import HISTORY_MAX
 from storage.move_check import move_faults
 from storage.position import HOUR_MS
 from storage.record import HEADER, RECORD_HEADER_SIZE
@@ -81,6 +82,21 @@ def test_the_whole_story(store: Store) -> None:
     assert store.homes(np.array([*places, *BORN], np.uint64)).tolist() == [home] * 3 + BORN
     assert store.states(np.array(places, np.uint64)).state.tolist() == [MOVED, MOVED, DELIVERED]
     store.close()
+
+
+def test_a_long_story_is_told_from_its_end(store: Store) -> None:
+    """Rescheduled 700 times, then a lease extended 700 times, and acked: the newest events, as many as are told, and
+    what is asked for costs so many reads, not all there ever were."""
+    home = BORN[1]
+    for at in range(700):
+        (place,) = move(store, [home], [DUE + at], at_ms=at).tolist()
+    assert store.history(home)["at_ms"].tolist() == list(range(700 - HISTORY_MAX, 700))
+    for at in range(700, 1400):
+        _settle(store, LEASED, place, at_ms=at, attempt=1)
+    _settle(store, DELIVERED, place, home, at_ms=1400, attempt=1)
+    told = store.history(home)
+    assert told["at_ms"].tolist() == list(range(1401 - HISTORY_MAX, 1401))
+    assert int(told["what"][-1]) == DELIVERED
 
 
 def test_what_a_move_keeps(store: Store) -> None:
