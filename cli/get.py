@@ -26,6 +26,8 @@ FIELDS = (
     "settled",
     "lateness_ms",
     "last_error",
+    "target",
+    "retry",
 )
 
 

@@ -27,6 +27,8 @@ COMMANDS: dict[str, str] = {
     "nack": "give pulled messages back",
     "extend": "keep pulled messages longer",
     "topic": "show and change the settings of topics",
+    "count": "count messages by topic, due time, tag and state",
+    "histogram": "show when messages are due",
     "dead": "list the dead messages of a topic",
     "redrive": "make dead messages due again",
     "cluster": "look at the cluster, move its leadership",

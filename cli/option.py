@@ -7,6 +7,7 @@ since what is valid is said once, by the node. Options that make up one object (
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import click
 
@@ -138,3 +139,26 @@ def window_fields(options: Mapping[str, Any]) -> dict[str, object]:
     if options["tag"] is not None:
         fields["tag"] = options["tag"]
     return fields
+
+
+def count_options(function: Command) -> Command:
+    """Adds `[TOPIC]`, `--from`, `--to`, `--tag` and `--state`, which choose messages by due time; `count_query` makes
+    the query of them."""
+    for decorate in (
+        click.option(
+            "--state", metavar="STATE,...", help="scheduled, ready, leased, delivered, cancelled, dead, expired"
+        ),
+        click.option("--tag", help="only those with this tag"),
+        click.option("--to", "until", metavar="TIME", help="due before this"),
+        click.option("--from", "since", metavar="TIME", help="due at or after this (RFC 3339, or ms)"),
+        click.argument("topic", required=False),
+    ):
+        function = decorate(function)
+    return function
+
+
+def count_query(options: Mapping[str, Any]) -> str:
+    """The query of the options given, `?` and all; empty when none was."""
+    names = {"topic": "topic", "since": "from", "until": "to", "tag": "tag", "state": "state", "step": "step"}
+    given = {name: options[option] for option, name in names.items() if options.get(option) is not None}
+    return f"?{urlencode(given)}" if given else ""
