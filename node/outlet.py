@@ -30,7 +30,7 @@ from node.look import Look, look
 from node.ready import Ready
 from node.staged import Staged, StagedHandOver
 from node.tag_filter import TagFilter
-from node.taking import BYTES_MAX, Taking
+from node.taking import BYTES_MAX, Taking, rows_within
 from node.window import NOTHING, Found, LaneKind, Queued
 from storage.array import U16, U64
 from storage.store import Store
@@ -223,15 +223,20 @@ class Outlet:
         that are over their limit step aside first. Returns the others, and how many of these were taken."""
         made: U16 = np.maximum(seen.attempt[chosen], rows["attempt"])
         attempts = np.minimum(made, ATTEMPT_MAX - 1) + np.uint16(1)
-        again = np.flatnonzero(made)
+        again, later = np.flatnonzero(made), chosen[:0]
         if self._attempts is not None and len(again):
+            # Their policies stand in their records: those alone are read that have room in what is handed over.
+            few = rows_within(rows, min(taking.bytes, EXACT_BYTES))
+            chosen, later, attempts, rows = chosen[:few], chosen[few:], attempts[:few], rows[:few]
+            again = again[again < few]
             over = self._attempts.over(topic, units.position[chosen[again]], attempts[again])
             if over.any():
                 self._exhaust(kind, topic, units, seen, chosen[again[over]], made[again[over]])
+                taking.pass_over(rows[again[over]], EXACT_BYTES)
                 left = np.ones(len(chosen), np.bool_)
                 left[again[over]] = False
                 chosen, attempts, rows = chosen[left], attempts[left], rows[left]
-        return chosen, taking.add(units.position[chosen], attempts, rows)
+        return np.concatenate([chosen, later]), taking.add(units.position[chosen], attempts, rows)
 
     def _exhaust(self, kind: LaneKind, topic: int, units: Queued, seen: Look, rows: Rows, made: U16) -> None:
         """These rows are over their limit: hold them until the command that ends them has a result."""
@@ -283,7 +288,7 @@ class Outlet:
         seen = look(self._store, units.position, now_ms, self._latest_ms)
         ready = np.flatnonzero(seen.ready & ~held)[:EXACT_ROWS]
         rows = self._store.units(units.position[ready])
-        few = max(1, int(np.searchsorted(np.cumsum(rows["size"], dtype=np.int64), EXACT_BYTES, side="right")))
+        few = rows_within(rows, EXACT_BYTES)
         ready, rows = ready[:few], rows[:few]
         records = self._store.records(units.position[ready])
         wanted = np.fromiter((tags.matches(record.tags) for record in records), np.bool_, len(records))

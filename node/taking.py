@@ -23,7 +23,8 @@ class Taking:
 
     units: int
     bytes: int
-    full: bool = False  # the next unit's bytes had no room
+    full: bool = False  # the next unit's bytes had no room, or enough was read in vain
+    passed_over: int = 0  # bytes that were read of units that were not taken
     parts: list[tuple[U64, U16, I64]] = field(default_factory=list)
 
     def add(self, positions: U64, attempts: U16, rows: npt.NDArray[Any]) -> int:
@@ -40,7 +41,17 @@ class Taking:
             self.bytes -= int(ends[took - 1])
         return took
 
+    def pass_over(self, rows: npt.NDArray[Any], most: int) -> None:
+        """These were read and are not taken; past `most` bytes of such the hand-over ends with what it has."""
+        self.passed_over += int(rows["size"].sum(dtype=np.int64))
+        self.full |= self.passed_over > most
+
     def hand_over(self, topic: int, lease_end_ms: int, now_ms: int) -> HandOver:
         """All of it under one lease."""
         position, attempt, due_ms = map(np.concatenate, zip(*self.parts, strict=True)) if self.parts else _NOTHING
         return HandOver(topic, position, attempt, due_ms, lease_end_ms, now_ms)
+
+
+def rows_within(rows: npt.NDArray[Any], most: int) -> int:
+    """How many of the first of these index rows have records of `most` bytes together; one at least."""
+    return max(1, int(np.searchsorted(np.cumsum(rows["size"], dtype=np.int64), most, side="right")))
