@@ -11,6 +11,7 @@ from storage.format import UNKNOWN, Corrupt
 from storage.store import Store
 from storage.verify import digest, verify
 from tests.storage.faulty_disk import Stopped, StoppingDisk
+from tests.storage.small_stage import small_stage
 from tests.storage.workload import ENTRIES, HOUR, content, replay, run
 
 Whole = tuple[dict[str, bytes], str, int]
@@ -28,7 +29,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 def _stop(directory: Path, disk: StoppingDisk) -> bool:
     """Run until the disk stops; whether it did."""
     try:
-        run(directory, disk)
+        with small_stage():
+            run(directory, disk)
     except Stopped:
         return True
     return False
@@ -37,7 +39,7 @@ def _stop(directory: Path, disk: StoppingDisk) -> bool:
 @pytest.mark.parametrize("loss", ["torn", "unsynced"])
 def test_stop_at_every_operation(quick_path: Path, whole: Whole, loss: str) -> None:
     """A stop in any write, sync or removal, with a write torn anywhere or all unsynced bytes gone, loses nothing that
-    the journal can replay: files and digest become those of the run without a stop."""
+    the journal can replay: files and digest become those of the run without a stop, which staged more at a time."""
     files, expected, operations = whole
     assert operations > 60, "the workload shrank"
     for stop_at in range(1, operations + 1):

@@ -18,6 +18,7 @@ from storage.position import HOUR_MS
 from storage.store import Store
 from storage.verify import digest, verify
 from tests.storage.quick_directory import quick_directory
+from tests.storage.small_stage import small_stage
 from tests.storage.store_model import Model
 from tests.storage.workload import HOUR, batch_of, checkpoint, content, found, move, record_at
 
@@ -171,15 +172,16 @@ def test_store_against_model(steps: list[Step]) -> None:
     """Whatever is appended and settled, the store answers as the model does; and its files are those of a store that
     was given the same commands and nothing else."""
     with quick_directory() as directory, quick_directory() as plain_directory:
-        runner = Runner(directory)
-        for step in steps:
-            runner.step(step)
-        runner.step(("finish", [], 0))
-        runner.step(("check", [], 0))
-        checkpoint(runner.store, len(runner.log))
-        runner.step(("crash", [], 0))
-        runner.step(("check", [], 0))
-        runner.store.close()
+        with small_stage():
+            runner = Runner(directory)
+            for step in steps:
+                runner.step(step)
+            runner.step(("finish", [], 0))
+            runner.step(("check", [], 0))
+            checkpoint(runner.store, len(runner.log))
+            runner.step(("crash", [], 0))
+            runner.step(("check", [], 0))
+            runner.store.close()
         plain = Store.open(plain_directory, disk=Disk())
         for apply in runner.log:
             apply(plain)

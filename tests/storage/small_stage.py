@@ -1,0 +1,21 @@
+"""Staging in small: what takes thousands of batches otherwise happens with a handful."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import storage.hour_set
+import storage.stage_write
+import storage.staging
+
+
+@contextmanager
+def small_stage() -> Iterator[None]:
+    """What is staged is joined at once, written two hours at a time, and heads are kept for one hour only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage.staging, "_CHUNKS_ASKED_MAX", 1)
+        patch.setattr(storage.staging, "_SMALL_CHUNKS_MAX", 3)
+        patch.setattr(storage.stage_write, "_GROUP_HOURS", 2)
+        patch.setattr(storage.hour_set, "_HEADS_HOURS_MAX", 1)
+        yield
