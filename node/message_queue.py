@@ -29,7 +29,7 @@ ENTRY_ROWS_MAX = 20_000
 ROW_BYTES = 160
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: setting three fields past the guard doubles the price of a single message's row
 class Placed:
     """Rows that went through an entry: their ids (S26), due times and statuses (replication.apply_schedule)."""
 
@@ -60,7 +60,9 @@ class Request:
         self.parts.append((start, rows, result))
         self.answered += rows
         if self.answered == len(self.messages) and not self.future.done():
-            self.future.set_result(sorted(self.parts, key=lambda part: part[0]))
+            if len(self.parts) > 1:
+                self.parts.sort(key=_first_row)
+            self.future.set_result(self.parts)
 
 
 class MessageQueue:
@@ -135,6 +137,10 @@ class MessageQueue:
         requests, self._requests, self.rows = self._requests, deque(), 0
         for request in requests:
             request.answer(request.taken, len(request.messages) - request.taken, "not-leader")
+
+
+def _first_row(part: Part) -> int:
+    return part[0]
 
 
 def _size(message: MessageIn) -> int:
