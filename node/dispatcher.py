@@ -277,6 +277,11 @@ class Dispatcher:
         """
         return self._outlet.hand_over_staged(topic, positions, lease_ms, now_ms, trusted=trusted)
 
+    def hand_over_first(self, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> HandOver | None:
+        """As `hand_over_staged`, of any topics in one look, where all may go and none went before: the usual case. None
+        where not, and nothing is changed: to be asked topic by topic."""
+        return self._outlet.hand_over_first(positions, lease_ms, now_ms, trusted=trusted)
+
     def unstage(self, topic: int, positions: U64) -> None:
         """Staged units of a topic are first in line again, in this order."""
         self._outlet.unstage(topic, positions)

@@ -26,6 +26,9 @@ from replication.command import Lease
 from storage.array import I64, U16, U64
 from storage.position import by_hour, hours_of
 
+SEVERAL = 0
+"""Instead of a topic's number: units of several topics."""
+
 LONG_LEASE_MS = 60_000
 SHORT_GRID_MS = 100
 LONG_GRID_MS = 1_000
@@ -33,8 +36,8 @@ LONG_GRID_MS = 1_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HandOver:
-    """Units handed over at one moment under one lease; `position`, `attempt` and `due_ms` (as the
-    unit has it) have shape [n], n may be 0."""
+    """Units of a topic, or of SEVERAL, handed over at one moment under one lease; `position`, `attempt` and
+    `due_ms` (as the unit has it) have shape [n], n may be 0."""
 
     topic: int
     position: U64

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from node.claim import Claims
 from node.exhausted import AttemptLimit, Exhausted
 from node.hold import Holds
-from node.lease_book import HandOver, LeaseBook
+from node.lease_book import SEVERAL, HandOver, LeaseBook
 from node.look import Look, look
 from node.ready import Ready
 from node.staged import Staged, StagedHandOver
@@ -345,6 +345,21 @@ class Outlet:
             for kind, units in self._staged.take(topic, positions):
                 self._give(kind, topic, units, len(units), now_ms, taking)
         return StagedHandOver(self._made(taking, topic, lease_ms, now_ms), left)
+
+    def hand_over_first(self, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> HandOver | None:
+        """See Dispatcher.hand_over_first."""
+        if not (self._open and trusted and self._book.allows(now_ms)) or self._holds.mask(positions).any():
+            return None
+        if self._paused and not self._paused.isdisjoint(self._staged.topics(positions)):
+            return None
+        seen = look(self._store, positions, now_ms, self._latest_ms)
+        rows = self._store.units(positions) if seen.ready.all() else None
+        if rows is None or seen.attempt.any() or rows["attempt"].any():
+            return None
+        self._staged.forget(positions)
+        taking = Taking(len(positions), BYTES_MAX)
+        taking.add(positions, np.ones(len(positions), np.uint16), rows)
+        return self._made(taking, SEVERAL, lease_ms, now_ms)
 
     def unstage(self, topic: int, positions: U64) -> None:
         """See Dispatcher.unstage."""

@@ -51,8 +51,12 @@ if TYPE_CHECKING:
 
 #: A push lease lasts the attempt's timeout and this: time to write the outcome down.
 LEASE_MARGIN_MS: Final = 5_000
-#: Turns that have work are so far apart: a look at the records costs as much as several attempts.
-TURN_MS: Final = 4
+#: A look at the records costs as much as several attempts, so for each moment of work the pump owes so many of rest,
+#: and what comes meanwhile shares the next look. It rests when it owes more than the credit, never longer than the
+#: bound: single messages go at once, and the busier the machine the more of them go together.
+REST: Final = 4.0
+CREDIT_S: Final = 0.005
+REST_MOST_S: Final = 0.010
 #: After attempts ended, the pump waits so long for others to end before it fills the slots.
 GATHER_S: Final = 0.002
 #: When to try again what may not be handed over for the moment (no trust, or the stop rule).
@@ -90,7 +94,7 @@ class Pusher:
         self._draining = False
         self._pumping: asyncio.TimerHandle | None = None
         self._pump_at_s = 0.0
-        self._turned_ms = 0  # the last turn that had work
+        self._rests_until_s = 0.0
         self._quiet = asyncio.Event()  # nothing is on the wire
         self._quiet.set()
 
@@ -142,20 +146,23 @@ class Pusher:
 
     def turn(self, now_ms: int) -> None:
         """Stage what has room, hand over what may go. Cheap when nothing is ready, and put off for a moment when much
-        is: what comes within TURN_MS goes in one look at the records."""
-        if not 0 <= now_ms - self._turned_ms < TURN_MS:
+        is: what comes while the pump rests goes in one look at the records."""
+        if self._loop.time() >= self._rests_until_s:
             self._turn(now_ms)
         else:
-            self._pump_in((self._turned_ms + TURN_MS - now_ms) / 1000)
+            self._pump_in(0)
 
     def _turn(self, now_ms: int) -> None:
         reign = self._reign
         if reign is None or self._draining:
             return
+        began_s = self._loop.time()
         self._look_for_changes(reign)
         staged = self._stage(reign, now_ms)
         if self._hand_over(reign, now_ms) or staged:
-            self._turned_ms = now_ms
+            ended_s = self._loop.time()
+            owes_until_s = max(self._rests_until_s + CREDIT_S, began_s) + REST * (ended_s - began_s)
+            self._rests_until_s = min(owes_until_s - CREDIT_S, ended_s + REST_MOST_S)
 
     def _look_for_changes(self, reign: Reign) -> None:
         """Units of topics whose settings changed go back to their window: they may have another target now, or none."""
@@ -206,21 +213,20 @@ class Pusher:
                 self._lanes.add(StagedUnit(topic, position, record, self._targets.of(topic, record.target)))
 
     def _hand_over(self, reign: Reign, now_ms: int) -> bool:
-        """Fill the free slots: one look at the records per topic and timeout. Whether there were any."""
+        """Fill the free slots: one look at the records per timeout. Whether there were any."""
         taken = self._lanes.take(now_ms)
-        taken.sort(key=_together)  # stable: the order within a topic stays
         left: list[StagedUnit] = []
         went: list[tuple[HandOver, list[StagedUnit]]] = []
-        for (number, timeout_ms), group in groupby(taken, key=_together):
-            units = {unit.position: unit for unit in group}
-            positions = np.fromiter(units, np.uint64, len(units))
+        taken.sort(key=_timeout_ms)  # stable: the order within a topic stays
+        for timeout_ms, group in groupby(taken, key=_timeout_ms):
+            units = list(group)
+            positions = np.array([unit.position for unit in units], np.uint64)
             lease_ms = timeout_ms + LEASE_MARGIN_MS
-            made = reign.dispatcher.hand_over_staged(number, positions, lease_ms, now_ms, trusted=reign.trusted())
-            if len(made.hand_over):
-                went.append((made.hand_over, [units.pop(position) for position in made.hand_over.position.tolist()]))
-            left += [units.pop(position) for position in made.left.tolist()]
-            for unit in units.values():  # ended, held, or back in the window
-                self._lanes.done(unit.origin)
+            first = reign.dispatcher.hand_over_first(positions, lease_ms, now_ms, trusted=reign.trusted())
+            if first is not None:
+                went.append((first, units))
+            else:
+                left += self._by_topic(reign, units, lease_ms, now_ms, went)
         if went:
             self._begin(reign, went, now_ms)
         if left:
@@ -231,6 +237,28 @@ class Pusher:
         if taken:
             reign.poke()  # Leases wait for the beat, those over their limit for their end
         return bool(taken)
+
+    def _by_topic(
+        self,
+        reign: Reign,
+        units: list[StagedUnit],
+        lease_ms: int,
+        now_ms: int,
+        went: list[tuple[HandOver, list[StagedUnit]]],
+    ) -> list[StagedUnit]:
+        """Hand over what may go, into `went`; returns what is left for the moment."""
+        left: list[StagedUnit] = []
+        units.sort(key=_topic)
+        for number, group in groupby(units, key=_topic):
+            known = {unit.position: unit for unit in group}
+            positions = np.fromiter(known, np.uint64, len(known))
+            made = reign.dispatcher.hand_over_staged(number, positions, lease_ms, now_ms, trusted=reign.trusted())
+            if len(made.hand_over):
+                went.append((made.hand_over, [known.pop(position) for position in made.hand_over.position.tolist()]))
+            left += [known.pop(position) for position in made.left.tolist()]
+            for unit in known.values():  # ended, held, or back in the window
+                self._lanes.done(unit.origin)
+        return left
 
     def _begin(self, reign: Reign, went: list[tuple[HandOver, list[StagedUnit]]], now_ms: int) -> None:
         """These were handed over: into the delivery log, then onto the wire."""
@@ -308,10 +336,10 @@ class Pusher:
             self._node.fatal(error)
 
     def _pump_in(self, seconds: float) -> None:
-        """Turn once more, so soon; the soonest of several requests counts for all."""
+        """Turn once more, so soon, or when the pump has rested; the soonest of several requests counts for all."""
         if self._reign is None or self._draining:
             return
-        at_s = self._loop.time() + seconds
+        at_s = max(self._loop.time() + seconds, self._rests_until_s)
         if self._pumping is not None:
             if self._pump_at_s <= at_s:  # uvloop's handle of what is due at once does not say when
                 return
@@ -326,6 +354,9 @@ class Pusher:
             self._node.fatal(error)
 
 
-def _together(unit: StagedUnit) -> tuple[int, int]:
-    """Units with the same are handed over in one go: topic and timeout."""
-    return unit.topic.number, 0 if isinstance(unit.target, BadTarget) else unit.target.timeout_ms
+def _topic(unit: StagedUnit) -> int:
+    return unit.topic.number
+
+
+def _timeout_ms(unit: StagedUnit) -> int:
+    return 0 if isinstance(unit.target, BadTarget) else unit.target.timeout_ms

@@ -51,6 +51,15 @@ class Staged:
         for kind, (at, masks) in sorted(lanes.items()):
             yield kind, Queued(np.array(at, np.uint64), np.array(masks, np.uint64))
 
+    def topics(self, positions: U64) -> set[int]:
+        """Of these staged units."""
+        return {self._units[position][0] for position in positions.tolist()}
+
+    def forget(self, positions: U64) -> None:
+        """These staged units were handed over."""
+        for position in positions.tolist():
+            del self._units[position]
+
     def clear(self) -> None:
         """The term is over."""
         self._units.clear()

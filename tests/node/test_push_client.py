@@ -284,3 +284,44 @@ def test_a_kept_connection_that_breaks_is_not_tried_again_by_itself() -> None:
 
     run(play)
     assert len(seen) == 2
+
+
+def test_many_at_once_share_connections_and_none_is_lost() -> None:
+    """Those that wait for a new connection take one that became free meanwhile."""
+    seen: list[Request] = []
+
+    async def play(send: Send) -> None:
+        async with receiver(answering(answer(200), seen=seen)) as url:
+            for numbers in (range(20), range(20, 60)):
+                got = await asyncio.gather(*(send(url, b"%d" % number) for number in numbers))
+                assert got == [Answer(200)] * len(numbers)
+        assert sorted(int(each.body) for each in seen) == list(range(60))
+
+    run(play)
+
+
+def test_bytes_that_nobody_asked_for_end_the_connection() -> None:
+    """An answer ahead of its request would be taken for the next one's."""
+    connections = 0
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await read_request(reader)
+        writer.write(answer(201))
+        await writer.drain()
+        writer.write(answer(500))
+        assert await reader.read() == b""
+        closed.release()
+
+    closed = asyncio.Semaphore(0)
+
+    async def play(send: Send) -> None:
+        async with receiver(behave) as url:
+            for expected in (1, 2):
+                assert await send(url) == Answer(201)
+                async with asyncio.timeout(5):
+                    await closed.acquire()
+                assert connections == expected
+
+    run(play)
