@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from replication.apply_schedule import Fresh
 from replication.command_message import Redrive, Reschedule
@@ -177,6 +178,7 @@ def apply_redrive(store: Store, command: Redrive, envelope: Envelope, *, floor_m
     dead = (states.state == DEAD_STATE) & (store.homes(command.home) == command.home)
     rows = dead.nonzero()[0]
     rows = rows[first_of_each(command.home[rows])]
+    rows = rows[_has_topic(store, command.home[rows])]
     result = np.full(len(command.home), NOT_DEAD, np.uint8)
     if not len(rows):
         return result, []
@@ -199,3 +201,10 @@ def apply_redrive(store: Store, command: Redrive, envelope: Envelope, *, floor_m
     extensions = [record.extension for record in records]
     moves = move(store, leaving, records, envelope, extensions=extensions, asked_due_ms=asked_due_ms, uncounted=attempt)
     return result, [moves]
+
+
+def _has_topic(store: Store, homes: U64) -> npt.NDArray[np.bool_]:
+    """Whose topic was not dropped since they died: nobody could ever take the others."""
+    topics = store.units(homes)["topic"]
+    gone = [number for number in set(topics.tolist()) if store.catalog.topic_by_number(number) is None]
+    return ~np.isin(topics, gone)

@@ -1,11 +1,16 @@
-"""How a PutTopic changes a topic's settings."""
+"""How a PutTopic changes a topic's settings, and a DropTopic removes it.
+
+No node looks through its hours for messages of a topic that is dropped: that would hold up apply. The leader has
+looked, in its own time; and the command is void unless it stands in the log right behind what the leader looked at, and
+nothing was appended in its own entry before it. All nodes have the same log up to there, so it is empty on all.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from replication.command import PutTopic
+from replication.command import DropTopic, PutTopic
 from replication.envelope import Envelope
 from storage.store import Store
 from storage.topic import Topic
@@ -29,6 +34,24 @@ def apply_put_topic(store: Store, command: PutTopic, envelope: Envelope) -> Topi
     return TopicPut(
         store.catalog.put_topic(command.name, settings, now_ms=envelope.now_ms, namespace=command.namespace), True
     )
+
+
+DROPPED, UNKNOWN, MISMATCH, CHANGED = 0, 1, 2, 3
+"""Results of DropTopic: done; no such topic; another revision; something may have come since the leader looked."""
+
+
+def apply_drop_topic(store: Store, command: DropTopic, index: int) -> tuple[int, Topic | None]:
+    """Remove the topic; the result, and the topic as it was. Its number is never given again, so what it leaves behind
+    (ended messages, their keys) belongs to no other topic."""
+    topic = store.catalog.topic(command.name, command.namespace)
+    if topic is None:
+        return UNKNOWN, None
+    if command.revision not in (0, topic.revision):
+        return MISMATCH, topic
+    if index != command.index or store.unit_count != command.units:
+        return CHANGED, topic
+    store.catalog.drop_topic(topic.number)
+    return DROPPED, topic
 
 
 def _merged(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ __all__ = [
     "Cancel",
     "Command",
     "DispatchState",
+    "DropTopic",
     "Extend",
     "Fail",
     "Genesis",
@@ -176,6 +177,32 @@ class PutTopic:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class DropTopic:
+    """Remove a topic that the leader has found empty. `index` is the log index that the entry must have and `units` the
+    store's units then: where both agree nothing can have come since it looked."""
+
+    namespace: str
+    name: str
+    index: int
+    units: int
+    revision: int = 0  # the one the client saw; 0: whatever it is now
+
+    def pack(self) -> Packed:
+        """As a section."""
+        value = {name: getattr(self, name) for name in ("namespace", "name", "index", "units", "revision")}
+        return Kind.DROP_TOPIC, 1, [pack_map(value)]
+
+    @classmethod
+    def unpack(cls, section: Section) -> DropTopic:
+        """From a section; raises `EntryRefused`."""
+        reader = ColumnReader(section.payload, section.rows)
+        value = reader.map()
+        reader.end()
+        texts = [filled(value.get(name), str, name) for name in ("namespace", "name")]
+        return cls(*texts, *(filled(value.get(name), int, name) for name in ("index", "units", "revision")))
+
+
 def _plain(value: Any, depth: int = SETTINGS_DEPTH_MAX) -> Any:
     """`value`, which must be what JSON can say: the catalog could not keep other types of msgpack."""
     if isinstance(value, dict) and depth and all(isinstance(name, str) for name in value):
@@ -310,6 +337,7 @@ Command = (
     | Reschedule
     | Redrive
     | PutTopic
+    | DropTopic
     | Schedule
     | Unlink
 )
@@ -326,6 +354,7 @@ UNPACK: dict[Kind, Callable[[Section], Command]] = {
     Kind.RESCHEDULE: Reschedule.unpack,
     Kind.REDRIVE: Redrive.unpack,
     Kind.PUT_TOPIC: PutTopic.unpack,
+    Kind.DROP_TOPIC: DropTopic.unpack,
     Kind.SCHEDULE: Schedule.unpack,
     Kind.UNLINK: Unlink.unpack,
 }

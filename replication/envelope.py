@@ -55,6 +55,7 @@ class Kind(IntEnum):
     RESCHEDULE = 31
     REDRIVE = 32
     PUT_TOPIC = 40
+    DROP_TOPIC = 41
     SCHEDULE = 50
     UNLINK = 60
 

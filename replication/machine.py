@@ -5,8 +5,8 @@ all nodes build identical files. What it returns goes to whoever proposed the en
 leader's dispatcher follow along.
 
 Order within an entry: Genesis, Realign, DispatchState, Lease, Settle, Fail, Extend, Cancel, Reschedule, Redrive,
-PutTopic, Schedule, Unlink. The state takes effect before the units it clamps, moved ones too; Leases of earlier
-hand-overs before a Cancel that must see them; what receivers said before what clients wish.
+PutTopic, DropTopic, Schedule, Unlink. The state takes effect before the units it clamps, moved ones too; Leases of
+earlier hand-overs before a Cancel that must see them; what receivers said before what clients wish.
 
 Invariants: `tick` never goes back but by Realign; `applied_index` grows by what Raft says; an entry is read whole
 before anything of it is applied, so a broken one changes nothing and gives the same refusal on every node.
@@ -24,13 +24,14 @@ from replication.apply_fail import apply_fail
 from replication.apply_move import Moves, Rescheduled, apply_redrive, apply_reschedule
 from replication.apply_schedule import Fresh, Scheduled, apply_schedule
 from replication.apply_settle import Cancelled, apply_cancel, apply_extend, apply_lease, apply_settle
-from replication.apply_topic import TopicPut, apply_put_topic
+from replication.apply_topic import DROPPED, TopicPut, apply_drop_topic, apply_put_topic
 from replication.column import DUE_MS_MAX
 from replication.command import (
     UNPACK,
     Cancel,
     Command,
     DispatchState,
+    DropTopic,
     Extend,
     Fail,
     Genesis,
@@ -72,7 +73,7 @@ class Listener(Protocol):
         """Units that ended, by place: delivered, cancelled, dead or moved away."""
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
-        """A topic was created or its settings changed."""
+        """A topic was created or its settings changed; one that was dropped has none left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,8 @@ class Machine:
                 return redriven
             case PutTopic():
                 return self._put_topic(command, envelope)
+            case DropTopic():
+                return self._drop_topic(command, index)
             case Genesis():
                 return self._genesis(command, envelope)
             case Unlink():
@@ -222,6 +225,12 @@ class Machine:
         if put.changed and put.topic is not None:
             self._tell_topics([put.topic.number])
         return put
+
+    def _drop_topic(self, command: DropTopic, index: int) -> int:
+        result, topic = apply_drop_topic(self.store, command, index)
+        if result == DROPPED and topic is not None and self.listener is not None:
+            self.listener.on_topic(topic.number, {})
+        return result
 
     def _unlink(self, command: Unlink, envelope: Envelope) -> int:
         """Unlink those hours that are over: passed by the tick, everything settled, the last settle past retention."""

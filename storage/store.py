@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from storage.arrangement import Arrangement
-from storage.array import I64, U16, U64
+from storage.array import I64, U16, U32, U64
 from storage.catalog import Catalog
 from storage.chain import SECONDS
 from storage.checkpoint import CheckpointRecord
@@ -298,6 +298,18 @@ class Store:
         """How many units of an hour are pending or leased, without looking at them."""
         found = self._hours.find(hour)
         return found.open if found else 0
+
+    def extent(self, hour: int) -> tuple[int, int]:
+        """(generation, units) of an hour: the same generation later has these units and what was appended since."""
+        found = self._hours.find(hour)
+        return (found.files.generation, found.units) if found else (0, 0)
+
+    def topics_from(self, hour: int, first: int) -> U32:
+        """The topic of each unit of an hour, from this ordinal on."""
+        found = self._hours.use(hour)
+        rows = found.unit_rows(np.arange(first, found.units)) if found else np.empty(0, UNIT)
+        topics: U32 = rows["topic"]
+        return topics
 
     def hours(self) -> list[int]:
         """The hours that hold units, ascending."""

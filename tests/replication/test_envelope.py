@@ -12,6 +12,7 @@ from replication.command import (
     Cancel,
     Command,
     DispatchState,
+    DropTopic,
     Extend,
     Fail,
     Genesis,
@@ -54,6 +55,7 @@ COMMANDS: list[Command] = [
     Reschedule(np.array([12], np.uint64), np.array([77], np.int64), np.array([2], np.uint32), np.array([1], np.uint8)),
     Redrive(np.array([13, 14], np.uint64), np.array([78, 79], np.int64)),
     PutTopic("default", "orders", {"paused": True}, replace=False, revision=3),
+    DropTopic("default", "orders", 77, 1_000, 3),
     Schedule(
         ("a", "b"),
         np.array([10, 20], np.int64),
