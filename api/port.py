@@ -330,10 +330,11 @@ class Port(Protocol):
         """One result per receipt: acked | stale | invalid. Durable on a majority when it returns."""
 
     async def nack(
-        self, topic: str, receipts: Sequence[str], *, delay_ms: int | None, principal: Principal
+        self, topic: str, receipts: Sequence[str], *, delay_ms: int | None, principal: Principal, counted: bool = True
     ) -> Sequence[str]:
-        """Give messages back: due again after `delay_ms` (None: by the retry policy), or dead when the policy says so.
-        One result per receipt: nacked | stale | invalid. Durable on a majority when it returns."""
+        """Give messages back: due again after `delay_ms` (None: by the retry policy), or dead when the policy says so;
+        not `counted` as an attempt, for whoever did not begin. One result per receipt: nacked | stale | invalid.
+        Durable on a majority when it returns."""
 
     async def extend(
         self, topic: str, receipts: Sequence[str], *, lease_ms: int | None, principal: Principal

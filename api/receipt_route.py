@@ -15,7 +15,7 @@ import msgspec
 from api.answer import JSON, Answer
 from api.document import Fields, read_object
 from api.exchange import Exchange
-from api.field import Fault, kind_of, read_delay, read_lease
+from api.field import Fault, kind_of, read_delay, read_flag, read_lease
 from api.port import ACK_MAX, Limits
 from api.route import Route
 from api.topic_route import topic_of
@@ -50,7 +50,7 @@ _EXTEND: Final = _fields(lease=read_lease)
 
 
 def _nack_fields(limits: Limits) -> Fields:
-    return _fields(delay=lambda value: read_delay(value, limits.max_delay_ms))
+    return _fields(delay=lambda value: read_delay(value, limits.max_delay_ms), counted=read_flag)
 
 
 class _Plain(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -74,7 +74,9 @@ async def nack(exchange: Exchange) -> Answer:
     return await _settle(
         exchange,
         _nack_fields(port.limits),
-        lambda receipts, sent: port.nack(topic, receipts, delay_ms=sent.get("delay"), principal=principal),
+        lambda receipts, sent: port.nack(
+            topic, receipts, delay_ms=sent.get("delay"), counted=sent.get("counted", True), principal=principal
+        ),
     )
 
 

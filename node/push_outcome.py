@@ -31,7 +31,7 @@ from node.queues import ENTRY_MOVES_MAX
 from node.receipt import Receipts
 from node.retry import STOPPED, Dead, Retry, decide, effective, error_text
 from replication.command import Fail, Settle
-from replication.command_handover import DEAD, RETRY
+from replication.command_handover import AGAIN, DEAD, RETRY
 from storage.array import U8, U16, U32, U64
 
 if TYPE_CHECKING:
@@ -165,8 +165,8 @@ class Outcomes:
         self._node.topic_metrics.add("acked", _topics(delivered))
 
     def _fail(self, failed: list[Outcome]) -> Fail:
-        """What the retry policies make of these failures. An attempt that was never sent says nothing of its receiver:
-        its message is due at once."""
+        """What the retry policies make of these failures. An attempt that was never sent says nothing of its receiver
+        and does not count: its message is due at once."""
         now_ms = self._node.clock.now_ms()
         fates = [self._fate(outcome, now_ms) for outcome in failed]
         codes = [
@@ -176,7 +176,7 @@ class Outcomes:
         return Fail(
             *_claims(failed),
             code=np.array(codes, np.uint16),
-            fate=np.array([DEAD if isinstance(fate, Dead) else RETRY for fate in fates], np.uint8),
+            fate=np.array(list(map(_fate_of, fates, failed)), np.uint8),
             due_ms=np.array([0 if isinstance(fate, Dead) else fate.due_ms for fate in fates], np.int64),
             random=self._entropy.id_bits(len(failed)),
             texts=tuple(error_text(outcome.answer.error) for outcome in failed),
@@ -219,15 +219,17 @@ class Outcomes:
     async def _forward(self, batch: list[Outcome]) -> list[Outcome]:
         """As acks and nacks to the leader; returns those to say again. Raises Problem."""
         again: list[Outcome] = []
-        groups: dict[tuple[str, str, int | None], list[Outcome]] = {}
+        groups: dict[tuple[str, str, int | None, bool], list[Outcome]] = {}
         for outcome in batch:
             groups.setdefault(_request_of(outcome), []).append(outcome)
-        for (topic, verb, delay_ms), group in groups.items():
+        for (topic, verb, delay_ms, counted), group in groups.items():
             for start in range(0, len(group), ACK_MAX):
                 part = group[start : start + ACK_MAX]
                 body: dict[str, object] = {"receipts": _receipts(part)}
                 if delay_ms is not None:
                     body["delay"] = delay_ms
+                if not counted:
+                    body["counted"] = False
                 request = ForwardRequest("POST", f"/v1/topics/{topic}/{verb}", _JSON, msgspec.json.encode(body))
                 answer = await self._node.forwarder.forward(request)
                 if answer.status in _LATER:
@@ -257,6 +259,12 @@ def _kind(answer: Answer) -> int:
     return GIVEN_BACK if answer.code == STOPPED else FAILED
 
 
+def _fate_of(fate: Retry | Dead, outcome: Outcome) -> int:
+    if isinstance(fate, Dead):
+        return DEAD
+    return AGAIN if outcome.answer.code == STOPPED else RETRY
+
+
 def _claims(outcomes: list[Outcome]) -> tuple[U64, U32, U16]:
     """The hand-overs as commands name them: place, term, attempt."""
     return (
@@ -270,18 +278,19 @@ def _settle(delivered: list[Outcome]) -> Settle:
     return Settle(*_claims(delivered), code=np.array([outcome.answer.code for outcome in delivered], np.uint16))
 
 
-def _request_of(outcome: Outcome) -> tuple[str, str, int | None]:
-    """Topic, route and delay under which a leader takes the outcome; by its retry policy where there is no delay. A
-    delay that is named is kept exactly, so what a receiver asks for is bounded here, as the policy would."""
+def _request_of(outcome: Outcome) -> tuple[str, str, int | None, bool]:
+    """Topic, route, delay, and whether the attempt counts, as a leader takes the outcome; by its retry policy where
+    there is no delay. A delay that is named is kept exactly, so what a receiver asks for is bounded here, as the policy
+    would."""
     unit, answer = outcome.attempt.unit, outcome.answer
     if answer.delivered:
-        return unit.topic.name, "ack", None
+        return unit.topic.name, "ack", None, True
     if answer.code == STOPPED:
-        return unit.topic.name, "nack", 0
+        return unit.topic.name, "nack", 0, False
     wait_ms = answer.retry_after_ms
     if wait_ms is not None:
         wait_ms = min(wait_ms, effective(unit.topic.settings, unit.record.extension).max_backoff_ms)
-    return unit.topic.name, "nack", wait_ms
+    return unit.topic.name, "nack", wait_ms, True
 
 
 def _receipts(outcomes: list[Outcome]) -> list[str]:

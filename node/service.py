@@ -215,10 +215,10 @@ class Service:
 
     @_reads_files
     async def nack(
-        self, topic: str, receipts: Sequence[str], *, delay_ms: int | None, principal: Principal
+        self, topic: str, receipts: Sequence[str], *, delay_ms: int | None, principal: Principal, counted: bool = True
     ) -> Sequence[str]:
         """One result per receipt, durable on a majority."""
-        return await self._settling.nack(self._reign(), self._topic(topic), receipts, delay_ms)
+        return await self._settling.nack(self._reign(), self._topic(topic), receipts, delay_ms, counted=counted)
 
     @_reads_files
     async def extend(

@@ -24,7 +24,7 @@ from node.reign import Reign
 from node.retry import NACKED, Retry, decide, effective
 from replication.apply_settle import ACKED, INVALID, STALE
 from replication.command import Extend, Fail, Settle
-from replication.command_handover import DEAD, RETRY
+from replication.command_handover import AGAIN, DEAD, RETRY
 from storage.array import U8
 from storage.format import UNKNOWN
 from storage.topic import Topic
@@ -85,8 +85,11 @@ class Settling:
             self._log_ends(shown, results, DELIVERED, 0)
         return shown.words("acked")
 
-    async def nack(self, reign: Reign, topic: Topic, texts: Sequence[str], delay_ms: int | None) -> list[str]:
-        """nacked | stale | invalid. Due again after `delay_ms`, or by the retry policy if that is None."""
+    async def nack(
+        self, reign: Reign, topic: Topic, texts: Sequence[str], delay_ms: int | None, *, counted: bool = True
+    ) -> list[str]:
+        """nacked | stale | invalid. Due again after `delay_ms`, or by the retry policy if that is None. What never
+        began is not `counted` as an attempt."""
         shown = _Shown(reign, topic, texts)
         named = shown.named
         if len(named):
@@ -94,7 +97,7 @@ class Settling:
             for piece in move_pieces(move_weights(self._node.store, named.position), ENTRY_MOVES_MAX):
                 if parts:
                     await asyncio.sleep(0)  # what a piece reads takes milliseconds
-                parts.append(reign.fail(self._failed(topic, named.select(piece), delay_ms)))
+                parts.append(reign.fail(self._failed(topic, named.select(piece), delay_ms, counted=counted)))
             # Shielded: a client that goes away takes back neither the Fails nor the holds that go with them.
             results = np.concatenate(await asyncio.shield(asyncio.gather(*parts)))
             shown.give(results)
@@ -114,7 +117,7 @@ class Settling:
             shown.give(await asyncio.shield(extended))
         return shown.words("extended")
 
-    def _failed(self, topic: Topic, named: ReceiptColumns, delay_ms: int | None) -> Fail:
+    def _failed(self, topic: Topic, named: ReceiptColumns, delay_ms: int | None, *, counted: bool) -> Fail:
         """What becomes of each message that is given back, by the policy of the moment."""
         node = self._node
         count = len(named)
@@ -127,7 +130,7 @@ class Settling:
         for row, attempt, record in zip(there.tolist(), named.attempt[there].tolist(), records, strict=True):
             decided = decide(
                 effective(topic.settings, record.extension),
-                attempts=attempt - record.attempt,
+                attempts=attempt - record.attempt - (not counted),
                 code=NACKED,
                 asked_due_ms=record.asked_due_ms,
                 now_ms=now_ms,
@@ -135,7 +138,7 @@ class Settling:
                 delay_ms=delay_ms,
             )
             if isinstance(decided, Retry):
-                fate[row], due_ms[row] = RETRY, decided.due_ms
+                fate[row], due_ms[row] = RETRY if counted else AGAIN, decided.due_ms
             else:
                 code[row] = decided.code
         return Fail(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from replication.apply_move import CODE_RESCHEDULED, Leaving, Moves, move
 from replication.apply_settle import ACKED, INVALID, STALE
-from replication.command_handover import RETRY, Fail
+from replication.command_handover import AGAIN, DEAD, Fail
 from replication.dead_letter import Copies, copy_dead
 from replication.envelope import Envelope
 from replication.fence import Rows, fence, rounds
@@ -67,7 +67,7 @@ def _fail_round(
     failed.result[rows[taken | again]] = ACKED
     # Hand-overs so far: a claim of a later term may be of a lower attempt than the log knows.
     attempt = np.maximum(command.attempt[rows], states.attempt)
-    retried = command.fate[rows] == RETRY
+    retried = command.fate[rows] != DEAD
     dies, moves = (taken & ~retried).nonzero()[0], (taken & retried).nonzero()[0]
     if len(dies):
         _bury(store, command, envelope, floor_ms, rows[dies], attempt[dies], failed)
@@ -100,7 +100,12 @@ def _retry(store: Store, command: Fail, envelope: Envelope, floor_ms: int, rows:
     )
     records = store.records(place)
     extensions = [_with_error(record, text) for record, text in zip(records, _texts(command, rows), strict=True)]
-    return move(store, leaving, records, envelope, extensions=extensions, subscription=command.subscription)
+    uncounted = np.fromiter((record.attempt for record in records), np.uint16, len(records))
+    uncounted += (command.fate[rows] == AGAIN) & (uncounted < leaving.attempt)
+    return move(
+        store, leaving, records, envelope,
+        extensions=extensions, uncounted=uncounted, subscription=command.subscription,
+    )  # fmt: skip
 
 
 def _bury(

@@ -16,7 +16,9 @@ from replication.column import ColumnReader, check_due, filled, pack_columns, pa
 from replication.envelope import EntryRefused, Kind, Packed, Section
 from storage.array import I64, U8, U16, U32, U64
 
-RETRY, DEAD = 1, 2  # the fates of a failed hand-over
+RETRY, DEAD, AGAIN = 1, 2, 3
+"""The fates of a failed hand-over: another try, none, or another try for one that never began and does not count."""
+
 TEXT_BYTES_MAX = 1024
 
 
@@ -70,13 +72,13 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Hand-overs that failed, and what the leader decided: another try at `due_ms` (RETRY), or none (DEAD)."""
+    """Hand-overs that failed, and what the leader decided: another try at `due_ms` (RETRY, AGAIN) or none (DEAD)."""
 
     position: U64
     term: U32
     attempt: U16
     code: U16  # HTTP status or reason
-    fate: U8  # RETRY or DEAD
+    fate: U8  # RETRY, DEAD or AGAIN
     due_ms: I64  # of the next try; 0 for DEAD
     random: U64  # random bits of the id that a dead-letter copy gets
     texts: tuple[bytes, ...] = ()  # UTF-8, what the failure said; one a row, or none at all
@@ -100,8 +102,8 @@ class Fail:
         code, fate = reader.column(np.uint16), reader.column(np.uint8)
         due_ms, random = reader.column(np.int64), reader.column(np.uint64)
         reader.end()
-        if ((fate != RETRY) & (fate != DEAD)).any():
-            raise EntryRefused(f"fates {sorted(set(fate.tolist()))}; {RETRY} and {DEAD} are known")
+        if ((fate < RETRY) | (fate > AGAIN)).any():
+            raise EntryRefused(f"fates {sorted(set(fate.tolist()))}; {RETRY} to {AGAIN} are known")
         check_due(due_ms)
         texts = tuple(filled(text, bytes, "text") for text in filled(value.get("texts"), list, "texts"))
         if len(texts) not in (0, section.rows) or any(len(text) > TEXT_BYTES_MAX for text in texts):

@@ -295,13 +295,13 @@ class MemoryPort:
         return self._settle(receipts, "acked", {"state": "delivered"})
 
     async def nack(
-        self, topic: str, receipts: Sequence[str], *, delay_ms: int | None, principal: Principal
+        self, topic: str, receipts: Sequence[str], *, delay_ms: int | None, principal: Principal, counted: bool = True
     ) -> Sequence[str]:
-        """A message is dead after its second failure here."""
+        """A message is dead after its second failure here, if it is counted."""
         results = []
         for receipt in receipts:
             held = self._named(receipt)
-            dead = held is not None and held.attempt >= 2
+            dead = counted and held is not None and held.attempt >= 2
             due_ms = self.clock_ms + (1_000 if delay_ms is None else delay_ms)
             change = {"state": "dead" if dead else "scheduled", "due_ms": due_ms}
             results += self._settle([receipt], "nacked", change)

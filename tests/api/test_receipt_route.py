@@ -95,6 +95,24 @@ def test_nack() -> None:
     run(story())
 
 
+def test_a_nack_that_does_not_count() -> None:
+    """For whoever did not begin; what is neither true nor false is refused."""
+
+    async def story() -> None:
+        async with running() as client:
+            (receipt,) = await _pulled(client, 1)
+            body = {"receipts": [receipt], "delay": 0}
+            assert (await client.send("POST", "/v1/topics/a/nack", body)).status == 200
+            (again,) = (await client.send("POST", "/v1/topics/a/pull")).json["messages"]
+            body = {"receipts": [again["receipt"]], "delay": 0}
+            assert (await client.send("POST", "/v1/topics/a/nack", body | {"counted": 0})).status == 422
+            assert (await client.send("POST", "/v1/topics/a/nack", body | {"counted": False})).status == 200
+            (held,) = (await client.send("POST", "/v1/topics/a/pull")).json["messages"]
+            assert held["attempt"] == 3
+
+    run(story())
+
+
 def test_extend() -> None:
     """Leases end later: by the topic's own lease, or by what was asked for."""
 

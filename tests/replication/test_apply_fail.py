@@ -1,10 +1,13 @@
 """Failed hand-overs: the next try, the end, and who may still say what."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from replication.apply_settle import ACKED, CANCELLED, INVALID, KNOWN, SETTLED, STALE
 from replication.command import DispatchState, Key, Unlink
+from replication.command_handover import AGAIN
 from storage.format import DEAD, DELIVERED, FORWARDED, MOVED, PENDING
 from tests.replication.applied_log import (
     HOUR_MS,
@@ -46,6 +49,21 @@ def test_a_failed_hand_over_moves_the_message_to_its_next_try(log: Log) -> None:
     assert after.extension == {"error": "it said no"}
     (forward,) = log.store.newest(np.array([home], np.uint64))
     assert (int(forward["code"]), int(forward["term"]), int(forward["attempt"])) == (500, 1, 1)
+
+
+def test_a_hand_over_that_never_began_does_not_count(log: Log) -> None:
+    """Its number stays taken, since a receipt may name it; the record says how many do not count, and goes on saying
+    it. Said again it counts no less."""
+    home = leased(log)
+    never = replace(fail((home, 1, 1)), fate=np.array([AGAIN], np.uint8))
+    for _ in range(2):
+        assert log.apply(never).results[0] == [ACKED]
+    first = log.place(home)
+    assert (log.record(first).attempt, int(log.store.units(np.array([first], np.uint64))["attempt"][0])) == (1, 1)
+    log.apply(lease(first, attempt=2))
+    log.apply(fail((first, 1, 2)))
+    second = log.place(home)
+    assert (log.record(second).attempt, int(log.store.units(np.array([second], np.uint64))["attempt"][0])) == (1, 2)
 
 
 def test_a_message_that_moves_on_leaves_moved_behind_and_home_names_the_newest_place(log: Log) -> None:

@@ -113,7 +113,7 @@ def broken_record(word: int, bits: int) -> Schedule:
         (fail((1, 1, 1), due_ms=DUE_MS_MAX + 1), f"due at {DUE_MS_MAX + 1} ms"),
         (reschedule((1, DUE_MS_MAX + 1)), f"due at {DUE_MS_MAX + 1} ms"),
         (redrive(1, due_ms=DUE_MS_MAX + 1), f"due at {DUE_MS_MAX + 1} ms"),
-        (replace(fail((1, 1, 1)), fate=np.array([3], np.uint8)), "fates [3]"),
+        (replace(fail((1, 1, 1)), fate=np.array([4], np.uint8)), "fates [4]"),
         (fail((1, 1, 1), (2, 1, 1), texts=(b"one",)), "1 texts for 2 rows"),
         (replace(ack((1, 1, 1)), subscription=1 << 16), "subscription 65536"),
         (DispatchState(-1, 0, 0), "tick -1"),
