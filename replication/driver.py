@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from replication.group import RaftGroup
+from replication.group import APPLY_LATER, RaftGroup
 from replication.journal_sync import Sync
 from replication.proposal import Outcome
 
@@ -97,23 +97,31 @@ class GroupDriver:
 
     def _step(self) -> None:
         self._stepping = False
-        self._collect()  # first: the disk works while this step applies what is committed already
-        if self.group.tick(writing=self._syncing is not None):
+        group = self.group
+        sync = self._collect()
+        if sync is not None and group.commit_index - group.applied_index > APPLY_LATER:
+            self._work.put(sync)  # the disk works while this step applies what is committed already
+            sync = None
+        if group.tick(writing=self._syncing is not None):
             self.wake()
-        self._collect()
+        # Last if the step is short: a thread that wakes before has to wait for the interpreter, and is woken again.
+        sync = sync or self._collect()
+        if sync is not None:
+            self._work.put(sync)
 
-    def _collect(self) -> None:
+    def _collect(self) -> Sync | None:
+        """What is to be written now, for the thread; from here on it is under way."""
         if self._syncing is not None or self._closing or self.group.failure is not None:
-            return
+            return None
         try:
             sync = self.group.journal.collect()
         except Exception as error:
             self.group.fail(error)
-            return
+            return None
         if sync is not None:
             self._syncing = sync
             self._idle.clear()
-            self._work.put(sync)
+        return sync
 
     def _write(self) -> None:
         """The thread: nothing but system calls."""
