@@ -18,6 +18,8 @@ from storage.position import HOUR_MS
 
 _COLUMNS: Final = ("size", "due_ms", "tags", "topic", "kind", "priority", "attempt", "flags")
 
+_RANKS_MAX: Final = 1 << 16
+
 
 @dataclass(slots=True)  # not frozen: setting five fields past the guard takes 1 us, a fortieth of a one-row append
 class Arrangement:
@@ -38,7 +40,7 @@ class Arrangement:
         if not falls(hour):
             edges = run_edges(hour)
             return cls(batch, words.copy(), hour, hour[edges[:-1]].tolist(), edges, None)
-        order = np.argsort(hour, kind="stable")
+        order = hour_order(hour)
         created_ms = batch.created_ms if isinstance(batch.created_ms, int) else batch.created_ms[order]
         homes = None if batch.homes is None else batch.homes[order]
         ordered = {name: getattr(batch, name)[order] for name in _COLUMNS}
@@ -78,6 +80,14 @@ class Arrangement:
         result = np.empty_like(values)
         result[self.order] = values
         return result
+
+
+def hour_order(hour: I64) -> npt.NDArray[np.intp]:
+    """What sorts rows by hour and keeps the order within each."""
+    rank = hour - hour.min()
+    narrow = int(rank.max()) < _RANKS_MAX  # which numpy sorts by radix
+    order: npt.NDArray[np.intp] = (rank.astype(np.uint16) if narrow else rank).argsort(kind="stable")
+    return order
 
 
 def gather_records(words: U64, size: U32, order: npt.NDArray[np.intp]) -> U64:

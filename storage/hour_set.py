@@ -119,26 +119,38 @@ class HourSet:
             hour.near = number in self._near
         return hour
 
-    def append(self, hours: list[Hour], arranged: Arrangement, units: Units, edges: I64) -> None:
+    def append(self, hours: list[Hour], arranged: Arrangement, units: Units, starts: I64) -> None:
         """Add units, arranged by these hours, complete but for chain and checksum: near ones are written, the others
-        staged. `edges` say where each hour's records begin in `arranged.words`, and where the last one's end."""
-        homes, rows = arranged.columns.homes, arranged.edges
+        staged. `starts` say where each one's record begins in `arranged.words`."""
+        homes, rows, words = arranged.columns.homes, arranged.edges, arranged.words
         self.units += len(units)
         if homes is not None:
             self.moved += len(units)
             for hour, first, last in zip(hours, rows[:-1].tolist(), rows[1:].tolist(), strict=True):
                 hour.move_in(units[first:last], homes[first:last])
-        for hour, count, words in zip(hours, np.diff(rows).tolist(), np.diff(edges).tolist(), strict=True):
-            hour.grow(count, words * 8)
+        if len(hours) == 1:
+            hours[0].grow(len(units), words.nbytes)
+            self._append_one(hours[0], units, words)
+            return
+        edges = np.append(starts, len(words))[rows]
+        for hour, count, length in zip(hours, np.diff(rows).tolist(), np.diff(edges).tolist(), strict=True):
+            hour.grow(count, length * 8)
         first, last = (bisect_left(arranged.hours, end) for end in (self._near.start, self._near.stop))
         for place in range(first, last):
-            self._written.add(hours[place].number)
             part, records = slice(*rows[place : place + 2].tolist()), slice(*edges[place : place + 2].tolist())
-            hours[place].write(units[part], arranged.words[records])
-        whole = last == first
-        for begin, end in ((0, len(hours)),) if whole else ((0, first), (last, len(hours))):
+            self._append_one(hours[place], units[part], words[records])
+        for begin, end in ((0, len(hours)),) if first == last else ((0, first), (last, len(hours))):
             if begin < end:
                 self._add_staged(arranged, units, edges, slice(begin, end))
+
+    def _append_one(self, hour: Hour, units: Units, words: U64) -> None:
+        if hour.near:
+            self._written.add(hour.number)
+            hour.write(units, words)
+        else:
+            self._staging.add(hour.number)
+            rows, edges = np.array([0, len(units)]), np.array([0, len(words)])
+            self._stage.add(units, words, np.array([hour.number]), rows, edges)
 
     def _add_staged(self, arranged: Arrangement, units: Units, edges: I64, which: slice) -> None:
         hours = arranged.hours[which]

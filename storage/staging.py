@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.arrangement import gather_records
+from storage.arrangement import gather_records, hour_order
 from storage.array import I64, U64
 from storage.chain import falls, run_edges
 from storage.format import SETTLE, UNIT, Settles, Units, join_rows, put_rows, take_rows
@@ -40,8 +40,6 @@ _CHUNKS_ASKED_MAX: Final = 8
 _SMALL_ROWS: Final = 64
 _SMALL_CHUNKS_MAX: Final = 64
 """So many chunks of so few rows are joined as they come: single messages."""
-
-_RANKS_MAX: Final = 1 << 16
 
 
 @dataclass(slots=True)
@@ -242,10 +240,7 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
     words = np.concatenate([chunk.words for chunk in chunks])
     hour = units["due_ms"] // HOUR_MS
     if falls(hour):
-        rank = hour - hour.min()
-        if int(rank.max()) < _RANKS_MAX:
-            rank = rank.astype(np.uint16)  # which numpy sorts by radix
-        order = rank.argsort(kind="stable")
+        order = hour_order(hour)
         words = gather_records(words, units["size"], order)
         units, hour = take_rows(units, order), hour[order]
     rows = run_edges(hour)

@@ -124,8 +124,7 @@ class Store:
             homes=arranged.columns.homes,
         )
         units = arranged.units(index, starts, [hour.log_end for hour in hours])
-        edges = np.append(starts, len(arranged.words))[arranged.edges]
-        self._hours.append(hours, arranged, units, edges)
+        self._hours.append(hours, arranged, units, starts)
         self._hours.bound()
         return arranged.restore((arranged.hour << INDEX_BITS | index).view(np.uint64))
 
