@@ -54,6 +54,8 @@ assert set(_STANDINGS) == {*OPEN_STATES, *ENDED_STATES}
 
 Leads = Callable[[], "Reign"]
 """Raises `Problem` unless this node may answer as leader at this moment."""
+Marks = dict[int, tuple[object, int]]
+"""By hour what storage.store.Store.extent says of it."""
 
 
 class Counting:
@@ -91,6 +93,13 @@ class Counting:
         if last - first >= HISTOGRAM_BUCKETS_MAX:
             raise _too_many(step_ms)
         return [HistogramBucket(origin_ms + each * step_ms, found[each]) for each in range(first, last + 1)]
+
+    async def open_messages(self, topic: int, marks: Marks, leads: Leads) -> int:
+        """How many messages of a topic have not ended; `marks` gets what each hour held when it was counted."""
+        total = Total()
+        async with self._my_turn():
+            await self._pass(Which(OPEN, topic), total, leads, marks)
+        return total.count
 
     async def by_topic(self, leads: Leads) -> Mapping[int, Mapping[str, int]]:
         """Messages by state for each topic's number, all states of each; somewhat old (see above). `over-limit`."""
@@ -144,14 +153,14 @@ class Counting:
         finally:
             self._waiting -= 1
 
-    async def _pass(self, which: Which, tally: Tally, leads: Leads) -> None:
+    async def _pass(self, which: Which, tally: Tally, leads: Leads, marks: Marks | None = None) -> None:
         """All hours that may hold some."""
         now_ms = self._node.clock.now_ms()
-        for piece in self._pieces(which, tally, now_ms):
+        for piece in self._pieces(which, tally, now_ms, marks):
             await self._read(piece, tally)
             leads()
 
-    def _pieces(self, which: Which, tally: Tally, now_ms: int) -> Iterator[list[HourCount]]:
+    def _pieces(self, which: Which, tally: Tally, now_ms: int, marks: Marks | None) -> Iterator[list[HourCount]]:
         """What to read, made when it is asked for, and the last one perhaps with nothing; what is known without reading
         is added at once."""
         store = self._node.store
@@ -159,6 +168,8 @@ class Counting:
         units = looked = 0
         for hour in store.hours():
             looked += 1
+            if marks is not None:
+                marks[hour] = store.extent(hour)
             if isinstance(tally, Total) and which.all_open(hour):
                 tally.count += store.open_units(hour)
             elif (count := store.hour_count(hour, which, now_ms)) is not None:

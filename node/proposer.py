@@ -29,6 +29,7 @@ from node.queues import (
     GROUP,
     CancelOrder,
     CancelQueue,
+    DropQueue,
     HandOverQueue,
     Queue,
     RedriveQueue,
@@ -42,6 +43,7 @@ from node.queues import (
 )
 from replication.command import (
     DispatchState,
+    DropTopic,
     Extend,
     Fail,
     Genesis,
@@ -109,6 +111,7 @@ class Proposer:
         self._cancels = CancelQueue()
         self._reschedules = RescheduleQueue()
         self._redrives = RedriveQueue()
+        self._drops = DropQueue()
         self._singles = SingleQueue()
         self._queues: tuple[Queue, ...] = (
             self._settles,
@@ -117,6 +120,7 @@ class Proposer:
             self._cancels,
             self._reschedules,
             self._redrives,
+            self._drops,
             self._singles,
             self._messages,
         )
@@ -200,6 +204,12 @@ class Proposer:
         """The topic as it is now, and whether the command changed it."""
         result: TopicPut = await self.propose_single(command)
         return result
+
+    async def drop_topic(self, judge: Callable[[], DropTopic | None]) -> int | None:
+        """A result of replication.apply_topic; None if `judge`, asked when the entry is put together, gave none."""
+        future = self._drops.add(judge)
+        self.kick()
+        return await future
 
     async def propose_single(self, command: Genesis | PutTopic | Realign | Unlink) -> Any:
         """Any command that goes as a section of its own; its result."""

@@ -16,7 +16,7 @@ import numpy as np
 from api.problem import Problem
 from replication.apply_move import Rescheduled
 from replication.apply_settle import Cancelled
-from replication.command import Cancel, Extend, Fail, Redrive, Reschedule, Settle
+from replication.command import Cancel, DropTopic, Extend, Fail, Redrive, Reschedule, Settle
 from replication.envelope import Packed
 from storage.array import U8
 
@@ -236,6 +236,21 @@ class RedriveQueue(_Futures[Redrive, tuple[U8, int]]):
             resolve(future, None if results is None else (results, index), error)
 
         return [(command.pack(), give)]
+
+
+class DropQueue(_Futures[Callable[[], DropTopic | None], int | None]):
+    """Topics to remove. Each is judged when its entry is put together; the result is None if it is not to go then."""
+
+    def take(self, now_ms: int) -> list[Section]:
+        """Those of all that wait that are to go."""
+        sections: list[Section] = []
+        for judge, future in self._take(len(self._waiting)):
+            command = judge()
+            if command is None:
+                resolve(future, None, None)
+            else:
+                sections.append((command.pack(), _giver(future)))
+        return sections
 
 
 class SingleQueue(_Futures[Packed, Any]):

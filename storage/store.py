@@ -298,10 +298,11 @@ class Store:
         found = self._hours.find(hour)
         return found.open if found else 0
 
-    def extent(self, hour: int) -> tuple[int, int]:
-        """(generation, units) of an hour: the same generation later has these units and what was appended since."""
+    def extent(self, hour: int) -> tuple[object, int]:
+        """An hour as an object, and its units: the same object later has these units and what was appended since. One
+        that was unlinked and begun anew is another."""
         found = self._hours.find(hour)
-        return (found.files.generation, found.units) if found else (0, 0)
+        return found, found.units if found else 0
 
     def topics_from(self, hour: int, first: int) -> U32:
         """The topic of each unit of an hour, from this ordinal on."""
