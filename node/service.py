@@ -28,14 +28,16 @@ from api.port import (
     TopicView,
     TransferResult,
 )
-from api.problem import FieldFault, Problem
+from api.problem import Problem
 from node.dead_letter import DeadLetters
 from node.message_change import MessageChange
 from node.message_view import find, view_message
 from node.reign import Reign
 from node.scheduling import schedule_messages
 from node.settling import Settling
+from node.topic_drop import drop_topic
 from node.topic_view import check_target, settings_of, view_topic
+from replication.apply_topic import MISMATCH
 from replication.command import PutTopic
 from storage.disk import DiskFailed
 from storage.format import Corrupt
@@ -195,11 +197,15 @@ class Service:
         topics = sorted(self._node.store.catalog.topics(), key=lambda topic: topic.name)
         return [view_topic(topic, None if found is None else found[topic.number]) for topic in topics]
 
+    @_reads_files
     async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
-        """Dropping a topic is not there yet: it needs a count of what is pending in it."""
-        self._topic(name)
-        detail = "topics cannot be deleted yet; pause it instead: PATCH paused = true"
-        raise Problem("not-supported-yet", detail, errors=[FieldFault("", detail)])
+        """Only what has nothing left that has not ended."""
+        self._reign()
+        topic = self._topic(name)
+        if if_match not in (None, topic.revision):
+            raise _another_revision(topic, if_match)
+        if await drop_topic(self._node, topic, if_match, self._reign) == MISMATCH:
+            raise _another_revision(self._node.store.catalog.topic(name), if_match)
 
     # -- consumers
 
