@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,8 @@ from storage.message_id import encode_ids
 #: Bounds of one entry, so that a heartbeat is never held up behind it: bytes of messages, and rows.
 ENTRY_BYTES_MAX = 3 * 1024 * 1024
 ENTRY_ROWS_MAX = 20_000
+#: Bodies that may wait to be written, in bytes: on a disk that stands still they would fill the memory.
+WAITING_BYTES_MAX = 256 * 1024 * 1024
 #: What a record and its columns hold beside the parts of variable length.
 ROW_BYTES = 160
 
@@ -42,6 +45,8 @@ class Placed:
         return Placed(self.ids[start:stop], self.due_ms[start:stop], self.status[start:stop])
 
 
+_body = attrgetter("body")
+
 Part = tuple[int, int, Placed | str]  # first row, rows, and their result or the error they met
 
 
@@ -51,6 +56,7 @@ class Request:
 
     messages: Sequence[MessageIn]
     future: asyncio.Future[list[Part]]
+    body_bytes: int
     taken: int = 0  # rows that were put into entries
     answered: int = 0  # rows whose part is known; invariant: answered <= taken
     parts: list[Part] = field(default_factory=list)
@@ -73,6 +79,7 @@ class MessageQueue:
         self.taken = 0
         #: Requests that the newest entry answered, if each had but one message; the proposer sets it back.
         self.singles = 0
+        self._bytes = 0  # of the bodies of requests that wait, whole or in part
         self._entropy = entropy
         self._rows_max = rows_max
         self._requests: deque[Request] = deque()
@@ -89,9 +96,16 @@ class MessageQueue:
                 "over-limit",
                 f"{self.rows} messages wait to be written, at most {self._rows_max} may; send again later",
             )
+        body_bytes = sum(map(len, map(_body, messages)))
+        if self._bytes and self._bytes + body_bytes > WAITING_BYTES_MAX:
+            raise Problem(
+                "over-limit",
+                f"{self._bytes} bytes of messages wait to be written, at most {WAITING_BYTES_MAX} may; send later",
+            )
         future: asyncio.Future[list[Part]] = asyncio.get_running_loop().create_future()
-        self._requests.append(Request(messages, future))
+        self._requests.append(Request(messages, future, body_bytes))
         self.rows += len(messages)
+        self._bytes += body_bytes
         return future
 
     def take(self, now_ms: int) -> list[Section]:
@@ -130,11 +144,12 @@ class MessageQueue:
             taken.append((request, start, stop - start))
             if stop == len(request.messages):
                 self._requests.popleft()
+                self._bytes -= request.body_bytes
         return taken, messages
 
     def refuse(self) -> None:
         """What is in an entry already keeps waiting for its outcome."""
-        requests, self._requests, self.rows = self._requests, deque(), 0
+        requests, self._requests, self.rows, self._bytes = self._requests, deque(), 0, 0
         for request in requests:
             request.answer(request.taken, len(request.messages) - request.taken, "not-leader")
 
