@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+#: What ends within it goes in one entry: an entry costs every node more than many outcomes do, and nobody waits for
+#: these.
+GATHER_S: Final = 0.005
 #: Pauses between tries to pass outcomes on; each is twice the one before.
 PAUSE_FIRST_S: Final = 0.05
 PAUSE_MOST_S: Final = 1.0
@@ -108,9 +111,9 @@ class Outcomes:
 
     async def _write(self) -> None:
         """All that ended, batch by batch."""
-        await asyncio.sleep(0)  # what ends in the same turn of the loop goes together
         try:
             while self._new:
+                await asyncio.sleep(GATHER_S)
                 batch, self._new = self._new, []
                 self._log(batch)
                 try:
