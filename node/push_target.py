@@ -45,6 +45,8 @@ _NOT_THEIRS: Final = frozenset(
 )
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+#: A URL's path and query, of characters that need no escape (RFC 3986).
+_TAIL: Final = re.compile(r"[A-Za-z]+://[^/?#]*([A-Za-z0-9\-._~:/?@!$&'()*+,;=%]*)")
 _END: Final = "\r\n"
 _TAG_SAFE: Final = "!#$&'()*+-./:;<=>?@[]^_`{|}~ "
 
@@ -97,7 +99,7 @@ def make_target(settings: Mapping[str, Any], own: Mapping[str, Any], timeout_ms:
     method = fields.get("method") or "POST"
     if not _TOKEN.fullmatch(method):
         raise BadTarget(BAD_URL, f"{method[:200]!r} is no method")
-    start = f"{method} {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\nAccept: */*\r\n"
+    start = f"{method} {_path_of(fields['url'], url)} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\nAccept: */*\r\n"
     return PushTarget(
         url=url,
         origin=origin,
@@ -138,6 +140,15 @@ def _read_url(text: str) -> tuple[URL, Origin]:
     except ValueError as wrong:
         raise BadTarget(BAD_URL, f"{text[:200]!r} is no URL: {wrong}") from None
     return url, Origin(url.scheme, host, port)
+
+
+def _path_of(text: str, url: URL) -> str:
+    """Path and query as they were written, if they may go out so: parsed and written again, `%2F` becomes `/`, and
+    receivers check signatures of the bytes they get."""
+    tail = _TAIL.fullmatch(text)
+    if tail is None:
+        return url.raw_path_qs
+    return tail[1] if tail[1].startswith("/") else f"/{tail[1]}"
 
 
 def _same_origin(text: str, origin: Origin) -> bool:

@@ -49,6 +49,23 @@ def test_a_messages_target_wins_field_by_field() -> None:
     assert make_target({"target": topic}, {"timeout_ms": 100, "method": "PATCH"}, TIMEOUT_MS).method == "PATCH"
 
 
+@pytest.mark.parametrize(
+    ("url", "line"),
+    [
+        ("http://a.example/ok?sig=a%2Fb%2Bc%3d&x=%zz&y=%41", "/ok?sig=a%2Fb%2Bc%3d&x=%zz&y=%41"),
+        ("http://a.example/%7Euser/a%2Fb/../c", "/%7Euser/a%2Fb/../c"),
+        ("http://a.example?x=1", "/?x=1"),
+        ("HTTP://0x7f.1:81", "/"),
+        ('http://a.example/\u00e9?q="a"', "/%C3%A9?q=%22a%22"),
+        ("http://a.example/x\r\nX-Forged: 1", "/xX-Forged:%201"),
+        ("http://a.example/x HTTP/1.1", "/x%20HTTP/1.1"),
+    ],
+)
+def test_path_and_query_go_out_as_they_were_written(url: str, line: str) -> None:
+    """A signed query lost its signature when `%2F` was written again as `/`. What may not go out so is escaped."""
+    assert make_target({}, {"url": url}, TIMEOUT_MS).start.split(b"\r\n")[0] == f"POST {line} HTTP/1.1".encode()
+
+
 @pytest.mark.parametrize("url", ["http://b.example/", "https://a.example/", "http://a.example:81/"])
 def test_the_topics_headers_do_not_go_to_another_origin(url: str) -> None:
     """They may hold a credential, and whoever schedules chooses the URL. A topic without URL means them for all."""
