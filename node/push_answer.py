@@ -137,10 +137,12 @@ def code_of(failure: BaseException) -> int:
 
 
 def retry_after_ms(text: str, now_ms: int) -> int | None:
-    """The wait that a Retry-After header asks for, seconds or an HTTP date; None if it says neither."""
+    """The wait that a Retry-After header asks for, seconds or an HTTP date; None if it says neither. More digits than
+    anybody waits are the most that is read: who asks for longer than that is not to be asked again at once."""
     text = text.strip()
     if text.isascii() and text.isdigit():
-        return int(text[:_RETRY_AFTER_DIGITS]) * 1000 if len(text) <= _RETRY_AFTER_DIGITS else None
+        seconds = text.lstrip("0") or "0"
+        return int(seconds if len(seconds) <= _RETRY_AFTER_DIGITS else "9" * _RETRY_AFTER_DIGITS) * 1000
     try:
         until = parsedate_to_datetime(text)
         return max(0, int(until.timestamp() * 1000) - now_ms)

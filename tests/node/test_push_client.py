@@ -90,7 +90,15 @@ def test_retry_after_in_seconds_and_as_a_date() -> None:
     assert retry_after_ms(" 120 ", NOW_MS) == 120_000
     assert retry_after_ms(formatdate(NOW_MS / 1000 + 90, usegmt=True), NOW_MS) == 90_000
     assert retry_after_ms(formatdate(NOW_MS / 1000 - 90, usegmt=True), NOW_MS) == 0
-    assert retry_after_ms("9" * 4300, NOW_MS) is None
+    assert retry_after_ms("1 day", NOW_MS) is retry_after_ms("-5", NOW_MS) is None
+
+
+def test_a_retry_after_beyond_all_bounds_is_no_leave_to_come_back_at_once() -> None:
+    """It was read as if it said nothing, and the receiver that wanted the longest rest got the shortest."""
+    assert retry_after_ms("999999999", NOW_MS) == 999_999_999_000
+    assert retry_after_ms("999999999999", NOW_MS) == retry_after_ms("9" * 4300, NOW_MS) == 999_999_999_000
+    assert retry_after_ms("0" * 40 + "7", NOW_MS) == 7_000
+    assert retry_after_ms("0" * 40, NOW_MS) == 0
 
 
 @given(st.text(max_size=40) | st.from_regex(r"[A-Z][a-z]{2}, \d{1,5} [A-Z][a-z]{2} -?\d{1,6} \d+:\d+:\d+ GMT"))
