@@ -16,7 +16,7 @@ from typing import Final
 #: The longest wait: enough for 64 clients on a busy machine, whose answers alone take a millisecond to write.
 GATHER_S: Final = 0.004
 #: How many requests are worth a wait: fewer are no load, and more make an entry's own cost small beside theirs.
-GATHER_REQUESTS: Final = range(16, 1_000)
+GATHER_REQUESTS: Final = range(8, 1_000)
 
 
 class Gather:
