@@ -31,13 +31,15 @@ class Lateness(Collector):
         self._recent = np.zeros(RECENT, np.int64)
         self._seen = 0
 
-    def observe(self, lateness_ms: npt.NDArray[np.int64]) -> None:
-        """Count hand-overs, int64[n] in ms."""
+    def observe(self, lateness_ms: npt.NDArray[np.int64]) -> int:
+        """Count hand-overs, int64[n] in ms; returns the sum."""
         self._counts += np.bincount(np.searchsorted(BUCKETS_MS, lateness_ms), minlength=len(self._counts))
-        self._sum_ms += int(lateness_ms.sum())
+        sum_ms = int(lateness_ms.sum())
+        self._sum_ms += sum_ms
         newest = lateness_ms[-RECENT:]
         self._recent[(self._seen + np.arange(len(newest))) % RECENT] = newest
         self._seen += len(newest)
+        return sum_ms
 
     def quantiles(self) -> dict[str, int]:
         """p50, p99, p99.9 and max of the last hand-overs; empty before the first."""

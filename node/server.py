@@ -352,10 +352,10 @@ class Node:
             return None
         return next((peer.http for peer in self.config.peers if peer.id == leader), None)
 
-    def count_handed_over(self, count: int, lateness_ms: npt.NDArray[np.int64]) -> None:
-        """Hand-overs were made; the first ones of their messages were this late."""
+    def count_handed_over(self, count: int, lateness_ms: npt.NDArray[np.int64]) -> int:
+        """Hand-overs were made; the first ones of their messages were this late. Returns how late in all."""
         self.handed_over += count
-        self.lateness.observe(lateness_ms)
+        return self.lateness.observe(lateness_ms)
 
     def count_acked(self, topic: str, count: int) -> None:
         """Acks of a topic's messages were answered."""

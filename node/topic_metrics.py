@@ -53,11 +53,11 @@ class TopicCounts:
         self.business = 0.0
         self.told = (0,) * len(_COLUMNS)
 
-    def add_hand_overs(self, count: int, late_ms: I64) -> None:
-        """So many were made; the first ones of their messages were this late."""
+    def add_hand_overs(self, count: int, first: int, late_ms: int) -> None:
+        """So many were made, so many of them their messages' first, and those were so late in all."""
         self.handed_over += count
-        self.first += len(late_ms)
-        self.late_ms += int(late_ms.sum())
+        self.first += first
+        self.late_ms += late_ms
 
     def values(self) -> tuple[int, ...]:
         """In the order of the columns."""
@@ -86,8 +86,10 @@ class TopicMetrics(Collector):
 
     def add(self, column: str, topics: U32) -> None:
         """One more for each row, by the number of its topic."""
-        if len(topics) == 1:
-            self._add(column, int(topics[0]), 1)
+        if not len(topics):
+            return
+        if len(topics) == 1 or bool((topics == topics[0]).all()):
+            self._add(column, int(topics[0]), len(topics))
             return
         numbers, counts = np.unique(topics, return_counts=True)
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):

@@ -37,7 +37,7 @@ def test_what_is_shown() -> None:
     row.scheduled, row.handed_over, row.acked, row.failed, row.dead = 10, 8, 5, 2, 1
     for topics in ([1], [], [2, 1, 2, 1], [2]):
         metrics.add("dead", np.array(topics, np.uint32))
-    row.add_hand_overs(2, np.array([500], np.int64))
+    row.add_hand_overs(2, 1, 500)
     late_ms = np.array([1, 100, 900, 7], np.int64)
     metrics.add_hand_overs(np.array([1, 2, 1, 2], np.uint32), np.array([False, True, True, False]), late_ms)
     metrics.of("b").acked += 4
