@@ -25,7 +25,8 @@ GROUP = 0
 ENTRY_ACKS_MAX = 100_000
 #: Moves of one entry, counted as in node.move_size, 10 us each on every node; a request past it waits for the next.
 ENTRY_MOVES_MAX = 1_000
-#: What a move counts for if the same entry moves that message before: each is applied for itself.
+#: What a move counts for if the same entry moves that message before, or a cancel if it cancels another revision of it:
+#: each is applied for itself.
 MOVE_AGAIN_WEIGHT = 100
 #: Bytes of the commands of one entry that go as sections of their own.
 ENTRY_SINGLES_BYTES_MAX = 1 << 20
@@ -172,10 +173,10 @@ class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
     """Cancels; each result is (result, attempts, prior) of replication.apply_settle."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """One Cancel of all that wait."""
+        """One Cancel of those that have waited longest: of all, unless many ask for other revisions of one message."""
         if not self._waiting:
             return []
-        taken = self._take(len(self._waiting))
+        taken = self._take(_fitting(list(self._weights()), ENTRY_MOVES_MAX))
         command = Cancel(
             np.array([order.home for order, _ in taken], np.uint64),
             np.array([order.doubtful for order, _ in taken], np.uint8),
@@ -190,6 +191,13 @@ class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
                 resolve(future, result, error)
 
         return [(command.pack(), give)]
+
+    def _weights(self) -> Iterator[int]:
+        revisions: dict[int, set[int]] = {}
+        for order, _ in self._waiting:
+            seen = revisions.setdefault(order.home, set())
+            yield MOVE_AGAIN_WEIGHT if seen and order.revision not in seen else 0
+            seen.add(order.revision)
 
 
 class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):

@@ -8,8 +8,8 @@ import numpy as np
 from api.port import MessageIn
 from api.problem import Problem
 from node.proposer import Proposer
-from node.queues import ENTRY_MOVES_MAX, MOVE_AGAIN_WEIGHT, RescheduleOrder
-from replication.command import Extend, PutTopic, Reschedule, Settle
+from node.queues import ENTRY_MOVES_MAX, MOVE_AGAIN_WEIGHT, CancelOrder, RescheduleOrder
+from replication.command import Cancel, Extend, PutTopic, Reschedule, Settle
 from replication.envelope import decode_entry
 from tests.node.test_proposer import Group, Riders, fail, run, turns
 
@@ -60,6 +60,28 @@ def test_whatever_waits_at_once_an_entry_stays_below_its_bound() -> None:
             await turns()
         await asyncio.gather(*waiting, return_exceptions=True)
         assert 4 < entries < 40
+
+    run(test)
+
+
+def test_cancels_of_many_revisions_of_one_message_do_not_go_in_one_entry() -> None:
+    """Each is a round of its own in apply; the same cancel said again is none, and those of other messages go along."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        orders = [CancelOrder(7, False, at % 50) for at in range(100)] + [CancelOrder(at, False, 0) for at in range(99)]
+        waiting = [proposer.cancel(order) for order in orders]
+        rows, rounds = 0, []
+        await turns()
+        while group.open:
+            cancel = Cancel.unpack(decode_entry(group.open[0][0]).sections[0])
+            rows += len(cancel.home)
+            rounds.append(len(set(cancel.revision[cancel.home == 7].tolist())))
+            group.answer("not-leader")
+            await turns()
+        assert rows == len(orders)
+        assert max(rounds) <= 1 + ENTRY_MOVES_MAX // MOVE_AGAIN_WEIGHT
+        assert len(rounds) < 15
+        await asyncio.gather(*waiting, return_exceptions=True)
 
     run(test)
 
