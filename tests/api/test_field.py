@@ -155,3 +155,10 @@ def test_due_time_is_bounded_ahead_only() -> None:
     assert caught.value.code == "beyond-max-delay"
     with pytest.raises(Fault, match="microseconds"):
         read_deliver_at(_NOW_MS * 100, _NOW_MS, ahead_ms)
+
+
+@pytest.mark.parametrize("name", ["Expect", "expect"])
+def test_a_header_that_no_push_sends_is_refused(name: str) -> None:
+    """Expect was accepted and left out of the push without a word."""
+    with pytest.raises(Fault, match="belongs to the connection"):
+        read_headers({name: "100-continue"})
