@@ -29,8 +29,8 @@ _CONTENT_TYPE = re.compile(r"[!#$&^_.+0-9A-Za-z-]+/[!#$&^_.+0-9A-Za-z-]+(?:\s*;[
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CONTROL_BUT_TAB = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
-#: Headers a message may not set: they belong to the hop, to the target's address, or to Hourwheel itself. Expect asks the
-#: hop to wait, and a push does not send it.
+#: Headers a message may not set: they belong to the hop, to the target's address, or to Hourwheel itself. Expect asks
+#: the hop to wait, and a push does not send it.
 _HOP: Final = frozenset(
     ("host", "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection")
     + ("te", "trailer", "trailers", "transfer-encoding", "upgrade", "content-length", "expect")
