@@ -137,7 +137,7 @@ def _read_url(text: str) -> tuple[URL, Origin]:
         if address is not None:
             host = str(address)
             url = url.with_host(host)
-    except ValueError as wrong:
+    except (ValueError, IndexError) as wrong:  # yarl looks behind the end of a host such as "]("
         raise BadTarget(BAD_URL, f"{text[:200]!r} is no URL: {wrong}") from None
     return url, Origin(url.scheme, host, port)
 

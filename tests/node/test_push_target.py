@@ -94,7 +94,7 @@ def test_addresses_are_written_the_usual_way(url: str, written: str) -> None:
 @pytest.mark.parametrize(
     "url",
     ["ftp://a.example/", "file:///etc/passwd", "//a.example/", "a.example", "http://", "http:///x", "http://a:99999/",
-     "http://a:0/", "http://[::1/", "http://[zz]/", "javascript:1"],
+     "http://a:0/", "http://[::1/", "http://[zz]/", "javascript:1", "http://](/"],
 )  # fmt: skip
 def test_what_is_no_http_url_is_bad(url: str) -> None:
     """With the reason's code, however it is malformed."""
