@@ -11,6 +11,7 @@ from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.problem import Problem
 from node.server import Node
 from tests.node.single_node import run_node
+from tests.node.three_nodes import leader_of, run_nodes
 
 
 async def _put(node: Node, name: str) -> int:
@@ -132,3 +133,22 @@ def test_too_much_to_make_sure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert await _names(node) == ["t"]
 
     run_node(tmp_path / "n1", play)
+
+
+def test_a_topic_is_gone_on_all_nodes(tmp_path: Path) -> None:
+    """The leader of the next term knows neither it nor a message in it, and counts what the one before counted."""
+
+    async def scene(nodes: list[Node]) -> None:
+        old = await leader_of(nodes)
+        await old.service.schedule([MessageIn("u", b"1", delay_ms=60_000) for _ in range(5)], ANONYMOUS)
+        await _put(old, "t")
+        await _delete(old, "t")
+        done = await old.service.transfer(None, principal=ANONYMOUS)
+        new = await leader_of(nodes, term_above=done.term_before)
+        assert new is not old
+        assert await _names(new) == ["u"]
+        assert await new.service.count(CountQuery(topic="u"), principal=ANONYMOUS) == 5
+        with pytest.raises(Problem, match="no-leader"):
+            await old.service.count(CountQuery(), principal=ANONYMOUS)
+
+    run_nodes(tmp_path, scene)
