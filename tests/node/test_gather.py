@@ -26,6 +26,8 @@ from tests.node.test_proposer import Group, Riders, run, turns
     ],
 )
 def test_waits_only_for_many_small_requests(answered: int, waiting: int, waits: bool) -> None:
+    """A single client, acks and batches are not waited with; and no longer than until all are there."""
+
     async def go() -> None:
         gather = Gather(lambda: None)
         assert gather.begin(answered, waiting) is waits
@@ -38,6 +40,8 @@ def test_waits_only_for_many_small_requests(answered: int, waiting: int, waits: 
 
 
 def test_flushes_once_when_the_time_is_over_and_waits_no_more() -> None:
+    """Requests that do not come hold nobody up past the bound."""
+
     async def go() -> None:
         over: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         gather = Gather(lambda: over.set_result(asyncio.get_running_loop().time()))
@@ -50,6 +54,8 @@ def test_flushes_once_when_the_time_is_over_and_waits_no_more() -> None:
 
 
 def test_does_not_flush_after_its_end() -> None:
+    """Its timer goes with it."""
+
     async def go() -> None:
         flushed: list[None] = []
         gather = Gather(lambda: flushed.append(None))
