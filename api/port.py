@@ -320,7 +320,8 @@ class Port(Protocol):
         """All topics by name; with `counts`, which take a pass over all messages, their messages by state."""
 
     async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
-        """`unknown-topic`, `not-empty`, `revision-mismatch`, `not-supported-yet`."""
+        """Remove a topic all of whose messages have ended. `unknown-topic`, `not-empty` (pending), `revision-mismatch`,
+        `over-limit`; `change-in-progress` when too much comes in to make sure."""
 
     async def pull(self, request: PullIn, principal: Principal) -> Sequence[Delivery]:
         """Hand over up to `max` and PULL_BYTES_MAX, waiting up to `wait_ms` for the first; empty when none came.
