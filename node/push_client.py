@@ -41,6 +41,9 @@ from node.retry import STOPPED, TIMEOUT
 KEEPALIVE_S: Final = 4.0
 #: How often to look for those.
 SWEEP_S: Final = 0.5
+#: So many connections to one receiver are made at the same time, or as many as stand: attempts that come in a burst had
+#: each made one, at ten times the price of a push, though the first to stand would soon have been free for them.
+CONNECTING_LEAST: Final = 8
 #: Names stay resolved for this long: long enough for a burst, short enough to follow a receiver that moves.
 DNS_S: Final = 10
 #: Names looked up at the same time.
@@ -51,16 +54,23 @@ _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 class _Pool:
     """Connections to one receiver that are not in use, and the attempts that wait for one."""
 
-    __slots__ = ("connecting", "idle", "waiting")
+    __slots__ = ("connecting", "idle", "in_use", "waiting")
 
     def __init__(self) -> None:
         self.idle: list[Wire] = []  # the last one was used last and is used next
         self.waiting: dict[Exchange, None] = {}  # the first is next
         self.connecting: list[asyncio.Task[None]] = []
+        self.in_use = 0
 
     @property
     def empty(self) -> bool:
-        return not (self.idle or self.waiting or self.connecting)
+        return not (self.idle or self.waiting or self.connecting or self.in_use)
+
+    @property
+    def lacking(self) -> bool:
+        """Whether one more connection is to be made."""
+        most = max(CONNECTING_LEAST, self.in_use + len(self.idle))
+        return len(self.connecting) < min(len(self.waiting), most)
 
 
 class PushClient:
@@ -134,12 +144,13 @@ class PushClient:
                 return exchange
             wire.drop()
         pool.waiting[exchange] = None
-        pool.connecting.append(self._loop.create_task(self._connect(target, pool)))
+        self._connect_more(target, pool)
         return exchange
 
     def _begin(self, wire: Wire, exchange: Exchange) -> bool:
         """Send it if that is allowed now, else it has ended; whether the wire is in use."""
         if exchange.may_send():
+            self._pools[exchange.target.origin].in_use += 1
             wire.begin(exchange)
             return True
         self._end(exchange, Answer(STOPPED, "this node stopped leading before the request was sent"))
@@ -152,14 +163,22 @@ class PushClient:
 
     # -- connections
 
+    def _connect_more(self, target: PushTarget, pool: _Pool) -> None:
+        """As far as attempts wait. Whenever some do, a connection is being made."""
+        while pool.lacking:
+            pool.connecting.append(self._loop.create_task(self._connect(target, pool)))
+
     async def _connect(self, target: PushTarget, pool: _Pool) -> None:
-        """One more connection, for who has waited longest when it stands, or fails. There is one of these under way
-        for each that waits, at least."""
+        """One more connection, for who has waited longest when it stands, or fails. Those who wait for one that takes
+        too long time out by themselves."""
         assert self._connector is not None
-        broken: BaseException = aiohttp.ServerDisconnectedError()
+        broken: BaseException | None = aiohttp.ServerDisconnectedError()
         try:
             request = aiohttp.ClientRequest("GET", target.url, loop=self._loop)
-            connection = await self._connector.connect(request, [], _NO_TIMEOUT)
+            async with asyncio.timeout(target.timeout_ms / 1000) as limit:
+                connection = await self._connector.connect(request, [], _NO_TIMEOUT)
+        except TimeoutError as failure:
+            broken = None if limit.expired() else failure
         except Exception as failure:  # whatever a name or an address makes aiohttp raise, it must not end the node
             broken = failure
         else:
@@ -169,11 +188,13 @@ class PushClient:
             if wire.is_connected():
                 self._connected(pool)
                 self._keep(wire, target.origin)
+                self._connect_more(target, pool)
                 return
             wire.drop()
         self._connected(pool)
-        if pool.waiting:
+        if pool.waiting and broken is not None:
             self._end(self._next(pool), failed(broken))
+        self._connect_more(target, pool)
         self._forget(target.origin)
 
     @staticmethod
@@ -190,9 +211,7 @@ class PushClient:
 
     def _keep(self, wire: Wire, origin: Origin) -> None:
         """A connection is free: for who waits, or later."""
-        pool = self._pools.get(origin)
-        if pool is None:
-            pool = self._pools[origin] = _Pool()
+        pool = self._pools[origin]
         while pool.waiting:
             if self._begin(wire, self._next(pool)):
                 return
@@ -204,6 +223,7 @@ class PushClient:
     def _done(self, wire: Wire, exchange: Exchange, answer: Answer) -> None:
         """An answer came, or the connection broke."""
         origin = exchange.target.origin
+        self._pools[origin].in_use -= 1
         if wire.is_connected():
             self._keep(wire, origin)
         else:
@@ -214,10 +234,11 @@ class PushClient:
     def _passed(self, exchange: Exchange) -> None:
         """An attempt's time is over."""
         origin = exchange.target.origin
-        pool = self._pools.get(origin)
+        pool = self._pools[origin]
         if exchange.wire is not None:
+            pool.in_use -= 1
             exchange.wire.drop()
-        elif pool is not None:
+        else:
             del pool.waiting[exchange]
             if len(pool.connecting) > len(pool.waiting):
                 pool.connecting.pop(0).cancel()
