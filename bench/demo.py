@@ -46,6 +46,7 @@ class Result:
     early: int
     duplicates: int
     duplicate_span_ms: float
+    after_lease: int
     pull: Part
     push: Part
 
@@ -64,6 +65,7 @@ def total(pull: Part, push: Part) -> Result:
         early=pull.early + push.early,
         duplicates=pull.duplicates + push.duplicates,
         duplicate_span_ms=max(pull.duplicate_span_ms, push.duplicate_span_ms),
+        after_lease=pull.after_lease + push.after_lease,
         pull=pull,
         push=push,
     )
@@ -81,8 +83,9 @@ def pulled(history: History) -> Part:
         delivered=_count(lost["delivered"]),
         lost=_count(lost["lost"]),
         early=_count(window["early"]),
-        duplicates=_count(again["duplicates"]),
+        duplicates=_count(again["failover"]),
         duplicate_span_ms=_count(again["span_ms"]),
+        after_lease=_count(again["after_lease"]),
         lateness_ms={name: lateness[name] for name in ("p50", "p99") if name in lateness},
         failover_gap_ms=round(gaps[0], 1) if gaps and gaps[0] is not None else None,
     )
@@ -100,8 +103,9 @@ def show(found: Result) -> None:
         ("delivered", "delivered"),
         ("lost", "lost"),
         ("early", "early"),
-        ("handed over again", "duplicates"),
+        ("handed over again by the failover", "duplicates"),
         ("hand-over time those span, ms", "duplicate_span_ms"),
+        ("again at the end of a lease, the answer lost with the leader", "after_lease"),
     )
     table = Table("", "pulled", "pushed")
     for name, field in rows:

@@ -28,7 +28,7 @@ async def _late(address: Address, topic: str, base_ms: int, seconds: float) -> d
     """Percentiles of the lateness of RATE messages a second, due from `base_ms` on."""
     due_ms = [base_ms + offset for offset in spread_ms(RATE, seconds)]
     await fill_due(address, due_ms, topic)
-    await asyncio.sleep(max(0.0, base_ms / 1000 - time.time() - EARLY_S))  # a server closes connections that idle for long
+    await asyncio.sleep(max(0.0, base_ms / 1000 - time.time() - EARLY_S))  # idle connections are closed
     run = Waiting(address, topic, len(due_ms))
     async with asyncio.timeout(base_ms / 1000 - time.time() + seconds + GRACE_S):
         await run.run()

@@ -28,7 +28,10 @@ LEASE_S = TARGET_TIMEOUT_S + 5.0
 
 @dataclass(frozen=True)
 class Part:
-    """What became of the messages that went one way. `failover_gap_ms`: kill -9 to the next hand-over, None without."""
+    """What became of the messages that went one way. `duplicates` are those of the failover; `after_lease` came again
+    because the answer to their first hand-over died with the leader. `failover_gap_ms`: kill -9 to the next hand-over,
+    None without.
+    """
 
     scheduled: int
     delivered: int
@@ -36,6 +39,7 @@ class Part:
     early: int
     duplicates: int
     duplicate_span_ms: float
+    after_lease: int
     lateness_ms: dict[str, float]
     failover_gap_ms: float | None
 
@@ -47,7 +51,7 @@ def judge(acknowledged: dict[str, int], received: Sequence[Received], killed_ms:
     for one in received:
         due_ms = acknowledged.get(one.id or "", 0)
         early += one.received_ms < due_ms or one.late_ms < 0
-    again = repeats(received)
+    again = repeats(received, LEASE_S)
     gap_ms = None
     if killed_ms is not None:
         terms = [one.term or 0 for one in received if one.received_ms <= killed_ms]
@@ -62,6 +66,7 @@ def judge(acknowledged: dict[str, int], received: Sequence[Received], killed_ms:
         early=early,
         duplicates=again.count,
         duplicate_span_ms=again.span_ms,
+        after_lease=again.after_lease,
         lateness_ms={name: lateness[name] for name in ("p50", "p99") if name in lateness},
         failover_gap_ms=gap_ms,
     )

@@ -43,10 +43,13 @@ _DECODER = msgspec.json.Decoder(Received)
 
 @dataclass(frozen=True)
 class Repeats:
-    """Ids received more than once, and the time over which their earlier deliveries spread."""
+    """Deliveries of an id after its first: `count` of them soon after, whose earlier ones spread over `span_ms`, and
+    `after_lease` that came when the lease of the one before had ended.
+    """
 
     count: int
     span_ms: float
+    after_lease: int
 
 
 class Receivers:
@@ -117,20 +120,30 @@ def firsts(received: Sequence[Received]) -> dict[str, Received]:
     return found
 
 
-def repeats(received: Sequence[Received]) -> Repeats:
+#: A lease begins a little before its webhook is received.
+LEASE_SLACK_S = 1.0
+
+
+def repeats(received: Sequence[Received], lease_s: float = float("inf")) -> Repeats:
     """Deliveries of an id after its first, and the span of the deliveries that were repeated, term by term the widest.
 
     A leader that dies takes with it what it had pushed and not yet recorded: what its successor pushes again are
-    messages that the dead one had pushed within one span of time.
+    messages that the dead one had pushed within one span of time. Where it had recorded the hand-over and not the
+    answer, the message comes again when its lease of `lease_s` ends: unknown outcomes, counted apart.
     """
+    again_ms = 1000 * (lease_s - LEASE_SLACK_S)
+    after_lease = 0
     newest: dict[str, Received] = {}
     repeated_ms: dict[int | None, list[float]] = {}
     for one in received:
         if one.id is None:
             continue
         before = newest.get(one.id)
-        if before is not None:
+        if before is not None and one.received_ms - before.received_ms >= again_ms:
+            after_lease += 1
+        elif before is not None:
             repeated_ms.setdefault(before.term, []).append(before.received_ms)
         newest[one.id] = one
     spans = [max(times) - min(times) for times in repeated_ms.values()]
-    return Repeats(sum(len(times) for times in repeated_ms.values()), round(max(spans, default=0.0), 1))
+    count = sum(len(times) for times in repeated_ms.values())
+    return Repeats(count, round(max(spans, default=0.0), 1), after_lease)

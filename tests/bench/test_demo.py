@@ -25,6 +25,7 @@ PART_KEYS = [
     "early",
     "duplicates",
     "duplicate_span_ms",
+    "after_lease",
     "lateness_ms",
     "failover_gap_ms",
 ]
@@ -55,7 +56,8 @@ def test_figures_of_a_good_history() -> None:
     found = pulled(History(good()))
     assert list(vars(found)) == PART_KEYS
     assert (found.scheduled, found.delivered, found.lost, found.early) == (400, 399, 0, 0)
-    assert (found.duplicates, found.duplicate_span_ms, found.failover_gap_ms) == (4, 20, 502.0)
+    assert (found.duplicates, found.duplicate_span_ms, found.failover_gap_ms) == (3, 20, 502.0)
+    assert found.after_lease == 1
     assert set(found.lateness_ms) == {"p50", "p99"}
 
 
@@ -86,7 +88,7 @@ def test_planted_in_the_log() -> None:
 
 def part(lost: int = 0, early: int = 0) -> Part:
     """A part in which this went wrong."""
-    return Part(10, 10 - lost, lost, early, 1, 5.0, {"p50": 1.0, "p99": 2.0}, None)
+    return Part(10, 10 - lost, lost, early, 1, 5.0, 0, {"p50": 1.0, "p99": 2.0}, None)
 
 
 @pytest.mark.parametrize("wrong", [part(lost=1), part(early=1)])

@@ -53,3 +53,11 @@ def test_repeats_and_their_span() -> None:
     assert found.count == 4
     assert found.span_ms == 101.0  # term 2 delivered d at 900 and c at 1,001, both repeated
     assert repeats(log[:6]).span_ms == 30.0
+
+
+def test_repeats_at_the_end_of_a_lease_are_counted_apart() -> None:
+    """Their answer was lost, not their hand-over: they belong to no span."""
+    log = [received(100, "a"), received(130, "b"), received(1_000, "a", 2), received(7_120, "b", 2, 2)]
+    found = repeats(log, lease_s=7.0)
+    assert (found.count, found.span_ms, found.after_lease) == (1, 0.0, 1)
+    assert (repeats(log).count, repeats(log).span_ms) == (2, 30.0)

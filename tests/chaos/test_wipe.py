@@ -1,6 +1,7 @@
 """A node that lost its disk must not vote: with it and one node that missed the last entries there is no majority."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ COUNT = 50
 QUIET_ELECTIONS = 10
 
 
-async def call(node: LocalNode, method: str, path: str, document: object | None = None) -> dict[str, Any]:
+async def call(node: LocalNode, method: str, path: str, document: Mapping[str, object] | None = None) -> dict[str, Any]:
     """One request, off the loop."""
     answer = await asyncio.to_thread(Connection(node.url).call, method, path, document)
     return answer.document
