@@ -29,7 +29,7 @@ PART_KEYS = [
     "lateness_ms",
     "failover_gap_ms",
 ]
-KEYS = ["scheduled", "delivered", "lost", "early", "duplicates", "duplicate_span_ms", "pull", "push"]
+KEYS = ["scheduled", "delivered", "lost", "early", "duplicates", "duplicate_span_ms", "after_lease", "pull", "push"]
 DUE_MS = 1_800_000_000_000
 
 
