@@ -5,19 +5,17 @@ often is the receiver's word.
 """
 
 import asyncio
-import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import aiohttp
 
 from bench.receivers import Received, Receivers, firsts, repeats
 from chaos.event import Answered, Event
 from chaos.history import History
 from chaos.plan import Plan
-from chaos.producer import AGAIN_S, Producer
+from chaos.producer import Producer
 from chaos.verdict import percentiles
+from chaos.workload import configure
 from cli.local_cluster import LocalNode
 
 LOOK_S = 0.05
@@ -94,7 +92,9 @@ class Pushed:
 
     async def run(self) -> bool:
         """Offers everything; True when all that was acknowledged is in the log, False when `drain_s` went by first."""
-        await self._configure()
+        target = {"url": f"{self.receivers.urls[0]}/demo", "timeout": int(TARGET_TIMEOUT_S * 1000)}
+        settings = {"mode": "push", "target": target}
+        await configure(self._nodes, self._plan.topic, settings, self._plan.request_s)
         looking = asyncio.create_task(self._look())
         try:
             await Producer(self._nodes, self._plan, self._history).run()
@@ -120,19 +120,3 @@ class Pushed:
             self._looked += len(new)
             self._seen.update(one.id for one in new if one.id is not None)
             await asyncio.sleep(LOOK_S)
-
-    async def _configure(self) -> None:
-        """Makes the topic a pushed one; tries the nodes in turn until one has done it."""
-        target = {"url": f"{self.receivers.urls[0]}/demo", "timeout": int(TARGET_TIMEOUT_S * 1000)}
-        document = {"mode": "push", "target": target}
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=self._plan.request_s)) as http:
-            for node in itertools.cycle(self._nodes):
-                try:
-                    async with http.put(f"{node.url}/v1/topics/{self._plan.topic}", json=document) as answer:
-                        if answer.status < 300:
-                            return
-                        if answer.status < 500:
-                            raise RuntimeError(f"topic refused: {await answer.text()}")
-                except (aiohttp.ClientError, TimeoutError):
-                    pass
-                await asyncio.sleep(AGAIN_S)

@@ -58,6 +58,24 @@ class Outstanding:
         await self._none_left.wait()
 
 
+async def configure(nodes: Sequence[LocalNode], topic: str, document: Mapping[str, object], request_s: float) -> None:
+    """Creates a topic, so that there is one to wait at; tries the nodes in turn until one has done it.
+
+    Raises RuntimeError when its settings are refused.
+    """
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=request_s)) as http:
+        for node in itertools.cycle(nodes):
+            try:
+                async with http.put(f"{node.url}/v1/topics/{topic}", json=document) as answer:
+                    if answer.status < 300:
+                        return
+                    if answer.status < 500:
+                        raise RuntimeError(f"topic refused: {await answer.text()}")
+            except (aiohttp.ClientError, TimeoutError):
+                pass
+            await asyncio.sleep(AGAIN_S)
+
+
 class Workload:
     """One run of `plan` against `nodes`, recorded in `history`.
 
@@ -77,26 +95,13 @@ class Workload:
 
     async def run(self) -> bool:
         """Offers and consumes everything; False when something was still outstanding at the end."""
-        await self.configure(self.plan.topic, {"mode": "pull", "lease": self.plan.lease_ms})
-        if self.plan.push_share:
-            await self.configure(self.plan.push_topic, self.webhooks.topic())
+        plan = self.plan
+        await configure(self.nodes, plan.topic, {"mode": "pull", "lease": plan.lease_ms}, plan.request_s)
+        if plan.push_share:
+            await configure(self.nodes, plan.push_topic, self.webhooks.topic(), plan.request_s)
         async with self.consuming():
             await self._producer.run()
             return await self.drain()
-
-    async def configure(self, topic: str, document: Mapping[str, object]) -> None:
-        """Creates a topic, so that there is one to wait at; tries the nodes in turn until one has done it."""
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=self.plan.request_s)) as http:
-            for node in itertools.cycle(self.nodes):
-                try:
-                    async with http.put(f"{node.url}/v1/topics/{topic}", json=document) as answer:
-                        if answer.status < 300:
-                            return
-                        if answer.status < 500:
-                            raise RuntimeError(f"topic refused: {await answer.text()}")
-                except (aiohttp.ClientError, TimeoutError):
-                    pass
-                await asyncio.sleep(AGAIN_S)
 
     @contextlib.asynccontextmanager
     async def consuming(self) -> AsyncIterator[None]:
