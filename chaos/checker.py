@@ -155,10 +155,12 @@ def check_duplicates(history: History, bounds: Bounds) -> Verdict:
         for before, after in itertools.pairwise(events):
             if (after.term, after.attempt) == (before.term, before.attempt):
                 faults.append(f"message {number}: handed over twice as term {after.term}, attempt {after.attempt}")
-            elif not before.taken or (before.pushed and after.handed_over_ms >= before.gives_up_ms):
-                retried += 1  # the node heard a failure, or nothing in time (it may have been paused)
+            elif not before.taken:
+                retried += 1
             elif after.handed_over_ms >= before.leased_until_ms:
                 after_lease += 1
+            elif before.pushed and after.handed_over_ms >= before.gives_up_ms:
+                retried += 1  # the node heard nothing in time: it may have been paused
             elif after.term > before.term:
                 earlier_ms.setdefault(before.term, []).append(before.handed_over_ms)
             else:
