@@ -29,6 +29,7 @@ INTERIM_MAX: Final = 32
 #: Bodies up to this go out in one piece with the head: copying them costs less than a second piece.
 JOINED_BYTES: Final = 16 * 1024
 _SWITCHING: Final = 101
+_NEXT_INTERIM: Final = b"\r\n\r\nHTTP/1.1 1"
 
 
 class Exchange:
@@ -139,6 +140,9 @@ class Wire(ResponseHandler):
                 return
             self._parsed = True
             self.set_response_params(read_until_eof=True, auto_decompress=False, read_bufsize=ANSWER_BYTES_MAX)
+        if self._message is None and data.count(_NEXT_INTERIM) > INTERIM_MAX:
+            self._fail(_too_many_interim())  # unread: the parser would first make an object of each, a thousand a read
+            return
         super().data_received(data)
         self._look()
 
@@ -150,7 +154,7 @@ class Wire(ResponseHandler):
             if self._interim > INTERIM_MAX:
                 if self.transport is not None:
                     self.transport.abort()
-                self.set_exception(aiohttp.ClientPayloadError(f"more than {INTERIM_MAX} interim answers"))
+                self.set_exception(_too_many_interim())
         elif self._message is None:
             self._message, self._content = message, content
         else:
@@ -227,3 +231,7 @@ class Wire(ResponseHandler):
         self.drop()
         if self._gone is not None:
             self._gone(self)
+
+
+def _too_many_interim() -> aiohttp.ClientPayloadError:
+    return aiohttp.ClientPayloadError(f"more than {INTERIM_MAX} interim answers")

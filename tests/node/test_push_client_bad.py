@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from node.push_address import Addresses
 from node.push_answer import Answer
 from node.push_client import PushClient
 from node.push_target import make_target
+from node.push_wire import INTERIM_MAX, Wire
 from node.retry import (
     BROKEN,
     REASONS,
@@ -191,6 +193,21 @@ def test_who_breaks_off_or_talks_nonsense_is_broken(behave: Behave) -> None:
     got = attempt(behave, timeout_ms=20_000)
     assert got.code == BROKEN
     assert got.error
+
+
+def test_a_flood_of_interim_answers_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read holds a thousand of them; making objects of all held up the loop for ten milliseconds, again and again."""
+    parsed = 0
+    feed_data = Wire.feed_data
+
+    def counted(self: Wire, data: Any, size: int = 0) -> None:
+        nonlocal parsed
+        parsed += 1
+        feed_data(self, data, size)
+
+    monkeypatch.setattr(Wire, "feed_data", counted)
+    assert attempt(_endless_interim, timeout_ms=20_000).code == BROKEN
+    assert parsed <= 2 * (INTERIM_MAX + 1)
 
 
 def test_a_flood_is_read_to_its_bound() -> None:
