@@ -35,7 +35,7 @@ def command(config_path: Path, parent: int | None) -> None:
     except ConfigError as error:
         raise Failure(ExitCode.CONFIG, str(error)) from None
     from api.server import ListenFailed
-    from node.server import run
+    from node.process import run
     from replication.envelope import UnknownCommand
     from replication.group import StartRefused
     from storage.data_directory import DirectoryRefused

@@ -33,7 +33,6 @@ from node.entropy import Entropy
 from node.lease_book import HandOver
 from node.push_address import Addresses
 from node.push_answer import Answer
-from node.push_client import PushClient
 from node.push_lane import Bounds, Lanes, StagedUnit
 from node.push_metrics import PushMetrics
 from node.push_outcome import Attempt, Outcomes
@@ -77,7 +76,7 @@ class Pusher:
     def __init__(self, node: Node, entropy: Entropy, options: PushOptions) -> None:
         self._node = node
         self.addresses = Addresses(options.allow)
-        self._client = PushClient(self.addresses, node.clock.now_ms)
+        self._client = node.outside.receivers(self.addresses, node.clock.now_ms)
         self._targets = Targets(options.timeout_ms)
         total = max(1, min(options.total, raise_descriptors() // 2))
         self._lanes = Lanes(

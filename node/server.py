@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-import sys
 from collections.abc import Coroutine
 from typing import Any
 
@@ -23,17 +21,16 @@ import structlog
 from api.duration import parse_duration
 from api.port import Limits
 from api.problem import Problem
-from api.server import GRACE_S, Server, serve
+from api.server import GRACE_S
 from node.checkpointer import Checkpointer
-from node.clock import NodeClock
 from node.config import Config
 from node.counting import Counting
 from node.delivery_log import DeliveryLog
-from node.entropy import Entropy
-from node.forward import Forwarder
+from node.group_options import address_of, group_options
+from node.housekeeping import keep_house, unlink_hours
 from node.lateness import Lateness
-from node.memory import settle_memory
 from node.metrics import Metrics
+from node.outside import Outside, Serving
 from node.proposer import Proposer
 from node.push import Pusher
 from node.queues import GROUP
@@ -50,33 +47,25 @@ from replication.driver import GroupDriver
 from replication.group import RaftGroup
 from replication.journal import Journal
 from replication.machine import Machine
-from replication.options import GroupOptions, Vitals
-from replication.transport import AsyncTransport, Identity
+from replication.options import Vitals
+from replication.transport import Identity
 from storage.data_directory import DataDirectory
-from storage.disk import Disk
 from storage.position import HOUR_MS
 from storage.store import Store
 
 log = structlog.get_logger()
 
-#: How often the clock is slewed, free space measured and the near hours turned.
-HOUSEKEEPING_S = 0.5
-#: How long the loop may keep the interpreter while the journal's thread waits for it. Python's default of 5 ms is what
-#: every fdatasync would wait, once before it and once after, on a busy leader.
-SWITCH_S = 0.0005
-#: How often a leader looks for hours that are over.
-RETENTION_S = 20.0
-
 
 class Node:
     """The parts of one node and how they hang together. `run` serves until `stop` or a failure."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, outside: Outside | None = None) -> None:
         """Opens the directory and everything in it. Raises DirectoryRefused, FormatRefused, Corrupt, DiskFailed."""
         self.config = config
-        self.clock = NodeClock()
-        self.disk = Disk()
-        self.entropy = Entropy()
+        self.outside = outside = outside or Outside()
+        self.clock = outside.clock()
+        self.disk = outside.disk()
+        self.entropy = outside.entropy()
         self._closing = contextlib.ExitStack()
         self._tasks: list[asyncio.Task[Any]] = []
         self._ended: asyncio.Future[None] | None = None
@@ -103,13 +92,13 @@ class Node:
         self.journal = Journal.open(directory.journal, disk=self.disk, cluster_id=self.store.cluster_id)
         self._closing.callback(self.journal.close)
         peers = {peer.id: peer.raft for peer in config.peers if peer.id != config.node_id}
-        self.transport = AsyncTransport(
+        self.transport = self.outside.transport(
             Identity(config.node_id, directory.store_id, self.store.cluster_id),
             (config.raft.host, config.raft.port),
-            {node_id: _address(raft) for node_id, raft in peers.items()},
+            {node_id: address_of(raft) for node_id, raft in peers.items()},
         )
         self.group = RaftGroup(
-            _group_options(config, tuple(sorted(peers))),
+            group_options(config, tuple(sorted(peers))),
             self.journal,
             self.transport.attach,
             self.machine.apply,
@@ -122,7 +111,8 @@ class Node:
         self.group.on_established = self._established
         self.group.on_stepped_down = self._stepped_down
         self.group.on_leader_changed = self._leader_changed
-        self.driver = GroupDriver(self.group, self.transport, on_fatal=self.fatal)
+        writer = self.outside.writer()
+        self.driver = GroupDriver(self.group, self.transport, on_fatal=self.fatal, writer=writer)
         self.reserve = Reserve(config.directory, self.disk, peers=len(config.peers), low_peers=self._low_peers)
         number = sorted(peer.id for peer in config.peers).index(config.node_id) + 1
         self.proposer = Proposer(
@@ -149,10 +139,10 @@ class Node:
             state=self._dispatch_state,
         )
         self._closing.callback(self.delivery_log.close)
-        self._retention = Retention(self.machine, self.proposer, self.clock)
+        self.retention = Retention(self.machine, self.proposer, self.clock)
         self.skew = Skew(self.group, self.clock)
         self.transfer = Transfer(self)
-        self.forwarder = Forwarder(self._leader_http)
+        self.forwarder = self.outside.forwarder(self._leader_http)
         self.status = Status(self)
         self.pusher = Pusher(self, self.entropy, config.push)
         self.topic_metrics = TopicMetrics(self.status.topic_name, self.status.ready_by_topic)
@@ -165,15 +155,15 @@ class Node:
     async def run(self) -> None:
         """Serve until `stop`; raises what ended the node otherwise."""
         self._ended = asyncio.get_running_loop().create_future()
-        http: Server | None = None
+        http: Serving | None = None
         try:
             await self.forwarder.start()
             await self.pusher.start()
             await self.driver.start()
-            http = await serve(self.service, self.config.http.host, self.config.http.port)
-            self.spawn(self._keep_house())
+            http = await self.outside.serve(self.service, self.config.http.host, self.config.http.port)
+            self.spawn(keep_house(self))
             self.spawn(self.checkpointer.run())
-            self.spawn(self._unlink_hours())
+            self.spawn(unlink_hours(self))
             log.info("serving", node=self.config.node_id, http=self.config.http.listen, raft=self.config.raft.listen)
             await self._ended
         finally:
@@ -250,30 +240,6 @@ class Node:
         self._tasks.remove(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fatal(error)
-
-    async def _keep_house(self) -> None:
-        """What time alone brings: the clock's slew, free space, hours that become near."""
-        while True:
-            error_ms = self.clock.error_ms()
-            if self.clock.slew():
-                log.warning("the wall clock stepped", error_ms=round(error_ms))
-                await self.transfer.give_up()  # no leading on a clock that is known to be wrong
-                self.clock.slew()  # a follower's may step, and does before it can be elected again
-            await self.transfer.yield_if_outvoted()
-            self.clock.bound(self.skew.median_ms())
-            self.reserve.measure()
-            self.store.turn(self.clock.now_ms() // HOUR_MS)
-            await asyncio.sleep(HOUSEKEEPING_S)
-
-    async def _unlink_hours(self) -> None:
-        while True:
-            await asyncio.sleep(RETENTION_S)
-            self.delivery_log.remove_before(self.clock.now_ms() - self.config.storage.retention_ms)
-            if self.reign is not None:
-                with contextlib.suppress(Problem):  # the leader changed: the next one sees to it
-                    unlinked = await self._retention.propose()
-                    if unlinked:
-                        log.info("unlinked", hours=unlinked)
 
     # -- leadership
 
@@ -361,32 +327,3 @@ class Node:
         """Acks of a topic's messages were answered."""
         self.acked += count
         self.topic_metrics.of(topic).acked += count
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-def _group_options(config: Config, peers: tuple[str, ...]) -> GroupOptions:
-    raft = config.raft
-    return GroupOptions(
-        node_id=config.node_id,
-        peers=peers,
-        heartbeat_s=raft.heartbeat_ms / 1000,
-        trust_s=raft.trust_ms / 1000,
-        election_min_s=raft.election_min_ms / 1000,
-        election_max_s=raft.election_max_ms / 1000,
-        fallback_s=(raft.trust_ms + raft.election_min_ms) / 2000,
-    )
-
-
-async def run(config: Config) -> None:
-    """One node until SIGTERM or SIGINT. Raises what made it end otherwise."""
-    sys.setswitchinterval(SWITCH_S)
-    node = Node(config)
-    settle_memory()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, node.stop)
-    await node.run()

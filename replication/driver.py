@@ -5,22 +5,20 @@ for a step, and all that was asked for before the loop comes round is one step: 
 that arrived in one read are counted together, one write of the journal takes all that waits. Nothing waits for a timer;
 the timer is only for heartbeats and elections.
 
-The step hands the journal's bytes to one thread for write and fdatasync, and goes on; when they are durable the thread
-says so and the next step releases what waited for it (outbox.py). One write is under way at a time: what comes
-meanwhile is the next one's group. A plain thread and a SimpleQueue, since an executor's futures cost more than the
-hand-over itself.
+The step hands the journal's bytes to a thread for write and fdatasync (journal_writer.py), and goes on; when they are
+durable the thread says so and the next step releases what waited for it (outbox.py). One write is under way at a time:
+what comes meanwhile is the next one's group.
 """
 
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
 from collections.abc import Callable
 from typing import Protocol
 
 from replication.group import APPLY_LATER, RaftGroup
 from replication.journal_sync import Sync
+from replication.journal_writer import Writer, WriterThread
 from replication.proposal import Outcome
 
 TICK_S = 0.01
@@ -37,7 +35,14 @@ class Service(Protocol):
 class GroupDriver:
     """Runs one group on the running loop from `start` to `close`. `on_fatal` is called once and ends the process."""
 
-    def __init__(self, group: RaftGroup, transport: Service, *, on_fatal: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        group: RaftGroup,
+        transport: Service,
+        *,
+        on_fatal: Callable[[BaseException], None],
+        writer: Writer | None = None,
+    ) -> None:
         self.group = group
         self._transport = transport
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -47,8 +52,7 @@ class GroupDriver:
         self._closing = False
         self._idle = asyncio.Event()
         self._idle.set()
-        self._work: queue.SimpleQueue[Sync | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
+        self._writer = writer or WriterThread()
         group.on_wake = self.wake
         group.on_fatal = on_fatal
 
@@ -56,7 +60,7 @@ class GroupDriver:
         """Start the transport, the thread and the ticks. Raises OSError if the address cannot be had."""
         self._loop = asyncio.get_running_loop()
         await self._transport.start()
-        self._thread.start()
+        self._writer.start(self._written)
         self._tick()
 
     async def close(self) -> None:
@@ -69,9 +73,7 @@ class GroupDriver:
         if self.group.failure is None:
             await self._idle.wait()
         self._loop = None
-        if self._thread.is_alive():
-            self._work.put(None)
-            self._thread.join()
+        self._writer.close()
 
     def wake(self) -> None:
         """A step is wanted; many calls before the loop comes round are one step."""
@@ -100,14 +102,14 @@ class GroupDriver:
         group = self.group
         sync = self._collect()
         if sync is not None and group.commit_index - group.applied_index > APPLY_LATER:
-            self._work.put(sync)  # the disk works while this step applies what is committed already
+            self._writer.put(sync)  # the disk works while this step applies what is committed already
             sync = None
         if group.tick(writing=self._syncing is not None):
             self.wake()
         # Last if the step is short: a thread that wakes before has to wait for the interpreter, and is woken again.
         sync = sync or self._collect()
         if sync is not None:
-            self._work.put(sync)
+            self._writer.put(sync)
 
     def _collect(self) -> Sync | None:
         """What is to be written now, for the thread; from here on it is under way."""
@@ -122,21 +124,6 @@ class GroupDriver:
             self._syncing = sync
             self._idle.clear()
         return sync
-
-    def _write(self) -> None:
-        """The thread: nothing but system calls."""
-        while (sync := self._work.get()) is not None:
-            error: BaseException | None = None
-            try:
-                sync.run()
-            except BaseException as raised:
-                error = raised
-            loop = self._loop
-            if loop is None:
-                return
-            loop.call_soon_threadsafe(self._written, sync, error)
-            if error is not None:
-                return
 
     def _written(self, sync: Sync, error: BaseException | None) -> None:
         self._syncing = None

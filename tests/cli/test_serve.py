@@ -90,7 +90,7 @@ def test_entry_of_a_newer_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     async def run(config: Config) -> None:
         raise UnknownCommand("command kind 77 is unknown to this node")
 
-    monkeypatch.setattr("node.server.run", run)
+    monkeypatch.setattr("node.process.run", run)
     result = CliRunner().invoke(main, ["serve", "--config", str(local_node(tmp_path).config_path)])
     assert result.exit_code == ExitCode.DATA
     assert "kind 77 is unknown to this node; use a newer build" in result.stderr

@@ -20,9 +20,7 @@ def test_start_and_end_carry_the_same_hand_over_and_the_state_of_their_moment(tm
     home, random = np.array([5, 6], np.uint64), np.array([1, 2], np.uint64)
     attempt = np.array([1, 4], np.uint16)
     due_ms = np.array([NOW_MS - 7, NOW_MS], np.int64)
-    log.start(
-        home=home, random=random, attempt=attempt, asked_due_ms=due_ms, topic=8, term=3, at_ms=NOW_MS, mode=PUSH
-    )
+    log.start(home=home, random=random, attempt=attempt, asked_due_ms=due_ms, topic=8, term=3, at_ms=NOW_MS, mode=PUSH)
     state = DispatchState(101, 0, 10)
     log.end(
         home=home, random=random, attempt=attempt, term=3, topic=8, at_ms=NOW_MS + 40, mode=PUSH,
@@ -43,9 +41,7 @@ def test_start_and_end_carry_the_same_hand_over_and_the_state_of_their_moment(tm
 
 def test_nothing_handed_over_writes_nothing_and_needs_no_cluster(tmp_path: Path) -> None:
     """A node that never leads has no delivery log."""
-    log = DeliveryLog(
-        tmp_path, Disk(), group=0, node=1, cluster_id=lambda: None, state=lambda: DispatchState(0, 0, 0)
-    )
+    log = DeliveryLog(tmp_path, Disk(), group=0, node=1, cluster_id=lambda: None, state=lambda: DispatchState(0, 0, 0))
     none = np.empty(0, np.uint64)
     log.start(
         home=none, random=none, attempt=np.empty(0, np.uint16), asked_due_ms=np.empty(0, np.int64), topic=1, term=1,

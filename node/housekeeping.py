@@ -1,0 +1,49 @@
+"""What time alone brings: the clock's slew, free space, hours that become near, hours that are over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import structlog
+
+from api.problem import Problem
+from storage.position import HOUR_MS
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+log = structlog.get_logger()
+
+#: How often the clock is slewed, free space measured and the near hours turned.
+HOUSEKEEPING_S = 0.5
+#: How often a leader looks for hours that are over.
+RETENTION_S = 20.0
+
+
+async def keep_house(node: Node) -> None:
+    """Until cancelled: the clock, free space, the turn of the hour."""
+    while True:
+        error_ms = node.clock.error_ms()
+        if node.clock.slew():
+            log.warning("the wall clock stepped", error_ms=round(error_ms))
+            await node.transfer.give_up()  # no leading on a clock that is known to be wrong
+            node.clock.slew()  # a follower's may step, and does before it can be elected again
+        await node.transfer.yield_if_outvoted()
+        node.clock.bound(node.skew.median_ms())
+        node.reserve.measure()
+        node.store.turn(node.clock.now_ms() // HOUR_MS)
+        await asyncio.sleep(HOUSEKEEPING_S)
+
+
+async def unlink_hours(node: Node) -> None:
+    """Until cancelled: hours that are over, on the leader; old delivery logs, on every node."""
+    while True:
+        await asyncio.sleep(RETENTION_S)
+        node.delivery_log.remove_before(node.clock.now_ms() - node.config.storage.retention_ms)
+        if node.reign is not None:
+            with contextlib.suppress(Problem):  # the leader changed: the next one sees to it
+                unlinked = await node.retention.propose()
+                if unlinked:
+                    log.info("unlinked", hours=unlinked)

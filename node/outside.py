@@ -1,0 +1,115 @@
+"""What a node meets outside itself: clocks, chance, the disk, its thread, its sockets. One object makes them all.
+
+`Outside` is the real world. The simulator (chaos/simulator) puts another one in its place and drives the whole node, as
+it is, on virtual time; so whatever reaches outside a node is made here, and nothing else in `node` may do so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from api.port import ForwardAnswer, ForwardRequest, Port
+from api.server import serve
+from node.clock import NodeClock
+from node.entropy import Entropy
+from node.forward import Forwarder
+from node.push_address import Addresses
+from node.push_answer import Answer
+from node.push_client import PushClient
+from node.push_target import PushTarget
+from replication.handshake import Range, Refusal
+from replication.journal_writer import Writer, WriterThread
+from replication.link import Address
+from replication.station import Wire, WireEvents
+from replication.transport import AsyncTransport, Identity
+from storage.disk import Disk
+
+
+class Transport(Wire, Protocol):
+    """The connections to the peers, as replication.transport has them."""
+
+    refusals: dict[str, Refusal]
+
+    def attach(self, events: WireEvents) -> Wire: ...
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def formats(self) -> dict[str, dict[str, Range]]: ...
+
+    def set_cluster_id(self, cluster_id: bytes) -> None: ...
+
+
+class Forwarding(Protocol):
+    """What passes requests on to the leader, as node.forward has it."""
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def leader_changed(self) -> None: ...
+
+    async def forward(self, request: ForwardRequest) -> ForwardAnswer: ...
+
+
+class Receivers(Protocol):
+    """What sends webhooks, as node.push_client has it."""
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def send(
+        self,
+        target: PushTarget,
+        head: bytes,
+        body: bytes,
+        may_send: Callable[[], bool],
+        ended: Callable[[Answer], None],
+    ) -> object: ...
+
+
+class Serving(Protocol):
+    """A running HTTP server, as api.server has it."""
+
+    def drain(self) -> None: ...
+
+    async def close(self, grace_s: float = ...) -> None: ...
+
+
+class Outside:
+    """The real one. Each part is made once for a node, when it is opened."""
+
+    def clock(self) -> NodeClock:
+        """Wall clock and monotonic clock, and the node clock between them."""
+        return NodeClock()
+
+    def disk(self) -> Disk:
+        """Where every byte goes."""
+        return Disk()
+
+    def entropy(self) -> Entropy:
+        """Where chance comes from."""
+        return Entropy()
+
+    def transport(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> Transport:
+        """The Raft peers."""
+        return AsyncTransport(identity, listen, peers)
+
+    def writer(self) -> Writer:
+        """What writes the journal."""
+        return WriterThread()
+
+    def forwarder(self, leader_http: Callable[[], str | None]) -> Forwarding:
+        """The way to the leader; `leader_http` gives its host:port, None while there is none."""
+        return Forwarder(leader_http)
+
+    def receivers(self, addresses: Addresses, now_ms: Callable[[], int]) -> Receivers:
+        """The way to the receivers of webhooks."""
+        return PushClient(addresses, now_ms)
+
+    async def serve(self, port: Port, host: str, listen_port: int) -> Serving:
+        """The HTTP server. Raises api.server.ListenFailed."""
+        return await serve(port, host, listen_port)

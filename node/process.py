@@ -1,0 +1,26 @@
+"""A node as a process of the operating system: signals, memory, the interpreter's switches between threads."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+
+from node.config import Config
+from node.memory import settle_memory
+from node.server import Node
+
+#: How long the loop may keep the interpreter while the journal's thread waits for it. Python's default of 5 ms is what
+#: every fdatasync would wait, once before it and once after, on a busy leader.
+SWITCH_S = 0.0005
+
+
+async def run(config: Config) -> None:
+    """One node until SIGTERM or SIGINT. Raises what made it end otherwise."""
+    sys.setswitchinterval(SWITCH_S)
+    node = Node(config)
+    settle_memory()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, node.stop)
+    await node.run()
