@@ -22,9 +22,11 @@ from rich.table import Table
 from bench.display import Display, display
 from bench.pushed import Part, Pushed, judge
 from bench.receivers import PUSH_SETTINGS, Receivers
-from chaos.availability import recoveries
 from chaos.bounds import Bounds
-from chaos.checker import check_duplicates, check_lost, check_window
+from chaos.check.duplicates import check_duplicates
+from chaos.check.lost import check_lost
+from chaos.check.recovery import recoveries
+from chaos.check.window import check_window
 from chaos.cluster import Cluster
 from chaos.history import History
 from chaos.nemesis import Nemesis

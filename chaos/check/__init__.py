@@ -1,0 +1,1 @@
+"""One checker per promise: a function of a history and nothing else."""

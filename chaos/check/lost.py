@@ -1,0 +1,27 @@
+"""L: what was acknowledged and never handed over."""
+
+from chaos.bounds import Bounds
+from chaos.event import Answered, HandedOver
+from chaos.history import History
+from chaos.verdict import Verdict
+
+
+def check_lost(history: History, bounds: Bounds) -> Verdict:
+    """L: every acknowledged message was handed over, or a cancel of it may have succeeded."""
+    handed_over = {event.number for event in history.of(HandedOver) if event.taken}
+    cancelled = {number for number, event in history.cancels().items() if event.outcome != "refused"}
+    acknowledged = history.acknowledged()
+    lost = [event for number, event in acknowledged.items() if number not in handed_over and number not in cancelled]
+    answers = history.of(Answered)
+    figure = {
+        "acknowledged": len(acknowledged),
+        "refused": sum(event.outcome == "refused" for event in answers),
+        "unknown": sum(event.outcome == "unknown" for event in answers),
+        "delivered": len(handed_over & acknowledged.keys()),
+        "lost": len(lost),
+    }
+    return Verdict(
+        "L",
+        figure,
+        [f"message {event.number} ({event.message_id}), due {event.due_ms}: never handed over" for event in lost],
+    )

@@ -1,0 +1,57 @@
+"""U: what is handed over though nobody scheduled it, or though it was cancelled or moved away."""
+
+from chaos.bounds import Bounds
+from chaos.event import Rescheduled
+from chaos.history import History
+from chaos.verdict import Verdict
+
+
+def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
+    """U: nothing comes out that was not put in, or under two ids, or after a cancel said it would not, or before
+    the time that a reschedule moved it to.
+    """
+    offered, answered = history.offered(), history.answered()
+    cancels = history.cancels()
+    faults: list[str] = []
+    for number, events in history.hand_overs().items():
+        answer = answered.get(number)
+        if number not in offered or (answer is not None and answer.outcome == "refused"):
+            faults.append(f"message {number}: handed over, {'refused' if answer else 'never offered'}")
+        ids = {event.message_id for event in events}
+        if answer is not None and answer.message_id:
+            ids.add(answer.message_id)
+        if len(ids) > 1:
+            faults.append(f"message {number}: scheduled more than once, as {', '.join(sorted(ids))}")
+        cancel = cancels.get(number)
+        if cancel is None or cancel.outcome != "cancelled":
+            continue
+        after = [event for event in events if event.handed_over_ms > cancel.wall_ms]
+        if after:
+            faults.append(
+                f"message {number}: handed over at {after[0].handed_over_ms}, cancel answered at {cancel.wall_ms}"
+            )
+        elif cancel.prior == "none" or (cancel.prior == "known" and len(events) > cancel.attempts_made):
+            faults.append(
+                f"message {number}: cancel said {cancel.attempts_made} before ({cancel.prior}), {len(events)} received"
+            )
+    moved = [event for event in history.of(Rescheduled) if event.outcome == "moved"]
+    faults += _before_moved(history, moved)
+    figure = {
+        "handed_over": len(history.hand_overs()),
+        "cancelled": sum(cancel.outcome == "cancelled" for cancel in cancels.values()),
+        "moved": len(moved),
+        "raced": len(cancels) + len(history.of(Rescheduled)),
+        "wrong": len(faults),
+    }
+    return Verdict("U", figure, faults)
+
+
+def _before_moved(history: History, moved: list[Rescheduled]) -> list[str]:
+    """Hand-overs begun between the answer to a reschedule and the due time it gave."""
+    hand_overs = history.hand_overs()
+    return [
+        f"message {move.number}: handed over at {event.handed_over_ms}, moved to {move.due_ms} at {move.wall_ms}"
+        for move in moved
+        for event in hand_overs.get(move.number, ())
+        if move.wall_ms < event.handed_over_ms < move.due_ms
+    ]
