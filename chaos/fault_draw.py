@@ -1,0 +1,140 @@
+"""Plans drawn by seed: every kind of fault comes, and each seed leans towards a few of them.
+
+Drawing all kinds alike gives runs that all look the same; a few kinds at a time, often, meet each other in ways that a
+mixture hides. So a seed takes some kinds as its own, one of them by its number, so that any run of as many seeds as
+there are kinds has them all; most faults are of these, some of any.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from chaos.fault_plan import KINDS, Fault, FaultPlan, Value
+
+FIRST_S: Final = 3.0
+#: How long before the end of the load the last fault begins, so that what it broke is still under load.
+LAST_S: Final = 4.0
+GAP_S: Final = 2.5
+OWN_KINDS: Final = 4
+OWN_SHARE: Final = 0.8
+#: What ends a term: at least one of these is in every plan.
+_ENDS_TERM: Final = ("kill", "power", "pause", "stop", "partition", "transfer")
+
+
+def draw_plan(seed: int, seconds: float, nodes: int = 3) -> FaultPlan:
+    """The plan of a seed, a function of the arguments alone. `seconds` is the length of the load, at least 10."""
+    assert seconds >= 10, f"{seconds} s leave no room for faults"
+    chance = random.Random(f"plan {seed}")
+    kinds = list(KINDS)
+    own = {kinds[seed % len(kinds)], *chance.sample(kinds, OWN_KINDS - 1)}
+    faults = [_draw(chance, chance.choice(_ENDS_TERM), _moment(chance, seconds), nodes, hits="leader")]
+    faults.append(_draw(chance, kinds[seed % len(kinds)], _moment(chance, seconds), nodes))
+    at_s = FIRST_S + chance.expovariate(1 / GAP_S)
+    while at_s < seconds - LAST_S:
+        kind = chance.choice(sorted(own)) if chance.random() < OWN_SHARE else chance.choice(kinds)
+        faults.append(_draw(chance, kind, at_s, nodes))
+        at_s += chance.expovariate(1 / GAP_S)
+    return FaultPlan(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)))
+
+
+def _moment(chance: random.Random, seconds: float) -> float:
+    return chance.uniform(FIRST_S, seconds - LAST_S)
+
+
+def _node(chance: random.Random, nodes: int) -> str:
+    """Mostly by role: that is where the trouble is."""
+    return chance.choice(["leader", "leader", "follower", f"n{chance.randint(1, nodes)}"])
+
+
+def _link(chance: random.Random, nodes: int) -> str:
+    if chance.random() < 0.3:
+        return "*-*"
+    a, b = chance.sample([f"n{number}" for number in range(1, nodes + 1)], 2)
+    a = chance.choice([a, "leader"])
+    return f"{a}{chance.choice('>-')}{b}"
+
+
+def _groups(chance: random.Random, nodes: int) -> str:
+    if chance.random() < 0.5:
+        return "leader|*"
+    names = [f"n{number}" for number in range(1, nodes + 1)]
+    chance.shuffle(names)
+    cut = chance.randint(1, nodes - 1)
+    groups = [names[:cut], names[cut:]] if chance.random() < 0.8 else [[name] for name in names]
+    return "|".join(",".join(sorted(group)) for group in groups)
+
+
+def _seconds(low: float, high: float) -> Callable[[random.Random], float]:
+    """Durations from low to high, the short ones as often as the long ones."""
+    return lambda chance: float(low * (high / low) ** chance.random())
+
+
+_DOWN: Final = _seconds(0.05, 6)
+_LASTS: Final[dict[str, Callable[[random.Random], float]]] = {
+    "kill": _DOWN,
+    "power": _DOWN,
+    "crash": _DOWN,
+    "pause": _seconds(0.05, 8),
+    "stop": _DOWN,
+    "wipe": _DOWN,
+    "flip": _DOWN,
+    "partition": _seconds(0.2, 10),
+    "cut": _seconds(0.2, 10),
+    "loss": _seconds(1, 8),
+    "delay": _seconds(1, 8),
+    "duplicate": _seconds(1, 10),
+    "jump": _seconds(1, 15),
+    "drift": _seconds(5, 30),
+    "slow": _seconds(0.5, 8),
+    "fail": _DOWN,
+    "full": _seconds(1, 8),
+    "transfer": _seconds(0.05, 0.1),
+}
+
+
+def _arguments(chance: random.Random, kind: str) -> dict[str, Value]:
+    match kind:
+        case "power":
+            return {"unsynced": chance.choice(["lost", "torn"])}
+        case "crash":
+            return {"operation": float(chance.randint(1, chance.choice([5, 60, 400])))}
+        case "flip":
+            return {"file": chance.choice(KINDS["flip"].words["file"]), "at": chance.random()}
+        case "loss":
+            return {"share": chance.choice([0.01, 0.05, 0.3])}
+        case "delay":
+            low = chance.choice([0.0, 0.02, 0.1, 0.3])
+            return {"low": low, "high": low + chance.choice([0.01, 0.06, 0.4])}
+        case "duplicate":
+            return {"share": chance.choice([0.1, 0.5, 1.0])}
+        case "jump":
+            by_s = float(chance.choice([0.1, 0.4, 0.7, 5, 60, 3_600])) * chance.uniform(0.5, 1.0)
+            return {"by": by_s * chance.choice([-1, 1])}
+        case "drift":
+            return {"ppm": float(chance.choice([-20_000, -400, 400, 20_000]))}
+        case "slow":
+            return {"by": chance.choice([0.03, 0.2, 1.0, 3.0])}
+        case "fail":
+            return {"errno": chance.choice(["EIO", "ENOSPC"]), "operation": chance.choice(["write", "sync"])}
+    return {}
+
+
+def _draw(chance: random.Random, kind: str, at_s: float, nodes: int, hits: str | None = None) -> Fault:
+    shape = KINDS[kind].shape
+    if shape == "link":
+        target = _link(chance, nodes)
+    elif shape == "groups":
+        target = "leader|*" if hits else _groups(chance, nodes)
+    elif kind in ("kill", "power") and hits is None and chance.random() < 0.15:
+        target = "*"
+    else:
+        target = hits if hits and kind != "transfer" else _node(chance, nodes)
+    if kind == "transfer":
+        target = "follower" if hits else f"n{chance.randint(1, nodes)}"
+    arguments = {
+        name: round(value, 3) if isinstance(value, float) else value for name, value in _arguments(chance, kind).items()
+    }
+    lasts_s = round(_LASTS[kind](chance), 3)
+    return Fault(round(at_s, 3), kind, target, lasts_s, tuple(sorted(arguments.items())))

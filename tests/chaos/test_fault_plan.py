@@ -1,0 +1,91 @@
+"""The language of plans: what is written is read back, what is drawn covers every fault, what is wrong is named."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaos.fault_draw import FIRST_S, LAST_S, draw_plan
+from chaos.fault_plan import KINDS, Fault, FaultPlan, PlanRefused
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**31), st.integers(10, 600), st.sampled_from([3, 5]))
+def test_drawn_plans_survive_their_text(seed: int, seconds: int, nodes: int) -> None:
+    """Parsing what was rendered gives the same plan, for any plan the generator draws."""
+    plan = draw_plan(seed, float(seconds), nodes)
+    assert FaultPlan.parse(plan.render()) == plan
+
+
+def test_every_kind_comes_within_as_many_seeds_as_there_are_kinds() -> None:
+    """No fault is left to chance: a run of that many seeds, from any first one, has them all."""
+    for first in (0, 1, 17):
+        seen = {fault.kind for seed in range(first, first + len(KINDS)) for fault in draw_plan(seed, 60).faults}
+        assert seen == set(KINDS)
+
+
+def test_faults_begin_when_there_is_load() -> None:
+    """None before the cluster has a leader, none so late that nothing is under load after it."""
+    for seed in range(50):
+        moments = [fault.at_s for fault in draw_plan(seed, 60).faults]
+        assert moments == sorted(moments)
+        assert moments[0] >= FIRST_S
+        assert moments[-1] <= 60 - LAST_S
+
+
+def test_plan_is_a_function_of_its_seed_whatever_the_hash_seed() -> None:
+    """Two interpreters with different hash seeds draw the same text."""
+    program = "from chaos.fault_draw import draw_plan; print(draw_plan(7, 60).render())"
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", program], env={"PYTHONHASHSEED": value}, check=True, capture_output=True, text=True
+        ).stdout
+        for value in ("1", "2")
+    }
+    assert texts == {draw_plan(7, 60).render() + "\n"}
+
+
+def test_people_may_write_a_plan() -> None:
+    """Comments and empty lines are skipped, lines are put in order."""
+    plan = FaultPlan.parse(
+        """
+        plan seed=3 nodes=3 seconds=20   # as short as it goes
+        # first the network
+        9.5 cut n1>leader for=2
+        4 kill leader for=0.5
+        """
+    )
+    assert [fault.kind for fault in plan.faults] == ["kill", "cut"]
+    assert plan.faults[0] == Fault(4.0, "kill", "leader", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("4 explode n1 for=1", "kind 'explode'; there are kill, power"),
+        ("4 kill n1", "a moment, a kind, a target and for=seconds are needed"),
+        ("4 kill n1>n2 for=1", "kill hits a node, found 'n1>n2'"),
+        ("4 cut n1 for=1", "cut hits a link, found 'n1'"),
+        ("-4 kill n1 for=1", "seconds with up to three digits"),
+        ("4 kill n1 for=soon", "for is a number, found 'soon'"),
+        ("4 loss *-* for=1 share=2", "share is 0 to 1, found 2"),
+        ("4 loss *-* for=1", "loss takes for, share; found for"),
+        ("4 power n1 for=1 unsynced=kept", "unsynced is one of lost, torn; found 'kept'"),
+        ("4 kill n1 for=1 for=2", "for is given twice"),
+        ("4 kill n1 for=1 now", "name=value is expected, found 'now'"),
+    ],
+)
+def test_wrong_line_is_named(line: str, said: str) -> None:
+    """Each refusal has the number of the line, what was found and what is allowed."""
+    with pytest.raises(PlanRefused, match="line 2: ") as refused:
+        FaultPlan.parse(f"plan seed=1 nodes=3 seconds=20\n{line}\n")
+    assert said in str(refused.value)
+
+
+def test_plan_without_its_head_is_refused() -> None:
+    """The seed draws all else of the run: a plan without it would not replay."""
+    for text in ("", "4 kill n1 for=1\n", "plan seed=1 nodes=3\n"):
+        with pytest.raises(PlanRefused, match="seed"):
+            FaultPlan.parse(text)
