@@ -9,7 +9,7 @@ fit closes the connection.
 0        4        8        12
 +--------+--------+--------+---------------------------+----------------------------------+
 |size    |meta_len|crc     | meta: msgpack array       | blob: the commands of the        |
-|u32     |u32     |u32     | [kind, field, field ...]  | entries, one after the other     |
+|u32     |u32     |u32     | [kind, field, field ...]  | entries, or a snapshot's piece   |
 +--------+--------+--------+---------------------------+----------------------------------+
 ```
 
@@ -29,7 +29,8 @@ import google_crc32c
 import msgpack
 
 Message = dict[str, Any]
-"""A Raft message as pysyncobj makes it: `type` and the fields of the kind, entries as (command, index, term)."""
+"""A Raft message as pysyncobj makes it: `type` and the fields of the kind, entries as (command, index, term); of a
+snapshot's piece `data`, its bytes."""
 
 PROTOCOL = (1, 1)
 """Range of protocol versions this build speaks, oldest and newest."""
@@ -38,11 +39,16 @@ FRAME_BYTES_MAX = 16 * 1024 * 1024
 META_BYTES_MAX = 512 * 1024
 HELLO_BYTES_MAX = 4096
 ENTRIES_MAX = 16_384
+PIECE_BYTES_MAX = 1024 * 1024
+"""A piece of a snapshot: what a heartbeat on the same connection may have to wait for."""
+FILES_MAX = 1 << 24
+MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 
 HEADER = struct.Struct("<III")
 _U63_MAX = (1 << 63) - 1
 
 _APPEND = 3
+_PIECE = 17
 _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
     "request_vote": (1, (("term", int), ("last_log_index", int), ("last_log_term", int), ("transfer", bool))),
     "response_vote": (2, (("term", int),)),
@@ -66,6 +72,7 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
             ("commit_index", int),
             ("last_index", int),
             ("low_water", int),
+            ("released", bool),
         ),
     ),
     "echo": (
@@ -77,6 +84,9 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
             ("applied_index", int),
             ("free_bytes", int),
             ("low", bool),
+            ("retiring", bool),
+            ("leaving", bool),
+            ("busy", bool),
             ("voter", bool),
         ),
     ),
@@ -85,7 +95,37 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
     "ping": (12, ()),
     "pong": (13, ()),
     "timeout_now": (14, (("term", int),)),
+    "snapshot_offer": (
+        15,
+        (("term", int), ("number", int), ("index", int), ("bytes", int), ("manifest_bytes", int), ("crc", int)),
+    ),
+    "snapshot_pull": (
+        16,
+        (
+            ("term", int),
+            ("number", int),
+            ("file", int),
+            ("offset", int),
+            ("size", int),
+            ("known", bool),
+            ("crc", int),
+        ),
+    ),
+    "snapshot_piece": (
+        _PIECE,
+        (
+            ("term", int),
+            ("number", int),
+            ("file", int),
+            ("offset", int),
+            ("same", bool),
+            ("gone", bool),
+            ("crc", int),
+        ),
+    ),
 }
+_BOUNDS = {"crc": (1 << 32) - 1, "size": PIECE_BYTES_MAX, "file": FILES_MAX, "manifest_bytes": MANIFEST_BYTES_MAX}
+"""Largest values of the fields that have a bound of their own."""
 _NAMES = {number: (name, fields) for name, (number, fields) in _KINDS.items()}
 
 
@@ -108,6 +148,8 @@ def encode_message(message: Message) -> list[bytes]:
     """The frame of one message. Raises KeyError for a kind or a field that is not in the table: our own mistake."""
     number, fields = _KINDS[message["type"]]
     meta = [number, *(message[name] for name, _ in fields)]
+    if number == _PIECE:
+        return encode_frame(meta, [message["data"]] if message["data"] else None)
     if number != _APPEND:
         return encode_frame(meta)
     entries = message["entries"]
@@ -128,15 +170,27 @@ def decode_message(meta: bytes, blob: memoryview, crc: int) -> Message:
         raise FrameRefused(f"{name} with {len(fields) - 1} fields")
     message: Message = {"type": name}
     for value, (field, kind_of) in zip(fields[1:], expected, strict=False):
-        if type(value) is not kind_of or (type(value) is int and not 0 <= value <= _U63_MAX):
+        if type(value) is not kind_of or (type(value) is int and not 0 <= value <= _BOUNDS.get(field, _U63_MAX)):
             raise FrameRefused(f"{name}: {field} is {value!r:.60}")
         message[field] = value
+    if name == "snapshot_piece":
+        return message | {"data": _data(meta, blob, crc)}
     if not appends:
         if blob or google_crc32c.value(meta) != crc:
             raise FrameRefused(f"{name}: checksum or length does not match")
         return message
     message["entries"] = _entries(fields[-2], fields[-1], message["prevLogIdx"], meta, blob, crc)
     return message
+
+
+def _data(meta: bytes, blob: memoryview, crc: int) -> bytes:
+    if len(blob) > PIECE_BYTES_MAX:
+        raise FrameRefused(f"snapshot_piece of {len(blob)} bytes; the limit is {PIECE_BYTES_MAX}")
+    data = bytes(blob)
+    found = google_crc32c.extend(google_crc32c.value(meta), data)
+    if found != crc:
+        raise FrameRefused(f"snapshot_piece: checksum is {found:#x}, the frame says {crc:#x}")
+    return data
 
 
 def _entries(

@@ -31,6 +31,17 @@ APPEND: Message = {
     "prevLogTerm": 2,
     "entries": [(b"first", 6, 2), (b"\x01", 7, 3)],
 }
+PIECE: Message = {
+    "type": "snapshot_piece",
+    "term": 1,
+    "number": 2,
+    "file": 3,
+    "offset": 4,
+    "same": False,
+    "gone": False,
+    "crc": 5,
+    "data": b"bytes of a file",
+}
 MESSAGES: list[Message] = [
     APPEND,
     {"type": "request_vote", "term": 1, "last_log_index": 2, "last_log_term": 0, "transfer": True},
@@ -40,7 +51,16 @@ MESSAGES: list[Message] = [
     {"type": "pre_vote", "term": 1, "last_log_index": 2, "last_log_term": 0},
     {"type": "pre_vote_ok", "term": 1},
     {"type": "stale_term", "term": 1},
-    {"type": "heartbeat", "term": 1, "stamp_us": 2, "wall_ms": 7, "commit_index": 3, "last_index": 4, "low_water": 2},
+    {
+        "type": "heartbeat",
+        "term": 1,
+        "stamp_us": 2,
+        "wall_ms": 7,
+        "commit_index": 3,
+        "last_index": 4,
+        "low_water": 2,
+        "released": True,
+    },
     {
         "type": "echo",
         "term": 1,
@@ -49,12 +69,27 @@ MESSAGES: list[Message] = [
         "applied_index": 4,
         "free_bytes": 5,
         "low": True,
+        "retiring": True,
+        "leaving": False,
+        "busy": True,
         "voter": False,
     },
     {"type": "census"},
     {"type": "census_answer", "empty": True},
     {"type": "ping"},
     {"type": "pong"},
+    {"type": "snapshot_offer", "term": 1, "number": 2, "index": 3, "bytes": 4, "manifest_bytes": 5, "crc": 6},
+    {
+        "type": "snapshot_pull",
+        "term": 1,
+        "number": 2,
+        "file": 3,
+        "offset": 4,
+        "size": 1 << 20,
+        "known": True,
+        "crc": (1 << 32) - 1,
+    },
+    PIECE,
 ]
 
 
@@ -122,10 +157,10 @@ def test_a_stream_in_any_pieces(data: st.DataObject) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(position=st.integers(0, 10_000), bit=st.integers(0, 7))
-def test_a_flipped_bit_is_refused(position: int, bit: int) -> None:
+@given(whole=st.sampled_from([APPEND, PIECE]), position=st.integers(0, 10_000), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_refused(whole: Message, position: int, bit: int) -> None:
     """No single flipped bit of a frame passes as a message."""
-    frame = bytearray(b"".join(encode_message(APPEND)))
+    frame = bytearray(b"".join(encode_message(whole)))
     frame[position % len(frame)] ^= 1 << bit
     found: list[Message] = []
     reader = FrameReader(lambda meta, blob, crc: found.append(decode_message(meta, blob, crc)), 4096)
@@ -174,6 +209,11 @@ def test_every_prefix_waits() -> None:
         ([2, "x" * 300], "limits"),
         ([2, list(range(20_000))], "limits"),
         ([2, {b"x": 1, "y" * 9: 1}], "term is"),
+        ([16, 1, 1, 1, 1, (1 << 20) + 1, True, 0], "size is 1048577"),
+        ([16, 1, 1, 1 << 25, 1, 1, True, 0], "file is 33554432"),
+        ([16, 1, 1, 1, 1, 1, True, 1 << 32], "crc is 4294967296"),
+        ([15, 1, 1, 1, 1, (64 << 20) + 1, 1], "manifest_bytes is 67108865"),
+        ([17, 1, 1, 1, 1, False, 0, 1], "gone is 0"),
     ],
 )
 def test_bad_fields_are_refused(meta: Any, words: str) -> None:
@@ -193,3 +233,10 @@ def test_a_blob_where_none_belongs_is_refused() -> None:
     """Bytes behind a message that carries none are refused."""
     with pytest.raises(FrameRefused, match="checksum or length"):
         decode_message(*split(encode_frame([12], [b"x"])))
+
+
+def test_a_piece_over_its_limit_is_refused() -> None:
+    """A snapshot's piece carries a mebibyte at the most: a heartbeat may stand behind it."""
+    large = PIECE | {"data": bytes((1 << 20) + 1)}
+    with pytest.raises(FrameRefused, match="1048577 bytes; the limit is 1048576"):
+        decode_message(*split(encode_message(large)))
