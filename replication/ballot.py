@@ -55,7 +55,7 @@ class Ballot:
         """Become a voter, or ask for votes, when it is time."""
         if not self._station.journal.voter:
             self._seek_vote(now)
-        elif self._core.state != LEADER and self._election.due(now):
+        elif self._core.state != LEADER and self._election.due(now) and not self._station.vitals().retiring:
             if self._election.ask(self._core.term + 1, now):
                 self._campaign(now)
             else:

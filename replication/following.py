@@ -32,6 +32,8 @@ class Following:
         """Number of the append_entries the library is handling, for its answer."""
         self.low_water = 0
         """What the leader last said every peer has."""
+        self.released = False
+        """Whether the leader said last that this node, which is leaving, is not needed for a majority any more."""
         self.leader_commit = 0
         """What the leader last said is committed; this node may not have it yet."""
         self._station = station
@@ -99,6 +101,7 @@ class Following:
         self._ballot.heard_heartbeat(core.term, message["last_index"], message["wall_ms"])
         self._heard()
         self.low_water, self.leader_commit = message["low_water"], message["commit_index"]
+        self.released = message["released"]
         term, verified = self._verified
         if term == core.term:
             core.commit_index = max(core.commit_index, min(message["commit_index"], verified))
@@ -111,6 +114,9 @@ class Following:
             "applied_index": core.applied_index,
             "free_bytes": vitals.free_bytes,
             "low": vitals.low,
+            "retiring": vitals.retiring,
+            "leaving": vitals.leaving,
+            "busy": vitals.busy,
             "voter": station.journal.voter,
         }
         station.wire.send(peer, echo)  # never behind an fdatasync: it says that we listen, not that we have anything

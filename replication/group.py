@@ -176,6 +176,23 @@ class RaftGroup:
         return self.is_leader and self.established and now < self._leading.trust.until(now)
 
     @property
+    def released(self) -> bool:
+        """Whether the leader said last that this node, which is leaving (`Vitals.leaving`), may go: it has no need of
+        it for a majority, or no need of a majority."""
+        return self._following.released
+
+    @property
+    def outnumbered(self) -> bool:
+        """As leader: the nodes that stay are no majority. Those that leave wait until `let_go`."""
+        return self.is_leader and self._leading.outnumbered()
+
+    def let_go(self) -> None:
+        """As leader: nothing here needs a majority any more; the nodes that wait to leave are told so at once."""
+        self._leading.lets_go = True
+        for peer in self.peers:
+            self._leading.beat(peer, self._monotonic())
+
+    @property
     def peers(self) -> dict[str, Peer]:
         """What is known of the peers, by node id: complete on the leader, elsewhere `connected` only. Live objects."""
         return self._leading.survey()

@@ -28,6 +28,8 @@ class Leading:
         self._core = station.core
         self._progress = Progress(station.peers, resend_s=options.resend_s, idle_s=options.idle_s)
         self._next_beat = NEVER
+        self.lets_go = False
+        """Nodes that leave may go though they leave no majority behind: nothing needs one any more."""
 
     @property
     def handlers(self) -> dict[str, Callable[[str, Message], None]]:
@@ -39,6 +41,7 @@ class Leading:
         self._progress.lead(self._core.last_index)
         self.trust.lead(now)
         self._next_beat = now
+        self.lets_go = False
 
     def tick(self, now: float) -> None:
         """Commit what a majority has; step down if no majority listens."""
@@ -53,9 +56,8 @@ class Leading:
         """Heartbeats and entries that are due."""
         if now >= self._next_beat:
             self._next_beat = now + self._station.options.heartbeat_s
-            beat = self._heartbeat(now)
             for peer in self._station.peers:
-                self._station.wire.send(peer, beat)
+                self._station.wire.send(peer, self._heartbeat(peer, now))
         last = self._core.last_index
         for follower in self._progress.followers.values():
             if self._progress.due(follower, last, now) and self._station.wire.connected(follower.peer):
@@ -85,9 +87,15 @@ class Leading:
 
     def beat(self, peer: str, now: float) -> None:
         """A heartbeat to this peer alone, out of turn: it learns what is committed and says what it has applied."""
-        self._station.wire.send(peer, self._heartbeat(now))
+        self._station.wire.send(peer, self._heartbeat(peer, now))
 
-    def _heartbeat(self, now: float) -> Message:
+    def outnumbered(self) -> bool:
+        """Whether the nodes that are up and do not leave, this one perhaps among them, are no majority."""
+        staying = int(not self._station.vitals().leaving)
+        staying += sum(peer.voter and peer.connected and not peer.leaving for peer in self.survey().values())
+        return staying <= (len(self.peers) + 1) // 2
+
+    def _heartbeat(self, peer: str, now: float) -> Message:
         return {
             "type": "heartbeat",
             "term": self._core.term,
@@ -96,6 +104,7 @@ class Leading:
             "commit_index": self._core.commit_index,
             "last_index": self._core.last_index,
             "low_water": self.low_water,
+            "released": self.peers[peer].leaving and (self.lets_go or not self.outnumbered()),
         }
 
     def _append(self, follower: Follower, last: int, now: float) -> None:

@@ -57,12 +57,16 @@ class GroupOptions:
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What a node says of itself in every echo: its node clock, the bytes free on its disk, and whether that is less
-    than its reserve."""
+    """What a node says of itself in every echo: its node clock, the bytes free on its disk, whether that is less than
+    its reserve; and, for a planned stop, whether it shall not lead (`retiring`), waits to end (`leaving`), and has
+    pushes on the wire, or outcomes of theirs that are not in the log (`busy`)."""
 
     wall_ms: int
     free_bytes: int
     low: bool = False
+    retiring: bool = False
+    leaving: bool = False
+    busy: bool = False
 
 
 @dataclass(slots=True)
@@ -78,6 +82,9 @@ class Peer:
     free_bytes: int = 0
     low: bool = False
     """Inside its reserve of free space."""
+    retiring: bool = False
+    leaving: bool = False
+    busy: bool = False
     last_echo_s: float = float("-inf")
     """Monotonic second at which its last echo came."""
     voter: bool = False
@@ -89,5 +96,6 @@ class Peer:
         """Take over what an echo says; `stamp` is when its heartbeat was sent, `wall_ms` our node clock now."""
         self.applied_index = message["applied_index"]
         self.free_bytes, self.low = message["free_bytes"], message["low"]
+        self.retiring, self.leaving, self.busy = message["retiring"], message["leaving"], message["busy"]
         self.clock_offset_ms = message["wall_ms"] - (wall_ms - (now - stamp) * 500)
         self.last_echo_s = now

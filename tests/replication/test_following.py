@@ -77,6 +77,7 @@ def test_a_heartbeat_commits_what_was_proven_only(tmp_path: Path) -> None:
         "commit_index": new.group.commit_index,
         "last_index": new.group.last_index,
         "low_water": 0,
+        "released": False,
     }
     old.group.receive(new.id, beat)
     assert old.group.leader_id == new.id

@@ -49,7 +49,8 @@ def test_messages_arrive_whole_and_in_order(loop: Loop) -> None:
                 size = [1, 100, 70_000, 1 << 20][number % 4] if number % 20 == 0 else number + 1
                 sent.append(append(size, number + 1))
                 sent.append({"type": "echo", "term": number, "stamp_us": number, "wall_ms": 1, "applied_index": 2,
-                             "free_bytes": 3, "low": False, "voter": bool(number % 2)})  # fmt: skip
+                             "free_bytes": 3, "low": False, "retiring": False, "leaving": True,
+                             "busy": False, "voter": bool(number % 2)})  # fmt: skip
             for message in sent:
                 assert one.send("n2", message)
             await heard.until(lambda: len(heard.messages) == len(sent))
