@@ -216,6 +216,25 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
             self._doomed.append(self._segments.pop(0))
         self._log.forget(next((segment.first for segment in self._segments if segment.offsets), self._log.last + 1))
 
+    @property
+    def kept_bytes(self) -> int:
+        """What the segments hold that are not given up yet, on disk or on the way there."""
+        return sum(segment.size for segment in self._segments)
+
+    def bytes_from(self, index: int) -> int:
+        """What the journal holds from the segment of this entry on: what keeping it costs."""
+        return sum(segment.size for segment in self._segments if segment.end > index or segment is self._active)
+
+    def first_within(self, limit_bytes: int) -> int:
+        """The oldest entry of the newest whole segments that are `limit_bytes` together; the last one is always kept."""
+        first, held = self._log.last, 0
+        for segment in reversed(self._segments):
+            held += segment.size
+            if held > limit_bytes and segment is not self._active:
+                break
+            first = segment.first if segment.offsets else first
+        return first
+
     def collect(self) -> Sync | None:
         """Gather what waits to be written; None if there is nothing or a sync is under way. Run it in a thread.
 
