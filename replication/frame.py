@@ -107,7 +107,7 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
             ("file", int),
             ("offset", int),
             ("size", int),
-            ("known", bool),
+            ("known", int),
             ("crc", int),
         ),
     ),
@@ -118,13 +118,19 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
             ("number", int),
             ("file", int),
             ("offset", int),
-            ("same", bool),
+            ("known", int),
             ("gone", bool),
             ("crc", int),
         ),
     ),
 }
-_BOUNDS = {"crc": (1 << 32) - 1, "size": PIECE_BYTES_MAX, "file": FILES_MAX, "manifest_bytes": MANIFEST_BYTES_MAX}
+_BOUNDS = {
+    "crc": (1 << 32) - 1,
+    "size": PIECE_BYTES_MAX,
+    "known": PIECE_BYTES_MAX,
+    "file": FILES_MAX,
+    "manifest_bytes": MANIFEST_BYTES_MAX,
+}
 """Largest values of the fields that have a bound of their own."""
 _NAMES = {number: (name, fields) for name, (number, fields) in _KINDS.items()}
 

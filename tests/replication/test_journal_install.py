@@ -104,7 +104,7 @@ def test_a_flipped_bit_is_found() -> None:
 
 
 def test_what_keeping_costs() -> None:
-    """`first_within` keeps whole segments from the end on, never less than the last; `bytes_from` says what they hold."""
+    """`first_within` keeps whole segments from the end on, the last one always; `bytes_from` says what they hold."""
     disk = MemoryDisk()
     install(disk, index=1, term=1)
     journal = reopened(disk)
