@@ -36,6 +36,9 @@ class Following:
         """Whether the leader said last that this node, which is leaving, is not needed for a majority any more."""
         self.leader_commit = 0
         """What the leader last said is committed; this node may not have it yet."""
+        self.ahead_ms = 0
+        """How far this node's clock was ahead of the median of the nodes' when the leader last spoke, and by its word:
+        the way the word took counts as being ahead."""
         self._station = station
         self._core = station.core
         self._ballot = ballot
@@ -45,6 +48,12 @@ class Following:
     def handlers(self) -> dict[str, Callable[[str, Message], None]]:
         """The kinds of message this part takes."""
         return {"append_entries": self._append_entries, "heartbeat": self._heartbeat}
+
+    @property
+    def matched(self) -> int:
+        """Up to here the log is known to be that of this term's leader; 0 if nothing is known."""
+        term, index = self._verified
+        return index if term == self._core.term else 0
 
     def _heard(self) -> None:
         self.heard_s = self._station.monotonic()
@@ -105,7 +114,9 @@ class Following:
         term, verified = self._verified
         if term == core.term:
             core.commit_index = max(core.commit_index, min(message["commit_index"], verified))
-        vitals = station.vitals()
+        vitals, index = station.vitals(), message["check_index"]
+        self.ahead_ms = vitals.wall_ms - message["median_ms"]
+        held = station.agreement.sum_at(index)
         echo = {
             "type": "echo",
             "term": core.term,
@@ -118,5 +129,8 @@ class Following:
             "leaving": vitals.leaving,
             "busy": vitals.busy,
             "voter": station.journal.voter,
+            "sum_index": index if held else 0,
+            "sum": held,
         }
         station.wire.send(peer, echo)  # never behind an fdatasync: it says that we listen, not that we have anything
+        station.agreement.heard(message["agreed_index"], message["agreed_sum"])

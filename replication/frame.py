@@ -73,6 +73,10 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
             ("last_index", int),
             ("low_water", int),
             ("released", bool),
+            ("median_ms", int),
+            ("check_index", int),
+            ("agreed_index", int),
+            ("agreed_sum", bytes),
         ),
     ),
     "echo": (
@@ -88,6 +92,8 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
             ("leaving", bool),
             ("busy", bool),
             ("voter", bool),
+            ("sum_index", int),
+            ("sum", bytes),
         ),
     ),
     "census": (10, ()),
@@ -95,6 +101,7 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
     "ping": (12, ()),
     "pong": (13, ()),
     "timeout_now": (14, (("term", int),)),
+    "standing": (30, (("term", int), ("index", int), ("known_term", int), ("known_index", int))),
     "snapshot_offer": (
         15,
         (("term", int), ("number", int), ("index", int), ("bytes", int), ("manifest_bytes", int), ("crc", int)),
@@ -124,6 +131,7 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
         ),
     ),
 }
+SNAPSHOT_KINDS = ("snapshot_offer", "snapshot_pull", "snapshot_piece")
 _BOUNDS = {
     "crc": (1 << 32) - 1,
     "size": PIECE_BYTES_MAX,

@@ -34,15 +34,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from replication.agreement import Agreement
 from replication.ballot import Ballot
 from replication.core import CANDIDATE, FOLLOWER, LEADER, Core
 from replication.following import NEVER, Following
-from replication.frame import Message
+from replication.frame import SNAPSHOT_KINDS, Message
 from replication.journal import Journal
 from replication.leading import Leading
 from replication.options import GroupOptions, Peer, Vitals
 from replication.outbox import Outbox
 from replication.proposal import NOT_LEADER, OVERLOADED, Done, Outcome, Pending
+from replication.rolling import Sums
 from replication.station import Station, Wire, WireEvents
 from replication.transfer import Transfer
 
@@ -64,7 +66,8 @@ class RaftGroup:
 
     `apply(index, term, command)` is called once for every committed command, in order; its value goes to the proposer.
     Callbacks are attributes: `on_wake` (a tick is wanted soon), `on_established` (leader, the own no-op is applied),
-    `on_stepped_down` (was leader), `on_leader_changed` (`leader_id` is another), `on_fatal(exception)`. They are called
+    `on_stepped_down` (was leader), `on_leader_changed` (`leader_id` is another), `on_snapshot(peer, message)` (a message
+    about a snapshot, of the current term), `on_fatal(exception)`. They are called
     from inside `tick` and `receive`.
     """
 
@@ -78,6 +81,7 @@ class RaftGroup:
         monotonic: Callable[[], float],
         random: Callable[[], float],
         vitals: Callable[[], Vitals],
+        sums: Sums | None = None,
     ) -> None:
         self.options = options
         self.journal = journal
@@ -86,6 +90,7 @@ class RaftGroup:
         self.on_stepped_down: Callable[[], None] = _nothing
         self.on_leader_changed: Callable[[], None] = _nothing
         self.on_fatal: Callable[[BaseException], None] = _nothing
+        self.on_snapshot: Callable[[str, Message], None] = _nothing
         self.failure: BaseException | None = None
         """What killed the group, if anything."""
         self.established = False
@@ -97,12 +102,15 @@ class RaftGroup:
         self._outbox = Outbox(journal, wire.send)
         peers = tuple(sorted(options.peers))
         core = self._core = Core(options.node_id, peers, journal, self._library_sends, self._state_changed)
-        station = Station(options, peers, core, journal, wire, self._outbox, monotonic, vitals)
+        self.agreement = Agreement(options.node_id, sums or Sums())
+        station = Station(options, peers, core, journal, wire, self._outbox, monotonic, vitals, self.agreement)
         self._ballot = Ballot(station, random)
         self._following = Following(station, self._ballot)
         self._leading = Leading(station)
         self._transfer = Transfer(station, self._leading, self.resign)
         self._handlers = self._ballot.handlers | self._following.handlers | self._leading.handlers
+        self._handlers |= dict.fromkeys(SNAPSHOT_KINDS, self._snapshot)
+        self._send = wire.send
         self._pending = Pending(options.outcome_s)
         self._told_leader: str | None = None
         self._last_tick = self._next_second = monotonic()
@@ -160,6 +168,16 @@ class RaftGroup:
     def known_commit(self) -> int:
         """The newest commit index heard of; this node may still lack entries up to it."""
         return max(self._core.commit_index, self._following.leader_commit)
+
+    @property
+    def agreed_index(self) -> int:
+        """A majority of the members was heard to have the same state after this entry, and so has this node."""
+        return self.agreement.agreed_index
+
+    @property
+    def ahead_ms(self) -> int | None:
+        """How far this follower's clock is ahead of the median, as its leader sees it; None without a leader."""
+        return self._following.ahead_ms if self.leader_id not in (None, self.options.node_id) else None
 
     @property
     def pending_bytes(self) -> int:
@@ -255,6 +273,29 @@ class RaftGroup:
         if self.failure is None:
             self.failure, self._closed = error, True
             self.on_fatal(error)
+
+    # Snapshots: the group only passes their messages on, see snapshot_send.py and snapshot_fetch.py.
+
+    def send_snapshot(self, peer: str, message: Message) -> bool:
+        """Send an offer, a pull or a piece of a snapshot to `peer`; False if it was not taken."""
+        assert message["type"] in SNAPSHOT_KINDS, message["type"]
+        return not self._closed and self._send(peer, message)
+
+    def may_install(self, leader: str, term: int, index: int) -> bool:
+        """Whether this node may forget its log for a snapshot up to `index` that `leader` offered in `term`.
+
+        It may if it forgets nothing that it acknowledged and the snapshot does not hold. What it acknowledged in this
+        term is `matched`. What it acknowledged in earlier terms and was committed is in this leader's log, and the
+        leader found no entry of this node's that it still has, so all such entries are older than its journal, which
+        begins before `index`. What was not committed nobody was promised.
+        """
+        core = self._core
+        follows = core.state == FOLLOWER and core.leader_id == leader and core.term == term and not self._closed
+        return follows and core.commit_index < index and self._following.matched <= index
+
+    def _snapshot(self, peer: str, message: Message) -> None:
+        if message["term"] == self._core.term:
+            self.on_snapshot(peer, message)
 
     # What the wire and the driver tell.
 

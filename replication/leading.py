@@ -40,6 +40,7 @@ class Leading:
         """This node became leader; its no-op is not yet in the log."""
         self._progress.lead(self._core.last_index)
         self.trust.lead(now)
+        self._station.agreement.lead()
         self._next_beat = now
         self.lets_go = False
 
@@ -55,6 +56,8 @@ class Leading:
     def send(self, now: float) -> None:
         """Heartbeats and entries that are due."""
         if now >= self._next_beat:
+            connected = [peer for peer in self._station.peers if self._station.wire.connected(peer)]
+            self._station.agreement.tick(now, self._station.peers, connected)
             self._next_beat = now + self._station.options.heartbeat_s
             for peer in self._station.peers:
                 self._station.wire.send(peer, self._heartbeat(peer, now))
@@ -70,7 +73,7 @@ class Leading:
             self._progress.forget(peer)
             self.trust.forget(peer)
         known.store_id = store_id
-        self._progress.reconnected(peer)
+        self._progress.reconnected(peer, self._core.last_index)
 
     def survey(self) -> dict[str, Peer]:
         """The peers with all that is known now."""
@@ -96,15 +99,20 @@ class Leading:
         return staying <= (len(self.peers) + 1) // 2
 
     def _heartbeat(self, peer: str, now: float) -> Message:
+        vitals, agreement = self._station.vitals(), self._station.agreement
         return {
             "type": "heartbeat",
             "term": self._core.term,
             "stamp_us": int(now * 1e6),  # rounded down: never later than the sending
-            "wall_ms": self._station.vitals().wall_ms,
+            "wall_ms": vitals.wall_ms,
             "commit_index": self._core.commit_index,
             "last_index": self._core.last_index,
             "low_water": self.low_water,
             "released": self.peers[peer].leaving and (self.lets_go or not self.outnumbered()),
+            "median_ms": max(0, vitals.wall_ms - vitals.ahead_ms),
+            "check_index": agreement.asked,
+            "agreed_index": agreement.agreed_index,
+            "agreed_sum": agreement.agreed_sum,
         }
 
     def _append(self, follower: Follower, last: int, now: float) -> None:
@@ -155,6 +163,7 @@ class Leading:
             return
         now, stamp = self._station.monotonic(), message["stamp_us"] / 1e6
         self.peers[peer].echoed(message, now, stamp, self._station.vitals().wall_ms)
+        self._station.agreement.answered(peer, message["sum_index"], message["sum"], self._station.peers)
         follower = self._progress.followers[peer]
         follower.voter = message["voter"]
         if follower.voter:

@@ -10,12 +10,13 @@ and "conflict" for ever (R4: 600 s, 676 MB). Here, while backing off, the next i
 only sent again once the place where both logs agree is found.
 
 A peer whose disk was wiped has nothing of what it acknowledged: `forget` sets its match index to zero and makes answers
-of its former life void. A peer that is not (yet) a voter (election.py) is sent everything and counted for nothing.
+of its former life void. A peer that has forgotten what it promised
+(election.py), or is a learner (membership.py), is sent everything and counted for nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 NEVER = float("-inf")
@@ -34,7 +35,10 @@ class Follower:
     sent_s: float = NEVER
     unanswered: int = 0
     backing_off: bool = False
+    counts: bool = True
+    """It has a vote, as far as the members are known here; a learner has none."""
     voter: bool = False
+    """It says that its disk has all it ever promised."""
     stranded: bool = False
     nudged_s: float = NEVER
 
@@ -52,22 +56,40 @@ class Progress:
         self._resend_s = resend_s
         self._idle_s = idle_s
         self._seq = 0
+        self._own_counts = True
+
+    def set_members(self, peers: Collection[str], voters: Collection[str], *, own: bool, last_index: int) -> None:
+        """From now on `peers` are all others, `voters` those with a vote; `own`: this node has one. A new one is asked
+        at the end of the log first."""
+        known, fresh = self.followers, {"next": last_index + 1, "valid_from": self._seq + 1}
+        self.followers = {peer: known.get(peer) or Follower(peer, **fresh) for peer in sorted(peers)}
+        for follower in self.followers.values():
+            follower.counts = follower.peer in voters
+        self._own_counts = own
 
     def lead(self, last_index: int) -> None:
         """A new term begins: nothing is known, and everybody is asked at the end of the log."""
         for peer in self.followers:
-            self.followers[peer] = Follower(peer, next=last_index + 1, valid_from=self._seq + 1)
+            counts = self.followers[peer].counts
+            self.followers[peer] = Follower(peer, next=last_index + 1, valid_from=self._seq + 1, counts=counts)
 
     def forget(self, peer: str) -> None:
         """The peer came back with another disk."""
         former = self.followers[peer]
-        self.followers[peer] = Follower(peer, next=former.next, valid_from=self._seq + 1)
+        self.followers[peer] = Follower(
+            peer, next=former.next, valid_from=self._seq + 1, counts=former.counts
+        )
 
-    def reconnected(self, peer: str) -> None:
-        """A connection to or from the peer is new: what was on its way may be lost."""
+    def reconnected(self, peer: str, last_index: int) -> None:
+        """A connection to or from the peer is new: what was on its way may be lost. One that was stranded is asked at
+        the end of the log again, for it may have taken over a snapshot: its log then ends further on, not further back.
+        """
         follower = self.followers[peer]
         follower.seq = 0
         follower.sent_s = NEVER
+        if follower.stranded:
+            follower.stranded = follower.backing_off = False
+            follower.next = last_index + 1
 
     def due(self, follower: Follower, last_index: int, now: float) -> bool:
         """Whether to send this follower an append_entries now."""
@@ -104,6 +126,8 @@ class Progress:
         return rose
 
     def majority_index(self, own_durable: int) -> int:
-        """The highest index that a majority of all nodes has on disk; this node's disk has `own_durable`."""
-        held = sorted([own_durable, *(f.match if f.voter else 0 for f in self.followers.values())], reverse=True)
+        """The highest index that a majority of the voters has on disk; this node's disk has `own_durable`."""
+        held = [follower.match if follower.voter else 0 for follower in self.followers.values() if follower.counts]
+        held += [own_durable] * self._own_counts
+        held.sort(reverse=True)
         return held[len(held) // 2]
