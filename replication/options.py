@@ -15,7 +15,9 @@ class GroupOptions:
 
     node_id: str
     peers: tuple[str, ...]
-    """Node ids of the others."""
+    """Node ids of the others, all with a vote: who they are until `RaftGroup.set_members` says more."""
+    founds: bool = True
+    """Whether an empty node with empty peers may take itself for the beginning of a cluster; not one that joins."""
     heartbeat_s: float = 0.05
     trust_s: float = 0.25
     """Trust in one's leadership, counted from sending. More bridges hiccups; must stay below election_min_s."""
@@ -58,8 +60,9 @@ class GroupOptions:
 @dataclass(frozen=True, slots=True)
 class Vitals:
     """What a node says of itself in every echo: its node clock, the bytes free on its disk, whether that is less than
-    its reserve; and, for a planned stop, whether it shall not lead (`retiring`), waits to end (`leaving`), and has
-    pushes on the wire, or outcomes of theirs that are not in the log (`busy`)."""
+    its reserve; for a planned stop, whether it shall not lead (`retiring`), waits to end (`leaving`), and has pushes on
+    the wire, or outcomes of theirs that are not in the log (`busy`); and, as leader, how far its clock is ahead of the
+    median of all (`ahead_ms`)."""
 
     wall_ms: int
     free_bytes: int
@@ -67,6 +70,7 @@ class Vitals:
     retiring: bool = False
     leaving: bool = False
     busy: bool = False
+    ahead_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -88,6 +92,10 @@ class Peer:
     last_echo_s: float = float("-inf")
     """Monotonic second at which its last echo came."""
     voter: bool = False
+    """It has a vote, and its disk has all it ever promised (`remembers`)."""
+    remembers: bool = False
+    learner: bool = False
+    """A member without a vote yet: it counts for nothing."""
     stranded: bool = False
     """What it needs next is no longer in the leader's journal."""
     store_id: bytes = b""

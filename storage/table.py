@@ -20,6 +20,7 @@ import google_crc32c
 import lmdb
 
 from storage.format import Corrupt
+from storage.written import Written
 
 _CRC: Final = struct.Struct("<I")
 _LENGTH: Final = struct.Struct("<H")
@@ -63,6 +64,8 @@ class Table:
 
     def __init__(self, name: bytes, database: "lmdb._Database") -> None:
         self.name = name
+        self.written = Written()
+        """Told of every change; the catalog puts one in place for all tables."""
         self._database = database
         self._reader: lmdb.Transaction[bytes] | None = None
         self._live: dict[bytes, bytes | None] = {}
@@ -88,10 +91,12 @@ class Table:
     def put(self, key: bytes, value: bytes) -> None:
         """Insert or replace a row."""
         self._live[key] = value
+        self.written.row(self.name, key, value)
 
     def drop(self, key: bytes) -> None:
         """Remove a row; a missing one is fine."""
         self._live[key] = None
+        self.written.row(self.name, key)
 
     def rows(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """The rows whose key begins so, in the order of their keys, changes included. The table must not change

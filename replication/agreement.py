@@ -1,0 +1,121 @@
+"""Whether the nodes hold the same state: the leader names an index, every node says its rolling hash there.
+
+    leader                                     follower
+    heartbeat: check_index = 1207     ->       (has applied 1207)
+                                      <-       echo: sum_index = 1207, sum = 9f..
+    a majority of all members, itself counted, stands at 9f..: agreed
+    heartbeat: agreed_index = 1207,
+               agreed_sum = 9f..      ->       the same here: fine. Another: this node is the odd one out and stops
+
+No message of its own, no disk, no wait: a round is as long as a round trip, or a second where a node has not applied
+the index yet (it is asked again later; a difference does not go away). The leader that finds itself against a majority
+is the odd one out like any other and stops, and the others elect one of them.
+
+Without a majority on one side nobody can say who is wrong: nobody stops, `split` says who stands where, and it is
+decided when one more node is heard. One lying node among three cannot stop the others: what is agreed is what two
+hold. Only the hash is compared; why a node differs (a bug, a bit of memory, an edited file) it does not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from replication.rolling import Sums
+
+ROUND_S = 1.0
+"""How long a round waits for nodes that are connected and have not applied its index."""
+
+
+class OddOneOut(Exception):
+    """What this node applied had another effect than on a majority of the members. Its data is not to be trusted."""
+
+    def __init__(self, node_id: str, index: int, own: bytes, agreed: bytes) -> None:
+        super().__init__(
+            f"node {node_id} differs from the majority: after entry {index} its state has the hash {own.hex()}, "
+            f"a majority of the cluster has {agreed.hex()}. Its data is not to be trusted, so it stops and does not "
+            "start on this directory again: keep a copy of the directory for the cause, remove it, and start the node; "
+            "with an empty directory it rejoins and is built anew from the others"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Nodes that differ without a majority on one side: the hash of each that was heard, after entry `index`."""
+
+    index: int
+    sums: Mapping[str, bytes]
+
+    def __str__(self) -> str:
+        stand = ", ".join(f"{node_id} at {held.hex()[:12]}" for node_id, held in sorted(self.sums.items()))
+        return f"after entry {self.index} nodes differ and no majority agrees: {stand}"
+
+
+class Agreement:
+    """The leader's side, and what is agreed as every node knows it. `agreed_index` and `agreed_sum`: the newest hash
+    that a majority was heard to have, (0, b"") before the first in this process."""
+
+    def __init__(self, node_id: str, sums: Sums) -> None:
+        self.agreed_index = 0
+        self.agreed_sum = b""
+        self.split: Split | None = None
+        self.differing: tuple[str, ...] = ()
+        """Members that were found to stand elsewhere than the majority in this reign; they stop."""
+        self.asked = 0
+        """Index of the round, 0 while there is nothing to compare."""
+        self._node_id = node_id
+        self._sums = sums
+        self._said: dict[str, bytes] = {}
+        self._until = float("-inf")
+
+    def lead(self) -> None:
+        """A reign begins: what was heard as leader before says nothing."""
+        self.asked, self.split, self.differing = 0, None, ()
+        self._said.clear()
+        self._until = float("-inf")
+
+    def sum_at(self, index: int) -> bytes:
+        """This node's hash after the entry at `index`; b"" if it has none to tell."""
+        return self._sums.at(index) or b""
+
+    def tick(self, now: float, voters: Collection[str], connected: Collection[str]) -> None:
+        """Begin the next round if this one is over: all of the `connected` peers answered, or it took too long.
+        `voters` are all others that count."""
+        if self.asked and now < self._until and not set(connected) <= self._said.keys():
+            return
+        newest = self._sums.newest
+        if newest > self.asked or now >= self._until:
+            self.asked, self._until = newest, now + ROUND_S
+            self._said.clear()
+            self._decide(voters)
+
+    def answered(self, peer: str, index: int, held: bytes, voters: Collection[str]) -> None:
+        """`peer` stands at this hash after the entry at `index`. Raises OddOneOut if a majority differs from us."""
+        if index == self.asked and index:
+            self._said[peer] = held
+            self._decide(voters)
+
+    def heard(self, index: int, held: bytes) -> None:
+        """The leader says that a majority stands at this hash. Raises OddOneOut if this node does not."""
+        own = self._sums.at(index)
+        if own is not None and own != held:
+            raise OddOneOut(self._node_id, index, own, held)
+        if own is not None:
+            self.agreed_index, self.agreed_sum = index, held
+
+    def _decide(self, voters: Collection[str]) -> None:
+        own = self._sums.at(self.asked)
+        if own is None:
+            return
+        held = self._said | {self._node_id: own}
+        stands = [own, *(held[peer] for peer in voters if peer in held)]
+        most = max(stands, key=stands.count)
+        if stands.count(most) <= (len(voters) + 1) // 2:
+            if len(set(stands)) > 1:
+                self.split = Split(self.asked, held)
+            return
+        if most != own:
+            raise OddOneOut(self._node_id, self.asked, own, most)
+        self.agreed_index, self.agreed_sum, self.split = self.asked, most, None
+        odd = [peer for peer, said in held.items() if said != most]
+        self.differing = tuple(sorted({*self.differing, *odd}))
