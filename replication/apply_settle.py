@@ -9,6 +9,8 @@ The life of a unit, as its settle records tell it:
        |  Cancel                                        (Fail: apply_fail.py; moves: apply_move.py)
        +-----------------> cancelled   (leased with the lease still running: refused)
 
+A lease whose hand-over was never begun is taken back by a Release (apply_release.py).
+
 An ack settles an unsettled unit if its (term, attempt) is not older than the newest lease, whether or not the log knows
 that lease: a leader that dies takes its last hand-overs' Leases with it, but the work was done. An Extend and a Fail
 are judged the same way.
@@ -45,6 +47,7 @@ from storage.columns import SettleBatch
 from storage.format import CANCELLED as CANCELLED_STATE
 from storage.format import DELIVERED as DELIVERED_STATE
 from storage.format import LEASED as LEASED_STATE
+from storage.format import PLANNED
 from storage.format import UNKNOWN as UNKNOWN_STATE
 from storage.store import Store
 
@@ -110,6 +113,7 @@ def apply_lease(store: Store, command: Lease, envelope: Envelope) -> U8:
                 term=envelope.term,
                 attempt=command.attempt[rows],
                 node=envelope.node,
+                code=PLANNED if command.planned else 0,
                 subscription=command.subscription,
             )
         )

@@ -16,6 +16,11 @@ from storage.store import Store
 from storage.topic import Topic
 
 
+STRICT_SINCE = "strict_since_ms"
+"""Kept beside the settings of a strict topic: since when it is one. No hand-over of what became due later can be unknown
+to the log."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicPut:
     """Result of PutTopic: the whole topic; `changed` is False when `revision` was not the client's."""
@@ -31,6 +36,10 @@ def apply_put_topic(store: Store, command: PutTopic, envelope: Envelope) -> Topi
         return TopicPut(topic, False)
     old = {} if command.replace or topic is None else topic.settings
     settings = _merged(old, command.settings)
+    settings.pop(STRICT_SINCE, None)
+    if settings.get("handover") == "strict":
+        since_ms = topic.settings.get(STRICT_SINCE) if topic is not None else None
+        settings[STRICT_SINCE] = envelope.now_ms if since_ms is None else since_ms
     return TopicPut(
         store.catalog.put_topic(command.name, settings, now_ms=envelope.now_ms, namespace=command.namespace), True
     )

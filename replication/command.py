@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from replication.column import DUE_MS_MAX, ColumnReader, check_due, filled, pack_columns, pack_map
-from replication.command_handover import Extend, Fail, Lease, Settle
+from replication.command_handover import Extend, Fail, Lease, Release, Settle
 from replication.command_message import Cancel, Redrive, Reschedule
 from replication.envelope import EntryRefused, Kind, Packed, Section
 from storage.array import I64, U16, U32, U64
@@ -36,6 +36,7 @@ __all__ = [
     "PutTopic",
     "Realign",
     "Redrive",
+    "Release",
     "Reschedule",
     "Schedule",
     "Settle",
@@ -333,6 +334,7 @@ Command = (
     | Settle
     | Fail
     | Extend
+    | Release
     | Cancel
     | Reschedule
     | Redrive
@@ -350,6 +352,7 @@ UNPACK: dict[Kind, Callable[[Section], Command]] = {
     Kind.SETTLE: Settle.unpack,
     Kind.FAIL: Fail.unpack,
     Kind.EXTEND: Extend.unpack,
+    Kind.RELEASE: Release.unpack,
     Kind.CANCEL: Cancel.unpack,
     Kind.RESCHEDULE: Reschedule.unpack,
     Kind.REDRIVE: Redrive.unpack,

@@ -1,6 +1,7 @@
-"""Commands about hand-overs, whose rows name units by their place: leased, settled, failed, extended.
+"""Commands about hand-overs, whose rows name units by their place: leased, settled, failed, extended, released.
 
-Settle, Fail and Extend name a hand-over by (place, term, attempt), as a receipt does; a Lease makes one known.
+Settle, Fail and Extend name a hand-over by (place, term, attempt), as a receipt does; a Lease makes one known, and a
+Release takes back one that was leased and never begun.
 """
 
 from __future__ import annotations
@@ -24,26 +25,56 @@ TEXT_BYTES_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Hand-overs already made (fast) or about to be made (strict): columns of n rows."""
+    """Hand-overs already made (fast) or about to be made (strict): columns of n rows. `planned`: of strict pushes, each
+    to be made at its `handed_over_ms`, which may lie ahead, and not before."""
 
     position: U64
     attempt: U16
     lease_end_ms: I64
     handed_over_ms: I64
     subscription: int = 0
+    planned: bool = False
 
     def pack(self) -> Packed:
         """As a section."""
         columns = pack_columns(self.position, self.attempt, self.lease_end_ms, self.handed_over_ms)
-        payload = [pack_map({"subscription": self.subscription}), *columns]
-        return Kind.LEASE, len(self.position), payload
+        value: dict[str, Any] = {"subscription": self.subscription}
+        if self.planned:
+            value["planned"] = True
+        return Kind.LEASE, len(self.position), [pack_map(value), *columns]
 
     @classmethod
     def unpack(cls, section: Section) -> Lease:
         """From a section; raises `EntryRefused`."""
-        subscription, columns = _of_subscription(section, (np.uint64, np.uint16, np.int64, np.int64))
-        position, attempt, lease_end_ms, handed_over_ms = columns
-        return cls(position, attempt, lease_end_ms, handed_over_ms, subscription)
+        reader = ColumnReader(section.payload, section.rows)
+        value = reader.map()
+        position, attempt = reader.column(np.uint64), reader.column(np.uint16)
+        lease_end_ms, handed_over_ms = reader.column(np.int64), reader.column(np.int64)
+        reader.end()
+        planned = filled(value.get("planned", False), bool, "planned")
+        return cls(position, attempt, lease_end_ms, handed_over_ms, _subscription(value), planned)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Leases of hand-overs that were never begun, and now never will be, by (position, term, attempt)."""
+
+    position: U64
+    term: U32
+    attempt: U16
+    subscription: int = 0
+
+    def pack(self) -> Packed:
+        """As a section."""
+        columns = pack_columns(self.position, self.term, self.attempt)
+        return Kind.RELEASE, len(self.position), [pack_map({"subscription": self.subscription}), *columns]
+
+    @classmethod
+    def unpack(cls, section: Section) -> Release:
+        """From a section; raises `EntryRefused`."""
+        subscription, columns = _of_subscription(section, (np.uint64, np.uint32, np.uint16))
+        position, term, attempt = columns
+        return cls(position, term, attempt, subscription)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 Why sections: group commit turns all that waits on the leader (hand-overs, acks, cancels, new messages, the dispatch
 state) into ONE entry, hence one journal write and one fdatasync. The order of the sections is fixed by their kind, so
 that within an entry the dispatch state takes effect before the units that it clamps, the Leases of earlier hand-overs
-before a Cancel that must see them, and what consumers say of a hand-over before what clients want of its message.
+before a Cancel that must see them, what consumers say of a hand-over before what clients want of its message, and the
+Release of one that was leased and never begun before the Cancel that takes its message away.
 
 Little endian, everything padded to 8 bytes so that columns can be viewed in place:
 
@@ -51,6 +52,7 @@ class Kind(IntEnum):
     SETTLE = 21
     FAIL = 22
     EXTEND = 23
+    RELEASE = 24
     CANCEL = 30
     RESCHEDULE = 31
     REDRIVE = 32

@@ -4,8 +4,8 @@
 all nodes build identical files. What it returns goes to whoever proposed the entry; what it tells the listener lets the
 leader's dispatcher follow along.
 
-Order within an entry: Genesis, Realign, DispatchState, Lease, Settle, Fail, Extend, Cancel, Reschedule, Redrive,
-PutTopic, DropTopic, Schedule, Unlink. The state takes effect before the units it clamps, moved ones too; Leases of
+Order within an entry: Genesis, Realign, DispatchState, Lease, Settle, Fail, Extend, Release, Cancel, Reschedule,
+Redrive, PutTopic, DropTopic, Schedule, Unlink. The state takes effect before the units it clamps, moved ones too; Leases of
 earlier hand-overs before a Cancel that must see them; what receivers said before what clients wish.
 
 Invariants: `tick` never goes back but by Realign; `applied_index` grows by what Raft says; an entry is read whole
@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from replication.apply_fail import apply_fail
 from replication.apply_move import Moves, Rescheduled, apply_redrive, apply_reschedule
+from replication.apply_release import apply_release
 from replication.apply_schedule import Fresh, Scheduled, apply_schedule
 from replication.apply_settle import Cancelled, apply_cancel, apply_extend, apply_lease, apply_settle
 from replication.apply_topic import DROPPED, TopicPut, apply_drop_topic, apply_put_topic
@@ -39,12 +40,14 @@ from replication.command import (
     PutTopic,
     Realign,
     Redrive,
+    Release,
     Reschedule,
     Schedule,
     Settle,
     Unlink,
 )
 from replication.envelope import VERSION, EntryRefused, Envelope, decode_entry
+from replication.rolling import Sums
 from storage.array import I64, U8, U16, U32, U64
 from storage.checkpoint import CheckpointRecord
 from storage.genesis import Genesis as GenesisRow
@@ -64,6 +67,9 @@ class Listener(Protocol):
 
     def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
         """Hand-overs whose Lease took effect."""
+
+    def on_released(self, position: U64) -> None:
+        """Units whose lease was taken back: pending again."""
 
     def on_moved(self, home: U64, old: U64, position: U64) -> None:
         """Messages went from the places `old` to `position`. Before `on_settled` of the old places (those that were
@@ -101,11 +107,13 @@ class Machine:
         self.state_applied_index = record.state_applied_index if record else 0
         self.now_ms = record.max_now_ms if record else 0
         self.rolling_hash = record.rolling_hash if record else bytes(16)
+        self.sums = Sums()
 
     def apply(self, index: int, term: int, entry: bytes) -> Applied:
         """Apply the entry at `index`. Raises `UnknownCommand` (this node must stop) for a command it cannot read, and
         whatever the disk raises; a malformed entry is refused in the result, on every node alike."""
         assert index > self.applied_index, (index, self.applied_index)
+        self.store.catalog.written.take()  # what was written before is not of this entry
         try:
             envelope = decode_entry(entry)
             if envelope.now_ms > DUE_MS_MAX:
@@ -120,9 +128,11 @@ class Machine:
         return Applied(index, term, results)
 
     def _advance(self, index: int, term: int, entry: bytes) -> None:
-        """Extend the rolling hash over what was applied and where it left the dispatch state."""
-        mark = f"{index} {term} {zlib.crc32(entry)} {self.tick} {self.local_index} {self.store.unit_count}"
+        """Extend the rolling hash over what was applied, what that wrote and where it left the dispatch state."""
+        state = f"{self.tick} {self.local_index} {self.state_applied_index} {self.now_ms} {self.store.unit_count}"
+        mark = f"{index} {term} {zlib.crc32(entry)} {self.store.catalog.written.take()} {state}"
         self.rolling_hash = hashlib.blake2b(self.rolling_hash + mark.encode(), digest_size=16).digest()
+        self.sums.note(index, self.rolling_hash)
         self.applied_index, self.applied_term = index, term
         self.store.applied_index, self.store.applied_term = index, term
 
@@ -164,6 +174,8 @@ class Machine:
         # What is left the dispatcher decided: void when the entry belongs to another term than the decision.
         if envelope.term != term:
             return None
+        if isinstance(command, Release):
+            return self._release(command, envelope)
         return self._lease(command, envelope) if isinstance(command, Lease) else self._dispatch(command)
 
     @property
@@ -219,6 +231,12 @@ class Machine:
             held = took_effect.view(bool)
             self.listener.on_leased(command.position[held], command.attempt[held], command.lease_end_ms[held])
         return took_effect
+
+    def _release(self, command: Release, envelope: Envelope) -> U8:
+        released = apply_release(self.store, command, envelope)
+        if self.listener is not None and released.any():
+            self.listener.on_released(command.position[released.view(bool)])
+        return released
 
     def _put_topic(self, command: PutTopic, envelope: Envelope) -> TopicPut:
         put = apply_put_topic(self.store, command, envelope)

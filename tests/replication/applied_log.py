@@ -14,6 +14,7 @@ from replication.command import (
     Key,
     Lease,
     Redrive,
+    Release,
     Reschedule,
     Schedule,
     Settle,
@@ -93,6 +94,12 @@ def ack(*rows: tuple[int, int, int]) -> Settle:
         np.array([row[2] for row in rows], np.uint16),
         np.zeros(len(rows), np.uint16),
     )
+
+
+def release(*rows: tuple[int, int, int]) -> Release:
+    """Hand-overs (position, term, attempt) that were never begun."""
+    claims = ack(*rows)
+    return Release(claims.position, claims.term, claims.attempt)
 
 
 def cancel(*home: int, doubtful: bool = False, revision: int = 0) -> Cancel:

@@ -75,6 +75,9 @@ class Recorder:
     def on_leased(self, position: U64, attempt: Any, lease_end_ms: Any) -> None:
         """Not of interest here."""
 
+    def on_released(self, position: U64) -> None:
+        """Not of interest here."""
+
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
         """Not of interest here."""
 
