@@ -1,4 +1,4 @@
-"""What can be seen of a cluster from outside, one struct per kind of observation.
+"""What can be seen of a cluster from outside, one struct per kind of observation; chaos/inside.py has the rest.
 
 A history is a list of these and nothing else: the checkers may not ask the cluster anything, so a verdict can be
 repeated from the file and a test can plant a fault by editing one event. `mono_ms` (monotonic, one process) orders
@@ -8,14 +8,30 @@ nodes share one machine's clock.
 
 from typing import Literal
 
-import msgspec
+from chaos.inside import Applied, Begun, Digest, Promoted, Sure
+from chaos.seen import Seen
 
-
-class Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
-    """Base: when the observation was made."""
-
-    mono_ms: float
-    wall_ms: int
+__all__ = [
+    "Acked",
+    "Answered",
+    "Applied",
+    "Begun",
+    "Cancelled",
+    "DeadLettered",
+    "Digest",
+    "Event",
+    "Extended",
+    "Fault",
+    "GaveBack",
+    "HandedOver",
+    "Led",
+    "Offered",
+    "Promoted",
+    "Rescheduled",
+    "Seen",
+    "Sure",
+    "Transferred",
+]
 
 
 class Offered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
@@ -24,6 +40,7 @@ class Offered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     number: int
     keyed: bool
     asked_due_ms: int
+    strict: bool = False
 
 
 class Answered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
@@ -44,6 +61,8 @@ class HandedOver(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A message received by a consumer. `connection` names one TCP connection's consumer, `response` counts its
     answers. `status` is what a webhook was answered with, 0 for a pull; a webhook's `handed_over_ms` and
     `leased_until_ms` are 0 where no node's delivery log knows of it; at `gives_up_ms` its attempt timed out.
+    `handed_over_ms` is by the leader's clock; `begun_wall_ms` is the same moment by the observer's, 0 where the two
+    are one.
     """
 
     number: int
@@ -59,6 +78,12 @@ class HandedOver(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     response: int
     status: int = 0
     gives_up_ms: int = 0
+    begun_wall_ms: int = 0
+
+    @property
+    def began_ms(self) -> int:
+        """When the hand-over was made, by the clock that `wall_ms` is of."""
+        return self.begun_wall_ms or self.handed_over_ms
 
     @property
     def pushed(self) -> bool:
@@ -79,6 +104,39 @@ class Acked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     term: int
     attempt: int
     result: str
+    asked_wall_ms: int = 0
+
+
+class GaveBack(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to a nack; `result` is `nacked`, `stale`, `invalid`, or `unknown`."""
+
+    number: int
+    message_id: str
+    term: int
+    attempt: int
+    result: str
+    asked_wall_ms: int
+
+
+class Extended(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to an extension to `lease_ms` from then; `result` is `extended`, `stale`, `invalid`, or `unknown`."""
+
+    number: int
+    message_id: str
+    term: int
+    attempt: int
+    result: str
+    asked_wall_ms: int
+    lease_ms: int
+
+
+class DeadLettered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A message that was given up came as a copy of its own, `letter_id`, from the dead-letter topic."""
+
+    number: int
+    message_id: str
+    letter_id: str
+    reason: str
 
 
 class Cancelled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
@@ -102,6 +160,7 @@ class Rescheduled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     outcome: Literal["moved", "refused", "unknown"]
     asked_wall_ms: int
     due_ms: int = 0
+    revision: int = 0
     detail: str = ""
 
 
@@ -115,7 +174,7 @@ class Led(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 class Fault(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A fault put on a node begins or is over. `role` is what the node was when it began."""
 
-    kind: Literal["kill", "pause", "stop", "wipe", "slow", "clock"]
+    kind: str  # kill, pause, stop, wipe, slow, clock on real processes; a kind of chaos.fault_plan in the simulator
     node: str
     role: Literal["leader", "follower"]
     phase: Literal["begin", "end"]
@@ -134,4 +193,22 @@ class Transferred(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     took_ms: int
 
 
-Event = Offered | Answered | HandedOver | Acked | Cancelled | Rescheduled | Led | Fault | Transferred
+Event = (
+    Offered
+    | Answered
+    | HandedOver
+    | Acked
+    | GaveBack
+    | Extended
+    | DeadLettered
+    | Cancelled
+    | Rescheduled
+    | Led
+    | Fault
+    | Transferred
+    | Begun
+    | Applied
+    | Sure
+    | Promoted
+    | Digest
+)

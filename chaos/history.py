@@ -19,13 +19,18 @@ E = TypeVar("E", bound=Event)
 class History:
     """Events in the order of `mono_ms`; append with `record`."""
 
-    def __init__(self, events: Iterable[Event] = ()) -> None:
+    def __init__(self, events: Iterable[Event] = (), now: Callable[[], tuple[float, int]] | None = None) -> None:
+        """`now` gives (mono_ms, wall_ms) where time is not the machine's."""
         self.events: list[Event] = list(events)
         self._listeners: list[Callable[[Event], None]] = []
         self._wall_ms = NodeClock().wall_ms
+        self._now = now or self._machine_now
 
     def now(self) -> tuple[float, int]:
         """(mono_ms, wall_ms) of this moment, for the event about to be recorded."""
+        return self._now()
+
+    def _machine_now(self) -> tuple[float, int]:
         return time.monotonic() * 1000, self._wall_ms()
 
     def record(self, event: Event) -> None:

@@ -1,10 +1,17 @@
 """D: what comes twice, and why."""
 
 import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TypeVar
 
 from chaos.bounds import Bounds
+from chaos.event import Extended, GaveBack, HandedOver
 from chaos.history import History
 from chaos.verdict import Verdict
+
+Name = tuple[int, int, int]  # (number, term, attempt)
+A = TypeVar("A", GaveBack, Extended)
 
 
 def check_duplicates(history: History, bounds: Bounds) -> Verdict:
@@ -12,25 +19,31 @@ def check_duplicates(history: History, bounds: Bounds) -> Verdict:
 
     A repeat in a later term while the lease of the earlier hand-over still ran means that the log did not hold it: a
     failover duplicate. Its place in the span is when the EARLIER hand-over was made. A repeat after that lease had
-    ended is the consumer's, counted apart.
+    ended is the consumer's, counted apart. A message of a strict topic has no failover duplicates.
     """
     faults: list[str] = []
     earlier_ms: dict[int, list[int]] = {}
     after_lease = retried = 0
+    given_back, extended = _by_name(history, GaveBack), _by_name(history, Extended)
+    strict = {event.number for event in history.offered().values() if event.strict}
     for number, events in history.hand_overs().items():
         for before, after in itertools.pairwise(events):
+            name = (number, before.term, before.attempt)
+            lease_end_ms = _lease_end_ms(before, after, extended.get(name, ()), bounds)
             if (after.term, after.attempt) == (before.term, before.attempt):
                 faults.append(f"message {number}: handed over twice as term {after.term}, attempt {after.attempt}")
-            elif not before.taken:
+            elif not before.taken or _given_back(after, given_back.get(name, ())):
                 retried += 1
-            elif after.handed_over_ms >= before.leased_until_ms:
+            elif after.handed_over_ms >= lease_end_ms:
                 after_lease += 1
             elif before.pushed and after.handed_over_ms >= before.gives_up_ms:
                 retried += 1  # the node heard nothing in time: it may have been paused
             elif after.term > before.term:
                 earlier_ms.setdefault(before.term, []).append(before.handed_over_ms)
+                if number in strict:
+                    faults.append(f"message {number}: strict, handed over in term {before.term} and in {after.term}")
             else:
-                faults.append(f"message {number}: again at {after.handed_over_ms}, leased to {before.leased_until_ms}")
+                faults.append(f"message {number}: again at {after.handed_over_ms}, leased to {lease_end_ms}")
     spans = {term: max(times) - min(times) for term, times in earlier_ms.items()}
     for term, span_ms in spans.items():
         if span_ms > bounds.duplicate_span_ms:
@@ -46,3 +59,27 @@ def check_duplicates(history: History, bounds: Bounds) -> Verdict:
         "span_ms": max(spans.values(), default=0),
     }
     return Verdict("D", figure, faults)
+
+
+def _by_name(history: History, kind: type[A]) -> dict[Name, list[A]]:
+    found: dict[Name, list[A]] = defaultdict(list)
+    for event in history.of(kind):
+        found[event.number, event.term, event.attempt].append(event)
+    return found
+
+
+def _given_back(after: HandedOver, answers: Sequence[GaveBack]) -> bool:
+    """Whether its consumer may have given it back before it came again."""
+    return any(event.result in ("nacked", "unknown") and event.asked_wall_ms <= after.began_ms for event in answers)
+
+
+def _lease_end_ms(before: HandedOver, after: HandedOver, answers: Sequence[Extended], bounds: Bounds) -> int:
+    """The earliest end that the lease of `before` can have had, by what its consumer was told of extensions."""
+    ends_ms = [before.leased_until_ms]
+    for event in answers:
+        end_ms = event.asked_wall_ms + event.lease_ms - bounds.skew_ms
+        if event.result == "extended" and event.wall_ms <= after.began_ms:
+            ends_ms = [end_ms]
+        elif event.result in ("extended", "unknown") and event.asked_wall_ms <= after.began_ms:
+            ends_ms.append(end_ms)
+    return min(ends_ms)

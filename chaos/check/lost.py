@@ -1,14 +1,16 @@
 """L: what was acknowledged and never handed over."""
 
 from chaos.bounds import Bounds
-from chaos.event import Answered, HandedOver
+from chaos.event import Answered, DeadLettered, HandedOver
 from chaos.history import History
 from chaos.verdict import Verdict
 
 
 def check_lost(history: History, bounds: Bounds) -> Verdict:
-    """L: every acknowledged message was handed over, or a cancel of it may have succeeded."""
+    """L: every acknowledged message was handed over or given up as a dead letter, or a cancel of it may have
+    succeeded."""
     handed_over = {event.number for event in history.of(HandedOver) if event.taken}
+    handed_over |= {event.number for event in history.of(DeadLettered)}
     cancelled = {number for number, event in history.cancels().items() if event.outcome != "refused"}
     acknowledged = history.acknowledged()
     lost = [event for number, event in acknowledged.items() if number not in handed_over and number not in cancelled]

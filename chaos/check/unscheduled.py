@@ -25,11 +25,9 @@ def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
         cancel = cancels.get(number)
         if cancel is None or cancel.outcome != "cancelled":
             continue
-        after = [event for event in events if event.handed_over_ms > cancel.wall_ms]
+        after = [event for event in events if event.began_ms > cancel.wall_ms]
         if after:
-            faults.append(
-                f"message {number}: handed over at {after[0].handed_over_ms}, cancel answered at {cancel.wall_ms}"
-            )
+            faults.append(f"message {number}: handed over at {after[0].began_ms}, cancel answered at {cancel.wall_ms}")
         elif cancel.prior == "none" or (cancel.prior == "known" and len(events) > cancel.attempts_made):
             faults.append(
                 f"message {number}: cancel said {cancel.attempts_made} before ({cancel.prior}), {len(events)} received"
@@ -47,11 +45,11 @@ def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
 
 
 def _before_moved(history: History, moved: list[Rescheduled]) -> list[str]:
-    """Hand-overs begun between the answer to a reschedule and the due time it gave."""
+    """Hand-overs begun after the answer to a reschedule, and, by their leader's clock, before the due time it gave."""
     hand_overs = history.hand_overs()
     return [
         f"message {move.number}: handed over at {event.handed_over_ms}, moved to {move.due_ms} at {move.wall_ms}"
         for move in moved
         for event in hand_overs.get(move.number, ())
-        if move.wall_ms < event.handed_over_ms < move.due_ms
+        if move.wall_ms < event.began_ms and event.handed_over_ms < move.due_ms
     ]

@@ -1,0 +1,46 @@
+"""What the dispatch state names was dispatched: it never speaks of a unit that was not due yet, or not there."""
+
+from bisect import bisect_right
+from collections import defaultdict
+
+from chaos.bounds import Bounds
+from chaos.event import Applied
+from chaos.history import History
+from chaos.verdict import Verdict
+
+MS_PER_TICK = 1_000
+
+
+def check_dispatch_state(history: History, bounds: Bounds) -> Verdict:
+    """A state (tick, local_index, applied_index), stamped by its leader at `stamp_ms`: the slots before `tick` are over
+    by that stamp, of slot `tick` at least `local_index` units of entries up to `applied_index` were due by it, and
+    states never go back but by a Realign.
+
+    Nothing is dispatched before it is due, so a state that names more than that names what was not dispatched; its
+    successor would pass over those units, were there no records.
+    """
+    faults: list[str] = []
+    slots: dict[int, list[tuple[int, int]]] = defaultdict(list)  # tick -> (index of the entry, due_ms)
+    before: tuple[int, int] = (0, 0)
+    states = 0
+    for event in history.of(Applied):
+        if not event.stamp_ms:
+            continue
+        if event.state is not None:
+            states += 1
+            tick, local_index, applied_index = event.state
+            name = f"index {event.index}: the dispatch state ({tick}, {local_index}, {applied_index})"
+            if tick * MS_PER_TICK > event.stamp_ms and not event.realigned:
+                faults.append(f"{name} is ahead of its stamp {event.stamp_ms}")
+            due = sorted(due_ms for index, due_ms in slots.get(tick, ()) if index <= applied_index)
+            there = bisect_right(due, event.stamp_ms)
+            if local_index > there:
+                faults.append(f"{name} names {local_index} units, {there} of its second were due at {event.stamp_ms}")
+            if (tick, local_index) < before and not event.realigned:
+                faults.append(f"{name} goes back from {before}")
+            if applied_index >= event.index:
+                faults.append(f"{name} speaks of entries that are not applied")
+            before = (tick, local_index)
+        for _, due_ms in event.units:
+            slots[due_ms // MS_PER_TICK].append((event.index, due_ms))
+    return Verdict("state", {"states": states, "seconds": len(slots)}, faults)

@@ -1,0 +1,40 @@
+"""Promotion brings back every unit that is neither leased nor settled, exactly once."""
+
+from collections import Counter, defaultdict
+
+from chaos.bounds import Bounds
+from chaos.event import Acked, Begun, Cancelled, DeadLettered, HandedOver, Promoted, Rescheduled
+from chaos.history import History
+from chaos.verdict import Verdict
+
+
+def check_promotion(history: History, bounds: Bounds) -> Verdict:
+    """What was open when a term began is handed over in that term or a later one, unless it ended or moved meanwhile;
+    and no hand-over of a term has the name, (id, term, attempt), of another.
+    """
+    begun: dict[str, int] = defaultdict(int)  # id -> the last term in which it was handed over
+    names: Counter[tuple[str, int, int]] = Counter()
+    for event in history.of(Begun):
+        begun[event.message_id] = max(begun[event.message_id], event.term)
+        names[event.message_id, event.term, event.attempt] += 1
+    ended = _may_have_ended(history)
+    faults = [
+        f"{name[0]}: handed over {count} times as term {name[1]}, attempt {name[2]}"
+        for name, count in names.items()
+        if count > 1
+    ]
+    promoted = history.of(Promoted)
+    for reign in promoted:
+        left = [name for name in reign.open_ids if begun[name] < reign.term and name not in ended]
+        faults += [f"{name}: open when {reign.node} began term {reign.term}, never handed over after" for name in left]
+    figure = {"promotions": len(promoted), "brought_back": sum(len(reign.open_ids) for reign in promoted)}
+    return Verdict("promotion", figure, faults)
+
+
+def _may_have_ended(history: History) -> set[str]:
+    """Ids of messages that somebody may have ended, or moved to another time."""
+    ended = {event.message_id for event in history.of(Acked) if event.result in ("acked", "unknown")}
+    ended |= {event.message_id for event in history.of(Cancelled) if event.outcome != "refused"}
+    ended |= {event.message_id for event in history.of(Rescheduled) if event.outcome != "refused"}
+    ended |= {event.message_id for event in history.of(DeadLettered)}
+    return ended | {event.message_id for event in history.of(HandedOver) if event.pushed and event.taken}

@@ -1,0 +1,63 @@
+"""What only the simulator can see: the insides of nodes, at their true moment.
+
+On real processes there are none of these events, and the checkers that ask for them have nothing to judge.
+"""
+
+from chaos.seen import Seen
+
+
+class Begun(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A node wrote down that it begins a hand-over. `at_ms` by its own clock; `wall_ms` is the truth."""
+
+    node: str
+    message_id: str
+    term: int
+    attempt: int
+    at_ms: int
+    asked_due_ms: int
+    pushed: bool
+
+
+class Applied(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A node applied the entry at `index`: of `term`, with this checksum, the rolling hash after it.
+
+    What the entry did is told by the first node that applied it, else empty: `stamp_ms` (of the leader, 0: not told),
+    the dispatch state it left if it changed, `realigned` if that was by a Realign, and the units it made as pairs of
+    (position, due_ms).
+    """
+
+    node: str
+    index: int
+    term: int
+    crc: int
+    rolling: str
+    stamp_ms: int = 0
+    state: tuple[int, int, int] | None = None
+    realigned: bool = False
+    units: tuple[tuple[int, int], ...] = ()
+
+
+class Sure(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """At this moment this node trusts in its own leadership: it would hand over."""
+
+    node: str
+    term: int
+
+
+class Promoted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A node begins to reign. `open_ids`: messages that by its records are due, and neither leased nor settled."""
+
+    node: str
+    term: int
+    open_ids: tuple[str, ...]
+
+
+class Digest(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """At the end, all healed: the hash of what a node has on its disk at `applied_index`; `damage` is what a look at
+    every checksum found wrong.
+    """
+
+    node: str
+    applied_index: int
+    digest: str
+    damage: tuple[str, ...] = ()
