@@ -17,6 +17,7 @@ from collections.abc import Callable
 from replication.core import CANDIDATE, FOLLOWER, LEADER
 from replication.election import CatchUp, Census, Election
 from replication.frame import Message
+from replication.membership import unapplied_changes
 from replication.station import Station
 
 
@@ -28,7 +29,7 @@ class Ballot:
         self._station = station
         self._core = station.core
         self._election = Election(
-            len(station.peers) + 1,
+            station.roster,
             min_s=options.election_min_s,
             max_s=options.election_max_s,
             random=random,
@@ -55,7 +56,7 @@ class Ballot:
         """Become a voter, or ask for votes, when it is time."""
         if not self._station.journal.voter:
             self._seek_vote(now)
-        elif self._core.state != LEADER and self._election.due(now) and not self._station.vitals().retiring:
+        elif self._core.state != LEADER and self._election.due(now) and self._ready():
             if self._election.ask(self._core.term + 1, now):
                 self._campaign(now)
             else:
@@ -77,9 +78,8 @@ class Ballot:
 
     def _seek_vote(self, now: float) -> None:
         core, journal = self._core, self._station.journal
-        if (self._empty and self._census.all_empty) or self._catch_up.reached(
-            core.term, core.commit_index, journal.durable_index
-        ):
+        founds = self._station.options.founds and self._empty and self._census.all_empty
+        if founds or self._catch_up.reached(core.term, core.commit_index, journal.durable_index):
             journal.set_voter(True)
         elif self._census.due(now):
             for peer in self._station.peers:
@@ -89,6 +89,19 @@ class Ballot:
     def _empty(self) -> bool:
         return self._core.term == 0 and self._core.last_index <= 1
 
+    def _ready(self) -> bool:
+        return not self._station.vitals().retiring and self._may_stand()
+
+    def _may_stand(self) -> bool:
+        """Rule 2 of membership.py. What is known to be committed is applied first."""
+        station, core = self._station, self._core
+        if not station.roster.votes or core.applied_index < min(core.commit_index, station.journal.durable_index):
+            return False
+        changes = unapplied_changes(core, station.options.is_change)
+        if len(changes) > 1:  # all but the last are committed, or it would not have been proposed
+            core.commit_index = max(core.commit_index, changes[-2])
+        return not changes or (len(changes) == 1 and core.commit_index < changes[0])
+
     def _may_grant(self, *, transfer: bool = False) -> bool:
         # A leader does not vote either: it steps down by itself once no majority echoes it, or when told of its term.
         quiet = not transfer and not self._election.may_grant(self._station.monotonic())
@@ -96,7 +109,7 @@ class Ballot:
 
     def _ask(self, message: Message) -> None:
         message |= {"last_log_index": self._core.last_index, "last_log_term": self._core.last_term}
-        for peer in self._station.peers:
+        for peer in self._station.roster.others:
             self._station.outbox.send(peer, message)
 
     def _campaign(self, now: float, *, transfer: bool = False) -> None:
@@ -109,7 +122,7 @@ class Ballot:
         """The leader of this very term gave up and chose this node. Of any other term, or of anybody else: void."""
         core = self._core
         named = message["term"] == core.term and core.leader_id == peer and core.state == FOLLOWER
-        if named and self._station.journal.voter:
+        if named and self._station.journal.voter and self._may_stand():
             self._campaign(self._station.monotonic(), transfer=True)
 
     def _stale_term(self, peer: str, message: Message) -> None:
@@ -122,7 +135,7 @@ class Ballot:
 
     def _response_vote(self, peer: str, message: Message) -> None:
         in_time = self._core.state == CANDIDATE and message["term"] == self._core.term
-        if in_time and self._election.first_vote(peer):
+        if in_time and peer in self._station.roster.others and self._election.first_vote(peer):
             self._core.handle(peer, message)
 
     def _pre_vote(self, peer: str, message: Message) -> None:
@@ -137,7 +150,7 @@ class Ballot:
 
     def _pre_vote_ok(self, peer: str, message: Message) -> None:
         wanted = message["term"] == self._core.term + 1 and self._core.state != LEADER
-        if wanted and self._election.pre_voted(peer, message["term"]):
+        if wanted and peer in self._station.roster.others and self._election.pre_voted(peer, message["term"]):
             self._campaign(self._station.monotonic())
 
     def _census_asked(self, peer: str, message: Message) -> None:

@@ -60,6 +60,7 @@ _PRIVATE = (
     "sendAppendEntries",
     "generateRaftTimeout",
     "connectedNodes",
+    "otherNodes",
 )
 
 
@@ -173,9 +174,17 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         offset = start - self.journal.first_index
         return self.journal[offset : offset + count]
 
+    def set_voters(self, others: Sequence[str]) -> None:
+        """The voters besides this node: the library counts votes against them."""
+        self._SyncObj__otherNodes = {self._node(peer) for peer in others}
+
+    def _node(self, peer: str) -> Node:
+        # Also of a peer that is no member as far as is applied here: it may be the leader that says what is.
+        return self._nodes.setdefault(peer, Node(peer))
+
     def handle(self, peer: str, message: Message) -> None:
         """Let the library handle a vote, a request for one, or append_entries of `peer`."""
-        self._SyncObj__onMessageReceived(self._nodes[peer], message)
+        self._SyncObj__onMessageReceived(self._node(peer), message)
 
     def append(self, command: bytes) -> int:
         """As leader: put a command at the end of the log; its index. It is not committed, not even durable."""
@@ -193,7 +202,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
     def follow(self, peer: str) -> None:
         """`peer` is the leader of the current term."""
         self._SyncObj__setState(FOLLOWER)
-        self._SyncObj__raftLeader = self._nodes[peer]
+        self._SyncObj__raftLeader = self._node(peer)
 
     def step_down(self) -> None:
         """No longer leader, in the same term."""
@@ -206,7 +215,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         self._SyncObj__setState(CANDIDATE)
         self._SyncObj__setCurrentTerm(self.term + 1, self._me.id)
         self._SyncObj__votesCount = 1
-        if not self._nodes:
+        if not self._SyncObj__otherNodes:
             self._SyncObj__onBecomeLeader()
 
 

@@ -23,6 +23,14 @@ acknowledgements stood for is in the log it now has. `Census` keeps (a), `CatchU
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
+
+
+class Voters(Protocol):
+    """What an election is won against; it may change meanwhile (membership.py)."""
+
+    @property
+    def majority(self) -> int: ...
 
 
 class Election:
@@ -31,8 +39,8 @@ class Election:
     `random` gives [0, 1). Invariant: `may_grant` is False for `min_s` after the start and after a leader was heard.
     """
 
-    def __init__(self, size: int, *, min_s: float, max_s: float, random: Callable[[], float], now: float) -> None:
-        self.majority = size // 2 + 1
+    def __init__(self, voters: Voters, *, min_s: float, max_s: float, random: Callable[[], float], now: float) -> None:
+        self._voters = voters
         self.reluctant = False
         """Stand only after the others had their chance."""
         self._min_s = min_s
@@ -77,14 +85,14 @@ class Election:
         self._asked_term = term
         self._yes.clear()
         self._deadline = now + self._min_s * (0.25 + 0.25 * self._random())
-        return self.majority == 1
+        return self._voters.majority == 1
 
     def pre_voted(self, peer: str, term: int) -> bool:
         """`peer` would vote for us in `term`; True once, when that makes a majority: campaign now."""
         if term != self._asked_term:
             return False
         self._yes.add(peer)
-        if len(self._yes) + 1 < self.majority:
+        if len(self._yes) + 1 < self._voters.majority:
             return False
         self._asked_term = 0
         return True

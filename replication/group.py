@@ -31,7 +31,7 @@ files behind the journal, so that a checkpoint never covers an entry that a powe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from replication.agreement import Agreement
@@ -41,9 +41,10 @@ from replication.following import NEVER, Following
 from replication.frame import SNAPSHOT_KINDS, Message
 from replication.journal import Journal
 from replication.leading import Leading
+from replication.membership import Roster
 from replication.options import GroupOptions, Peer, Vitals
 from replication.outbox import Outbox
-from replication.proposal import NOT_LEADER, OVERLOADED, Done, Outcome, Pending
+from replication.proposal import CHANGING, NOT_LEADER, OVERLOADED, Done, Outcome, Pending
 from replication.rolling import Sums
 from replication.station import Station, Wire, WireEvents
 from replication.transfer import Transfer
@@ -103,7 +104,9 @@ class RaftGroup:
         peers = tuple(sorted(options.peers))
         core = self._core = Core(options.node_id, peers, journal, self._library_sends, self._state_changed)
         self.agreement = Agreement(options.node_id, sums or Sums())
-        station = Station(options, peers, core, journal, wire, self._outbox, monotonic, vitals, self.agreement)
+        self.roster = Roster(options.node_id, peers)
+        self._change_index = 0
+        station = Station(options, self.roster, core, journal, wire, self._outbox, monotonic, vitals, self.agreement)
         self._ballot = Ballot(station, random)
         self._following = Following(station, self._ballot)
         self._leading = Leading(station)
@@ -122,7 +125,7 @@ class RaftGroup:
         """`leader`, `candidate`, `follower`, or `learner` while the node may not vote."""
         if self._core.state == LEADER:
             return "leader"
-        if not self.journal.voter:
+        if not self.journal.voter or not self.roster.votes:
             return "learner"
         return "candidate" if self._core.state == CANDIDATE else "follower"
 
@@ -226,16 +229,33 @@ class RaftGroup:
         self._core.applied_index = max(1, applied_index)
         self._core.commit_index = max(self._core.commit_index, applied_index)
 
+    @property
+    def changing(self) -> bool:
+        """Whether this leader has proposed a change of the members that it has not applied yet."""
+        return self.is_leader and self._change_index > self._core.applied_index
+
+    def set_members(self, voters: Collection[str], learners: Collection[str]) -> None:
+        """Who counts from now on: call it from `apply` of a change, and once before the first tick, with what the
+        members were after `start_at`'s index. See membership.py."""
+        self.roster.set(voters, learners)
+        self._core.set_voters(self.roster.others)
+        self._leading.set_members()
+        self.on_wake()
+
     def propose(self, blob: bytes, done: Done) -> None:
         """Append a command (2 bytes to max_entry_bytes) to the log; `done` is called once, perhaps before returning."""
         if not 2 <= len(blob) <= self.options.max_entry_bytes:
             raise ValueError(f"a command of {len(blob)} bytes; 2 to {self.options.max_entry_bytes} fit into an entry")
         if not self.is_leader or self._transfer.under_way:
             done(Outcome(error=NOT_LEADER))
+        elif self.options.is_change(blob) and (self.changing or not self.established):
+            done(Outcome(error=CHANGING))
         elif self._pending.bytes + len(blob) > self.options.max_pending_bytes:
             done(Outcome(error=OVERLOADED))
         else:
             index = self._core.append(blob)
+            if self.options.is_change(blob):
+                self._change_index = index
             self._pending.add(index, self._core.term, len(blob), self._monotonic(), done)
             self.on_wake()
 

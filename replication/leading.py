@@ -28,6 +28,7 @@ class Leading:
         self._core = station.core
         self._progress = Progress(station.peers, resend_s=options.resend_s, idle_s=options.idle_s)
         self._next_beat = NEVER
+        self._stores: dict[str, bytes] = {}  # of all that ever connected: one may become a member later
         self.lets_go = False
         """Nodes that leave may go though they leave no majority behind: nothing needs one any more."""
 
@@ -35,6 +36,16 @@ class Leading:
     def handlers(self) -> dict[str, Callable[[str, Message], None]]:
         """The kinds of message this part takes."""
         return {"next_node_idx": self._answered, "echo": self._echo}
+
+    def set_members(self) -> None:
+        """The roster has changed: book new members in, removed ones out."""
+        roster, last = self._station.roster, self._core.last_index
+        self.peers = {peer: self.peers.get(peer) or Peer(peer) for peer in roster.peers}
+        for peer in self.peers.values():
+            peer.store_id = self._stores.get(peer.node_id, b"")
+            peer.learner = peer.node_id in roster.learners
+        self.trust.set_members(roster.peers, roster.others, own=roster.votes)
+        self._progress.set_members(roster.peers, roster.others, own=roster.votes, last_index=last)
 
     def begin(self, now: float) -> None:
         """This node became leader; its no-op is not yet in the log."""
@@ -50,7 +61,10 @@ class Leading:
         # Only an entry of the own term is committed by counting (figure 8 of the Raft paper); it brings the rest along.
         if index > core.commit_index and self._station.journal.term_at(index) == core.term:
             core.commit_index = index
-        if not self.trust.holds(now):
+        if not self._station.roster.votes:
+            self._beat_all(now)  # its own removal is applied: the others learn that it is committed, and go on
+            core.step_down()
+        elif not self.trust.holds(now):
             core.step_down()
 
     def send(self, now: float) -> None:
@@ -58,18 +72,24 @@ class Leading:
         if now >= self._next_beat:
             connected = [peer for peer in self._station.peers if self._station.wire.connected(peer)]
             self._station.agreement.tick(now, self._station.peers, connected)
-            self._next_beat = now + self._station.options.heartbeat_s
-            for peer in self._station.peers:
-                self._station.wire.send(peer, self._heartbeat(peer, now))
+            self._beat_all(now)
         last = self._core.last_index
         for follower in self._progress.followers.values():
             if self._progress.due(follower, last, now) and self._station.wire.connected(follower.peer):
                 self._append(follower, last, now)
 
+    def _beat_all(self, now: float) -> None:
+        self._next_beat = now + self._station.options.heartbeat_s
+        for peer in self._station.peers:
+            self._station.wire.send(peer, self._heartbeat(peer, now))
+
     def connected(self, peer: str, store_id: bytes) -> None:
         """A connection to or from the peer is new. Another store_id: its disk was wiped, it has nothing any more."""
-        known = self.peers[peer]
-        if known.store_id not in (b"", store_id):
+        former, self._stores[peer] = self._stores.get(peer, store_id), store_id
+        known = self.peers.get(peer)
+        if known is None:
+            return
+        if former != store_id:
             self._progress.forget(peer)
             self.trust.forget(peer)
         known.store_id = store_id
@@ -80,7 +100,8 @@ class Leading:
         for peer in self.peers.values():
             follower = self._progress.followers[peer.node_id]
             peer.connected = self._station.wire.connected(peer.node_id)
-            peer.match_index, peer.voter, peer.stranded = follower.match, follower.voter, follower.stranded
+            peer.match_index, peer.stranded = follower.match, follower.stranded
+            peer.remembers, peer.voter = follower.voter, follower.voter and follower.counts
         return self.peers
 
     @property
@@ -94,9 +115,9 @@ class Leading:
 
     def outnumbered(self) -> bool:
         """Whether the nodes that are up and do not leave, this one perhaps among them, are no majority."""
-        staying = int(not self._station.vitals().leaving)
+        staying = int(self._station.roster.votes and not self._station.vitals().leaving)
         staying += sum(peer.voter and peer.connected and not peer.leaving for peer in self.survey().values())
-        return staying <= (len(self.peers) + 1) // 2
+        return staying < self._station.roster.majority
 
     def _heartbeat(self, peer: str, now: float) -> Message:
         vitals, agreement = self._station.vitals(), self._station.agreement
@@ -146,7 +167,7 @@ class Leading:
         return entries
 
     def _answered(self, peer: str, message: Message) -> None:
-        if message["term"] != self._core.term or self._core.state != LEADER:
+        if message["term"] != self._core.term or self._core.state != LEADER or peer not in self.peers:
             return  # R5: the library takes an answer of any term
         self._progress.followers[peer].voter = message["voter"]
         self._progress.answered(
@@ -159,7 +180,7 @@ class Leading:
         )
 
     def _echo(self, peer: str, message: Message) -> None:
-        if message["term"] != self._core.term or self._core.state != LEADER:
+        if message["term"] != self._core.term or self._core.state != LEADER or peer not in self.peers:
             return
         now, stamp = self._station.monotonic(), message["stamp_us"] / 1e6
         self.peers[peer].echoed(message, now, stamp, self._station.vitals().wall_ms)

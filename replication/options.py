@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from replication.frame import ENTRIES_MAX, FRAME_BYTES_MAX, META_BYTES_MAX, Message
 
 MIB = 1024 * 1024
+IsChange = Callable[[bytes], bool]
+
+
+def _no_change(_: bytes) -> bool:
+    return False
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class GroupOptions:
     """Entries of one append_entries. More: fewer round trips; heartbeats on the same connection wait for longer."""
     max_batch_entries: int = 4096
     max_pending_bytes: int = 64 * MIB
+    is_change: IsChange = _no_change
+    """Whether a command of the log changes who counts."""
 
     def __post_init__(self) -> None:
         if self.node_id in self.peers or len(set(self.peers)) != len(self.peers):

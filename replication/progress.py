@@ -61,8 +61,10 @@ class Progress:
     def set_members(self, peers: Collection[str], voters: Collection[str], *, own: bool, last_index: int) -> None:
         """From now on `peers` are all others, `voters` those with a vote; `own`: this node has one. A new one is asked
         at the end of the log first."""
-        known, fresh = self.followers, {"next": last_index + 1, "valid_from": self._seq + 1}
-        self.followers = {peer: known.get(peer) or Follower(peer, **fresh) for peer in sorted(peers)}
+        known, start = self.followers, self._seq + 1
+        self.followers = {
+            peer: known.get(peer) or Follower(peer, next=last_index + 1, valid_from=start) for peer in sorted(peers)
+        }
         for follower in self.followers.values():
             follower.counts = follower.peer in voters
         self._own_counts = own
@@ -76,9 +78,7 @@ class Progress:
     def forget(self, peer: str) -> None:
         """The peer came back with another disk."""
         former = self.followers[peer]
-        self.followers[peer] = Follower(
-            peer, next=former.next, valid_from=self._seq + 1, counts=former.counts
-        )
+        self.followers[peer] = Follower(peer, next=former.next, valid_from=self._seq + 1, counts=former.counts)
 
     def reconnected(self, peer: str, last_index: int) -> None:
         """A connection to or from the peer is new: what was on its way may be lost. One that was stranded is asked at

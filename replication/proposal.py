@@ -21,11 +21,13 @@ from typing import Any
 NOT_LEADER = "not-leader"
 UNKNOWN = "unknown"
 OVERLOADED = "overloaded"
+CHANGING = "changing"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`result` of apply, or `error`: "not-leader" and "overloaded" did not happen, "unknown" may have.
+    """`result` of apply, or `error`: "not-leader", "overloaded" and "changing" (a change of members while another is
+    under way) did not happen, "unknown" may have.
 
     `index` is the entry's place in the log, 0 if it never got one.
     """

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from replication.agreement import Agreement
 from replication.core import Core
 from replication.frame import Message
 from replication.journal import Journal
+from replication.membership import Roster
 from replication.options import GroupOptions, Vitals
 from replication.outbox import Outbox
 
@@ -42,16 +44,22 @@ class Diverged(Exception):
 
 @dataclass(frozen=True)
 class Station:
-    """One node's place in the group. `monotonic` is the only clock; `peers` are sorted node ids."""
+    """One node's place in the group. `monotonic` is the only clock."""
 
     options: GroupOptions
-    peers: tuple[str, ...]
+    roster: Roster
     core: Core
     journal: Journal
     wire: Wire
     outbox: Outbox
     monotonic: Callable[[], float]
     vitals: Callable[[], Vitals]
+    agreement: Agreement
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """Sorted ids of all other members, learners too."""
+        return self.roster.peers
 
     def stale(self, peer: str, message: Message) -> bool:
         """Whether the message is of an earlier term. R8: the sender is told; else a deposed leader goes on unaware."""

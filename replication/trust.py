@@ -8,7 +8,8 @@ votes for nobody else before s + 0.4 s (election.py). The leader trusts itself u
 have been elected by then, whatever happened to messages and processes in between. Clocks need only run at about the
 same rate; they are never compared.
 
-A peer that does not (yet) vote is not counted: it may have forgotten a vote for somebody else.
+A peer whose disk has forgotten is not recorded: it may have forgotten a vote for somebody else. A learner is recorded
+and not counted until it has a vote; what it echoed as a learner counts then, for it owes the same silence.
 
 The same echoes decide when to step down (`holds`): the library counts answers to append_entries, which wait for the
 follower's disk, so a slow disk would depose a healthy leader.
@@ -29,9 +30,17 @@ class Trust:
 
     def __init__(self, peers: Collection[str], *, window_s: float, fallback_s: float) -> None:
         self._stamps = dict.fromkeys(peers, NEVER)
+        self._counting = frozenset(peers)
+        self._own_counts = True
         self._window_s = window_s
         self._fallback_s = fallback_s
         self._grace = NEVER
+
+    def set_members(self, peers: Collection[str], voters: Collection[str], *, own: bool) -> None:
+        """From now on `peers` are all others, `voters` those whose echoes count; `own`: this node counts itself."""
+        self._stamps = {peer: self._stamps.get(peer, NEVER) for peer in peers}
+        self._counting = frozenset(voters)
+        self._own_counts = own
 
     def lead(self, now: float) -> None:
         """A new term begins: what was echoed before says nothing about it."""
@@ -44,17 +53,19 @@ class Trust:
 
     def echoed(self, peer: str, stamp: float, now: float) -> None:
         """`peer` sent back the stamp of a heartbeat of this term. A stamp from the future is nobody's echo."""
-        if self._stamps[peer] < stamp <= now:
+        if self._stamps.get(peer, stamp) < stamp <= now:
             self._stamps[peer] = stamp
 
     def forget(self, peer: str) -> None:
         """The peer came back with another disk: what it echoed before is void."""
-        self._stamps[peer] = NEVER
+        if peer in self._stamps:
+            self._stamps[peer] = NEVER
 
     def confirmed(self, now: float) -> float:
-        """The latest time of sending that a majority (this node counts with now) has echoed; -inf if none."""
-        stamps = sorted(self._stamps.values(), reverse=True)
-        needed = (len(stamps) + 1) // 2
+        """The latest time of sending that a majority of the voters (this node, if one, with now) has echoed; -inf if
+        none."""
+        stamps = sorted((self._stamps[peer] for peer in self._counting), reverse=True)
+        needed = (len(stamps) + self._own_counts) // 2 + 1 - self._own_counts
         return stamps[needed - 1] if needed else now
 
     def until(self, now: float) -> float:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from replication.election import CatchUp, Census, Election
+from replication.membership import Roster
 
 
 def election(size: int = 3, random: float = 0.5, now: float = 100.0) -> Election:
     """One with timeouts of 0.4 to 0.8 s and a fixed draw: 0.6 s."""
-    return Election(size, min_s=0.4, max_s=0.8, random=lambda: random, now=now)
+    return Election(Roster("a", "bcdefghi"[: size - 1]), min_s=0.4, max_s=0.8, random=lambda: random, now=now)
 
 
 def test_a_started_node_is_quiet() -> None:
