@@ -42,6 +42,7 @@ from node.skew import Skew
 from node.status import Status
 from node.topic_metrics import TopicMetrics
 from node.transfer import Transfer
+from replication.agreement import OddOneOut
 from replication.command import DispatchState, Genesis
 from replication.driver import GroupDriver
 from replication.group import RaftGroup
@@ -50,6 +51,7 @@ from replication.machine import Machine
 from replication.options import Vitals
 from replication.transport import Identity
 from storage.data_directory import DataDirectory
+from storage.disk import DiskFailed
 from storage.position import HOUR_MS
 from storage.store import Store
 
@@ -83,7 +85,8 @@ class Node:
 
     def _open(self) -> None:
         config = self.config
-        directory = DataDirectory.open(config.directory, config.node_id, self.disk, self.entropy.bytes(16))
+        self.directory = DataDirectory.open(config.directory, config.node_id, self.disk, self.entropy.bytes(16))
+        directory = self.directory
         self._closing.callback(directory.close)
         self.store = Store.open(config.directory, disk=self.disk)
         self._closing.callback(self.store.close)
@@ -105,6 +108,7 @@ class Node:
             monotonic=self.clock.monotonic,
             random=self.entropy.random().random,
             vitals=self._vitals,
+            sums=self.machine.sums,
         )
         self.group.start_at(self.machine.applied_index)
         self.machine.on_founded = self._founded
@@ -213,6 +217,9 @@ class Node:
         if self._failure is not None or self._ended is None:
             return
         self._failure = error
+        if isinstance(error, OddOneOut):
+            with contextlib.suppress(DiskFailed):
+                self.directory.condemn(str(error))
         log.error("fatal", error=str(error), kind=type(error).__name__)
         self.group.fail(error)
         if not self._ended.done():
