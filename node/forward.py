@@ -129,7 +129,7 @@ class Forwarder:
             if not under_way.ended:
                 raise
             task.uncancel()
-            raise _lost(request, "another node leads now") from None
+            raise lost_answer(request, "another node leads now") from None
         finally:
             self._under_way.discard(under_way)
 
@@ -147,7 +147,7 @@ class Forwarder:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             return None
         except (aiohttp.ClientError, TimeoutError, OSError) as broken:
-            raise _lost(request, f"the leader's answer did not come ({type(broken).__name__})") from None
+            raise lost_answer(request, f"the leader's answer did not come ({type(broken).__name__})") from None
 
     async def _leader(self, deadline: float) -> str:
         while (address := self._leader_http()) is None:
@@ -172,7 +172,7 @@ def _nothing_done(answer: ForwardAnswer) -> bool:
         return False
 
 
-def _lost(request: ForwardRequest, why: str) -> Problem:
+def lost_answer(request: ForwardRequest, why: str) -> Problem:
     """The refusal for an answer that will not come. What changes nothing did nothing; a pull ends, as API.md says."""
     if request.method in SAFE or request.target.partition("?")[0].endswith("/pull"):
         return Problem("no-leader", f"{why}; ask again")

@@ -88,8 +88,12 @@ class AsyncTransport:
             server.close()
             raise
         self._socket = server
+        asyncio.get_running_loop().add_reader(server.fileno(), self._acceptable)
+        self._begin()
+
+    def _begin(self) -> None:
+        """It listens: dial the others."""
         loop = asyncio.get_running_loop()
-        loop.add_reader(server.fileno(), self._acceptable)
         for peer, address in self._addresses.items():
             self._diallers[peer] = Dialler(peer, address, self._hello, self._judge, self._up, self._ended)
         self._swept_s = loop.time()
@@ -199,12 +203,15 @@ class AsyncTransport:
                 self._retry = loop.call_later(ACCEPT_RETRY_S, self._listen_again)
                 return
             accepted.setblocking(False)
-            if len(self._strangers) >= STRANGERS_MAX:
-                accepted.close()
-                continue
-            task = loop.create_task(self._adopt(accepted))
-            self._tasks.add(task)
-            task.add_done_callback(self._ended)
+            self._accepted(accepted)
+
+    def _accepted(self, accepted: socket.socket) -> None:
+        if len(self._strangers) >= STRANGERS_MAX:
+            accepted.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._adopt(accepted))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A task that ends with an error ended by a mistake of ours: the node would be deaf without knowing it."""
