@@ -4,8 +4,7 @@ A checkpoint bounds what a restart replays and what far hours hold in memory. It
 and syncing run in a thread, so that no hand-over waits for a disk.
 
 Order, and why: the journal is ahead already, because the group applies an entry only when this disk has it; then the
-files; then LMDB's one transaction; only then segments are unlinked, and only those that every peer has, for a lagging
-peer is served from them.
+files; then LMDB's one transaction; only then segments are unlinked, and only those that nobody needs (trimming.py).
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import asyncio
 from collections.abc import Callable
 
 from node.config import StorageOptions
+from replication.in_thread import in_thread
 from replication.journal import Journal
 from replication.machine import Machine
 
@@ -22,7 +22,7 @@ CHECK_S = 0.25
 
 
 class Checkpointer:
-    """Runs beside everything else until stopped; `low_water` is the entry that every peer is known to have."""
+    """Runs beside everything else until stopped; `needed_from` is the entry from which on the journal is kept."""
 
     def __init__(
         self,
@@ -31,13 +31,13 @@ class Checkpointer:
         options: StorageOptions,
         *,
         monotonic: Callable[[], float],
-        low_water: Callable[[], int],
+        needed_from: Callable[[], int],
     ) -> None:
         self._machine = machine
         self._journal = journal
         self._options = options
         self._monotonic = monotonic
-        self._low_water = low_water
+        self._needed_from = needed_from
         self._last_s = monotonic()
         self._last_bytes = journal.written_bytes
         self.index = machine.applied_index
@@ -63,13 +63,11 @@ class Checkpointer:
         self._last_s, self._last_bytes = self._monotonic(), self._journal.written_bytes
         index = self._machine.applied_index
         job = self._machine.store.begin_checkpoint(self._machine.checkpoint_record())
-        running = asyncio.ensure_future(asyncio.to_thread(job.run))
         try:
-            await asyncio.shield(running)
+            await in_thread(job.run)
         except asyncio.CancelledError:
-            await running  # a stop waits: its own checkpoint comes after this one, and the files stay open until then
-            job.finish()
+            job.finish()  # a stop waited: its own checkpoint comes after this one, and the files stayed open until then
             raise
         job.finish()
         self.index = index
-        self._journal.trim(min(index, self._low_water()))
+        self._journal.trim(min(index, self._needed_from()))

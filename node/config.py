@@ -109,6 +109,11 @@ class StorageOptions(Struct, frozen=True, forbid_unknown_fields=True):
     checkpoint_s: Annotated[int, Meta(ge=1, le=3600)] = 30  # at most this long while something changes
     checkpoint_journal_mb: Annotated[int, Meta(ge=1, le=65_536)] = 256  # or this much journal
     staged_mb: Annotated[int, Meta(ge=1, le=4096)] = 64  # or this much of far hours in memory
+    # Journal kept behind the checkpoint for nodes that lag or are down; one that needs more gets a snapshot.
+    journal_keep_mb: Annotated[int, Meta(ge=1, le=1 << 20)] = 1024
+    # Journal kept for one node while it takes over a snapshot; past it the snapshot is given up.
+    snapshot_journal_mb: Annotated[int, Meta(ge=1, le=1 << 20)] = 8192
+    snapshot_mb_per_s: Annotated[int, Meta(ge=1, le=10_000)] = 64  # how fast a leader sends snapshots, all together
     retention_ms: Annotated[int, Meta(ge=1000, le=3650 * DAY_MS)] = DAY_MS  # a settled message stays known; in Genesis
     key_retention_ms: Annotated[int, Meta(ge=1000, le=3650 * DAY_MS)] = DAY_MS  # a key past settling; in Genesis
 
@@ -208,6 +213,8 @@ def _check(config: Config) -> None:
         raise ConfigError("dispatch.beat_ms: must be below dispatch.stop_ms, or hand-over stops at every beat")
     if config.dispatch.window_per_topic > config.dispatch.window_total:
         raise ConfigError("dispatch.window_per_topic: must not be above dispatch.window_total")
+    if config.storage.snapshot_journal_mb < config.storage.journal_keep_mb:
+        raise ConfigError("storage.snapshot_journal_mb: must not be below storage.journal_keep_mb")
     _check_push(config.push)
     _check_levels(config.limits.delay_levels)
     if not config.data_dir:

@@ -9,6 +9,7 @@ import sys
 from node.config import Config
 from node.memory import settle_memory
 from node.server import Node
+from node.snapshot import Reinstalled
 
 #: How long the loop may keep the interpreter while the journal's thread waits for it. Python's default of 5 ms is what
 #: every fdatasync would wait, once before it and once after, on a busy leader.
@@ -16,11 +17,25 @@ SWITCH_S = 0.0005
 
 
 async def run(config: Config) -> None:
-    """One node until SIGTERM or SIGINT. Raises what made it end otherwise."""
+    """One node until SIGTERM or SIGINT, through as many restarts in place as it takes. Raises what made it end
+    otherwise."""
     sys.setswitchinterval(SWITCH_S)
+    stopping = False
     node = Node(config)
-    settle_memory()
-    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        nonlocal stopping
+        stopping = True
+        node.stop()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, node.stop)
-    await node.run()
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    while True:
+        settle_memory()
+        try:
+            await node.run()
+            return
+        except Reinstalled:
+            if stopping:
+                return
+        node = Node(config)

@@ -39,9 +39,11 @@ from node.reserve import Reserve
 from node.retention import Retention
 from node.service import Service
 from node.skew import Skew
+from node.snapshot import Reinstalled, Snapshots
 from node.status import Status
 from node.topic_metrics import TopicMetrics
 from node.transfer import Transfer
+from node.trimming import Trimming, segment_bytes
 from replication.agreement import OddOneOut
 from replication.command import DispatchState, Genesis
 from replication.driver import GroupDriver
@@ -56,6 +58,9 @@ from storage.position import HOUR_MS
 from storage.store import Store
 
 log = structlog.get_logger()
+
+#: What requests at work get before a node starts again in place: they are passed on to the leader, or read.
+RESTART_GRACE_S = 1.0
 
 
 class Node:
@@ -92,7 +97,12 @@ class Node:
         self._closing.callback(self.store.close)
         self.store.turn(self.clock.now_ms() // HOUR_MS)
         self.machine = Machine(self.store)
-        self.journal = Journal.open(directory.journal, disk=self.disk, cluster_id=self.store.cluster_id)
+        self.journal = Journal.open(
+            directory.journal,
+            disk=self.disk,
+            cluster_id=self.store.cluster_id,
+            segment_bytes=segment_bytes(config.storage.journal_keep_mb),
+        )
         self._closing.callback(self.journal.close)
         peers = {peer.id: peer.raft for peer in config.peers if peer.id != config.node_id}
         self.transport = self.outside.transport(
@@ -127,12 +137,18 @@ class Node:
             waiting_max=config.limits.max_waiting_messages,
             fatal=self.fatal,
         )
+        self.snapshots = Snapshots(self)
         self.checkpointer = Checkpointer(
             self.machine,
             self.journal,
             config.storage,
             monotonic=self.clock.monotonic,
-            low_water=lambda: self.group.low_water,
+            needed_from=Trimming(
+                self.journal,
+                config.storage.journal_keep_mb,
+                low_water=lambda: self.group.low_water,
+                hold=self.snapshots.sender.hold,
+            ).needed_from,
         )
         self.delivery_log = DeliveryLog(
             directory.deliveries,
@@ -157,7 +173,7 @@ class Node:
     # -- life
 
     async def run(self) -> None:
-        """Serve until `stop`; raises what ended the node otherwise."""
+        """Serve until `stop`; raises what ended the node otherwise, Reinstalled if it is to be started again."""
         self._ended = asyncio.get_running_loop().create_future()
         http: Serving | None = None
         try:
@@ -167,6 +183,7 @@ class Node:
             http = await self.outside.serve(self.service, self.config.http.host, self.config.http.port)
             self.spawn(keep_house(self))
             self.spawn(self.checkpointer.run())
+            self.snapshots.start()
             self.spawn(unlink_hours(self))
             log.info("serving", node=self.config.node_id, http=self.config.http.listen, raft=self.config.raft.listen)
             await self._ended
@@ -174,7 +191,8 @@ class Node:
             self.draining = True
             if http is not None:
                 http.drain()
-            ordered = self._ended.done() and self._ended.exception() is None
+            restarts = self.snapshots.whole is not None
+            ordered = self._ended.done() and self._ended.exception() is None and not restarts
             if ordered:
                 if len(self.config.peers) == 1:
                     await self.pusher.drain()  # nobody else could take the outcomes
@@ -185,7 +203,7 @@ class Node:
             # Before the requests that are still at work: a leader that only waits for a slow client leads nobody.
             await self.driver.close()
             if http is not None:
-                await http.close(GRACE_S if ordered else 0)
+                await http.close(GRACE_S if ordered else RESTART_GRACE_S if restarts else 0)
             await self.pusher.close()
             await self.forwarder.close()
             for task in self._tasks:
@@ -195,6 +213,8 @@ class Node:
             self._close()
         if self._failure is not None:
             raise self._failure
+        if self.snapshots.whole is not None:
+            raise Reinstalled
 
     def _limits(self) -> Limits:
         """What a request may carry, as the HTTP layer asks."""
@@ -228,7 +248,9 @@ class Node:
     def _close(self) -> None:
         """A last checkpoint, unless the node failed, so that a restart has little to replay; then let go."""
         try:
-            if self.group.failure is None and self.store.cluster_id is not None:
+            if self.group.failure is None and self.snapshots.whole is not None:
+                self.snapshots.put_in_place()
+            elif self.group.failure is None and self.store.cluster_id is not None:
                 self.journal.sync_now()
                 job = self.store.begin_checkpoint(self.machine.checkpoint_record())
                 job.run()

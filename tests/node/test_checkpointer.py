@@ -29,7 +29,7 @@ def test_a_stop_waits_for_the_checkpoint_under_way() -> None:
 
     async def test() -> None:
         checkpointer = Checkpointer(
-            cast(Any, machine), cast(Any, journal), StorageOptions(), monotonic=lambda: 0.0, low_water=lambda: 0
+            cast(Any, machine), cast(Any, journal), StorageOptions(), monotonic=lambda: 0.0, needed_from=lambda: 0
         )
         work = asyncio.create_task(checkpointer.checkpoint())
         await asyncio.sleep(0.01)

@@ -102,7 +102,7 @@ def test_a_new_connection_frees_what_was_on_its_way() -> None:
     one = progress()
     follower = one.followers["b"]
     one.sent(follower, 10, 1.0)
-    one.reconnected("b")
+    one.reconnected("b", 100)
     assert one.due(follower, 10, 1.0)
 
 

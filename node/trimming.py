@@ -1,0 +1,48 @@
+"""From which entry on this node's journal is kept: by what others may still need, and by how much that costs.
+
+```
+  oldest kept                               last checkpoint            end
+      |------ journal_keep_mb at the most ------|-- what a restart replays --|
+      |   needed by a peer that lags or is down
+```
+A segment goes once a durable checkpoint covers it and nobody needs it. Somebody needs it
+
+- who lags or is down: for as long as the journal is within `journal_keep_mb`. A node that was restarted, or away for
+  a while, then goes on from the journal. One that stays away costs no more than that; when it comes back it gets a
+  snapshot. A peer that keeps up needs what is behind the checkpoint anyway, and that is always kept.
+- who takes over a snapshot: from the snapshot's index on until it has caught up, or it could be stranded again at the
+  moment it is done. The leader bounds that by `snapshot_journal_mb` (replication/snapshot_send.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from replication.journal import SEGMENT_BYTES, Journal
+
+MB = 1 << 20
+_SEGMENTS_KEPT = 8
+
+
+def segment_bytes(keep_mb: int) -> int:
+    """Size of a segment such that what is kept can be told to a fraction: segments go whole."""
+    return min(SEGMENT_BYTES, max(MB // 4, keep_mb * MB // _SEGMENTS_KEPT))
+
+
+class Trimming:
+    """Says how much journal is needed; the checkpointer trims. `low_water`: every peer is known to have the log up to
+    there. `hold`: those that take over a snapshot need it from there on, None if nobody does."""
+
+    def __init__(
+        self, journal: Journal, keep_mb: int, *, low_water: Callable[[], int], hold: Callable[[], int | None]
+    ) -> None:
+        self._journal = journal
+        self._keep_bytes = keep_mb * MB
+        self._low_water = low_water
+        self._hold = hold
+
+    def needed_from(self) -> int:
+        """The oldest entry to keep, checkpoint apart: whatever is before it may go once a checkpoint covers it."""
+        needed = max(self._low_water(), self._journal.first_within(self._keep_bytes))
+        hold = self._hold()
+        return needed if hold is None else min(needed, hold)
