@@ -1,4 +1,4 @@
-"""The catalog: what is replicated besides the hours (topics, keys, genesis), and the checkpoint record, in one LMDB.
+"""The catalog: what is replicated besides the hours (topics, keys, members, genesis), and the checkpoint record.
 
 LMDB because a checkpoint must be one atomic, durable step, and because it is ordered, so that its content can be
 listed in an order that does not depend on how its pages came to be. It opens its files itself, the only code besides
@@ -27,13 +27,15 @@ from storage.disk import Disk, DiskFailed
 from storage.format import Corrupt, FormatRefused
 from storage.genesis import Genesis, read_genesis, write_genesis
 from storage.key import KeyEntry, Keys
+from storage.members import Members
 from storage.table import DAMAGED, HASH_MASK, Table, open_value, seal_value
 from storage.topic import DEFAULT_NAMESPACE, Topic, Topics
+from storage.written import Written
 
 FORMAT: Final = 1
 _FORMAT_KEY: Final = b"format"
 _U32: Final = struct.Struct("<I")
-_TABLES: Final = (b"meta", b"topics", b"keys", b"hour_keys")
+_TABLES: Final = (b"meta", b"topics", b"keys", b"hour_keys", b"members")
 _MAP_SIZE: Final = 1 << 40
 """Address space, not memory or disk: the most the catalog can grow to."""
 
@@ -66,6 +68,31 @@ class Frozen:
         self.committed = True
 
 
+@dataclass(slots=True)
+class CatalogPin:
+    """The last checkpoint's transaction, held until it is copied or closed. Made by Catalog.pin; for any thread."""
+
+    record: CheckpointRecord
+    cluster_id: bytes
+    _environment: lmdb.Environment
+    _transaction: "lmdb.Transaction[bytes] | None"
+    _path: Path
+
+    def copy_to(self, directory: Path) -> None:
+        """Write this transaction's content as `data.mdb` into an empty directory, without free pages; once. Blocks;
+        LMDB writes the file itself and does not sync it. Raises DiskFailed or Corrupt."""
+        assert self._transaction is not None, "copied or closed"
+        with _lmdb_errors("copy", self._path):
+            self._environment.copy(str(directory), compact=True, txn=self._transaction)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the transaction; again is fine."""
+        if self._transaction is not None:
+            self._transaction.abort()
+            self._transaction = None
+
+
 class Catalog:
     """Topics, keys and genesis as of now, over the LMDB of the last checkpoint. All on the loop's thread."""
 
@@ -76,15 +103,20 @@ class Catalog:
         self._tables = tables
         self._reader = environment.begin()
         self._in_checkpoint = False
+        self.written = Written()
+        """What entries write: here, and what the store adds."""
         for table in tables:
+            table.written = self.written
             table.read_from(self._reader)
         self._check_format()
         self.record: CheckpointRecord | None = read_checkpoint(self._reader, about)
         """The last durable checkpoint, None before the first."""
-        self._meta, topics, keys, hour_keys = tables
+        self._meta, topics, keys, hour_keys, members = tables
         self._topics = Topics(topics, self._meta)
         self._topics.load()
         self._keys = Keys(keys, hour_keys)
+        self.members = Members(members)
+        self.members.load()
 
     @classmethod
     def open(cls, path: Path, disk: Disk) -> "Catalog":
@@ -187,6 +219,18 @@ class Catalog:
         for table in self._tables:
             table.thaw(self._reader)
         self.record = frozen.record
+
+    def pin(self) -> CatalogPin | None:
+        """The last durable checkpoint as it is, to be copied later; None before the first. Cheap.
+
+        That may be one newer than `record`: committed in its thread, and not finished here.
+        """
+        genesis, transaction = self.genesis, self._environment.begin()
+        record = read_checkpoint(transaction, self._about)
+        if record is None or genesis is None:
+            transaction.abort()
+            return None
+        return CatalogPin(record, genesis.cluster_id, self._environment, transaction, self._path)
 
     # verify and digest
 

@@ -20,7 +20,9 @@ from typing import Final
 
 from storage.catalog import Frozen
 from storage.disk import Disk
+from storage.hour_file import directory_name
 from storage.hour_set import FrozenHours
+from storage.snapshot_pin import Pins
 from storage.stage_write import OpenFiles, write_staged
 
 _SYNC_EACH_MAX: Final = 8
@@ -37,6 +39,7 @@ class CheckpointJob:
         frozen: FrozenHours,
         open_files: OpenFiles,
         catalog: Frozen,
+        pins: Pins,
         finished: Callable[["CheckpointJob"], None],
     ) -> None:
         self._disk = disk
@@ -44,6 +47,7 @@ class CheckpointJob:
         self.hours = frozen
         self._open_files = open_files
         self.catalog = catalog
+        self._pins = pins
         self._finished = finished
 
     def run(self) -> None:
@@ -51,8 +55,9 @@ class CheckpointJob:
         write_staged(self.hours.staged, self.hours.chunks, self._open_files)
         self._sync(self.hours.synced)
         self.catalog.commit()
-        for name in self.hours.removed:
-            self._disk.remove_tree(self._directory / name)
+        for hour in self._pins.removable(self.hours.removed):
+            self._disk.remove_tree(self._directory / directory_name(*hour))
+            self._pins.removed(hour)
 
     def finish(self) -> None:
         """Tell the store. On the loop's thread, after run has returned."""

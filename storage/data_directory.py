@@ -6,6 +6,9 @@ LOCK names the owner, and is locked (flock: the lock dies with the process) for 
 ```
 hours/<hour>/{log,index,settle}   catalog/   journal/   deliveries/   LOCK
 ```
+Beside these there are `install/`, a snapshot on its way in, `installed/`, one that a stop kept from its place: it takes
+it when the directory is opened (snapshot_install.py), and `pins/`, copies of the catalog for those it is sent to.
+
 LOCK is one JSON line {"format","node_id","store_id","checksum"}. It is durable before anything else is made, so what a
 crash during creation leaves is told apart from a damaged directory:
 
@@ -28,6 +31,10 @@ from typing import Final, Self
 import google_crc32c
 
 from storage.disk import Disk
+from storage.snapshot_install import INSTALLED, finish_install
+
+CONDEMNED: Final = "CONDEMNED"
+"""A file that says why no node may start on this directory any more; see replication/agreement.py."""
 
 FORMAT: Final = 1
 STORE_ID_SIZE: Final = 16
@@ -106,6 +113,8 @@ class DataDirectory:
                 raise DirectoryRefused(
                     f"{path} belongs to node {owner.node_id}, not {node_id}: check data_dir and node_id"
                 )
+            _refuse_condemned(path, disk)
+            finish_install(path, disk)
             for folder in _FOLDERS:
                 disk.make_directory(path / folder)
             disk.fsync_directory(path)
@@ -125,10 +134,24 @@ class DataDirectory:
             owner = _read_owner(path, disk, lock)
             if owner is None:
                 raise DirectoryRefused(f"{path} is empty: its node was stopped while making it")
+            if disk.exists(path / INSTALLED):
+                raise DirectoryRefused(
+                    f"{path} has a snapshot that is not yet in place: start its node, which does that"
+                )
         except BaseException:
             disk.close(lock)
             raise
         return cls(path, owner, False, disk, lock)
+
+    def condemn(self, why: str) -> None:
+        """No node starts on this directory again: durable when it returns. Raises DiskFailed."""
+        fd = self._disk.open_write(self.path / CONDEMNED)
+        try:
+            self._disk.write(fd, why.encode()[: _LINE_MAX - 1] + b"\n", 0)
+            self._disk.fdatasync(fd)
+        finally:
+            self._disk.close(fd)
+        self._disk.fsync_directory(self.path)
 
     def close(self) -> None:
         """Give the lock back."""
@@ -146,6 +169,17 @@ def _refuse_foreign(path: Path, disk: Disk) -> None:
         if ours:
             raise DirectoryRefused(f"{path} has {', '.join(ours)} but no {_LOCK}: restore it or use an empty one")
         raise DirectoryRefused(f"{path} is not empty and not a data directory: it holds {others[0]}")
+
+
+def _refuse_condemned(path: Path, disk: Disk) -> None:
+    """A torn file counts: it was begun because the data is not to be trusted."""
+    if disk.exists(path / CONDEMNED):
+        fd = disk.open_read(path / CONDEMNED)
+        try:
+            why = disk.read(fd, _LINE_MAX, 0).decode(errors="replace").strip()
+        finally:
+            disk.close(fd)
+        raise DirectoryRefused(f"{path} is condemned: {why or 'its data is not to be trusted'}")
 
 
 def _take_lock(path: Path, disk: Disk) -> int:

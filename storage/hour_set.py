@@ -10,7 +10,8 @@ descriptors for a while: warm. Memory depends on these alone, not on how many ho
 An hour that was unlinked may be begun again (a Realign has turned the wheel back): under the same number and, until a
 checkpoint without the old one is durable, under another generation, which gives it a directory of its own. A crash
 would bring the old one back, so not a byte of it may change; and a node that made its checkpoint in between and one
-that did not give the new units the same positions. The generation is the node's own matter, no replicated content.
+that did not give the new units the same positions. So it is where a pin holds the old directory (snapshot_pin.py). The
+generation is the node's own matter, no replicated content.
 """
 
 from bisect import bisect_left
@@ -27,8 +28,8 @@ from storage.array import I64, U64
 from storage.checkpoint import HourLengths
 from storage.format import Units
 from storage.hour import Hour
-from storage.hour_file import directory_name
 from storage.position import by_hour, hours_of, indexes_of
+from storage.snapshot_pin import Pins
 from storage.stage_write import FrozenHour, OpenFiles, write_staged
 from storage.staging import Chunk, Stage
 
@@ -58,14 +59,15 @@ class FrozenHours:
     staged: list[FrozenHour]
     chunks: tuple[Chunk, ...]
     synced: list[tuple[int, int]]  # hour and generation
-    removed: list[str]
+    removed: list[tuple[int, int]]  # likewise
 
 
 class HourSet:
     """The hours by number. On the loop's thread."""
 
-    def __init__(self, hours: dict[int, Hour], stage: Stage, open_files: OpenFiles) -> None:
+    def __init__(self, hours: dict[int, Hour], stage: Stage, open_files: OpenFiles, pins: Pins) -> None:
         self._hours = hours
+        self._pins = pins
         self._stage = stage
         self._open_files = open_files
         self.units = sum(hour.units for hour in hours.values())
@@ -114,6 +116,7 @@ class HourSet:
         hour = self._hours.get(number)
         if hour is None:
             old = [generation for each, generation in (*self._unlinked, *self._removing) if each == number]
+            old += self._pins.generations(number)
             files = self._open_files(number, max(old, default=-1) + 1)
             hour = self._hours[number] = Hour(number, files, self._stage)
             hour.near = number in self._near
@@ -230,8 +233,7 @@ class HourSet:
         touched, self._written = sorted(self._written | self._staging), set()
         synced = [(number, self._hours[number].files.generation) for number in touched]
         self._removing, self._unlinked = self._unlinked, set()
-        removed = [directory_name(*each) for each in sorted(self._removing)]
-        return FrozenHours(lengths, staged, chunks, synced, removed)
+        return FrozenHours(lengths, staged, chunks, synced, sorted(self._removing))
 
     def thaw(self, frozen: FrozenHours) -> None:
         """The checkpoint is durable."""

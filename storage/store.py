@@ -30,6 +30,7 @@ from storage.record_rows import RecordRows
 from storage.recovery import recover_hours
 from storage.slot import SlotColumns
 from storage.slot_read import SlotRead, hour_pending
+from storage.snapshot_pin import PINS, Pin, Pins
 from storage.staging import Stage
 
 __all__ = [
@@ -57,7 +58,9 @@ class Store:
         self.cluster_id: bytes | None = genesis.cluster_id if genesis else None
         stage = Stage()
         recovered = recover_hours(self._directory, self.checkpoint, disk, self._open_files, stage)
-        self._hours = HourSet(recovered, stage, self._open_files)
+        self._pins = Pins()
+        disk.remove_tree(directory / PINS)
+        self._hours = HourSet(recovered, stage, self._open_files, self._pins)
         self.applied_index = self.checkpoint.applied_index if self.checkpoint else 0
         self.applied_term = self.checkpoint.applied_term if self.checkpoint else 0
 
@@ -124,6 +127,7 @@ class Store:
             homes=arranged.columns.homes,
         )
         units = arranged.units(index, starts, [hour.log_end for hour in hours])
+        self.catalog.written.rows(units, arranged.words)
         self._hours.append(hours, arranged, units, starts)
         self._hours.bound()
         return arranged.restore((arranged.hour << INDEX_BITS | index).view(np.uint64))
@@ -134,6 +138,7 @@ class Store:
         rows["global_index"] = indexes_of(batch.position)
         for name in ("at_ms", "when", "term", "attempt", "node", "code", "subscription", "what"):
             rows[name] = getattr(batch, name)
+        self.catalog.written.rows(batch.position, rows)
         for hour, which, _ in self._hours.existing(batch.position):
             part = rows[which] if isinstance(which, slice) else take_rows(rows, which)
             self._hours.settled(hour, hour.settle(part))
@@ -195,6 +200,17 @@ class Store:
             some = newest > 0
             found = np.zeros(len(at), SETTLE)
             put_rows(found, some, hour.settle_rows(newest[some] - 1))
+            put_rows(result, rows, found)
+        return result
+
+    def before_newest(self, positions: U64) -> Settles:
+        """The settle record of each unit before its newest one, likewise."""
+        result = np.zeros(len(positions), SETTLE)
+        previous = self.newest(positions)["previous"].astype(np.int64)
+        for hour, rows, at in self._hours.existing(positions):
+            some = previous[rows] > 0
+            found = np.zeros(len(at), SETTLE)
+            put_rows(found, some, hour.settle_rows(previous[rows][some] - 1))
             put_rows(result, rows, found)
         return result
 
@@ -338,6 +354,7 @@ class Store:
     def unlink(self, hour: int) -> None:
         """Forget an hour. Its directory goes when a checkpoint without it is durable. Unknown hours are fine; one that
         was unlinked may be begun again at once."""
+        self.catalog.written.row(b"unlink", hour.to_bytes(4, "little"))
         self._hours.unlink(hour)
 
     # checkpoint
@@ -349,7 +366,12 @@ class Store:
         """
         frozen = self._hours.freeze()
         catalog = self.catalog.begin(replace(record, hours=frozen.lengths))
-        return CheckpointJob(self._disk, self._directory, frozen, self._open_files, catalog, self._finish)
+        return CheckpointJob(self._disk, self._directory, frozen, self._open_files, catalog, self._pins, self._finish)
+
+    def pin(self) -> Pin | None:
+        """Hold the last durable checkpoint fast, to be read in a thread; None before the first. Cheap."""
+        held = self._pins.hold(self.catalog.pin)
+        return None if held is None else Pin(self._directory.parent, self._disk, self._group, held, self._pins)
 
     def _finish(self, job: CheckpointJob) -> None:
         self.catalog.finish(job.catalog)

@@ -2,7 +2,7 @@
 
 A stop is an exception that nothing in the product catches; the test then opens the same directory with a sound disk, as
 a restarted process would. What is lost at a power cut is modelled at the worst: every byte not covered by a sync of its
-file, and every name not covered by a sync of its directory.
+file, every name not covered by a sync of its directory, and every rename not covered by one of where it went.
 """
 
 import os
@@ -29,6 +29,7 @@ class StoppingDisk(Disk):
         self._torn_bytes = torn_bytes
         self._synced: dict[str, bytes] = {}
         self._names: set[str] = set()
+        self._renames: list[tuple[Path, Path]] = []  # not synced yet
 
     def _step(self, operation: str) -> None:
         assert operation in STOPPING
@@ -60,20 +61,21 @@ class StoppingDisk(Disk):
     def syncfs(self, fd: int) -> None:
         """Sync everything below the directory, or stop before."""
         self._step("syncfs")
-        for path in Path(os.readlink(f"/proc/self/fd/{fd}")).rglob("*"):
-            self._names.add(str(path))
-            if path.is_file():
-                self._synced[str(path)] = path.read_bytes()
+        self.trust(Path(os.readlink(f"/proc/self/fd/{fd}")))
+        self._renames.clear()
 
     def fsync_directory(self, path: Path) -> None:
         """Sync names, or stop before."""
         self._step("fsync_directory")
         self._names |= {str(entry) for entry in path.resolve().iterdir()}
+        self._renames = [each for each in self._renames if each[1].parent != path.resolve()]
 
     def rename(self, old: Path, new: Path) -> None:
         """Rename, or stop before."""
         self._step("rename")
         super().rename(old, new)
+        self._renames.append((old.resolve(), new.resolve()))
+        self._move(old.resolve(), new.resolve())
 
     def unlink(self, path: Path) -> None:
         """Unlink, or stop before."""
@@ -85,8 +87,29 @@ class StoppingDisk(Disk):
         self._step("remove_tree")
         super().remove_tree(path)
 
+    def trust(self, directory: Path) -> None:
+        """All that is there now is synced."""
+        for path in directory.resolve().rglob("*"):
+            self._names.add(str(path))
+            if path.is_file():
+                self._synced[str(path)] = path.read_bytes()
+
+    def _move(self, old: Path, new: Path) -> None:
+        """What is below `old` is known as below `new` from now on."""
+
+        def moved(path: str) -> str:
+            return str(new / Path(path).relative_to(old)) if path.startswith(f"{old}/") or path == str(old) else path
+
+        self._names = {moved(path) for path in self._names if path != str(old)}
+        self._synced = {moved(path): data for path, data in self._synced.items()}
+
     def lose_unsynced(self, directory: Path) -> None:
         """A power cut: below `directory` only synced names and bytes are left."""
+        for old, new in reversed(self._renames):
+            if new.exists():
+                new.rename(old)
+                self._move(new, old)
+                self._names.add(str(old))
         for path in sorted(directory.resolve().rglob("*")):
             if not path.exists():
                 continue  # went with its directory

@@ -1,0 +1,240 @@
+"""A snapshot taken in: built aside from pieces, verified, and put in place by one rename.
+
+```
+install/{hours,catalog,journal}     have, put: pieces, from a leader or from what this node has itself
+  | verify                          everything synced, and read as `hourwheel verify` does
+  | commit                          THE rename; before it the old state counts, after it the new
+installed/                          finish_install: each folder takes its old one's place
+```
+| stopped | found at the next start | so |
+|---|---|---|
+| before the rename | the old state, and `install/` | the node goes on; what stands in `install/` is used again |
+| after it, anywhere | `installed/`, perhaps some folders already moved | finish_install goes on where it stopped |
+
+`install/` may hold anything: pieces of an earlier try, of another leader's snapshot, bytes that a power cut mangled.
+Nothing in it is believed: whoever installs compares the checksum of what `have` finds with the leader's, piece by
+piece, and everything is read again by verify. Files of the node's own hours are used likewise: they grow and never
+change, so their beginning is mostly what the snapshot says. They are copied and not linked: the store that owns them
+goes on, cuts them at its next start, and must not find them longer by another's bytes.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from storage.catalog import Catalog
+from storage.disk import Disk
+from storage.format import Corrupt, FormatRefused
+from storage.snapshot import CATALOG_FILE, PIECE, Manifest, SnapshotRefused
+from storage.snapshot_pin import checksum_of
+from storage.verify import verify
+
+INSTALL: Final = "install"
+INSTALLED: Final = "installed"
+_FOLDERS: Final = ("hours", "catalog", "journal")
+_DIRTY_BYTES_MAX: Final = 64 << 20
+"""Written bytes after which the file is synced, so that the sync of everything at the end finds little to do."""
+
+
+class PieceRefused(SnapshotRefused):
+    """A piece that is none of the manifest's, or does not match its checksum. Ask for it again."""
+
+
+class InstallRefused(SnapshotRefused):
+    """What was built is not what the manifest says. Discard it and begin anew."""
+
+
+class Install:
+    """One snapshot on its way into `directory`. Everything blocks: for a thread, one call at a time.
+
+    Raises DiskFailed (final) wherever it writes.
+    """
+
+    def __init__(self, directory: Path, manifest: Manifest, disk: Disk) -> None:
+        """Begin, or go on with what an earlier try left."""
+        self.manifest = manifest
+        self._directory = directory
+        self._disk = disk
+        self._aside = directory / INSTALL
+        self.journal = self._aside / "journal"
+        """Where the caller writes the journal that goes with it, after verify and before commit."""
+        self._lengths: dict[str, int] = {}  # of the files aside
+        self._dirty_bytes = 0
+        self._own = self._own_hours()
+        self._prepare()
+
+    @property
+    def bytes_lacking(self) -> int:
+        """Bytes that are still to be written, if what is there is right."""
+        return self.manifest.total_bytes - sum(self._lengths.values())
+
+    def have(self, name: str, offset: int, size: int) -> tuple[int, int]:
+        """(length, CRC32C) of what this node has of a piece from its beginning on; (0, 0) if nothing.
+
+        Taken from an earlier try, and where that ends from the node's own hours, whose bytes are copied. Right only if
+        the leader says so: else `put` the piece. Raises PieceRefused.
+        """
+        self._check(name, offset, size)
+        aside = self._aside / name
+        data = b""
+        if self._lengths.get(name, 0) > offset:
+            data = self._read(aside, offset, min(size, self._lengths[name] - offset))
+        if len(data) < size:
+            more = self._read_own(name, offset + len(data), size - len(data))
+            if more:
+                self._write(name, offset + len(data), more)
+                data += more
+        return (len(data), checksum_of(data)) if data else (0, 0)
+
+    def put(self, name: str, offset: int, data: bytes, crc: int) -> None:
+        """Write a piece, or the end of one. Raises PieceRefused."""
+        self._check(name, offset, len(data))
+        found = checksum_of(data)
+        if found != crc:
+            raise PieceRefused(f"{len(data)} bytes at {offset} of {name}: checksum {found:08x}, expected {crc:08x}")
+        self._write(name, offset, data)
+
+    def verify(self) -> None:
+        """Sync all of it and read it back: sound, and what the manifest says. Raises InstallRefused."""
+        for name, length in self.manifest.files:
+            if self._lengths.get(name, 0) != length:
+                raise InstallRefused(f"{name} has {self._lengths.get(name, 0)} of {length} bytes")
+        fd = self._disk.open_read(self._aside)
+        try:
+            self._disk.syncfs(fd)
+        finally:
+            self._disk.close(fd)
+        check_snapshot(self._aside, self.manifest, self._disk)
+
+    def commit(self) -> None:
+        """Make it this directory's state: the rename. The store and the journal of before are to be closed and not
+        written any more; what is open of them is void. The next DataDirectory.open puts the folders in place."""
+        self._disk.fsync_directory(self._aside)
+        self._disk.rename(self._aside, self._directory / INSTALLED)
+        self._disk.fsync_directory(self._directory)
+
+    def discard(self) -> None:
+        """Give up: the room it took is free again."""
+        discard_install(self._directory, self._disk)
+
+    def _prepare(self) -> None:
+        """Make the folders, remove what the manifest does not name, cut what is longer."""
+        disk, aside = self._disk, self._aside
+        disk.make_directory(aside)
+        disk.remove_tree(self.journal)
+        for folder in _FOLDERS:
+            disk.make_directory(aside / folder)
+        named = {name.rsplit("/", 1)[0] for name in self.manifest.lengths}
+        for hour in disk.list_directory(aside / "hours"):
+            if f"hours/{hour}" not in named:
+                disk.remove_tree(aside / "hours" / hour)
+        for directory in sorted(named):
+            if not disk.exists(aside / directory):
+                continue
+            for file in disk.list_directory(aside / directory):
+                self._take(f"{directory}/{file}")
+
+    def _take(self, name: str) -> None:
+        """Count in what an earlier try left of a file."""
+        path, length = self._aside / name, self.manifest.lengths.get(name)
+        if length is None:
+            self._disk.unlink(path)
+            return
+        fd = self._disk.open_write(path)
+        try:
+            size = self._disk.size(fd)
+            if size > length:
+                self._disk.truncate(fd, length)
+        finally:
+            self._disk.close(fd)
+        self._lengths[name] = min(size, length)
+
+    def _check(self, name: str, offset: int, size: int) -> None:
+        length = self.manifest.lengths.get(name)
+        if length is None or offset < 0 or not 0 < size <= min(PIECE, length - offset):
+            raise PieceRefused(f"no {size} bytes at {offset} of {name}: the manifest gives it {length}")
+
+    def _own_hours(self) -> dict[str, str]:
+        """The directories of this node's hours by number; of several generations the newest."""
+        hours = self._directory / "hours"
+        if not self._disk.exists(hours):
+            return {}
+        return {name.split(".")[0]: name for name in self._disk.list_directory(hours)}
+
+    def _read_own(self, name: str, offset: int, size: int) -> bytes:
+        if name == CATALOG_FILE:
+            return b""  # its pages lie anywhere
+        _, hour, file = name.split("/")
+        own = self._own.get(hour.split(".")[0])
+        return b"" if own is None else self._read(self._directory / "hours" / own / file, offset, size)
+
+    def _read(self, path: Path, offset: int, size: int) -> bytes:
+        """What is there of these bytes; nothing if the file is gone, as the store may unlink an hour meanwhile."""
+        try:
+            fd = self._disk.open_read(path)
+        except FileNotFoundError:
+            return b""
+        try:
+            return self._disk.read(fd, size, offset)
+        finally:
+            self._disk.close(fd)
+
+    def _write(self, name: str, offset: int, data: bytes) -> None:
+        path = self._aside / name
+        if name not in self._lengths:
+            self._disk.make_directory(path.parent)
+        fd = self._disk.open_write(path)
+        try:
+            self._disk.write(fd, data, offset)
+            self._dirty_bytes += len(data)
+            if self._dirty_bytes >= _DIRTY_BYTES_MAX:
+                self._disk.fdatasync(fd)
+                self._dirty_bytes = 0
+        finally:
+            self._disk.close(fd)
+        self._lengths[name] = max(self._lengths.get(name, 0), offset + len(data))
+
+
+def check_snapshot(directory: Path, manifest: Manifest, disk: Disk) -> None:
+    """Read hours and catalog below `directory`, which nobody has open: every byte sound, and what the manifest says.
+    Raises InstallRefused."""
+    report = verify(directory, disk=disk, group=manifest.group)
+    if report.faults:
+        raise InstallRefused("; ".join(report.faults[:3]))
+    try:
+        catalog = Catalog.open(directory / "catalog", disk)
+    except (Corrupt, FormatRefused) as error:
+        raise InstallRefused(str(error)) from error
+    try:
+        genesis, record = catalog.genesis, catalog.record
+    finally:
+        catalog.close()
+    if record != manifest.record:
+        found = record.applied_index if record else "no checkpoint"
+        raise InstallRefused(f"the catalog is of {found}, the manifest of {manifest.applied_index}")
+    if genesis is None or genesis.cluster_id != manifest.cluster_id:
+        found = genesis.cluster_id.hex() if genesis else "none"
+        raise InstallRefused(f"the catalog is of cluster {found}, the manifest of {manifest.cluster_id.hex()}")
+
+
+def discard_install(directory: Path, disk: Disk) -> None:
+    """Remove what a try left, if anything."""
+    disk.remove_tree(directory / INSTALL)
+
+
+def finish_install(directory: Path, disk: Disk) -> bool:
+    """Put a committed snapshot's folders in their places, if there is one; whether there was.
+
+    For who holds the directory's LOCK and has nothing in it open. Stopped anywhere it is done by the next one.
+    """
+    installed = directory / INSTALLED
+    if not disk.exists(installed):
+        return False
+    for folder in _FOLDERS:
+        if disk.exists(installed / folder):
+            disk.remove_tree(directory / folder)
+            disk.rename(installed / folder, directory / folder)
+    disk.fsync_directory(directory)
+    disk.fsync_directory(installed)
+    disk.remove_tree(installed)
+    disk.fsync_directory(directory)
+    return True

@@ -1,0 +1,149 @@
+"""A durable checkpoint held fast, so that it can be read while the store goes on.
+
+```
+loop    Store.pin        LMDB's transaction begun, the directories it names marked: one moment
+thread  prepare          LMDB copied from that transaction into pins/<n>/, which ends it
+thread  read             pieces of the files, by what the manifest says of their lengths
+any     release          the copy and what was kept for it alone may go
+```
+While a pin lives no directory that it names is removed: a checkpoint that would leaves it to the first one after the
+release. Nor is its name given again: an hour that is begun anew takes another generation. Files grow behind what the
+manifest says and never change before it. The transaction lives only until LMDB is copied, for as long as it does LMDB
+cannot use its free pages again. What a crash leaves of a copy is removed when the store is opened.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+import google_crc32c
+
+from storage.catalog import CatalogPin
+from storage.disk import Disk
+from storage.format import Corrupt
+from storage.snapshot import CATALOG_FILE, Manifest, SnapshotRefused
+
+Hour = tuple[int, int]
+"""An hour's directory: number and generation."""
+
+PINS: Final = "pins"
+
+
+class Pins:
+    """Which directories are held, and which were to be removed meanwhile. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._held: dict[Hour, int] = {}
+        self._kept: set[Hour] = set()
+        self._made = 0
+
+    def hold(self, begin: Callable[[], CatalogPin | None]) -> tuple[CatalogPin, frozenset[Hour], int] | None:
+        """Begin a pin and hold what it names, as one step for a checkpoint that removes directories in a thread.
+        Returns it, its directories and a number of its own."""
+        with self._lock:
+            catalog = begin()
+            if catalog is None:
+                return None
+            hours = frozenset((number, lengths.generation) for number, lengths in catalog.record.hours.items())
+            for hour in hours:
+                self._held[hour] = self._held.get(hour, 0) + 1
+            self._made += 1
+            return catalog, hours, self._made
+
+    def let_go(self, hours: Iterable[Hour]) -> None:
+        """A pin is released. What was kept for it goes with the next checkpoint."""
+        with self._lock:
+            for hour in hours:
+                self._held[hour] -= 1
+                if not self._held[hour]:
+                    del self._held[hour]
+
+    def removable(self, hours: Iterable[Hour]) -> list[Hour]:
+        """Of directories that no checkpoint names any more, these and those kept, the ones that no pin holds; the rest
+        is kept. Tell `removed` of each one that is gone."""
+        with self._lock:
+            self._kept |= set(hours)
+            return sorted(self._kept - self._held.keys())
+
+    def removed(self, hour: Hour) -> None:
+        """This directory is gone: its name is free."""
+        with self._lock:
+            self._kept.discard(hour)
+
+    def generations(self, number: int) -> list[int]:
+        """Generations of an hour whose directories are kept though no checkpoint names them."""
+        with self._lock:
+            return [generation for each, generation in self._kept if each == number]
+
+
+class Pin:
+    """One checkpoint, held. Made by Store.pin on the loop's thread."""
+
+    def __init__(
+        self, directory: Path, disk: Disk, group: int, held: tuple[CatalogPin, frozenset[Hour], int], pins: Pins
+    ) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._group = group
+        self._catalog, self._hours, number = held
+        self._pins = pins
+        self._copy = directory / PINS / str(number)
+        self._manifest: Manifest | None = None
+        self._released = False
+        self.applied_index = self._catalog.record.applied_index
+        """The last entry it holds: the journal is needed from the next one on."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it consists of; once it is prepared."""
+        assert self._manifest is not None, "the pin is not prepared"
+        return self._manifest
+
+    def prepare(self) -> Manifest:
+        """Copy LMDB. Blocks for as long as that takes; in a thread, one at a time. Raises DiskFailed or Corrupt, both
+        final."""
+        if self._manifest is None:
+            assert not self._released, "the pin is released"
+            for path in (self._copy.parent, self._copy):
+                self._disk.make_directory(path)
+            self._catalog.copy_to(self._copy)
+            fd = self._disk.open_read(self._copy / "data.mdb")
+            length = self._disk.size(fd)
+            self._disk.close(fd)
+            self._manifest = Manifest(self._catalog.cluster_id, self._group, self._catalog.record, length)
+        return self._manifest
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """Bytes of a file of the manifest. Blocks; in any thread. Raises SnapshotRefused if the manifest has no such
+        bytes, Corrupt if the disk has not, DiskFailed."""
+        length = self.manifest.lengths.get(name)
+        if length is None or offset < 0 or not 0 < size <= length - offset:
+            raise SnapshotRefused(f"no {size} bytes at {offset} of {name}: the manifest gives it {length}")
+        path = self._copy / "data.mdb" if name == CATALOG_FILE else self._directory / name
+        try:
+            fd = self._disk.open_read(path)
+        except FileNotFoundError as error:
+            raise Corrupt(name, 0, "file", "missing", f"{length} bytes") from error
+        try:
+            data = self._disk.read(fd, size, offset)
+        finally:
+            self._disk.close(fd)
+        if len(data) != size:
+            raise Corrupt(name, offset, "length", offset + len(data), f"at least {offset + size}")
+        return data
+
+    def release(self) -> None:
+        """Let go; again is fine. In any thread, when no other reads from it."""
+        if self._released:
+            return
+        self._released = True
+        self._catalog.close()
+        self._pins.let_go(self._hours)
+        self._disk.remove_tree(self._copy)
+
+
+def checksum_of(data: bytes) -> int:
+    """CRC32C of a piece, as it travels and as a backup's manifest has it."""
+    return int(google_crc32c.value(data))

@@ -1,0 +1,252 @@
+"""A snapshot taken in, stopped anywhere: the old state or the new one, and the next try gets there."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from storage.data_directory import DataDirectory, DirectoryRefused
+from storage.disk import Disk
+from storage.snapshot import Manifest
+from storage.snapshot_install import INSTALL, INSTALLED, Install, InstallRefused, PieceRefused
+from storage.snapshot_pin import Pin, checksum_of
+from storage.store import Store
+from storage.verify import digest, verify
+from tests.storage.faulty_disk import Stopped, StoppingDisk
+from tests.storage.workload import ENTRIES, HOUR, H, append, checkpoint, found, replay, settle, topic, turn
+
+FEW = [
+    found,
+    turn(0),
+    append(5_000, 1_000, 9 * H),
+    topic("orders"),
+    settle(1, (0, 0), (9, 0)),
+    append(5_500),
+    append(H),
+]
+"""Three hours: a stop at every operation is many stops."""
+
+
+@contextmanager
+def pinned(directory: Path) -> Iterator[Pin]:
+    """The last checkpoint of a directory, pinned and prepared."""
+    store = Store.open(directory, disk=Disk())
+    pin = store.pin()
+    assert pin is not None
+    pin.prepare()
+    try:
+        yield pin
+    finally:
+        pin.release()
+        store.close()
+
+
+def make(directory: Path, entries: int, checkpoints: tuple[int, ...] = (), which: list = FEW) -> Path:  # type: ignore[type-arg]
+    """A node's directory at this index, with a last checkpoint."""
+    DataDirectory.open(directory, "n1", Disk(), bytes(16)).close()
+    store = Store.open(directory, disk=Disk())
+    replay(store, which, checkpoints, upto=entries)
+    checkpoint(store, store.applied_index)
+    store.close()
+    return directory
+
+
+def fetch(pin: Pin, install: Install) -> int:
+    """Ask for all pieces as a follower does; returns the bytes that had to be sent."""
+    sent = 0
+    for name, offset, size in install.manifest.pieces():
+        known, crc = install.have(name, offset, size)
+        data = pin.read(name, offset, size)
+        if known and checksum_of(data[:known]) == crc:
+            data, offset = data[known:], offset + known
+        if data:
+            install.put(name, offset, data, checksum_of(data))
+            sent += len(data)
+    return sent
+
+
+def journal(install: Install, disk: Disk) -> None:
+    """Stands for the journal that goes with the snapshot."""
+    disk.make_directory(install.journal)
+    fd = disk.open_write(install.journal / "1")
+    disk.write(fd, b"placeholder", 0)
+    disk.fdatasync(fd)
+    disk.close(fd)
+    disk.fsync_directory(install.journal)
+
+
+def take_in(directory: Path, pin: Pin, disk: Disk) -> None:
+    """All of it, and what the next start does."""
+    install = Install(directory, pin.manifest, disk)
+    fetch(pin, install)
+    install.verify()
+    journal(install, disk)
+    install.commit()
+    DataDirectory.open(directory, "n1", disk, bytes(16)).close()
+
+
+def state(directory: Path) -> str:
+    """Start, as far as storage goes, and say what is there."""
+    DataDirectory.open(directory, "n1", Disk(), bytes(16)).close()
+    Store.open(directory, disk=Disk()).close()
+    assert verify(directory).sound
+    return digest(directory)[0]
+
+
+def test_whole(quick_path: Path) -> None:
+    """A node behind has the leader's content after it, its own LOCK, and nothing is left over."""
+    leader, follower = make(quick_path / "a", 30, which=ENTRIES), make(quick_path / "b", 9, which=ENTRIES)
+    lock = (follower / "LOCK").read_bytes()
+    (follower / "journal" / "old").write_bytes(b"old")
+    with pinned(leader) as pin:
+        take_in(follower, pin, Disk())
+    assert state(follower) == digest(leader)[0]
+    assert (follower / "LOCK").read_bytes() == lock
+    assert [path.name for path in (follower / "journal").iterdir()] == ["1"]
+    assert sorted(path.name for path in follower.iterdir()) == ["LOCK", "catalog", "deliveries", "hours", "journal"]
+
+
+@pytest.mark.parametrize("loss", ["torn", "unsynced"])
+def test_stop_at_every_operation(quick_path: Path, loss: str) -> None:
+    """A stop in any write, sync, rename or removal leaves the old state before the rename and the new one after it; and
+    a second try, with what the first left, gets there."""
+    leader, old = make(quick_path / "a", 7), make(quick_path / "old", 4)
+    was, wanted = digest(old)[0], digest(leader)[0]
+    with pinned(leader) as pin:
+        disk = StoppingDisk()
+        take_in(shutil.copytree(old, quick_path / "whole"), pin, disk)
+        renamed = disk.operations.index("rename") + 1
+        assert len(disk.operations) > renamed + 8 > 20, "the workload shrank"
+        for stop_at in range(1, len(disk.operations) + 1):
+            directory = shutil.copytree(old, quick_path / str(stop_at))
+            disk = StoppingDisk(stop_at, torn_bytes=stop_at * 7 % 60 if loss == "torn" else None)
+            disk.trust(quick_path)
+            with pytest.raises(Stopped):
+                take_in(directory, pin, disk)
+            if loss == "unsynced":
+                disk.lose_unsynced(directory)
+            undone = loss == "unsynced" and stop_at == renamed + 1
+            after = state(directory)
+            assert after == (was if stop_at <= renamed or undone else wanted), f"{stop_at}: {disk.operations[-1]}"
+            if after == was:
+                take_in(directory, pin, Disk())
+                assert state(directory) == wanted
+            shutil.rmtree(directory)
+
+
+def test_own_hours_and_an_earlier_try_are_used(quick_path: Path) -> None:
+    """Of what the node has itself only the growth is sent, and of what an earlier try brought nothing; the catalog
+    has to come once."""
+    leader, follower = make(quick_path / "a", 7), make(quick_path / "b", 6)
+    with pinned(leader) as pin:
+        catalog = pin.manifest.catalog_len
+        grown = sum(
+            (leader / name).stat().st_size - (follower / name).stat().st_size
+            for name, _ in pin.manifest.files
+            if name.startswith("hours/") and (follower / name).exists()
+        )
+        fresh = sum(
+            length
+            for name, length in pin.manifest.files
+            if not (follower / name).exists() and name.startswith("hours/")
+        )
+        install = Install(follower, pin.manifest, Disk())
+        assert install.bytes_lacking == pin.manifest.total_bytes
+        assert fetch(pin, install) == catalog + grown + fresh
+        assert install.bytes_lacking == 0
+        again = Install(follower, pin.manifest, Disk())
+        assert again.bytes_lacking == 0
+        assert fetch(pin, again) == 0
+        again.verify()
+
+
+def test_another_leaders_snapshot_goes_on_from_the_first(quick_path: Path) -> None:
+    """What a try for one checkpoint left serves the next checkpoint; what that does not name goes."""
+    newer, older = make(quick_path / "a", 30, which=ENTRIES), make(quick_path / "c", 12, which=ENTRIES)
+    follower = make(quick_path / "b", 1, which=ENTRIES)
+    with pinned(older) as pin:
+        fetch(pin, Install(follower, pin.manifest, Disk()))
+    assert (follower / INSTALL / "hours" / str(HOUR + 1)).exists()
+    with pinned(newer) as pin:
+        install = Install(follower, pin.manifest, Disk())
+        assert not (follower / INSTALL / "hours" / str(HOUR + 1)).exists(), "unlinked since"
+        assert fetch(pin, install) < pin.manifest.total_bytes - 1000
+        install.verify()
+        journal(install, Disk())
+        install.commit()
+    assert state(follower) == digest(newer)[0]
+
+
+def test_what_was_left_is_not_believed(quick_path: Path) -> None:
+    """Bytes of an earlier try that are not the leader's are sent again, wherever they differ."""
+    leader, follower = make(quick_path / "a", 7), make(quick_path / "b", 1)
+    with pinned(leader) as pin:
+        fetch(pin, Install(follower, pin.manifest, Disk()))
+        for name, length in pin.manifest.files:
+            path = follower / INSTALL / name
+            data = bytearray(path.read_bytes())
+            data[length // 2] ^= 1
+            path.write_bytes(bytes(data) + b"longer")
+        install = Install(follower, pin.manifest, Disk())
+        with pytest.raises(InstallRefused):
+            install.verify()
+        assert fetch(pin, install) == pin.manifest.total_bytes
+        install.verify()
+
+
+def test_pieces_refused(quick_path: Path) -> None:
+    """A piece with a wrong checksum, out of its file or of no file changes nothing."""
+    leader, follower = make(quick_path / "a", 7), make(quick_path / "b", 1)
+    with pinned(leader) as pin:
+        install = Install(follower, pin.manifest, Disk())
+        name, length = pin.manifest.files[-1]
+        data = pin.read(name, 0, length)
+        for bad in (
+            (name, 0, data, checksum_of(data) ^ 1),
+            (name, 1, data, checksum_of(data)),
+            (name, -1, data, checksum_of(data)),
+            (name, 0, b"", 0),
+            ("LOCK", 0, data, checksum_of(data)),
+            ("hours/../LOCK", 0, data, checksum_of(data)),
+        ):
+            with pytest.raises(PieceRefused):
+                install.put(*bad)
+        assert install.bytes_lacking == pin.manifest.total_bytes
+        with pytest.raises(InstallRefused, match="has 0 of"):
+            install.verify()
+        install.discard()
+        assert not (follower / INSTALL).exists()
+    assert state(follower) == digest(make(quick_path / "c", 1))[0]
+
+
+def test_manifest_of_another_checkpoint(quick_path: Path) -> None:
+    """Files that are sound but are not what the manifest says do not get in."""
+    leader, follower = make(quick_path / "a", 7), make(quick_path / "b", 1)
+    with pinned(leader) as pin:
+        for wrong in (
+            Manifest(bytes(16), 0, pin.manifest.record, pin.manifest.catalog_len),
+            Manifest(pin.manifest.cluster_id, 1, pin.manifest.record, pin.manifest.catalog_len),
+        ):
+            install = Install(follower, wrong, Disk())
+            fetch(pin, install)
+            with pytest.raises(InstallRefused):
+                install.verify()
+
+
+def test_tools_leave_an_unfinished_switch_alone(quick_path: Path) -> None:
+    """Between the rename and the next start a tool is told so; the start, only of the right node, puts it in place."""
+    leader, follower = make(quick_path / "a", 7), make(quick_path / "b", 4)
+    with pinned(leader) as pin:
+        install = Install(follower, pin.manifest, Disk())
+        fetch(pin, install)
+        install.verify()
+        journal(install, Disk())
+        install.commit()
+    with pytest.raises(DirectoryRefused, match="not yet in place"):
+        DataDirectory.inspect(follower, Disk())
+    with pytest.raises(DirectoryRefused, match="belongs to node n1"):
+        DataDirectory.open(follower, "n2", Disk(), bytes(16))
+    assert (follower / INSTALLED).exists()
+    assert state(follower) == digest(leader)[0]
