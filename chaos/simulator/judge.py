@@ -1,0 +1,59 @@
+"""Who judges a simulated run: every promise has its checker, and a run in which too little happened proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from chaos.bounds import Bounds
+from chaos.check.committed import check_committed
+from chaos.check.digests import check_digests
+from chaos.check.dispatch_state import check_dispatch_state
+from chaos.check.duplicates import check_duplicates
+from chaos.check.ids import check_ids
+from chaos.check.linear import check_linear
+from chaos.check.lost import check_lost
+from chaos.check.promotion import check_promotion
+from chaos.check.started import check_started
+from chaos.check.trust import check_trust
+from chaos.check.unscheduled import check_unscheduled
+from chaos.check.window import check_window
+from chaos.event import Begun, Sure
+from chaos.history import History
+from chaos.verdict import Verdict
+
+CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
+    check_lost,
+    check_unscheduled,
+    check_window,
+    check_started,
+    check_duplicates,
+    check_digests,
+    check_trust,
+    check_committed,
+    check_dispatch_state,
+    check_promotion,
+    check_ids,
+    check_linear,
+)
+
+#: A leader outvoted by one clock may be 500 ms off while another node is down, and slews for long after.
+BOUNDS: Final = Bounds(skew_ms=1_050)
+
+HAND_OVERS_MIN: Final = 500
+CHANGES_MIN: Final = 1
+
+
+def judge(history: History, bounds: Bounds = BOUNDS) -> list[Verdict]:
+    """All verdicts, in the order of CHECKERS."""
+    return [check(history, bounds) for check in CHECKERS]
+
+
+def changes_of_leader(history: History) -> int:
+    """How often another term's leader became sure of itself after the first."""
+    return max(0, len({event.term for event in history.of(Sure)}) - 1)
+
+
+def counts(history: History) -> bool:
+    """Whether enough happened for the verdicts to say something."""
+    return len(history.of(Begun)) >= HAND_OVERS_MIN and changes_of_leader(history) >= CHANGES_MIN

@@ -1,0 +1,223 @@
+"""The simulator's checkers can fail: each planted fault turns the promises red that it breaks, and no others."""
+
+from typing import Any
+
+import msgspec
+
+from chaos.event import (
+    Acked,
+    Answered,
+    Applied,
+    Begun,
+    Cancelled,
+    DeadLettered,
+    Digest,
+    Event,
+    Extended,
+    GaveBack,
+    HandedOver,
+    Offered,
+    Promoted,
+    Rescheduled,
+    Sure,
+)
+from chaos.history import History
+from chaos.simulator.judge import CHECKERS, changes_of_leader, counts, judge
+from tests.chaos.planted import CANCELLED, COUNT, DUPLICATES, EPOCH_MS, LEASE_MS, at, hand_over
+from tests.chaos.planted_inside import altered, good_inside, with_more, without
+
+
+def broken(history: History) -> set[str]:
+    """Names of the promises that a history breaks."""
+    return {verdict.promise for verdict in judge(history) if not verdict.holds}
+
+
+def of_message(number: int) -> Any:
+    """Chooses events of one message."""
+    return lambda event: getattr(event, "number", None) == number
+
+
+def begun(number: int, ms: int, term: int, attempt: int = 1) -> Begun:
+    """A hand-over of message `number` begun at `ms` by the term's leader."""
+    node = {1: "n1", 2: "n2", 3: "n3"}[term]
+    due_ms = EPOCH_MS + 10 * number + 10
+    fields: dict[str, Any] = {"term": term, "attempt": attempt, "at_ms": EPOCH_MS + ms, "asked_due_ms": due_ms}
+    return Begun(**at(ms), node=node, message_id=f"id{number}", pushed=False, **fields)
+
+
+def test_good_history_holds_every_promise() -> None:
+    """Nothing is red without a fault, and each figure says that something was looked at."""
+    verdicts = judge(History(good_inside()))
+    assert len(verdicts) == len(CHECKERS)
+    assert not [verdict.describe() for verdict in verdicts if not verdict.holds]
+    figures = {verdict.promise: verdict.figure for verdict in verdicts}
+    assert figures["committed"]["entries"] == figures["state"]["states"] == figures["ids"]["places"] == COUNT
+    assert figures["promotion"]["brought_back"] == 50
+    assert figures["linear"]["ended"] == COUNT - 4
+    assert figures["trust"]["terms"] == 2
+
+
+def test_one_id_dropped() -> None:
+    """An acknowledged message that nobody ever got, nor any node began to hand over."""
+
+    def of_it(event: Event) -> bool:
+        return isinstance(event, HandedOver | Begun | Acked) and event.message_id == "id120"
+
+    assert broken(without(of_it)) == {"L", "promotion"}
+
+
+def test_one_hand_over_moved_out_of_its_window() -> None:
+    """Before its due millisecond by its leader's own clock; by the receiver's, past any skew."""
+    history = altered(HandedOver, of_message(320), handed_over_ms=EPOCH_MS + 10 * 320 + 9)
+    assert broken(history) == {"W"}
+    assert broken(altered(HandedOver, of_message(320), due_ms=EPOCH_MS + 5_000)) == {"W"}
+
+
+def test_one_hand_over_doubled() -> None:
+    """The same name twice has no honest cause, seen by receivers or by nodes."""
+    assert broken(with_more(hand_over(20, 215, 1))) == {"D"}
+    assert broken(with_more(begun(20, 211, 1))) == {"promotion"}
+
+
+def test_one_cancelled_message_revived() -> None:
+    """Handed over after its cancel was answered, and acked although it had ended."""
+    due_ms = 10 * CANCELLED + 10
+    late = hand_over(CANCELLED, due_ms + 40, 2, due_ms=EPOCH_MS + due_ms)
+    assert broken(with_more(late)) == {"U", "linear"}
+    acked = Acked(**at(due_ms + 90), number=CANCELLED, message_id=f"id{CANCELLED}", term=2, attempt=1, result="acked")
+    assert "linear" in broken(with_more(acked))
+
+
+def test_webhook_without_its_nodes_account() -> None:
+    """A push that no node wrote down."""
+    assert "P" in broken(altered(HandedOver, of_message(7), status=200, handed_over_ms=0))
+
+
+def test_strict_message_handed_over_in_two_terms() -> None:
+    """What is a bounded duplicate in fast mode is none in strict."""
+    assert broken(altered(Offered, of_message(DUPLICATES[0]), strict=True)) == {"D"}
+
+
+def test_message_again_after_its_consumer_gave_it_back_or_let_go_of_it() -> None:
+    """A nack, and an extension that ended early, explain a repeat before the lease's first end; nothing else does."""
+    again: list[Event] = [hand_over(20, 1_900, 2, 2, due_ms=EPOCH_MS + 1_800), begun(20, 1_900, 2, 2)]
+    name = {"number": 20, "message_id": "id20", "term": 1, "attempt": 1, "asked_wall_ms": EPOCH_MS + 500}
+    shorter = Extended(**at(502), **name, result="extended", lease_ms=1_000)  # type: ignore[arg-type]
+    longer = Extended(**at(502), **name, result="extended", lease_ms=9_000)  # type: ignore[arg-type]
+    nacked = GaveBack(**at(502), **name, result="nacked")  # type: ignore[arg-type]
+
+    def with_answer(*answers: Event) -> set[str]:
+        history = with_more(*again, *answers)
+        kept = (event for event in history.events if not (isinstance(event, Acked) and event.number == 20))
+        return broken(History(kept))
+
+    assert with_answer() == {"D"}  # in a later term, but far from the others: past the span
+    assert with_answer(nacked) == set()
+    assert with_answer(shorter) == set()
+    assert with_answer(longer) == {"D"}
+    assert with_answer(msgspec.structs.replace(nacked, result="stale")) == {"D"}
+
+
+def test_two_sure_leaders() -> None:
+    """At one moment; one after the other in the wrong order; and a hand-over of an old term."""
+    assert broken(with_more(Sure(**at(1_546), node="n1", term=1))) == {"trust"}
+    assert broken(with_more(Sure(**at(1_600), node="n1", term=1))) == {"trust"}
+    assert broken(with_more(Sure(**at(1_600), node="n3", term=2))) == {"trust"}
+    assert "trust" in broken(with_more(begun(180, 1_811, 1)))
+
+
+def test_committed_entry_replaced_or_forgotten() -> None:
+    """Another entry at an index, another hash after the same one, a node that ends behind what was applied."""
+    assert broken(altered(Applied, lambda event: event.node == "n3" and event.index == 50, crc=1)) == {"committed"}
+    assert broken(altered(Applied, lambda event: event.node == "n3" and event.index == 50, term=9)) == {"committed"}
+    assert broken(altered(Applied, lambda event: event.node == "n2", rolling="other")) == {"committed"}
+    assert broken(altered(Digest, lambda event: event.node == "n2", applied_index=COUNT - 1)) == {"H", "committed"}
+
+
+def test_digest_that_differs_and_damage() -> None:
+    """One node's files say something else, or do not pass their checksums."""
+    assert broken(altered(Digest, lambda event: event.node == "n3", digest="other")) == {"H"}
+    assert broken(altered(Digest, lambda event: event.node == "n3", damage=("index 3",))) == {"H"}
+
+
+def test_dispatch_state_that_names_too_much() -> None:
+    """One unit too many, one second too many, entries from the future, a step back without a Realign."""
+    sample = next(event for event in good_inside() if isinstance(event, Applied) and event.index == 250 and event.state)
+    assert sample.state is not None
+    tick, local_index, applied_index = sample.state
+    for state in ((tick, local_index + 1, applied_index), (tick + 1, 0, applied_index), (tick, 1, 250)):
+        history = altered(Applied, lambda event: event.index == 250 and event.stamp_ms > 0, state=state)
+        assert "state" in broken(history), state
+    back = (tick, local_index - 20, applied_index)
+    assert broken(altered(Applied, lambda event: event.index == 250 and event.stamp_ms > 0, state=back)) == {"state"}
+    realigned = altered(Applied, lambda event: event.index == 250 and event.stamp_ms > 0, state=back, realigned=True)
+    assert broken(realigned) == set()
+
+
+def test_promotion_that_leaves_something_behind() -> None:
+    """A unit open at a promotion, acknowledged to nobody, is to be handed over all the same."""
+    assert broken(altered(Promoted, lambda event: True, open_ids=("id120", "idX"))) == {"promotion"}
+
+
+def test_id_given_twice() -> None:
+    """One id of two messages, two ids of one message, a place given again, two dead letters."""
+    assert "ids" in broken(altered(Answered, of_message(20), message_id="id21"))
+    assert broken(altered(Applied, lambda event: event.index == 50, units=((3, EPOCH_MS + 500),))) >= {"ids"}
+    letters = [
+        DeadLettered(**at(5_000 + n), number=20, message_id="id20", letter_id=f"letter{n}", reason="attempts")
+        for n in (1, 2)
+    ]
+    assert broken(with_more(letters[0])) == set()
+    assert broken(with_more(*letters)) == {"ids"}
+
+
+def changed(kind: type[Event], number: int, asked_ms: int, ms: int, **fields: object) -> Event:
+    """A cancel or reschedule of message `number`, asked and answered then."""
+    asked = {"asked_wall_ms": EPOCH_MS + asked_ms, "number": number, "message_id": f"id{number}"}
+    event: Event = msgspec.convert(asked | at(ms) | fields | {"type": kind.__name__}, kind)
+    return event
+
+
+def test_answers_that_no_order_explains() -> None:
+    """A refusal before anything could have ended it, a move after the end, two ends, a lease before any hand-over,
+    revisions that go back.
+    """
+    settled = {"outcome": "refused", "detail": "already-settled"}
+    leased = {"outcome": "refused", "detail": "leased"}
+    moved = {"outcome": "moved", "due_ms": EPOCH_MS + 3_000}
+    cancelled = {"outcome": "cancelled", "prior": "known", "attempts_made": 1}
+    assert broken(with_more(changed(Cancelled, 20, 220, 225, **settled))) == set()  # acked at 215
+    assert broken(with_more(changed(Cancelled, 20, 150, 160, **settled))) == {"linear"}
+    assert broken(with_more(changed(Cancelled, 20, 150, 160, **leased))) == {"linear"}
+    assert broken(with_more(changed(Rescheduled, 20, 400, 405, **moved))) == {"linear"}
+    assert broken(with_more(changed(Cancelled, 20, 400, 405, **cancelled))) == {"linear"}
+    rows = [(100, 105, 3), (110, 115, 2)]
+    back = [changed(Rescheduled, 350, asked, ms, revision=revision, **moved) for asked, ms, revision in rows]
+    assert broken(with_more(*back)) == {"linear"}
+    assert broken(with_more(*back[:1])) == set()
+
+
+def test_unknown_outcomes_bind_nothing() -> None:
+    """A cancel whose answer was lost may have worked or not: a hand-over after it, and a refusal by it, are honest."""
+    lost = changed(Cancelled, 20, 100, 105, outcome="unknown")
+    assert broken(with_more(lost)) == set()
+    refused = changed(Rescheduled, 350, 200, 205, outcome="refused", detail="already-settled")
+    assert broken(with_more(refused)) == {"linear"}
+
+
+def test_run_in_which_too_little_happened_does_not_count() -> None:
+    """Fewer than 500 hand-overs, or no change of leader."""
+    history = History(good_inside())
+    assert changes_of_leader(history) == 1
+    assert not counts(history)
+    more = [begun(1_000 + number, 4_200, 2) for number in range(500)]
+    assert counts(with_more(*more))
+    assert not counts(History(event for event in with_more(*more).events if getattr(event, "term", 2) == 2))
+
+
+def test_lease_is_what_the_good_history_relies_on() -> None:
+    """The planted repeat after a lease is honest only because the lease had ended."""
+    early = altered(
+        HandedOver, lambda event: event.number == 50 and event.attempt == 2, handed_over_ms=EPOCH_MS + LEASE_MS
+    )
+    assert broken(early) == {"D"}
