@@ -14,6 +14,7 @@ import numpy as np
 
 from replication.column import DUE_MS_MAX, ColumnReader, check_due, filled, pack_columns, pack_map
 from replication.command_handover import Extend, Fail, Lease, Release, Settle
+from replication.command_member import ChangeMember
 from replication.command_message import Cancel, Redrive, Reschedule
 from replication.envelope import EntryRefused, Kind, Packed, Section
 from storage.array import I64, U16, U32, U64
@@ -25,6 +26,7 @@ __all__ = [
     "ON_CONFLICT",
     "UNPACK",
     "Cancel",
+    "ChangeMember",
     "Command",
     "DispatchState",
     "DropTopic",
@@ -59,6 +61,7 @@ class Genesis:
     nodes: tuple[str, ...]  # node ids; a node's number in records is its place here, from 1
     retention_ms: int  # how long a settled unit stays known
     key_retention_ms: int  # how long a key stays taken after its message settled
+    addresses: tuple[tuple[str, str], ...] = ()  # of each node: Raft's and HTTP's host:port as others reach them
 
     def pack(self) -> Packed:
         """As a section."""
@@ -66,6 +69,7 @@ class Genesis:
             "cluster_id": self.cluster_id,
             "secret": self.secret,
             "nodes": list(self.nodes),
+            "addresses": [list(pair) for pair in self.addresses],
             "retention_ms": self.retention_ms,
             "key_retention_ms": self.key_retention_ms,
         }
@@ -80,12 +84,16 @@ class Genesis:
         cluster_id = filled(value.get("cluster_id"), bytes, "cluster_id")
         if len(cluster_id) != 16:
             raise EntryRefused(f"cluster_id of {len(cluster_id)} bytes; 16 expected")
+        nodes, addresses = _names(value, "nodes"), _addresses(value)
+        if not nodes or len(set(nodes)) != len(nodes) or len(addresses) not in (0, len(nodes)):
+            raise EntryRefused(f"nodes {nodes} with {len(addresses)} addresses: each once, with one or none at all")
         return cls(
             cluster_id=cluster_id,
             secret=filled(value.get("secret"), bytes, "secret"),
-            nodes=_names(value, "nodes"),
+            nodes=nodes,
             retention_ms=filled(value.get("retention_ms"), int, "retention_ms"),
             key_retention_ms=filled(value.get("key_retention_ms"), int, "key_retention_ms"),
+            addresses=addresses,
         )
 
 
@@ -136,6 +144,13 @@ def _three(section: Section) -> tuple[int, int, int]:
     if second < 0 or third < 0:
         raise EntryRefused(f"tick {tick} with {second} and {third}; none of them is negative")
     return tick, second, third
+
+
+def _addresses(value: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    pairs = [filled(pair, list, "addresses") for pair in filled(value.get("addresses"), list, "addresses")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise EntryRefused("addresses: two for each node expected")
+    return tuple((filled(raft, str, "addresses"), filled(http, str, "addresses")) for raft, http in pairs)
 
 
 def _names(value: dict[str, Any], name: str) -> tuple[str, ...]:
@@ -328,6 +343,7 @@ class Unlink:
 
 Command = (
     Genesis
+    | ChangeMember
     | DispatchState
     | Realign
     | Lease
@@ -346,6 +362,7 @@ Command = (
 
 UNPACK: dict[Kind, Callable[[Section], Command]] = {
     Kind.GENESIS: Genesis.unpack,
+    Kind.CHANGE_MEMBER: ChangeMember.unpack,
     Kind.REALIGN: Realign.unpack,
     Kind.DISPATCH_STATE: DispatchState.unpack,
     Kind.LEASE: Lease.unpack,

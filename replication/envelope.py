@@ -12,7 +12,7 @@ Little endian, everything padded to 8 bytes so that columns can be viewed in pla
 0        1      2        4         8            16      18          20               24          32
 +--------+------+--------+---------+------------+-------+-----------+----------------+-----------+
 |version |kind  |group   |term     |now_ms      |node   |sections   |extension_len   |reserved   |
-|u8 = 1  |u8 = 1|u16     |u32      |i64         |u16    |u16        |u32             |u64 = 0    |
+|u8 = 1  |u8    |u16     |u32      |i64         |u16    |u16        |u32             |u64 = 0    |
 +--------+------+--------+---------+------------+-------+-----------+----------------+-----------+
 ```
 then the extension: msgpack map (empty today; actor and trace later), zero padded; then per section:
@@ -39,6 +39,7 @@ VERSIONS_READ = (1, 1)
 _HEAD = struct.Struct("<BBHIqHHIQ")
 _SECTION = struct.Struct("<BBHIQ")
 _COMMANDS = 1
+_CHANGE = 2  # the same, with a change of members among them: told without reading the sections
 MAX_EXTENSION_BYTES = 64 * 1024
 
 
@@ -46,6 +47,7 @@ class Kind(IntEnum):
     """The commands, numbered in the order in which an entry applies them. Numbers are never reused."""
 
     GENESIS = 1
+    CHANGE_MEMBER = 2
     REALIGN = 10
     DISPATCH_STATE = 11
     LEASE = 20
@@ -91,6 +93,15 @@ class Envelope(NamedTuple):
     sections: tuple[Section, ...]
 
 
+def _kind_of(kinds: set[Kind]) -> int:
+    return _CHANGE if Kind.CHANGE_MEMBER in kinds else _COMMANDS
+
+
+def is_change(entry: bytes) -> bool:
+    """Whether an entry of the log changes the members (replication/membership.py)."""
+    return len(entry) >= _HEAD.size and entry[1] == _CHANGE
+
+
 def pad8(length: int) -> int:
     """Bytes of zero that bring `length` to a multiple of 8."""
     return -length % 8
@@ -106,8 +117,9 @@ def encode_entry(*, group: int, term: int, node: int, now_ms: int, sections: lis
     """
     assert 0 < len(sections) < 1 << 16
     extension = msgpack.packb({})
+    envelope_kind = _kind_of({section[0] for section in sections})
     pieces = [
-        _HEAD.pack(VERSION, _COMMANDS, group, term, now_ms, node, len(sections), len(extension), 0),
+        _HEAD.pack(VERSION, envelope_kind, group, term, now_ms, node, len(sections), len(extension), 0),
         extension,
         bytes(pad8(len(extension))),
     ]
@@ -125,10 +137,11 @@ def decode_entry(entry: bytes) -> Envelope:
     if len(view) < _HEAD.size:
         raise EntryRefused(f"entry of {len(view)} bytes is shorter than its envelope of {_HEAD.size}")
     version, kind, group, term, now_ms, node, count, extension_len, reserved = _HEAD.unpack_from(view)
-    if not VERSIONS_READ[0] <= version <= VERSIONS_READ[1] or kind != _COMMANDS or reserved:
+    envelope_kind = kind
+    if not VERSIONS_READ[0] <= version <= VERSIONS_READ[1] or kind not in (_COMMANDS, _CHANGE) or reserved:
         raise UnknownCommand(
             f"envelope version {version}, kind {kind}: this node reads versions {VERSIONS_READ[0]} to "
-            f"{VERSIONS_READ[1]} of kind {_COMMANDS}; upgrade it before it joins this cluster"
+            f"{VERSIONS_READ[1]} of kinds {_COMMANDS} and {_CHANGE}; upgrade it before it joins this cluster"
         )
     if extension_len > MAX_EXTENSION_BYTES:
         raise EntryRefused(f"extension of {extension_len} bytes; at most {MAX_EXTENSION_BYTES}")
@@ -151,4 +164,6 @@ def decode_entry(entry: bytes) -> Envelope:
     kinds = [section.kind for section in sections]
     if kinds != sorted(kinds):
         raise EntryRefused(f"sections out of order: {kinds}")
+    if envelope_kind != _kind_of(set(kinds)):
+        raise EntryRefused(f"an entry of kind {envelope_kind} with sections {kinds}")
     return Envelope(group, term, node, now_ms, tuple(sections))

@@ -4,9 +4,9 @@
 all nodes build identical files. What it returns goes to whoever proposed the entry; what it tells the listener lets the
 leader's dispatcher follow along.
 
-Order within an entry: Genesis, Realign, DispatchState, Lease, Settle, Fail, Extend, Release, Cancel, Reschedule,
-Redrive, PutTopic, DropTopic, Schedule, Unlink. The state takes effect before the units it clamps, moved ones too; Leases of
-earlier hand-overs before a Cancel that must see them; what receivers said before what clients wish.
+Order within an entry: Genesis, ChangeMember, Realign, DispatchState, Lease, Settle, Fail, Extend, Release, Cancel,
+Reschedule, Redrive, PutTopic, DropTopic, Schedule, Unlink. The state takes effect before the units it clamps, moved
+ones too; Leases of earlier hand-overs before a Cancel that must see them; what receivers said before what clients wish.
 
 Invariants: `tick` never goes back but by Realign; `applied_index` grows by what Raft says; an entry is read whole
 before anything of it is applied, so a broken one changes nothing and gives the same refusal on every node.
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from replication.apply_fail import apply_fail
+from replication.apply_member import MemberChanged, apply_change, found_members
 from replication.apply_move import Moves, Rescheduled, apply_redrive, apply_reschedule
 from replication.apply_release import apply_release
 from replication.apply_schedule import Fresh, Scheduled, apply_schedule
@@ -30,6 +31,7 @@ from replication.column import DUE_MS_MAX
 from replication.command import (
     UNPACK,
     Cancel,
+    ChangeMember,
     Command,
     DispatchState,
     DropTopic,
@@ -99,6 +101,7 @@ class Machine:
         self.store = store
         self.listener: Listener | None = None
         self.on_founded: Callable[[bytes], None] | None = None
+        self.on_members: Callable[[], None] | None = None
         record = store.catalog.record
         self.applied_index = record.applied_index if record else 0
         self.applied_term = record.applied_term if record else 0
@@ -168,7 +171,9 @@ class Machine:
             case DropTopic():
                 return self._drop_topic(command, index)
             case Genesis():
-                return self._genesis(command, envelope)
+                return self._genesis(command, envelope, index)
+            case ChangeMember():
+                return self._change_member(command, index)
             case Unlink():
                 return self._unlink(command, envelope)
         # What is left the dispatcher decided: void when the entry belongs to another term than the decision.
@@ -183,7 +188,13 @@ class Machine:
         """Where the dispatch state's slot begins: no unit goes before it."""
         return self.tick * MS_PER_TICK
 
-    def _genesis(self, command: Genesis, envelope: Envelope) -> None:
+    def _change_member(self, command: ChangeMember, index: int) -> MemberChanged:
+        changed = apply_change(self.store.catalog.members, command, index)
+        if changed.member is not None and self.on_members is not None:
+            self.on_members()
+        return changed
+
+    def _genesis(self, command: Genesis, envelope: Envelope, index: int) -> None:
         if self.store.cluster_id is not None:
             return
         self.store.found(command.cluster_id)
@@ -198,8 +209,11 @@ class Machine:
                 key_retention_ms=command.key_retention_ms,
             )
         )
+        found_members(self.store.catalog.members, command, index)
         if self.on_founded is not None:
             self.on_founded(command.cluster_id)
+        if self.on_members is not None:
+            self.on_members()
 
     def _dispatch(self, command: DispatchState | Realign) -> None:
         if isinstance(command, Realign):

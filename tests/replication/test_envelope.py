@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from replication.command import (
     UNPACK,
     Cancel,
+    ChangeMember,
     Command,
     DispatchState,
     DropTopic,
@@ -35,6 +36,7 @@ RECORDS = encode_records(
 )
 COMMANDS: list[Command] = [
     Genesis(b"c" * 16, b"s" * 32, ("n1", "n2", "n3"), 1000, 2000),
+    ChangeMember("add", "n4", 17, "h:7500", "h:7400"),
     Realign(1_700_000_000, 1_700_000_000_500, 12),
     DispatchState(1_700_000_000, 5, 11),
     Lease(
