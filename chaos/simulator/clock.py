@@ -1,0 +1,72 @@
+"""A host's clocks on virtual time: a crystal that may run fast, and a wall clock that may be wrong, step or be steered.
+
+    monotonic = a host's own zero + true time x (1 + crystal)      what timeouts and trust count in
+    wall      = epoch + that + offset + steering                   what somebody set, or NTP moves
+
+Every host counts its monotonic time from another zero: a program that compares those of two hosts goes wrong at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from node.clock import NodeClock
+
+
+class SimClock:
+    """The clocks of one host; they go on while its process is down. `true_s` of the world is given by `now`."""
+
+    def __init__(self, now: Callable[[], float], *, epoch_s: float, zero_s: float) -> None:
+        self._now = now
+        self._epoch_s = epoch_s
+        self._rate = 1.0
+        self._since_s = now()
+        self._monotonic_s = zero_s
+        self._steering = 0.0
+        self._wall_s = epoch_s + now()
+
+    def monotonic(self) -> float:
+        """Seconds of the host's own crystal."""
+        return self._monotonic_s + (self._now() - self._since_s) * self._rate
+
+    def wall(self) -> float:
+        """Seconds since 1970, as this host believes."""
+        return self._wall_s + (self._now() - self._since_s) * (self._rate + self._steering)
+
+    def true_s(self, monotonic_s: float) -> float:
+        """The world's time at which the crystal will show this."""
+        return self._since_s + (monotonic_s - self._monotonic_s) / self._rate
+
+    @property
+    def skew_s(self) -> float:
+        """How far the wall clock is ahead of the truth."""
+        return self.wall() - self._epoch_s - self._now()
+
+    def jump(self, seconds: float) -> None:
+        """The wall clock is set."""
+        self._settle()
+        self._wall_s += seconds
+
+    def true(self) -> None:
+        """The wall clock is set right, and nothing moves it."""
+        self._settle()
+        self._steering = 0.0
+        self._wall_s = self._epoch_s + self._now()
+
+    def drift(self, ppm: float) -> None:
+        """The crystal runs so much faster than the truth: timers, monotonic and wall clock all do."""
+        self._settle()
+        self._rate = 1.0 + ppm / 1e6
+
+    def steer(self, ppm: float) -> None:
+        """The wall clock is moved against the crystal, as NTP does."""
+        self._settle()
+        self._steering = ppm / 1e6
+
+    def node_clock(self) -> NodeClock:
+        """What a process on this host reads."""
+        return NodeClock(self.wall, self.monotonic)
+
+    def _settle(self) -> None:
+        monotonic_s, wall_s = self.monotonic(), self.wall()
+        self._since_s, self._monotonic_s, self._wall_s = self._now(), monotonic_s, wall_s

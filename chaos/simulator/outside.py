@@ -1,0 +1,330 @@
+"""What a simulated node meets outside itself: node.outside.Outside on virtual time.
+
+As much as can be is the real thing: the Raft transport with its greetings, pings and back-off runs over simulated
+sockets, and so does the forwarder with its waiting and its farewells. Replaced are the listener, the HTTP client and
+the HTTP server: requests and answers travel as Python values, which is what the service port takes and gives anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from api.port import ForwardAnswer, ForwardRequest, Port
+from api.problem import Problem
+from chaos.simulator.disk import SimDisk
+from chaos.simulator.loop import SimLoop
+from chaos.simulator.network import Address, Network, Socket, StreamTransport, dial
+from chaos.simulator.receivers import Receivers, SimPushClient
+from node.clock import NodeClock
+from node.entropy import RANDOM_BITS, Entropy
+from node.forward import Forwarder, lost_answer
+from node.outside import Outside
+from node.push_address import Addresses
+from replication.frame import Message
+from replication.journal_sync import Sync
+from replication.journal_writer import Writer, Written
+from replication.transport import AsyncTransport, Identity
+
+#: How long dialling the leader may take, as node.forward has it.
+CONNECT_S = 1.0
+#: Within this a duplicate of a message comes.
+DUPLICATE_S = 2.0
+
+
+class Request(ForwardRequest, frozen=True, kw_only=True):
+    """One request on a simulated wire: `call` is carried out on the port of the node that answers it.
+
+    `leader`: whether only the leader does. `waits`: a node that drains ends it. `trace` names it in traces.
+    """
+
+    call: Callable[[Port], Awaitable[Any]]
+    leader: bool = True
+    waits: bool = False
+    trace: str = ""
+
+
+class Reply(ForwardAnswer, frozen=True, kw_only=True):
+    """What came of a request: a value, or a Problem."""
+
+    value: Any = None
+    problem: Problem | None = None
+
+    @property
+    def trace(self) -> str:
+        """For traces."""
+        return "ok" if self.problem is None else self.problem.code
+
+
+class SimEntropy(Entropy):
+    """Chance that follows from the seed."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def bytes(self, count: int) -> bytes:
+        """See Entropy."""
+        return self._chance.randbytes(count)
+
+    def id_bits(self, count: int) -> npt.NDArray[np.uint64]:
+        """See Entropy."""
+        drawn = np.frombuffer(self._chance.randbytes(8 * count), np.uint64)
+        return drawn >> np.uint64(64 - RANDOM_BITS)
+
+    def random(self) -> random.Random:
+        """See Entropy."""
+        return random.Random(self._chance.getrandbits(64))
+
+
+class SimWriter:
+    """The journal's writes: each takes effect at one moment within the time it takes."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+        self._written: Written | None = None
+
+    def start(self, written: Written) -> None:
+        """See Writer."""
+        self._written = written
+
+    def put(self, sync: Sync) -> None:
+        """See Writer."""
+        self._loop.job(sync.run, lambda _, error: self._tell(sync, error))
+
+    def close(self) -> None:
+        """See Writer."""
+        self._written = None
+
+    def _tell(self, sync: Sync, error: BaseException | None) -> None:
+        if self._written is not None:
+            self._written(sync, error)
+
+
+class SimTransport(AsyncTransport):
+    """The real transport over simulated sockets; sends some messages twice where the network is told to."""
+
+    def __init__(
+        self, identity: Identity, listen: Address, peers: dict[str, Address], network: Network, chance: random.Random
+    ) -> None:
+        super().__init__(identity, listen, peers)
+        self._network = network
+        self._chance = chance
+
+    async def start(self) -> None:
+        """Listen and dial."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        self._network.listen(
+            self._listen, loop.arrive, lambda socket: self._accepted(StreamTransport(socket, loop))  # type: ignore[arg-type]
+        )
+        self._begin()
+
+    async def close(self) -> None:
+        """Stop listening, close everything."""
+        self._network.unlisten(self._listen)
+        await super().close()
+
+    def send(self, peer: str, message: Message) -> bool:
+        """See station.Wire."""
+        share = self._network.duplicate_share
+        if share and self._chance.random() < share:
+            again_s = DUPLICATE_S * self._chance.random()
+            asyncio.get_running_loop().call_later(again_s, super().send, peer, message)
+        return super().send(peer, message)
+
+
+class SimForwarder(Forwarder):
+    """The real forwarder; what goes to the leader goes over a simulated socket."""
+
+    def __init__(self, leader_http: Callable[[], str | None], network: Network) -> None:
+        super().__init__(leader_http)
+        self._network = network
+        self._sockets: dict[Socket, None] = {}
+
+    async def start(self) -> None:
+        """Nothing to open."""
+
+    async def close(self) -> None:
+        """Requests under way end."""
+        for socket in list(self._sockets):
+            socket.reset()
+            socket.end()
+
+    async def _send(self, address: str, request: ForwardRequest) -> ForwardAnswer | None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        host, _, port = address.rpartition(":")
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                socket = await dial(self._network, loop, (host, int(port)))
+        except (OSError, TimeoutError):
+            return None
+        answer: asyncio.Future[Reply | None] = loop.create_future()
+
+        def answered(reply: Reply | None) -> None:
+            if not answer.done():
+                answer.set_result(reply)
+
+        socket.attach(answered, lambda: answered(None))
+        self._sockets[socket] = None
+        try:
+            socket.send(request, 1000)
+            reply = await answer
+        finally:
+            del self._sockets[socket]
+            socket.reset()
+        if reply is None:
+            raise lost_answer(request, "the leader's answer did not come")
+        return reply
+
+
+@dataclass(eq=False, slots=True)
+class _Answering:
+    """A request at work."""
+
+    task: asyncio.Task[None]
+    waits: bool
+
+
+class SimServing:
+    """The HTTP server's part in a request's life: whom it goes to, draining, clients that go away."""
+
+    def __init__(self, port: Port, address: Address, network: Network, complain: Callable[[BaseException], None]) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        self.draining = False
+        self._port = port
+        self._address = address
+        self._network = network
+        self._complain = complain
+        self._loop = loop
+        self._sockets: dict[Socket, None] = {}
+        self._at_work: dict[Socket, _Answering] = {}
+        network.listen(address, loop.arrive, self._accepted)
+
+    def _accepted(self, socket: Socket) -> None:
+        self._sockets[socket] = None
+        socket.attach(lambda request: self._asked(socket, request), lambda: self._gone(socket))
+
+    def _asked(self, socket: Socket, request: Request) -> None:
+        task = self._loop.create_task(self._answer(socket, request))
+        self._at_work[socket] = _Answering(task, request.waits)
+
+    def _gone(self, socket: Socket) -> None:
+        self._sockets.pop(socket, None)
+        at_work = self._at_work.pop(socket, None)
+        if at_work is not None:
+            at_work.task.cancel()
+
+    async def _answer(self, socket: Socket, request: Request) -> None:
+        try:
+            reply = await self._run(request)
+        except Problem as problem:
+            reply = refusal(problem)
+        except asyncio.CancelledError:
+            if socket.closed or not self.draining:
+                raise
+            reply = refusal(Problem("draining", "this node is shutting down; ask another node"))
+        except Exception as error:
+            self._complain(error)
+            reply = refusal(Problem("internal", repr(error)))
+        self._at_work.pop(socket, None)
+        socket.send(reply, 1000)
+
+    async def _run(self, request: Request) -> Reply:
+        if self.draining:
+            raise Problem("draining", "this node is shutting down; ask another node")
+        port = self._port
+        if request.leader and not port.leads():
+            if "Hourwheel-Forwarded" in request.headers:
+                raise Problem("no-leader", "took this node for the leader, and it is not; try again")
+            passed_on = msgspec.structs.replace(request, headers={"Hourwheel-Forwarded": port.node_id})
+            reply = await port.forward(passed_on)
+            assert isinstance(reply, Reply)
+            return reply
+        return Reply(200, {}, b"", value=await request.call(port))
+
+    def drain(self) -> None:
+        """Refuse new work and end every wait."""
+        self.draining = True
+        for at_work in list(self._at_work.values()):
+            if at_work.waits:
+                at_work.task.cancel()
+
+    async def close(self, grace_s: float = 10.0) -> None:
+        """Stop listening, let requests at work finish for `grace_s`, close all connections."""
+        self.drain()
+        self._network.unlisten(self._address)
+        left = [at_work.task for at_work in self._at_work.values()]
+        if left and grace_s:
+            await asyncio.wait(left, timeout=grace_s)
+        for at_work in list(self._at_work.values()):
+            at_work.task.cancel()
+        for socket in list(self._sockets):
+            socket.finish()
+
+
+def refusal(problem: Problem) -> Reply:
+    """The answer that says so, with what the forwarder reads of it."""
+    return Reply(problem.status, {}, msgspec.json.encode({"code": problem.code}), problem=problem)
+
+
+class SimOutside(Outside):
+    """One incarnation of a node: made anew at every start, on what the host has."""
+
+    def __init__(
+        self,
+        loop: SimLoop,
+        network: Network,
+        disk: SimDisk,
+        clock: Callable[[], NodeClock],
+        receivers: Receivers,
+        chance: random.Random,
+        complain: Callable[[BaseException], None],
+    ) -> None:
+        self._loop = loop
+        self._network = network
+        self._disk = disk
+        self._clock = clock
+        self._receivers = receivers
+        self._chance = chance
+        self._complain = complain
+
+    def clock(self) -> NodeClock:
+        """See Outside."""
+        return self._clock()
+
+    def disk(self) -> SimDisk:
+        """See Outside."""
+        return self._disk
+
+    def entropy(self) -> Entropy:
+        """See Outside."""
+        return SimEntropy(self._chance)
+
+    def transport(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> SimTransport:
+        """See Outside."""
+        return SimTransport(identity, listen, peers, self._network, self._chance)
+
+    def writer(self) -> Writer:
+        """See Outside."""
+        return SimWriter(self._loop)
+
+    def forwarder(self, leader_http: Callable[[], str | None]) -> SimForwarder:
+        """See Outside."""
+        return SimForwarder(leader_http, self._network)
+
+    def receivers(self, addresses: Addresses, now_ms: Callable[[], int]) -> SimPushClient:
+        """See Outside."""
+        return SimPushClient(self._loop, self._network, self._receivers, addresses, now_ms)
+
+    async def serve(self, port: Port, host: str, listen_port: int) -> SimServing:
+        """See Outside."""
+        return SimServing(port, (host, listen_port), self._network, self._complain)

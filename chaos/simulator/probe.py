@@ -1,0 +1,189 @@
+"""Looks into simulated nodes and writes what it sees into the history: what only the simulator can see.
+
+A probe changes nothing a node does: it hands every call on and takes no time. What it is told by a node happened at the
+true moment at which it is recorded.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, Final
+
+import numpy as np
+
+from chaos.event import Applied, Begun, Ended, Promoted, Sure
+from chaos.history import History
+from chaos.simulator.world import World
+from node.delivery_log import FAILED, PUSH
+from node.queues import GROUP
+from node.server import Node
+from replication.envelope import EntryRefused, Kind, decode_entry
+from storage.array import U64
+from storage.message_id import encode_ids
+from storage.position import HOUR_MS
+
+#: How often nodes are asked whether they are sure to lead.
+LOOK_S: Final = 0.01
+
+Name = tuple[str, int, int]  # (message id, term, attempt): names one hand-over
+
+
+class Probe:
+    """One for a world; `watch` every node that is made, before it runs."""
+
+    def __init__(self, world: World, history: History) -> None:
+        self.begun: dict[Name, Begun] = {}
+        self._world = world
+        self._history = history
+        self._told: set[int] = set()  # indexes whose entry was told of
+        self._units: list[tuple[int, int]] = []  # made by the entry that is being applied
+        self._reigns: dict[str, object] = {}
+        self._over = False
+        world.after(LOOK_S, self._look)
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._over = True
+
+    def watch(self, node_id: str, node: Node) -> None:
+        """Be told of what this incarnation of a node does."""
+        self._watch_apply(node_id, node)
+        self._watch_deliveries(node_id, node)
+
+    # -- entries
+
+    def _watch_apply(self, node_id: str, node: Node) -> None:
+        apply, append, machine = node.machine.apply, node.store.append, node.machine
+
+        def appended(batch: Any) -> U64:
+            positions = append(batch)
+            self._units += zip(positions.tolist(), batch.due_ms.tolist(), strict=True)
+            return positions
+
+        def applied(index: int, term: int, entry: bytes) -> Any:
+            self._units = []
+            before = (machine.tick, machine.local_index, machine.state_applied_index)
+            result = apply(index, term, entry)
+            after = (machine.tick, machine.local_index, machine.state_applied_index)
+            self._tell(node_id, node, index, term, entry, None if after == before else after)
+            return result
+
+        _replace(node.store, "append", appended)
+        _replace(node.group, "_apply_command", applied)
+
+    def _tell(
+        self, node_id: str, node: Node, index: int, term: int, entry: bytes, state: tuple[int, int, int] | None
+    ) -> None:
+        mono_ms, wall_ms = self._history.now()
+        told: dict[str, Any] = {}
+        if index not in self._told:
+            self._told.add(index)
+            try:
+                envelope = decode_entry(entry)
+            except EntryRefused:
+                pass  # refused alike everywhere: there is nothing to tell of it
+            else:
+                kinds = {section.kind for section in envelope.sections}
+                told = {"stamp_ms": envelope.now_ms, "state": state, "realigned": Kind.REALIGN in kinds}
+                told["units"] = tuple(self._units)
+        self._history.record(
+            Applied(
+                mono_ms=mono_ms,
+                wall_ms=wall_ms,
+                node=node_id,
+                index=index,
+                term=term,
+                crc=zlib.crc32(entry),
+                rolling=node.machine.rolling_hash.hex(),
+                **told,
+            )
+        )
+
+    # -- hand-overs
+
+    def _watch_deliveries(self, node_id: str, node: Node) -> None:
+        log = node.delivery_log
+        start, end = log.start, log.end
+
+        def started(**columns: Any) -> None:
+            start(**columns)
+            self._begun(node_id, columns)
+
+        def ended(**columns: Any) -> None:
+            end(**columns)
+            if columns["mode"] == PUSH and columns["outcome"] == FAILED:
+                self._failed(node_id, columns)
+
+        _replace(log, "start", started)
+        _replace(log, "end", ended)
+
+    def _begun(self, node_id: str, columns: dict[str, Any]) -> None:
+        mono_ms, wall_ms = self._history.now()
+        ids = encode_ids(GROUP, columns["home"], columns["random"]).astype("U26").tolist()
+        asked = np.broadcast_to(columns["asked_due_ms"], len(ids)).tolist()
+        for name, attempt, asked_due_ms in zip(ids, columns["attempt"].tolist(), asked, strict=True):
+            event = Begun(
+                mono_ms=mono_ms,
+                wall_ms=wall_ms,
+                node=node_id,
+                message_id=name,
+                term=columns["term"],
+                attempt=attempt,
+                at_ms=columns["at_ms"],
+                asked_due_ms=asked_due_ms,
+                pushed=columns["mode"] == PUSH,
+            )
+            self.begun.setdefault((name, columns["term"], attempt), event)
+            self._history.record(event)
+
+    def _failed(self, node_id: str, columns: dict[str, Any]) -> None:
+        mono_ms, wall_ms = self._history.now()
+        ids = encode_ids(GROUP, columns["home"], columns["random"]).astype("U26").tolist()
+        terms = np.broadcast_to(columns["term"], len(ids)).tolist()
+        for name, term, attempt in zip(ids, terms, columns["attempt"].tolist(), strict=True):
+            self._history.record(
+                Ended(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, message_id=name, term=term, attempt=attempt)
+            )
+
+    # -- leadership
+
+    def _look(self) -> None:
+        """Who is sure to lead at this moment, and whether that is a new reign."""
+        if self._over:
+            return
+        mono_ms, wall_ms = self._history.now()
+        for node_id in sorted(self._world.processes):
+            process = self._world.processes[node_id]
+            node = process.node
+            if node is None or not process.alive or process.paused or node.reign is None:
+                continue
+            if self._reigns.get(node_id) is not node.reign:
+                self._reigns[node_id] = node.reign
+                self._promoted(node_id, node)
+            if node.reign.trusted():
+                self._history.record(Sure(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, term=node.reign.term))
+        self._world.after(LOOK_S, self._look)
+
+    def _promoted(self, node_id: str, node: Node) -> None:
+        """By the records alone: what is due, and neither leased nor settled."""
+        store, now_ms = node.store, node.clock.now_ms()
+        found: list[U64] = []
+        for hour in store.open_hours():
+            if hour > now_ms // HOUR_MS:
+                continue
+            leased = store.leased(hour)
+            found += [store.pending(hour, now_ms + 1).position, leased.position[leased.lease_end_ms <= now_ms]]
+        places = np.concatenate([np.empty(0, np.uint64), *found])
+        homes = store.homes(places)
+        random = np.array([record.random for record in store.records(places)], np.uint64)
+        open_ids = tuple(sorted(encode_ids(GROUP, homes, random).astype("U26").tolist()))
+        mono_ms, wall_ms = self._history.now()
+        assert node.reign is not None
+        self._history.record(
+            Promoted(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, term=node.reign.term, open_ids=open_ids)
+        )
+
+
+def _replace(owner: object, name: str, call: Any) -> None:
+    """Put `call` in the place of a method of this one object."""
+    setattr(owner, name, call)
