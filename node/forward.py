@@ -62,7 +62,7 @@ class Forwarder:
     def __init__(self, leader_http: Callable[[], str | None]) -> None:
         self._leader_http = leader_http
         self._changed = asyncio.Event()
-        self._under_way: set[_UnderWay] = set()
+        self._under_way: dict[_UnderWay, None] = {}  # in the order in which they came
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -122,7 +122,7 @@ class Forwarder:
         assert task is not None
         under_way = _UnderWay(task, address)
         if request.target.partition("?")[0] != TRANSFER:
-            self._under_way.add(under_way)
+            self._under_way[under_way] = None
         try:
             return await self._send(address, request)
         except asyncio.CancelledError:
@@ -131,7 +131,7 @@ class Forwarder:
             task.uncancel()
             raise lost_answer(request, "another node leads now") from None
         finally:
-            self._under_way.discard(under_way)
+            self._under_way.pop(under_way, None)
 
     async def _send(self, address: str, request: ForwardRequest) -> ForwardAnswer | None:
         assert self._session is not None

@@ -15,12 +15,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from replication.contacts import Contact, Contacts, address_of
 from replication.frame import Message
-from replication.handshake import Hello, Range, Refusal, check
-from replication.link import PING_S, SILENT_S, Address, Connection, Dialler, log
+from replication.handshake import REMOVED, Hello, Range, Refusal, check, newer
+from replication.link import CONNECT_S, PING_S, SILENT_S, Address, Connection, Dialler, log
 from replication.station import WireEvents
 
 ACCEPT_RETRY_S = 0.1
@@ -28,6 +30,10 @@ REFUSAL_LOG_S = 60.0
 STRANGERS_MAX = 64
 """Connections that have not said hello yet; more are closed at once."""
 _SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+def _nothing(*_: object) -> None:
+    return
 
 
 @dataclass(frozen=True)
@@ -51,13 +57,20 @@ class AsyncTransport:
         self._said_s: dict[tuple[str, str], float] = {}
         self._identity = identity
         self._listen = listen
-        self._addresses = dict(sorted(peers.items()))
-        self._members = frozenset(peers)
+        everybody = {identity.node_id: listen, **peers}
+        self.contacts = Contacts(
+            0, tuple(Contact(node_id, f"{host}:{port}", "") for node_id, (host, port) in everybody.items())
+        )
+        """The newest list of members this node knows of."""
+        self.on_contacts: Callable[[], None] = _nothing
+        """`contacts` is another, by what a peer said."""
+        self.on_removed: Callable[[str], None] = _nothing
+        """A peer says that this node was removed from the cluster, in these words."""
         self._events: WireEvents | None = None
         self._diallers: dict[str, Dialler] = {}
         self._incoming: dict[str, Connection] = {}
-        self._strangers: set[Connection] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._strangers: dict[Connection, None] = {}  # dicts: iterated in the order of arrival
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._socket: socket.socket | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None
@@ -94,10 +107,9 @@ class AsyncTransport:
     def _begin(self) -> None:
         """It listens: dial the others."""
         loop = asyncio.get_running_loop()
-        for peer, address in self._addresses.items():
-            self._diallers[peer] = Dialler(peer, address, self._hello, self._judge, self._up, self._ended)
         self._swept_s = loop.time()
         self._sweeper = loop.call_later(PING_S, self._sweep)
+        self._dial()
 
     async def close(self) -> None:
         """Stop listening, close everything."""
@@ -144,19 +156,64 @@ class AsyncTransport:
             if theirs not in (None, cluster_id):
                 connection.abort()
 
+    # Members.
+
+    def set_contacts(self, contacts: Contacts) -> None:
+        """Another list of members, unless a newer one is known: dial who is new, part with who is on it no more."""
+        self.contacts = self.contacts.merged(contacts)
+        if self._sweeper is not None:
+            self._dial()
+
+    async def probe(self, node_id: str, address: Address) -> Hello | Refusal | None:
+        """What a node at this address says to a hello meant for `node_id`; None if nothing that speaks so answers."""
+        loop = asyncio.get_running_loop()
+        greeting: asyncio.Future[Hello | Refusal | None] = loop.create_future()
+
+        def greeted(_: Connection, said: Hello | Refusal | None = None) -> None:
+            if not greeting.done():
+                greeting.set_result(said)
+
+        connection = Connection(greeted, lambda *_: None, greeted)
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await loop.create_connection(lambda: connection, *address)
+                connection.write(self._hello(node_id).encode())
+                said = await greeting
+        except (OSError, TimeoutError):
+            return None
+        finally:
+            connection.abort()
+        return said if said is None or isinstance(said, Refusal) else check(self._hello(node_id), said) or said
+
+    def _dial(self) -> None:
+        """Diallers for all members but this node, and connections with nobody else."""
+        own = self._identity.node_id
+        wanted = {each.id: address_of(each.raft) for each in self.contacts.members if each.id != own}
+        for peer, dialler in list(self._diallers.items()):
+            if wanted.get(peer) != dialler.address:
+                dialler.end()
+                del self._diallers[peer]
+        for connection in list(self._incoming.values()):
+            if connection.hello is not None and connection.hello.node_id not in wanted:
+                connection.abort()
+        for peer in sorted(wanted.keys() - self._diallers.keys()):
+            self._diallers[peer] = Dialler(peer, wanted[peer], self._hello, self._judge, self._up, self._ended)
+
     # Greetings.
 
     def _hello(self, to: str) -> Hello:
         own = self._identity
-        return Hello(own.node_id, to, own.store_id, own.cluster_id, own.formats)
+        return Hello(own.node_id, to, own.store_id, own.cluster_id, own.formats, contacts=self.contacts)
 
     def _judge(self, peer: str, said: Hello | Refusal) -> Refusal | None:
         """What `peer`, whom this node dialled, answered."""
-        refusal = said if isinstance(said, Refusal) else check(self._hello(peer), said, self._members)
+        refusal = said if isinstance(said, Refusal) else check(self._hello(peer), said)
         if refusal is None and isinstance(said, Hello) and said.node_id != peer:
             refusal = Refusal("wrong-address", f"at the address of {peer} there is {said.node_id}")
         if refusal is not None:
             self._refused(peer, refusal)
+            if refusal is said and refusal.reason == REMOVED:
+                self.on_removed(refusal.detail)
         return refusal
 
     def _refused(self, whom: str, refusal: Refusal) -> None:
@@ -177,6 +234,9 @@ class AsyncTransport:
             other = connection.hello
             if other is not None and other.node_id == peer and other.store_id != hello.store_id:
                 connection.abort()
+        if newer(self._hello(peer), hello):
+            self.set_contacts(hello.contacts)
+            self.on_contacts()
         assert self._events is not None, "nothing attached"
         self._events.peer_connected(peer, hello.store_id)
 
@@ -210,12 +270,12 @@ class AsyncTransport:
             accepted.close()
             return
         task = asyncio.get_running_loop().create_task(self._adopt(accepted))
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A task that ends with an error ended by a mistake of ours: the node would be deaf without knowing it."""
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if error is not None and self._events is not None:
             self._events.fail(error)
@@ -226,23 +286,23 @@ class AsyncTransport:
 
     async def _adopt(self, accepted: socket.socket) -> None:
         connection = Connection(self._greeted, self._received, self._lost)
-        self._strangers.add(connection)
+        self._strangers[connection] = None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
         except OSError:
-            self._strangers.discard(connection)
+            self._strangers.pop(connection, None)
             accepted.close()
 
     def _greeted(self, connection: Connection, said: Hello | Refusal) -> None:
         if isinstance(said, Refusal):
             connection.abort()
             return
-        refusal = check(self._hello(said.node_id), said, self._members)
+        refusal = check(self._hello(said.node_id), said)
         if refusal is not None:
-            self._refused(said.node_id if said.node_id in self._members else connection.remote, refusal)
+            self._refused(said.node_id if self.contacts.lists(said.node_id) else connection.remote, refusal)
             connection.finish(refusal.encode())
             return
-        self._strangers.discard(connection)
+        self._strangers.pop(connection, None)
         former = self._incoming.get(said.node_id)
         if former is not None:
             former.abort()
@@ -250,7 +310,8 @@ class AsyncTransport:
         self._incoming[said.node_id] = connection
         connection.write(self._hello(said.node_id).encode())
         self._up(said.node_id, said)
-        self._diallers[said.node_id].hurry()
+        if said.node_id in self._diallers:
+            self._diallers[said.node_id].hurry()
 
     def _received(self, connection: Connection, message: Message) -> None:
         assert connection.hello is not None
@@ -259,7 +320,7 @@ class AsyncTransport:
             self._events.receive(connection.hello.node_id, message)
 
     def _lost(self, connection: Connection) -> None:
-        self._strangers.discard(connection)
+        self._strangers.pop(connection, None)
         if connection.hello is not None and self._incoming.get(connection.hello.node_id) is connection:
             del self._incoming[connection.hello.node_id]
 
