@@ -37,7 +37,7 @@ PROTOCOL = (1, 1)
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 META_BYTES_MAX = 512 * 1024
-HELLO_BYTES_MAX = 4096
+HELLO_BYTES_MAX = 8192
 ENTRIES_MAX = 16_384
 PIECE_BYTES_MAX = 1024 * 1024
 """A piece of a snapshot: what a heartbeat on the same connection may have to wait for."""

@@ -177,7 +177,7 @@ class Dialler:
         self.peer = peer
         self.connection: Connection | None = None
         """The connection in use, None while there is none."""
-        self._address = address
+        self.address = address
         self._hello = hello
         self._accept = accept
         self._up = up
@@ -188,6 +188,12 @@ class Dialler:
     def hurry(self) -> None:
         """The peer is known to be up: do not wait for the rest of the pause."""
         self._wake.set()
+
+    def end(self) -> None:
+        """End the task and the connection, soon."""
+        self._task.cancel()
+        if self.connection is not None:
+            self.connection.abort()
 
     async def close(self) -> None:
         """End the task and the connection."""
@@ -220,7 +226,7 @@ class Dialler:
         connection = Connection(greeted, lambda *_: None, greeted)
         try:
             async with asyncio.timeout(CONNECT_S):
-                await loop.create_connection(lambda: connection, *self._address)
+                await loop.create_connection(lambda: connection, *self.address)
                 connection.write(self._hello(self.peer).encode())
                 said = await greeting
             if said is None or self._accept(self.peer, said) is not None or isinstance(said, Refusal):

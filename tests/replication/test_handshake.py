@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from replication.contacts import Contact, Contacts
 from replication.frame import FrameRefused, encode_frame
-from replication.handshake import HELLO, Hello, Refusal, check, decode_greeting
+from replication.handshake import HELLO, Hello, Refusal, check, decode_greeting, newer
 from tests.replication.raw_frame import split
 
-OWN = Hello("n1", "n2", b"s1", b"c" * 16, {"command": (1, 2), "journal": (1, 1)})
+MEMBERS = tuple(Contact(name, f"{name}:7500", f"{name}:7400") for name in ("n1", "n2", "n3"))
+KNOWN = Contacts(3, MEMBERS, frozenset({"n0"}))
+OWN = Hello("n1", "n2", b"s1", b"c" * 16, {"command": (1, 2), "journal": (1, 1)}, contacts=KNOWN)
 THEIRS = Hello("n2", "n1", b"s2", b"c" * 16, {"command": (2, 3), "other": (7, 8)})
-MEMBERS = frozenset(("n2", "n3"))
 
 
-@pytest.mark.parametrize("said", [OWN, THEIRS, Hello("n1", "n2", b"s", None), Refusal("format", "why")])
+@pytest.mark.parametrize(
+    "said",
+    [replace(OWN, contacts=Contacts(3, MEMBERS)), THEIRS, Hello("n1", "n2", b"s", None), Refusal("format", "why")],
+)
 def test_greetings_come_back(said: Hello | Refusal) -> None:
     """A hello and a refusal are decoded to what was said."""
     meta, _blob, _crc = split(said.encode())
@@ -24,16 +30,18 @@ def test_greetings_come_back(said: Hello | Refusal) -> None:
 
 def test_a_fitting_peer_is_accepted() -> None:
     """Same cluster, or one side that knows none yet; ranges that overlap; formats only one of them knows."""
-    assert check(OWN, THEIRS, MEMBERS) is None
-    assert check(OWN, Hello("n2", "n1", b"s2", None), MEMBERS) is None
-    assert check(Hello("n1", "n2", b"s1", None), THEIRS, MEMBERS) is None
+    assert check(OWN, THEIRS) is None
+    assert check(OWN, Hello("n2", "n1", b"s2", None)) is None
+    assert check(Hello("n1", "n2", b"s1", None, contacts=Contacts(0, MEMBERS)), THEIRS) is None
 
 
 @pytest.mark.parametrize(
     ("theirs", "reason", "words"),
     [
         (Hello("n2", "n1", b"s2", b"d" * 16), "other-cluster", "64" * 16),
-        (Hello("n4", "n1", b"s2", None), "unknown-node", "n4 is not a peer"),
+        (Hello("n4", "n1", b"s2", None), "unknown-node", "n4 is not a member"),
+        (Hello("n0", "n1", b"s2", b"c" * 16), "removed", "n0 was removed"),
+        (Hello("n4", "n1", b"s2", b"c" * 16, contacts=Contacts(9, MEMBERS)), "unknown-node", "n4 is not"),
         (Hello("n2", "n7", b"s2", None), "wrong-address", "looks for n7"),
         (Hello("n2", "n1", b"s2", None, protocol=(2, 4)), "protocol", r"\(2, 4\)"),
         (Hello("n2", "n1", b"s2", None, {"command": (3, 4)}), "format", r"reads command \(3, 4\), n1 \(1, 2\)"),
@@ -41,7 +49,7 @@ def test_a_fitting_peer_is_accepted() -> None:
 )
 def test_each_mismatch_has_its_reason(theirs: Hello, reason: str, words: str) -> None:
     """The refusal names what differs, with both values."""
-    refusal = check(OWN, theirs, MEMBERS)
+    refusal = check(OWN, theirs)
     assert refusal is not None
     assert refusal.reason == reason
     with pytest.raises(AssertionError, match=words):
@@ -53,17 +61,22 @@ def test_each_mismatch_has_its_reason(theirs: Hello, reason: str, words: str) ->
     [
         [],
         [1, 1],
-        [HELLO, 1, 1, None, "n1", "n2", b"s"],
-        [HELLO, 2, 1, None, "n1", "n2", b"s", {}],
-        [HELLO, "1", 1, None, "n1", "n2", b"s", {}],
-        [HELLO, 1, 1, None, 5, "n2", b"s", {}],
-        [HELLO, 1, 1, None, "n1", None, b"s", {}],
-        [HELLO, 1, 1, None, "n1", "n2", "s", {}],
-        [HELLO, 1, 1, b"short", "n1", "n2", b"s", {}],
-        [HELLO, 1, 1, None, "n1", "n2", b"s", []],
-        [HELLO, 1, 1, None, "n1", "n2", b"s", {"x": [2, 1]}],
-        [HELLO, 1, 1, None, "n1", "n2", b"s", {"x": [1, 2, 3]}],
-        [HELLO, 1, 1, None, "n1", "n2", b"s", {"x": 1}],
+        [HELLO, 1, 1, None, "n1", "n2", b"s", 0, []],
+        [HELLO, 1, 1, None, "n1", "n2", b"s", {}, -1, []],
+        [HELLO, 1, 1, None, "n1", "n2", b"s", {}, True, []],
+        [HELLO, 1, 1, None, "n1", "n2", b"s", {}, 0, {}],
+        [HELLO, 1, 1, None, "n1", "n2", b"s", {}, 0, [["n1", "h:1"]]],
+        [HELLO, 1, 1, None, "n1", "n2", b"s", {}, 0, [["n1", "h:1", 5]]],
+        [HELLO, 2, 1, None, "n1", "n2", b"s", {}, 0, []],
+        [HELLO, "1", 1, None, "n1", "n2", b"s", {}, 0, []],
+        [HELLO, 1, 1, None, 5, "n2", b"s", {}, 0, []],
+        [HELLO, 1, 1, None, "n1", None, b"s", {}, 0, []],
+        [HELLO, 1, 1, None, "n1", "n2", "s", {}, 0, []],
+        [HELLO, 1, 1, b"short", "n1", "n2", b"s", {}, 0, []],
+        [HELLO, 1, 1, None, "n1", "n2", b"s", [], 0, []],
+        [HELLO, 1, 1, None, "n1", "n2", b"s", {"x": [2, 1]}, 0, []],
+        [HELLO, 1, 1, None, "n1", "n2", b"s", {"x": [1, 2, 3]}, 0, []],
+        [HELLO, 1, 1, None, "n1", "n2", b"s", {"x": 1}, 0, []],
     ],
 )
 def test_what_is_no_greeting_is_refused(meta: list[Any]) -> None:
@@ -71,3 +84,29 @@ def test_what_is_no_greeting_is_refused(meta: list[Any]) -> None:
     packed, _blob, _crc = split(encode_frame(meta))
     with pytest.raises(FrameRefused):
         decode_greeting(packed)
+
+
+def test_a_newcomer_is_let_in_by_a_newer_list() -> None:
+    """A node that slept through changes hears of members it does not know: by a newer list, of its own cluster, that
+    names both. Without the cluster, or from a node that is not on its own list, it is a stranger's word."""
+    more = (*MEMBERS, Contact("n4", "n4:7500", "n4:7400"))
+    came = Hello("n4", "n1", b"s4", b"c" * 16, contacts=Contacts(9, more))
+    assert check(OWN, came) is None
+    assert newer(OWN, came)
+    fresh = Hello("n1", "n4", b"s1", None, contacts=Contacts(0, MEMBERS))
+    assert check(fresh, came) is None
+    without = Hello("n4", "n1", b"s4", None, contacts=Contacts(9, more))
+    assert check(OWN, without) is not None
+    older = Hello("n4", "n1", b"s4", b"c" * 16, contacts=Contacts(2, more))
+    assert check(OWN, older) is not None
+
+
+def test_founders_must_list_the_same_peers() -> None:
+    """Two nodes with different lists could both find a majority; once there is a cluster, lists differ by their age."""
+    one = Hello("n1", "n2", b"s1", None, contacts=Contacts(0, MEMBERS))
+    other = Hello("n2", "n1", b"s2", None, contacts=Contacts(0, MEMBERS[:2]))
+    refusal = check(one, other)
+    assert refusal is not None
+    assert refusal.reason == "other-peers"
+    assert "n2 is configured with peers ['n1', 'n2'], n1 with ['n1', 'n2', 'n3']" in refusal.detail
+    assert check(one, Hello("n2", "n1", b"s2", b"c" * 16, contacts=Contacts(0, MEMBERS[:2]))) is None
