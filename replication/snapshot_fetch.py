@@ -69,6 +69,8 @@ class SnapshotFetcher:
         """The entry up to which the snapshot under way goes; 0 if there is none."""
         self.done_bytes = self.total_bytes = 0
         """Of it, what is here and right, and all."""
+        self.failures = 0
+        """Tries that failed by themselves since the start."""
         self._group = group
         self._build = build
         self._cluster_id = cluster_id
@@ -78,7 +80,6 @@ class SnapshotFetcher:
         self._offer: tuple[str, Message] | None = None
         self._wake = asyncio.Event()
         self._answer: Message | None = None
-        self._failures = 0
         self._deaf = False
 
     def receive(self, peer: str, message: Message) -> None:
@@ -133,8 +134,8 @@ class SnapshotFetcher:
     async def _rest(self) -> None:
         """It failed by itself and would again: let some time go by."""
         self._offer, self._deaf = None, True
-        self._failures += 1
-        await asyncio.sleep(min(AGAIN_MAX_S, AGAIN_S * 2 ** (self._failures - 1)))
+        self.failures += 1
+        await asyncio.sleep(min(AGAIN_MAX_S, AGAIN_S * 2 ** (self.failures - 1)))
         self._deaf = False
 
     async def _fetch(self, peer: str, offer: Message) -> None:
