@@ -1,0 +1,94 @@
+"""A node whose apply differs by one bit: it is found, stops, and does not come back on that directory."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from api.port import ANONYMOUS, MessageIn, PullIn
+from api.problem import Problem
+from node.server import Node
+from replication.agreement import OddOneOut
+from replication.command import DispatchState, Realign
+from storage.columns import UnitBatch
+from storage.data_directory import CONDEMNED, DataDirectory, DirectoryRefused
+from storage.disk import Disk
+from tests.node.three_nodes import leader_of, run_nodes
+
+
+def _flip_a_tag(node: Node) -> None:
+    """From now on one bit of one column of what is appended is another."""
+    append = node.store.append
+
+    def off_by_one_bit(batch: UnitBatch) -> object:
+        return append(dataclasses.replace(batch, tags=batch.tags ^ np.uint64(1 << 40)))
+
+    node.store.append = off_by_one_bit  # type: ignore[method-assign, assignment]
+
+
+def _move_a_lease(node: Node) -> None:
+    """One millisecond in a settle record."""
+    settle = node.store.settle
+    node.store.settle = lambda batch: settle(dataclasses.replace(batch, at_ms=batch.at_ms + 1))  # type: ignore[method-assign]
+
+
+def _misspell_a_topic(node: Node) -> None:
+    """A row of the catalog."""
+    put = node.store.catalog.put_topic
+    node.store.catalog.put_topic = (  # type: ignore[method-assign]
+        lambda name, settings, now_ms, namespace="default": put(name, {**settings, "x": 1}, now_ms, namespace)
+    )
+
+
+def _shift_the_state(node: Node) -> None:
+    """Where the dispatch state stands, by one unit."""
+    dispatch = node.machine._dispatch
+
+    def shifted(command: DispatchState | Realign) -> None:
+        dispatch(command)
+        node.machine.local_index += 1
+
+    node.machine._dispatch = shifted  # type: ignore[method-assign]
+
+
+async def _work(node: Node) -> None:
+    """A message scheduled, handed over and acked: units, a topic, leases, settles, dispatch states."""
+    await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+    (delivery,) = await node.service.pull(PullIn("t", 1, 5_000, 1_000), ANONYMOUS)
+    await node.service.ack("t", [delivery.receipt], ANONYMOUS)
+
+
+@pytest.mark.parametrize("odd_leads", [False, True])
+@pytest.mark.parametrize("plant", [_flip_a_tag, _move_a_lease, _misspell_a_topic, _shift_the_state])
+def test_a_node_that_differs_by_one_bit_stops_for_good(
+    tmp_path: Path, plant: Callable[[Node], None], odd_leads: bool
+) -> None:
+    """Whatever it was that differs, whoever the node is: it ends with index and hashes in its message, the others go
+    on, and it refuses to start again on what it has."""
+    odd_id = ""
+
+    async def scene(nodes: list[Node]) -> None:
+        nonlocal odd_id
+        leader = await leader_of(nodes)
+        odd = leader if odd_leads else next(node for node in nodes if node is not leader)
+        odd_id = odd.config.node_id
+        plant(odd)
+        with contextlib.suppress(Problem):  # a leader that stops answers nobody
+            await _work(leader)
+        assert odd._ended is not None
+        await asyncio.wait((odd._ended,), timeout=10)
+        rest = [node for node in nodes if node is not odd]
+        async with asyncio.timeout(10):
+            await _work(await leader_of(rest, term_above=leader.group.term if odd_leads else 0))
+        assert isinstance(odd.group.failure, OddOneOut)
+        assert all(node.group.failure is None for node in rest)
+
+    with pytest.raises(OddOneOut, match="differs from the majority: after entry"):
+        run_nodes(tmp_path, scene)
+    assert (tmp_path / odd_id / CONDEMNED).exists()
+    with pytest.raises(DirectoryRefused, match=f"condemned: node {odd_id} differs .* remove it"):
+        DataDirectory.open(tmp_path / odd_id, odd_id, Disk(), bytes(16))
