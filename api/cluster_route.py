@@ -12,7 +12,8 @@ from api.route import Route
 _NODE_ID = re.compile(r"[^\x00-\x20\x7f]{1,64}")
 
 
-def _read_node(value: object) -> str:
+def read_node(value: object) -> str:
+    """A node's id."""
     if type(value) is not str:
         raise wrong_type('a node\'s id such as "n2"', value)
     if _NODE_ID.fullmatch(value) is None:
@@ -20,7 +21,7 @@ def _read_node(value: object) -> str:
     return value
 
 
-_TRANSFER: Final = Fields({"to": _read_node})
+_TRANSFER: Final = Fields({"to": read_node})
 
 
 async def transfer(exchange: Exchange) -> Answer:
@@ -35,6 +36,9 @@ async def transfer(exchange: Exchange) -> Answer:
             "term_before": moved.term_before,
             "term_after": moved.term_after,
             "took_ms": moved.took_ms,
+            "gap_ms": moved.gap_ms,
+            "in_flight_carried": moved.in_flight_carried,
+            "repeated": moved.repeated,
         }
     )
 

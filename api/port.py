@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from api.handing_on import DrainView, OpenHandOvers, PushOutcome, TakeoverView
 from api.message_query import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
 from api.problem import Problem
 
@@ -221,13 +222,18 @@ class RescheduleResult(msgspec.Struct, frozen=True):
 
 
 class TransferResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A leadership that was moved on purpose."""
+    """A leadership that was moved on purpose. The last three are the new leader's account, None if it gave none:
+    the time from the last possible hand-over of the old leader to the first possible one of the new; leases carried
+    over; ids handed over in both terms."""
 
     from_node: str
     to_node: str
     term_before: int
     term_after: int
     took_ms: int
+    gap_ms: int | None = None
+    in_flight_carried: int | None = None
+    repeated: int | None = None
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
@@ -363,6 +369,23 @@ class Port(Protocol):
 
     async def transfer(self, to: str | None, *, principal: Principal) -> TransferResult:
         """Move leadership to node `to`, or to the best. `unknown-node`, `not-caught-up`, `change-in-progress`."""
+
+    def drained(self) -> bool:
+        """Whether an operator drained this node: the server refuses new work. Called on every request."""
+
+    async def drain(self, node: str | None, *, principal: Principal) -> DrainView:
+        """This node leads nothing and takes no requests; returns when its pushes are off the wire. `unknown-node` if
+        another one is meant, `not-caught-up`, `change-in-progress`."""
+
+    async def undrain(self, node: str | None, *, principal: Principal) -> DrainView:
+        """It serves again. `unknown-node` if another one is meant."""
+
+    async def outcomes(self, told: Sequence[PushOutcome], *, principal: Principal) -> Sequence[str]:
+        """What became of a former leader's pushes. Per receipt: acked | nacked | stale | invalid; durable on a majority
+        when it returns. `no-leader` on a node that does not lead."""
+
+    async def takeover(self, told: OpenHandOvers, *, principal: Principal) -> TakeoverView:
+        """A new leader's account of what it took over. `no-leader` on a node that does not lead."""
 
     async def cluster(self) -> Mapping[str, Any]:
         """The document of GET /v1/cluster, JSON-able."""

@@ -22,6 +22,7 @@ from api import (
     cluster_route,
     count_route,
     dead_route,
+    handing_on_route,
     message_route,
     node_route,
     pull_route,
@@ -45,6 +46,7 @@ ROUTES: Final = (
     *dead_route.ROUTES,
     *count_route.ROUTES,
     *cluster_route.ROUTES,
+    *handing_on_route.ROUTES,
     *node_route.ROUTES,
 )
 
@@ -147,7 +149,7 @@ class Server:
             route = self._direct.get((request.method, exchange.target))
             if route is None:
                 route, exchange.params = self._table.find(request.method, self._relative(exchange))
-            if self.draining and not route.health:
+            if not route.health and (self.draining or self.port.drained()):
                 raise _draining()
             if route.batch:
                 exchange.bytes_max = self.port.limits.batch_bytes_max

@@ -31,6 +31,7 @@ async def keep_house(node: Node) -> None:
             await node.transfer.give_up()  # no leading on a clock that is known to be wrong
             node.clock.slew()  # a follower's may step, and does before it can be elected again
         await node.transfer.yield_if_outvoted()
+        node.leaving.look()
         node.clock.bound(node.skew.median_ms())
         node.reserve.measure()
         node.store.turn(node.clock.now_ms() // HOUR_MS)

@@ -1,8 +1,8 @@
 """What became of attempts, on its way into the records: through this node's proposer while it leads, else to the new
-leader under the receipts, as a consumer's ack or nack.
+leader under the receipts, with all that the receiver said.
 
     attempt ends -> delivery log -> batch --- leading --> Settle / Fail of the own proposer
-                                      '--- deposed --> POST .../ack, .../nack to the leader, through the forwarder
+                                      '--- deposed --> POST /v1/cluster/outcomes to the leader (carried_outcome.py)
 
 Outcomes are gathered while a batch is being written, so one entry carries all that ended meanwhile. All of it may be
 said twice (the same hand-over settled again is `acked` again), so what was not answered is said again until the lease
@@ -20,7 +20,8 @@ import msgspec
 import numpy as np
 import structlog
 
-from api.port import ACK_MAX, ForwardRequest
+from api.handing_on import OUTCOMES_MAX, PushOutcome
+from api.port import ForwardRequest
 from api.problem import Problem
 from node.delivery_log import DELIVERED, FAILED, GIVEN_BACK, PUSH
 from node.entropy import Entropy
@@ -48,6 +49,7 @@ PAUSE_MOST_S: Final = 1.0
 #: Answers of a leader that may be another one in a moment.
 _LATER: Final = (429, 500, 502, 503, 504)
 _JSON: Final = {"Content-Type": "application/json"}
+OUTCOMES_ROUTE: Final = "/v1/cluster/outcomes"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +84,7 @@ class Outcomes:
         self._chance = entropy.random()
         self._new: list[Outcome] = []
         self._writing: asyncio.Task[None] | None = None
-        self._passing: set[asyncio.Task[None]] = set()
+        self._passing: dict[asyncio.Task[None], None] = {}  # in the order in which they began
 
     def add(self, attempt: Attempt, answer: Answer) -> None:
         """An attempt has ended. It is in the delivery log before its outcome is proposed."""
@@ -120,8 +122,8 @@ class Outcomes:
                     await self._propose(batch)
                 except Problem:
                     task = self._begin(self._pass_on(batch))
-                    self._passing.add(task)
-                    task.add_done_callback(self._passing.discard)
+                    self._passing[task] = None
+                    task.add_done_callback(self._passing.pop)
         finally:
             self._writing = None
 
@@ -220,25 +222,17 @@ class Outcomes:
                 batch = [outcome for outcome in batch if outcome.attempt.lease_end_ms > now_ms]
 
     async def _forward(self, batch: list[Outcome]) -> list[Outcome]:
-        """As acks and nacks to the leader; returns those to say again. Raises Problem."""
+        """To the leader; returns those to say again. Raises Problem."""
         again: list[Outcome] = []
-        groups: dict[tuple[str, str, int | None, bool], list[Outcome]] = {}
-        for outcome in batch:
-            groups.setdefault(_request_of(outcome), []).append(outcome)
-        for (topic, verb, delay_ms, counted), group in groups.items():
-            for start in range(0, len(group), ACK_MAX):
-                part = group[start : start + ACK_MAX]
-                body: dict[str, object] = {"receipts": _receipts(part)}
-                if delay_ms is not None:
-                    body["delay"] = delay_ms
-                if not counted:
-                    body["counted"] = False
-                request = ForwardRequest("POST", f"/v1/topics/{topic}/{verb}", _JSON, msgspec.json.encode(body))
-                answer = await self._node.forwarder.forward(request)
-                if answer.status in _LATER:
-                    again += part
-                elif answer.status != 200:
-                    log.warning("a leader refused outcomes of pushes", status=answer.status, count=len(part))
+        for start in range(0, len(batch), OUTCOMES_MAX):
+            part = batch[start : start + OUTCOMES_MAX]
+            told = [_told(receipt, outcome) for receipt, outcome in zip(_receipts(part), part, strict=True)]
+            request = ForwardRequest("POST", OUTCOMES_ROUTE, _JSON, msgspec.json.encode({"outcomes": told}))
+            answer = await self._node.forwarder.forward(request)
+            if answer.status in _LATER:
+                again += part
+            elif answer.status != 200:
+                log.warning("a leader refused outcomes of pushes", status=answer.status, count=len(part))
         return again
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -281,19 +275,9 @@ def _settle(delivered: list[Outcome]) -> Settle:
     return Settle(*_claims(delivered), code=np.array([outcome.answer.code for outcome in delivered], np.uint16))
 
 
-def _request_of(outcome: Outcome) -> tuple[str, str, int | None, bool]:
-    """Topic, route, delay, and whether the attempt counts, as a leader takes the outcome; by its retry policy where
-    there is no delay. A delay that is named is kept exactly, so what a receiver asks for is bounded here, as the policy
-    would."""
-    unit, answer = outcome.attempt.unit, outcome.answer
-    if answer.delivered:
-        return unit.topic.name, "ack", None, True
-    if answer.code == STOPPED:
-        return unit.topic.name, "nack", 0, False
-    wait_ms = answer.retry_after_ms
-    if wait_ms is not None:
-        wait_ms = min(wait_ms, effective(unit.topic.settings, unit.record.extension).max_backoff_ms)
-    return unit.topic.name, "nack", wait_ms, True
+def _told(receipt: str, outcome: Outcome) -> PushOutcome:
+    answer = outcome.answer
+    return PushOutcome(receipt, answer.code, error_text(answer.error).decode(), answer.retry_after_ms)
 
 
 def _receipts(outcomes: list[Outcome]) -> list[str]:

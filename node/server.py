@@ -29,6 +29,7 @@ from node.delivery_log import DeliveryLog
 from node.group_options import address_of, group_options
 from node.housekeeping import keep_house, unlink_hours
 from node.lateness import Lateness
+from node.leaving import Leaving
 from node.metrics import Metrics
 from node.outside import Outside, Serving
 from node.proposer import Proposer
@@ -162,6 +163,7 @@ class Node:
         self.retention = Retention(self.machine, self.proposer, self.clock)
         self.skew = Skew(self.group, self.clock)
         self.transfer = Transfer(self)
+        self.leaving = Leaving(self)
         self.forwarder = self.outside.forwarder(self._leader_http)
         self.status = Status(self)
         self.pusher = Pusher(self, self.entropy, config.push)
@@ -194,12 +196,8 @@ class Node:
             restarts = self.snapshots.whole is not None
             ordered = self._ended.done() and self._ended.exception() is None and not restarts
             if ordered:
-                if len(self.config.peers) == 1:
-                    await self.pusher.drain()  # nobody else could take the outcomes
-                await self.transfer.leave()
+                await self.leaving.leave()
             self._stepped_down()
-            if ordered:
-                await self.pusher.drain()
             # Before the requests that are still at work: a leader that only waits for a slow client leads nobody.
             await self.driver.close()
             if http is not None:
@@ -245,6 +243,11 @@ class Node:
         if not self._ended.done():
             self._ended.set_exception(error)
 
+    @property
+    def failed(self) -> bool:
+        """Whether something failed for good."""
+        return self._failure is not None
+
     def _close(self) -> None:
         """A last checkpoint, unless the node failed, so that a restart has little to replay; then let go."""
         try:
@@ -279,9 +282,10 @@ class Node:
         self.spawn(self._begin_reign(self.group.term))
 
     async def _begin_reign(self, term: int) -> None:
-        if self.draining and self.group.peers:
-            self.group.resign()  # elected while it drains: another one shall be
+        if self.leaving.gone:
+            self.group.resign()  # elected at the last moment: another one shall be
             return
+        self.transfer.frozen = self.draining  # elected while it leaves: a caretaker (node/leaving.py)
         await self.transfer.yield_if_outvoted()
         if self.store.cluster_id is None:
             storage = self.config.storage
@@ -302,7 +306,7 @@ class Node:
             log.info("leading", node=self.config.node_id, term=term)
 
     def _leads(self, term: int) -> bool:
-        return self.group.established and self.group.term == term and not self.draining
+        return self.group.established and self.group.term == term
 
     def _stepped_down(self) -> None:
         """Leadership is lost: nothing of it goes on."""
@@ -336,7 +340,14 @@ class Node:
         return DispatchState(machine.tick, machine.local_index, machine.state_applied_index)
 
     def _vitals(self) -> Vitals:
-        return Vitals(self.clock.own_ms(), self.reserve.free_bytes, self.reserve.low)
+        return Vitals(
+            self.clock.own_ms(),
+            self.reserve.free_bytes,
+            self.reserve.low,
+            retiring=self.leaving.retiring,
+            leaving=self.draining,
+            busy=self.pusher.busy,
+        )
 
     def _low_peers(self) -> int:
         return sum(peer.low for peer in self.group.peers.values())

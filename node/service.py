@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from api.handing_on import DrainView, OpenHandOvers, PushOutcome, TakeoverView
 from api.message_query import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
 from api.port import (
     CancelResult,
@@ -29,12 +30,14 @@ from api.port import (
     TransferResult,
 )
 from api.problem import Problem
+from node.carried_outcome import take_outcomes
 from node.dead_letter import DeadLetters
 from node.message_change import MessageChange
 from node.message_view import find, view_message
 from node.reign import Reign
 from node.scheduling import schedule_messages
 from node.settling import Settling
+from node.takeover import account
 from node.topic_drop import drop_topic
 from node.topic_view import check_target, settings_of, view_topic
 from replication.apply_topic import MISMATCH
@@ -266,6 +269,32 @@ class Service:
     async def transfer(self, to: str | None, *, principal: Principal) -> TransferResult:
         """Move leadership to node `to`, or to the best."""
         return await self._node.transfer.run(to)
+
+    def drained(self) -> bool:
+        """Whether an operator drained this node."""
+        return self._node.leaving.drained
+
+    async def drain(self, node: str | None, *, principal: Principal) -> DrainView:
+        """This node leads nothing and takes no requests from here on."""
+        return await self._node.leaving.drain(node)
+
+    async def undrain(self, node: str | None, *, principal: Principal) -> DrainView:
+        """It serves again."""
+        return await self._node.leaving.undo(node)
+
+    @_reads_files
+    async def outcomes(self, told: Sequence[PushOutcome], *, principal: Principal) -> Sequence[str]:
+        """What became of a former leader's pushes; taken also by a leader that only waits for them."""
+        return await take_outcomes(self._node, self._established(), told)
+
+    async def takeover(self, told: OpenHandOvers, *, principal: Principal) -> TakeoverView:
+        """This new leader's account of what it took over."""
+        return await account(self._node, self._established(), told)
+
+    def _established(self) -> Reign:
+        if self._node.reign is None:
+            raise Problem("no-leader", "this node does not lead; nothing happened", leader=self.leader())
+        return self._node.reign
 
     async def cluster(self) -> Mapping[str, Any]:
         """The document of GET /v1/cluster."""

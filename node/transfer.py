@@ -5,27 +5,37 @@
     wait     until the target has all of that on disk and applied (replication/transfer.py)
     give     this node steps down in its term, and then tells the target to stand for election
     answer   when another leader is heard; what waited in the forwarder is sent to it
+    account  the new leader says when it could hand over first, and whether it repeated anything (takeover.py)
 
 Until the last moment it can be called off, and then everything goes on here. Why nothing is handed over twice: every
 hand-over of this term was made before the freeze, so its Lease is in the log before the target is asked, and the target
 has applied it. Why no request is proposed twice or lost: one that was put into an entry has its result before this node
 steps down; one that was not is sent on, once, or refused as `no-leader`, which says that nothing happened.
+
+The gap is measured on one clock, the old leader's monotonic one: from the freeze, the last moment at which it could
+hand anything over, to the moment at which the new leader's account arrives, less the time for which that leader says it
+could hand over by then. So it is too long by the way of that answer, and never too short; no two clocks are compared.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
 from typing import TYPE_CHECKING
 
+import msgspec
+import numpy as np
 import structlog
 
-from api.port import TransferResult
+from api.handing_on import TOLD_MAX, OpenHandOvers, TakeoverView
+from api.port import ForwardRequest, TransferResult
 from api.problem import Problem
 from node.status import CATCHING_UP
 from replication.options import Peer
+from storage.format import LEASED
 
 if TYPE_CHECKING:
+    from node.reign import Reign
     from node.server import Node
 
 log = structlog.get_logger()
@@ -41,6 +51,10 @@ LINGER_S = 0.25
 SUCCESSOR_S = 5.0
 
 
+_VIEW = msgspec.json.Decoder(TakeoverView)
+_JSON = {"Content-Type": "application/json"}
+
+
 class Transfer:
     """The transfers of one node; at most one is under way."""
 
@@ -48,6 +62,7 @@ class Transfer:
         self._node = node
         #: Nothing is taken from ready and no request is begun here, because leadership is about to move.
         self.frozen = False
+        self._frozen_s = 0.0
         self._task: asyncio.Task[TransferResult] | None = None
         self._heard = asyncio.Event()
         self._yield_s = 0.0
@@ -66,28 +81,39 @@ class Transfer:
             raise Problem("change-in-progress", "another transfer is under way; look who leads when it is over")
         if to == node.config.node_id:
             return TransferResult(
-                from_node=to, to_node=to, term_before=node.group.term, term_after=node.group.term, took_ms=0
+                from_node=to,
+                to_node=to,
+                term_before=node.group.term,
+                term_after=node.group.term,
+                took_ms=0,
+                gap_ms=0,
+                in_flight_carried=0,
+                repeated=0,
             )
         self._task = asyncio.get_running_loop().create_task(self._move(self._target(to)))
         self._task.add_done_callback(self._ended)
         return await asyncio.shield(self._task)
 
-    async def leave(self) -> None:
-        """Before this node stops: give leadership away if it has any and anybody can take it, and hear who took it;
-        else write what waits, the Leases of hand-overs made too, so that no successor repeats them, and step down."""
+    async def leave(self) -> bool:
+        """Before this node stops, as its leader: whether leadership was given away. All goes on if nobody can take
+        it."""
         if self._task is not None:
             await asyncio.wait((self._task,))
-        group = self._node.group
-        term, target = group.term, self._best()
-        if self._node.reign is not None and target is not None and await self._give(target):
-            with contextlib.suppress(Problem):
-                await self._successor(term)
-            await asyncio.sleep(LINGER_S)
-        elif self._node.reign is not None and target is None:
-            self.frozen = True
-            await self._node.proposer.quiesce(QUIESCE_S)
-        if group.peers:
-            group.resign()  # for an election begins while the pushes on the wire are waited for
+        target = self._best()
+        return self._node.reign is not None and target is not None and await self._give(target)
+
+    def target_of_best(self) -> str | None:
+        """Who would be asked to lead now; None if nobody can."""
+        return self._best()
+
+    def thaw(self) -> None:
+        """This leader leads on."""
+        node = self._node
+        self.frozen = False
+        node.proposer.resume()
+        node.forwarder.leader_changed()  # what waited here for another leader is served here
+        if node.reign is not None:
+            node.reign.poke()
 
     async def give_up(self) -> None:
         """This leader should not lead: hand over to the best peer, or step down and leave it to an election."""
@@ -132,6 +158,8 @@ class Transfer:
             why = "is down"
         elif not peer.voter:
             why = "has no vote yet"
+        elif peer.retiring:
+            why = "is draining and shall not lead"
         elif not self._able(peer):
             why = f"lacks the last {self._lag(peer)} entries"
         elif self._node.skew.outvotes(peer):
@@ -148,50 +176,82 @@ class Transfer:
         return None if best is None else best.node_id
 
     def _able(self, peer: Peer) -> bool:
-        return peer.connected and peer.voter and self._lag(peer) <= CATCHING_UP
+        return peer.connected and peer.voter and not peer.retiring and self._lag(peer) <= CATCHING_UP
 
     def _lag(self, peer: Peer) -> int:
         """Entries it lacks on disk or has not applied."""
         return self._node.group.last_index - min(peer.match_index, peer.applied_index)
 
     async def _move(self, to: str) -> TransferResult:
-        node = self._node
+        node, reign = self._node, self._node.reign
+        assert reign is not None
         term, begun_s = node.group.term, node.clock.monotonic()
         if not await self._give(to):
             if node.group.term != term or node.reign is None:
                 raise Problem("no-leader", "leadership was lost by itself meanwhile; look who leads")
             raise Problem("not-caught-up", f"{to} did not have all on disk and applied in time; this node leads on")
-        leader = await self._successor(term)
-        took_ms = round((node.clock.monotonic() - begun_s) * 1000)
-        log.info("leadership moved", asked=to, leader=leader, term=node.group.term, took_ms=took_ms)
-        return TransferResult(
+        told, given_s = self._open_hand_overs(reign), node.clock.monotonic()
+        leader = await self.successor(term)
+        heard_s, after = node.clock.monotonic(), node.group.term
+        view = await self._account(told)
+        gap_s = None if view is None else node.clock.monotonic() - view.ready_us / 1e6 - self._frozen_s
+        result = TransferResult(
             from_node=node.config.node_id,
             to_node=leader,
             term_before=term,
-            term_after=node.group.term,
-            took_ms=took_ms,
+            term_after=after,
+            took_ms=round((heard_s - begun_s) * 1000),
+            gap_ms=None if gap_s is None or view is None or view.term != after else math.ceil(gap_s * 1000),
+            in_flight_carried=None if view is None or view.term != after else view.in_flight_carried,
+            repeated=None if view is None or view.term != after else view.repeated,
         )
+        log.info(
+            "leadership moved",
+            asked=to,
+            freeze_to_given_ms=round((given_s - self._frozen_s) * 1000, 1),
+            given_to_heard_ms=round((heard_s - given_s) * 1000, 1),
+            **msgspec.structs.asdict(result),
+        )
+        return result
+
+    def _open_hand_overs(self, reign: Reign) -> OpenHandOvers:
+        """What this leader handed over and knows of no end of: the pushes on the wire, and what it handed over last, as
+        far as the records have it open."""
+        node = self._node
+        pushes = [attempt for attempt in node.pusher.attempts if attempt.term == reign.term]
+        newest, newest_end_ms = reign.takeover.newest()
+        position = np.concatenate([np.array([a.unit.position for a in pushes], np.uint64), newest])
+        ends_ms = np.concatenate([np.array([a.lease_end_ms for a in pushes], np.int64), newest_end_ms])
+        rows = np.flatnonzero(node.store.states(position).state <= LEASED)[:TOLD_MAX]
+        return OpenHandOvers(reign.term, position[rows].tobytes(), ends_ms[rows].tobytes())
+
+    async def _account(self, told: OpenHandOvers) -> TakeoverView | None:
+        """The new leader's; None if it gave none, as when it was lost again at once."""
+        request = ForwardRequest("POST", "/v1/cluster/takeover", _JSON, msgspec.json.encode(told))
+        try:
+            answer = await self._node.forwarder.forward(request)
+            return _VIEW.decode(answer.body) if answer.status == 200 else None
+        except (Problem, msgspec.DecodeError) as error:
+            log.warning("the new leader gave no account", error=str(error))
+            return None
 
     async def _give(self, to: str) -> bool:
-        """Whether leadership was given away. If not, and the node goes on, everything goes on as before."""
+        """Whether leadership was given away. If not, everything goes on as before."""
         node, told = self._node, asyncio.get_running_loop().create_future()
         given = False
-        self.frozen = True
+        self.frozen, self._frozen_s = True, node.clock.monotonic()
         try:
             if await node.proposer.quiesce(QUIESCE_S):
                 node.group.transfer(to, told.set_result)
                 given = await told
         finally:
-            if given or not node.draining:
+            if given:
                 self.frozen = False
-            if not given and not node.draining:
-                node.proposer.resume()
-                node.forwarder.leader_changed()  # what waited here for another leader is served here
-                if node.reign is not None:
-                    node.reign.poke()
+            else:
+                self.thaw()
         return given
 
-    async def _successor(self, term: int) -> str:
+    async def successor(self, term: int) -> str:
         """Who leads a term after this one. `outcome-unknown` if nobody is heard in time."""
         group = self._node.group
         try:

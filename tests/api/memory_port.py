@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from api.handing_on import DrainView, OpenHandOvers, PushOutcome, TakeoverView
 from api.message_query import BulkResult, CountQuery, DeadMessage, DeadPage, DeadQuery, HistogramBucket
 from api.port import (
     CONFLICT,
@@ -79,6 +80,8 @@ class MemoryPort:
         self.arrived = asyncio.Event()
         self.wait_ended = asyncio.Event()
         self.waiting = asyncio.Event()
+        self.is_drained = False
+        self.told: list[PushOutcome] = []
 
     def now_ms(self) -> int:
         return self.clock_ms
@@ -384,10 +387,35 @@ class MemoryPort:
             held.state, held.due_ms = "scheduled", self.clock_ms
         return BulkResult(len(found), len(found), 4711)
 
+    def drained(self) -> bool:
+        """Whether somebody drained it."""
+        return self.is_drained
+
+    async def drain(self, node: str | None, *, principal: Principal) -> DrainView:
+        """At once."""
+        self.is_drained = True
+        return DrainView(node=self.node_id, draining=True, led=True, leader="n2", pushes=0)
+
+    async def undrain(self, node: str | None, *, principal: Principal) -> DrainView:
+        """At once."""
+        self.is_drained = False
+        return DrainView(node=self.node_id, draining=False, led=False, leader="n2", pushes=0)
+
+    async def outcomes(self, told: Sequence[PushOutcome], *, principal: Principal) -> Sequence[str]:
+        """All are taken, and remembered."""
+        self.told += told
+        return ["acked" if 200 <= outcome.code < 300 else "nacked" for outcome in told]
+
+    async def takeover(self, told: OpenHandOvers, *, principal: Principal) -> TakeoverView:
+        """Nothing was carried over but what is told."""
+        count = len(told.positions) // 8
+        return TakeoverView(node=self.node_id, term=8, ready_us=1, in_flight_carried=count, repeated=0)
+
     async def transfer(self, to: str | None, *, principal: Principal) -> TransferResult:
         if to not in (None, "n1", "n2"):
             raise Problem("unknown-node", f"there is no node {to}")
-        return TransferResult(from_node="n1", to_node=to or "n2", term_before=7, term_after=8, took_ms=12)
+        moved = TransferResult(from_node="n1", to_node=to or "n2", term_before=7, term_after=8, took_ms=12)
+        return msgspec.structs.replace(moved, gap_ms=9, in_flight_carried=4, repeated=0)
 
     async def cluster(self) -> Mapping[str, Any]:
         return {"cluster_id": "c", "leader": self.known_leader, "term": 7, "nodes": []}

@@ -15,7 +15,9 @@ def test_transfer() -> None:
             for sent in ({"to": "n2"}, {}, None):
                 reply = await client.send("POST", "/v1/cluster/transfer", sent)
                 assert reply.status == 200
-                assert reply.json == {"from": "n1", "to": "n2", "term_before": 7, "term_after": 8, "took_ms": 12}
+                account = {"gap_ms": 9, "in_flight_carried": 4, "repeated": 0}
+                moved = {"from": "n1", "to": "n2", "term_before": 7, "term_after": 8, "took_ms": 12}
+                assert reply.json == moved | account
             reply = await client.send("POST", "/v1/cluster/transfer", {"to": "n9"})
             assert (reply.status, reply.json["code"]) == (404, "unknown-node")
 

@@ -172,11 +172,14 @@ def test_requests_wait_for_the_new_leader(tmp_path: Path) -> None:
                 status, by, document = await moving
                 assert (status, by) == (200, leader.config.node_id)
                 assert document.pop("took_ms") >= 100
+                assert 100 <= document.pop("gap_ms") < 5_000
                 assert document == {
                     "from": leader.config.node_id,
                     "to": target.config.node_id,
                     "term_before": term,
                     "term_after": term + 1,
+                    "in_flight_carried": 0,
+                    "repeated": 0,
                 }
                 for each in posts:
                     assert (await each)[:2] == (201, target.config.node_id)

@@ -1,0 +1,94 @@
+"""What became of pushes that a former leader had on the wire, as it tells the leader (POST /v1/cluster/outcomes).
+
+It finished them, and it alone knows what the receivers said: the status, the text, the wait that was asked for. All
+that goes into the records as if this node had pushed; what follows from a failure (another try, and when, or the end)
+is decided here, by the policy of the moment. Saying it twice does no harm: the same hand-over settled again is `acked`
+or `nacked` again, and one that was handed over anew meanwhile is `stale`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from api.handing_on import PushOutcome
+from node.move_size import move_pieces, move_weights
+from node.queues import ENTRY_MOVES_MAX
+from node.receipt import ReceiptColumns
+from node.reign import Reign
+from node.retry import STOPPED, Dead, Retry, decide, effective, error_text
+from replication.apply_settle import ACKED, INVALID, STALE
+from replication.command import Fail, Settle
+from replication.command_handover import AGAIN, DEAD, RETRY
+from storage.array import U8
+from storage.format import UNKNOWN
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+_WORDS = {ACKED: "nacked", STALE: "stale", INVALID: "invalid"}
+
+
+async def take_outcomes(node: Node, reign: Reign, told: Sequence[PushOutcome]) -> list[str]:
+    """A word for each, durable on a majority: acked | nacked | stale | invalid."""
+    rows, named = reign.receipts.read([outcome.receipt for outcome in told])
+    codes = np.array([told[row].code for row in rows.tolist()], np.uint16)
+    words = ["invalid"] * len(told)
+    delivered = (codes >= 200) & (codes < 300)
+    settled, failed = np.flatnonzero(delivered), np.flatnonzero(~delivered)
+    parts: list[asyncio.Future[U8]] = []
+    for piece in move_pieces(move_weights(node.store, named.position[failed]), ENTRY_MOVES_MAX):
+        some = failed[piece]
+        parts.append(reign.fail(_fail(node, named.select(some), [told[row] for row in rows[some].tolist()])))
+    # Shielded: whoever told it and goes away takes back neither the Fails nor the holds that go with them.
+    failing = asyncio.shield(asyncio.gather(*parts))
+    if len(settled):
+        done = named.select(settled)
+        results = await node.proposer.settle(Settle(done.position, done.term, done.attempt, codes[settled]))
+        for row, result in zip(rows[settled].tolist(), results.tolist(), strict=True):
+            words[row] = "acked" if result == ACKED else _WORDS[result]
+        node.topic_metrics.add("acked", done.topic[results == ACKED])
+    results = np.concatenate([np.empty(0, np.uint8), *await failing])
+    for row, result in zip(rows[failed].tolist(), results.tolist(), strict=True):
+        words[row] = _WORDS[result]
+    return words
+
+
+def _fail(node: Node, named: ReceiptColumns, told: Sequence[PushOutcome]) -> Fail:
+    """What the retry policies make of these failures, as push_outcome.py decides for this node's own pushes."""
+    now_ms, chance = node.clock.now_ms(), node.entropy.random()
+    code = np.array([outcome.code for outcome in told], np.uint16)
+    fate, due_ms = np.full(len(told), DEAD, np.uint8), np.zeros(len(told), np.int64)
+    # Those whose hour is gone get their result, `invalid`, from the machine.
+    there = np.flatnonzero(node.store.states(named.position).state != UNKNOWN).tolist()
+    for row, record in zip(there, node.store.records(named.position[there]), strict=True):
+        if told[row].code == STOPPED:  # it was never sent: that says nothing of its receiver, and does not count
+            fate[row], due_ms[row] = AGAIN, now_ms
+            continue
+        topic = node.store.catalog.topic_by_number(int(named.topic[row]))
+        decided: Retry | Dead = decide(
+            effective(topic.settings if topic else {}, record.extension),
+            attempts=int(named.attempt[row]) - record.attempt,
+            code=told[row].code,
+            asked_due_ms=record.asked_due_ms,
+            now_ms=now_ms,
+            jitter=chance.random(),
+            retry_after_ms=told[row].retry_after_ms,
+        )
+        if isinstance(decided, Retry):
+            fate[row], due_ms[row] = RETRY, decided.due_ms
+        else:
+            code[row] = decided.code
+    return Fail(
+        position=named.position,
+        term=named.term,
+        attempt=named.attempt,
+        code=code,
+        fate=fate,
+        due_ms=due_ms,
+        random=node.entropy.id_bits(len(told)),
+        texts=tuple(error_text(outcome.text) for outcome in told),
+    )

@@ -1,0 +1,150 @@
+"""What a leader took over from the one before, and whether it hands any of it over again: its account of a transfer.
+
+A planned transfer promises that nothing is handed over in two terms. Whoever moved leadership is told whether that held
+(`repeated`), so it has to be counted, and not by those who would be wrong together: the records say what is leased, and
+the dispatcher asks them before every hand-over, so a dispatcher that went wrong would find itself right. Here two lists
+are kept that neither of them reads again, and their intersection is the count.
+
+    carried      leases of earlier terms that ran when the reign began, as the records had them  --.
+    told         hand-overs that the former leader made and knew of no end of, as itself says    --+--> repeated
+    handed over  units handed over in this reign, as they leave for the log                      --'
+
+A unit of both is a repeat if it was handed over before its former lease ended. It is none after a failure: then the
+message lives at another place (apply_move.py). `told` finds what the records cannot: a hand-over whose Lease never got
+into the log, because it was made too late or its entry was lost.
+
+Both lists are kept for the first WATCH_S of a reign: by then every unit that was ready was offered, and of leases that
+run for longer the records speak alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from api.handing_on import TOLD_MAX, OpenHandOvers, TakeoverView
+from api.problem import Problem
+from replication.command import Lease
+from storage.array import I64, U64
+from storage.store import Store
+
+if TYPE_CHECKING:
+    from node.reign import Reign
+    from node.server import Node
+
+#: How long a reign watches for repeats.
+WATCH_S: Final = 10.0
+#: The account of a transfer is given so long after the first possible hand-over: what was ready went out by then.
+ACCOUNT_S: Final = 0.1
+#: How long a leader that was elected may take until it could hand something over, before the account is refused.
+READY_S: Final = 2.0
+#: A leader that gives leadership away tells its successor which hand-overs of so long ago are open.
+NEWEST_S: Final = 0.25
+#: Hand-overs remembered at most; 150,000 a second are handed over at the rated load.
+HANDED_MAX: Final = 1_000_000
+
+
+class Takeover:
+    """One reign's account. Times in seconds are the node's monotonic ones."""
+
+    def __init__(self, term: int, begun_s: float) -> None:
+        self.term = term
+        self.begun_s = begun_s
+        #: From when on a due unit could be handed over; None: not yet.
+        self.ready_s: float | None = None
+        self.in_flight = 0
+        """Leases of earlier terms, consumers' and those of pushes, that ran when the reign began."""
+        self._carried: U64 = np.empty(0, np.uint64)  # ascending, each once
+        self._ends_ms: I64 = np.empty(0, np.int64)
+        self._handed: list[Lease] = []
+        self._newest: deque[tuple[float, Lease]] = deque()
+        self._released: U64 = np.empty(0, np.uint64)
+        self._count = 0
+        self._repeated: int | None = None  # known for good once the watch is over
+
+    def carry(self, store: Store, hour: int, now_ms: int) -> None:
+        """Note what is leased in this hour, by former leaders and for longer than `now_ms`. To be asked before the
+        first Lease of the own term is applied: a unit that was leased again is not found."""
+        leased = store.leased(hour)
+        rows = (leased.term < self.term) & (leased.lease_end_ms > now_ms)
+        self.in_flight += int(np.count_nonzero(rows))
+        self._add(leased.position[rows], leased.lease_end_ms[rows])
+
+    def told(self, position: U64, lease_end_ms: I64) -> None:
+        """The former leader handed these over and knows of no end of it; shape [n] each."""
+        if self._repeated is None:
+            self._add(position, lease_end_ms)
+
+    def _add(self, position: U64, ends_ms: I64) -> None:
+        """What is known of a unit already stays: an extension is in the records only."""
+        position, rows = np.unique(np.concatenate([self._carried, position]), return_index=True)
+        self._ends_ms = np.concatenate([self._ends_ms, ends_ms])[rows]
+        self._carried = position
+
+    def handed_over(self, lease: Lease, now_s: float) -> None:
+        """These hand-overs of the own term leave for the log."""
+        self._newest.append((now_s, lease))
+        while self._newest[0][0] < now_s - NEWEST_S:
+            self._newest.popleft()
+        if self._repeated is not None:
+            return
+        self._handed.append(lease)
+        self._count += len(lease.position)
+        if now_s - self.begun_s >= WATCH_S or self._count > HANDED_MAX:
+            self._repeated = self.repeated
+            self._handed.clear()
+            self._carried, self._ends_ms = self._carried[:0], self._ends_ms[:0]
+
+    def released(self, position: U64) -> None:
+        """Strict hand-overs that were leased and will not be made: whoever makes them now repeats nothing."""
+        stays = np.isin(self._carried, position, invert=True)
+        self._carried, self._ends_ms = self._carried[stays], self._ends_ms[stays]
+        self._released = np.concatenate([self._released, position])[-TOLD_MAX:]
+
+    def newest(self) -> tuple[U64, I64]:
+        """Positions and lease ends of what was handed over within NEWEST_S, the newest first."""
+        leases = [lease for _, lease in reversed(self._newest)]
+        position = np.concatenate([np.empty(0, np.uint64), *(lease.position for lease in leases)])
+        ends_ms = np.concatenate([np.empty(0, np.int64), *(lease.lease_end_ms for lease in leases)])
+        rows = np.isin(position, self._released, invert=True)
+        return position[rows], ends_ms[rows]
+
+    @property
+    def repeated(self) -> int:
+        """Messages handed over in this reign, while it watches, though a hand-over of an earlier term ran."""
+        if self._repeated is not None:
+            return self._repeated
+        if not len(self._carried) or not self._handed:
+            return 0
+        position = np.concatenate([lease.position for lease in self._handed])
+        at_ms = np.concatenate([lease.handed_over_ms for lease in self._handed])
+        rows = np.minimum(np.searchsorted(self._carried, position), len(self._carried) - 1)
+        again = (self._carried[rows] == position) & (at_ms < self._ends_ms[rows])
+        return len(np.unique(position[again]))
+
+
+async def account(node: Node, reign: Reign, told: OpenHandOvers) -> TakeoverView:
+    """What the former leader told is counted from here on; then, ACCOUNT_S after the reign could hand over first, what
+    was found so far. `no-leader` when the reign ends before, or does not get ready."""
+    takeover = reign.takeover
+    if told.term < reign.term:
+        takeover.told(np.frombuffer(told.positions, np.uint64), np.frombuffer(told.lease_ends_ms, np.int64))
+    try:
+        async with asyncio.timeout(READY_S):
+            await reign.ready.wait()
+    except TimeoutError:
+        raise Problem("no-leader", f"this node was elected, and cannot hand over yet after {READY_S:.0f} s") from None
+    if takeover.ready_s is not None:
+        await asyncio.sleep(takeover.ready_s + ACCOUNT_S - node.clock.monotonic())
+    if reign.over or takeover.ready_s is None:
+        raise Problem("no-leader", "this node leads no more", leader=node.group.leader_id)
+    return TakeoverView(
+        node=node.config.node_id,
+        term=reign.term,
+        ready_us=int((node.clock.monotonic() - takeover.ready_s) * 1e6),  # rounded down: the gap is never too short
+        in_flight_carried=takeover.in_flight,
+        repeated=takeover.repeated,
+    )
