@@ -26,8 +26,17 @@ TABLE: Final = (
     ("hourwheel_staged_bytes", GAUGE, "Bytes of far hours that only the journal and memory hold"),
     ("hourwheel_free_bytes", GAUGE, "Free space of the data directory's file system"),
     ("hourwheel_clock_error_seconds", GAUGE, "How far the wall clock is ahead of the node clock"),
+    ("hourwheel_clock_ahead_seconds", GAUGE, "How far this node's clock is ahead of the median; NaN if nobody knows"),
+    ("hourwheel_agreed_index", GAUGE, "The last entry after which a majority was heard to have the same state"),
+    ("hourwheel_split", GAUGE, "1 while nodes differ and no majority agrees, as the leader finds it"),
     ("hourwheel_tick_seconds", GAUGE, "The replicated dispatch state's tick, seconds since the epoch"),
     ("hourwheel_checkpoint_index", GAUGE, "The entry that the last durable checkpoint covers"),
+    ("hourwheel_journal_bytes", GAUGE, "What the journal holds: since the last checkpoint, and for nodes that lag"),
+    ("hourwheel_snapshots_sending", GAUGE, "Nodes that take over a snapshot of this leader or catch up behind it"),
+    ("hourwheel_snapshot_sent_bytes", COUNTER, "Bytes of snapshots this node sent as leader"),
+    ("hourwheel_snapshots_given_up", COUNTER, "Snapshots this node began to send and gave up"),
+    ("hourwheel_snapshot_lacking_bytes", GAUGE, "Of the snapshot this node is taking over, what is not here yet"),
+    ("hourwheel_snapshots_refused", COUNTER, "Snapshots this node fetched and did not take over"),
 )
 
 

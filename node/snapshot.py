@@ -95,6 +95,16 @@ class Snapshots:
             index, done, total = (sending.index, sending.sent_bytes, sending.bytes) if sending else (0, 0, 0)
         return {"applied_index": index, "bytes": total, "done_bytes": min(done, total)} if index else None
 
+    def values(self) -> dict[str, float]:
+        """The rows of node.metrics about snapshots."""
+        return {
+            "hourwheel_snapshots_sending": len(self.sender.sendings),
+            "hourwheel_snapshot_sent_bytes": self.sender.sent_bytes,
+            "hourwheel_snapshots_given_up": self.sender.given_up,
+            "hourwheel_snapshot_lacking_bytes": self.fetcher.total_bytes - self.fetcher.done_bytes,
+            "hourwheel_snapshots_refused": self.fetcher.failures,
+        }
+
     def _receive(self, peer: str, message: Message) -> None:
         (self.sender if message["type"] == "snapshot_pull" else self.fetcher).receive(peer, message)
 

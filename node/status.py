@@ -34,6 +34,7 @@ class Status:
             "commit_index": group.commit_index,
             "nodes": [self._member(peer.id) for peer in node.config.peers],
             "dispatch": dispatch,
+            "agreement": {"index": group.agreed_index, "split": node.guard.split or None},
             "lateness_ms": node.lateness.quantiles(),
             "groups": [
                 {
@@ -67,8 +68,11 @@ class Status:
             heard = group.is_leader and peer.applied_index > 0
             applied, offset_ms = (peer.applied_index, round(peer.clock_offset_ms, 1)) if heard else (None, None)
         lag = None if applied is None else max(0, group.commit_index - applied)
-        state = "up" if up and not (lag and lag > CATCHING_UP) else "catching-up" if up else "down"
-        return {**member, "state": state, "applied_index": applied, "lag": lag, "clock_offset_ms": offset_ms}
+        snapshot = node.snapshots.status(node_id)
+        behind = snapshot is not None or bool(lag and lag > CATCHING_UP)
+        state = "catching-up" if up and behind else "up" if up else "down"
+        figures = {"applied_index": applied, "lag": lag, "clock_offset_ms": offset_ms, "snapshot": snapshot}
+        return {**member, "state": state, **figures}
 
     def ready(self) -> Readiness:
         """Ready: a leader is known, and what was committed when this node met it is applied here."""
@@ -79,6 +83,7 @@ class Status:
             "leader": "ok" if leader else "no leader is known",
             "founded": "ok" if node.store.cluster_id else "the cluster is not founded yet",
             "caught_up": "ok",
+            "clock": node.guard.clock_check(),
             "serving": "ok" if not node.draining else "shutting down",
         }
         if leader == node.config.node_id and node.reign is None:
@@ -122,6 +127,9 @@ class Status:
             "hourwheel_clock_error_seconds": node.clock.error_ms() / 1000,
             "hourwheel_tick_seconds": node.machine.tick,
             "hourwheel_checkpoint_index": node.checkpointer.index,
+            **node.guard.values(),
+            "hourwheel_journal_bytes": node.journal.kept_bytes,
+            **node.snapshots.values(),
         }
 
 
