@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "dead": "list the dead messages of a topic",
     "redrive": "make dead messages due again",
     "cluster": "look at the cluster, move its leadership",
+    "node": "drain one node",
     "verify": "check a data directory offline",
 }
 

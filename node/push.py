@@ -36,6 +36,7 @@ from node.push_answer import Answer
 from node.push_lane import Bounds, Lanes, StagedUnit
 from node.push_metrics import PushMetrics
 from node.push_outcome import Attempt, Outcomes
+from node.push_plan import PushPlans
 from node.push_target import BadTarget, Targets, make_head
 from node.queues import GROUP
 from node.retry import BAD_URL, STOPPED
@@ -60,8 +61,7 @@ REST_MOST_S: Final = 0.010
 GATHER_S: Final = 0.002
 #: When to try again what may not be handed over for the moment (no trust, or the stop rule).
 AGAIN_S: Final = 0.02
-#: How long a node that stops waits for attempts on the wire, and for a leader to take their outcomes. Together within
-#: the 30 s that process managers usually give.
+#: How long a node that stops waits for attempts on the wire, and for a leader to take their outcomes. Not 30 s in all.
 DRAIN_S: Final = 20.0
 PASS_ON_S: Final = 5.0
 #: Units looked at together when staging, and the bytes of their records.
@@ -87,6 +87,7 @@ class Pusher:
                 staged_total=options.staged_total,
             )
         )
+        self._plans = PushPlans(node, self._lanes, self._begin, self._freed)
         self._outcomes = Outcomes(node, entropy)
         self.metrics = PushMetrics(lambda: self.on_wire, lambda: self.staged)
         self._reign: Reign | None = None
@@ -94,13 +95,14 @@ class Pusher:
         self._pumping: asyncio.TimerHandle | None = None
         self._pump_at_s = 0.0
         self._rests_until_s = 0.0
+        self.attempts: set[Attempt] = set()  # those on the wire
         self._quiet = asyncio.Event()  # nothing is on the wire
         self._quiet.set()
 
     @property
     def on_wire(self) -> int:
         """Attempts under way."""
-        return self._lanes.on_wire
+        return self._lanes.on_wire - self._plans.waiting
 
     @property
     def staged(self) -> int:
@@ -121,7 +123,19 @@ class Pusher:
     def end(self) -> None:
         """The reign is over. What is on the wire goes on."""
         self._reign = None
+        self._plans.clear()
         self._lanes.clear()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is on the wire, or its outcome not where it belongs."""
+        return self.on_wire > 0 or not self._outcomes.quiet
+
+    async def quiet(self) -> None:
+        """Until not busy; who wants that lets no new attempt begin."""
+        while self.busy:
+            await self._quiet.wait()
+            await self._outcomes.settled()
 
     async def drain(self) -> None:
         """Begin no attempt any more and wait until those on the wire have ended and their outcomes are where they
@@ -174,11 +188,13 @@ class Pusher:
     def _stage(self, reign: Reign, now_ms: int) -> bool:
         """Take a bite of each push topic's window, as far as there is room for it; whether there was anything."""
         bites: list[tuple[Topic, U64]] = []
-        for number in reign.dispatcher.ready_topics():
+        dispatcher, planning = reign.dispatcher, reign.dispatcher.planning
+        ready = [(number, dispatcher.stage) for number in dispatcher.ready_topics()]
+        for number, stage in [*ready, *((number, planning.stage) for number in planning.topics())]:
             topic = self._node.store.catalog.topic_by_number(number)
             if topic is not None and topic.settings.get("mode") == "push":
                 room = min(self._lanes.room(number), BITE_UNITS)
-                positions = reign.dispatcher.stage(number, room, now_ms) if room else _NOTHING
+                positions = stage(number, room, now_ms) if room else _NOTHING
                 if len(positions):
                     bites.append((topic, positions))
         if bites:
@@ -212,15 +228,21 @@ class Pusher:
                 self._lanes.add(StagedUnit(topic, position, record, self._targets.of(topic, record.target)))
 
     def _hand_over(self, reign: Reign, now_ms: int) -> bool:
-        """Fill the free slots: one look at the records per timeout. Whether there were any."""
+        """Fill the free slots: one look at the records per timeout. Whether there were any. Units of strict topics are
+        planned, and sent when their Leases are committed and their time has come."""
         taken = self._lanes.take(now_ms)
         left: list[StagedUnit] = []
         went: list[tuple[HandOver, list[StagedUnit]]] = []
         taken.sort(key=_timeout_ms)  # stable: the order within a topic stays
         for timeout_ms, group in groupby(taken, key=_timeout_ms):
             units = list(group)
-            positions = np.array([unit.position for unit in units], np.uint64)
             lease_ms = timeout_ms + LEASE_MARGIN_MS
+            if reign.dispatcher.strict.topics:
+                units, more = self._plans.plan(reign, units, lease_ms, now_ms)
+                left += more
+                if not units:
+                    continue
+            positions = np.array([unit.position for unit in units], np.uint64)
             first = reign.dispatcher.hand_over_first(positions, lease_ms, now_ms, trusted=reign.trusted())
             if first is not None:
                 went.append((first, units))
@@ -236,6 +258,21 @@ class Pusher:
         if taken:
             reign.poke()  # Leases wait for the beat, those over their limit for their end
         return bool(taken)
+
+    def leased(self, hand_over: HandOver) -> None:
+        """The Lease of a planned push is applied."""
+        if self._reign is not None:
+            self._plans.leased(self._reign, hand_over)
+
+    def unplan(self) -> None:
+        """What is planned is released: leadership is about to move."""
+        self._plans.clear()
+
+    def _freed(self) -> None:
+        """Planned pushes that are not sent gave their slots back."""
+        if not self.on_wire:
+            self._quiet.set()
+        self._pump_in(GATHER_S)
 
     def _by_topic(
         self,
@@ -301,6 +338,7 @@ class Pusher:
 
     def _send(self, attempt: Attempt) -> None:
         self._quiet.clear()
+        self.attempts.add(attempt)
         unit, target = attempt.unit, attempt.unit.target
         began_s = self._loop.time()
         if isinstance(target, BadTarget):
@@ -325,10 +363,11 @@ class Pusher:
         """An attempt is over, a slot is free. What fails here is a fault of the node, not of a receiver: those are
         answers."""
         try:
+            self.attempts.discard(attempt)
             self.metrics.count(answer.code, self._loop.time() - began_s)
             self._outcomes.add(attempt, answer)
             self._lanes.done(attempt.unit.origin, failed=None if answer.code == STOPPED else not answer.delivered)
-            if not self._lanes.on_wire:
+            if not self.on_wire:
                 self._quiet.set()
             self._pump_in(GATHER_S)
         except Exception as error:

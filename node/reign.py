@@ -16,13 +16,17 @@ from api.problem import Problem
 from node.attempts import Attempts, give_up
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.holding import Holding
+from node.lease_book import HandOver
 from node.move_size import move_weights
 from node.pulling import Pulling, ended
 from node.receipt import Receipts
+from node.riding import Riding
+from node.takeover import Takeover
 from replication.apply_settle import ACKED
-from replication.command import DispatchState, Fail, Lease, Realign
+from replication.command import Fail, Realign
 from replication.command_handover import DEAD
 from storage.array import I64, U8, U16, U32, U64
+from storage.position import HOUR_MS
 from storage.slot import SlotColumns
 from storage.slot_read import SlotRead
 
@@ -50,8 +54,12 @@ class Reign:
         self._poked = False
         self._alarm: asyncio.TimerHandle | None = None
         self._readers: list[asyncio.Future[None]] = []
+        self._pledges: dict[int, asyncio.Future[None]] = {}  # by the number of a strict hand-over that is pulled
         self._over = False
         self._moved = False
+        self.takeover = Takeover(self.term, node.clock.monotonic())
+        self.ready = asyncio.Event()  # something could be handed over, and what was carried over is counted
+        self._carrying: list[int] = []  # hours yet to be looked through for leases of former leaders
         self.dispatcher = Dispatcher(
             node.store,
             term=self.term,
@@ -95,6 +103,31 @@ class Reign:
         else:
             self._node.spawn(self._set_back(self._realign))
         self._node.pusher.begin(self)
+        last_hour = max(self.promoted_ms // HOUR_MS, self._node.machine.tick // 3600) + 1
+        self._carrying = sorted(hour for hour in self._node.store.open_hours() if hour <= last_hour)
+        self._loop.call_soon(self._carry)  # behind the first step: it takes milliseconds, and nothing waits for it
+
+    def _carry(self) -> None:
+        """Note the leases that former leaders left, the newest hour first, one hour at a time."""
+        if self._over:
+            return
+        try:
+            if self._carrying:
+                self.takeover.carry(self._node.store, self._carrying.pop(), self.promoted_ms)
+        except Exception as error:
+            self._node.fatal(error)
+            return
+        if self._carrying:
+            self._loop.call_soon(self._carry)
+        self._look_ready()
+
+    def _look_ready(self) -> None:
+        """Note when a due unit can be handed over first."""
+        takeover = self.takeover
+        if takeover.ready_s is None and self.trusted() and self.dispatcher.level(self._node.clock.now_ms()):
+            takeover.ready_s = self._node.clock.monotonic()
+        if takeover.ready_s is not None and not self._carrying:
+            self.ready.set()
 
     async def _set_back(self, realign: Realign) -> None:
         done = False
@@ -133,6 +166,8 @@ class Reign:
         """One step of the dispatcher; wakes pulls and the proposer; returns how many milliseconds to sleep."""
         now_ms = self._node.clock.now_ms()
         wait_ms = self.dispatcher.step(now_ms)
+        if not self.ready.is_set():
+            self._look_ready()
         self._node.pusher.turn(now_ms)
         self._read_slots(now_ms)
         waits = [] if wait_ms is None else [wait_ms]
@@ -204,19 +239,44 @@ class Reign:
     def _wake_readers(self) -> None:
         readers, self._readers = self._readers, []
         for reader in readers:
-            if not reader.done():
-                reader.set_result(None)
+            self._resolve(reader)
+
+    async def leased(self, hand_over: HandOver) -> None:
+        """Until the Lease of a strict hand-over is applied. Raises `no-leader` when the reign ends meanwhile."""
+        pledge = self._pledges[hand_over.strict] = self._loop.create_future()
+        try:
+            await pledge
+        finally:
+            self._pledges.pop(hand_over.strict, None)
+        if self._over:
+            raise ended()
+
+    def _resolve(self, waiter: asyncio.Future[None] | None) -> None:
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     # -- what rides in entries (node.proposer.Riders)
 
-    def collect(self, now_ms: int, *, going: bool) -> tuple[Lease | None, DispatchState | None]:
-        """The dispatcher's Leases and state."""
-        return self.dispatcher.collect(now_ms, going=going)
+    def collect(self, now_ms: int, *, going: bool) -> Riding:
+        """What the dispatcher adds. While leadership is about to move, nothing that was leased ahead is handed over
+        here any more: it is released in the last entries."""
+        if self._node.transfer.frozen:
+            self.dispatcher.strict.withdraw_all()
+            self._node.pusher.unplan()
+        riding = self.dispatcher.collect(now_ms, going=going)
+        for lease in (riding.lease, riding.planned):
+            if lease is not None:
+                self.takeover.handed_over(lease, self._node.clock.monotonic())
+        return riding
 
     def committed(self) -> None:
         """The oldest of these Leases are applied. Perhaps long after `on_leased` told so, when their entry had been
         given up as unknown: then nobody else wakes the loop, nor those who wait for these records."""
-        self.dispatcher.committed()
+        for hand_over in self.dispatcher.committed():
+            if hand_over.planned:
+                self._node.pusher.leased(hand_over)
+            else:
+                self._resolve(self._pledges.pop(hand_over.strict, None))
         self._wake_readers()
         self.poke()
 
@@ -237,6 +297,12 @@ class Reign:
     def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
         """Hand-overs whose Lease took effect."""
         self.dispatcher.on_leased(position, attempt, lease_end_ms)
+        self.poke()
+
+    def on_released(self, position: U64) -> None:
+        """Units whose lease was taken back."""
+        self.takeover.released(position)
+        self.dispatcher.on_released(position)
         self.poke()
 
     def on_moved(self, home: U64, old: U64, position: U64) -> None:
@@ -262,4 +328,5 @@ class Reign:
         self.dispatcher.stop()
         self._node.machine.listener = None
         self._wake_readers()
+        self.ready.set()
         self.pulling.end()
