@@ -22,10 +22,11 @@ from typing import Any, Final
 
 import lmdb
 
+from storage.catch_up import CatchUp, read_catch_up, write_catch_up
 from storage.checkpoint import ABOUT, CheckpointRecord, read_checkpoint, write_checkpoint
 from storage.disk import Disk, DiskFailed
 from storage.format import Corrupt, FormatRefused
-from storage.genesis import Genesis, read_genesis, write_genesis
+from storage.genesis import Genesis, read_genesis, replace_genesis, write_genesis
 from storage.key import KeyEntry, Keys
 from storage.members import Members
 from storage.table import DAMAGED, HASH_MASK, Table, open_value, seal_value
@@ -119,18 +120,30 @@ class Catalog:
         self.members.load()
 
     @classmethod
-    def open(cls, path: Path, disk: Disk) -> "Catalog":
+    def open(cls, path: Path, disk: Disk, *, read_only: bool = False) -> "Catalog":
         """Open the catalog directory, or create it. One process, once: the data directory's LOCK sees to that.
+        `read_only`: one that is there and that nobody else has open; nothing is changed or made beside it.
 
         Raises FormatRefused (another version), Corrupt (record, genesis or a topic), DiskFailed.
         """
-        disk.make_directory(path)
+        if not read_only:
+            disk.make_directory(path)
         with _lmdb_errors("open", path):
-            environment = lmdb.open(str(path), map_size=_MAP_SIZE, max_dbs=16, readahead=False, create=False)
+            environment = lmdb.open(
+                str(path),
+                map_size=_MAP_SIZE,
+                max_dbs=16,
+                readahead=False,
+                create=False,
+                readonly=read_only,
+                lock=not read_only,
+            )
         try:
             with _lmdb_errors("open", path):
-                about = environment.open_db(ABOUT)
-                tables = [Table(name, environment.open_db(name)) for name in _TABLES]
+                about = environment.open_db(ABOUT, create=not read_only)
+                tables = [Table(name, environment.open_db(name, create=not read_only)) for name in _TABLES]
+                if read_only:
+                    return cls(environment, path, about, tables)
                 with environment.begin(write=True) as transaction:
                     if not transaction.stat(about)["entries"]:
                         transaction.put(_FORMAT_KEY, seal_value(ABOUT, _FORMAT_KEY, _U32.pack(FORMAT)), db=about)
@@ -156,6 +169,19 @@ class Catalog:
     def found(self, genesis: Genesis) -> None:
         """Found the cluster; once."""
         write_genesis(self._meta, genesis)
+
+    def refound(self, genesis: Genesis) -> None:
+        """Of a backup that is being restored: make it another cluster's."""
+        replace_genesis(self._meta, genesis)
+
+    @property
+    def catch_up(self) -> CatchUp | None:
+        """What a restored cluster has still to do about messages that are overdue; None if nothing."""
+        return read_catch_up(self._meta)
+
+    def set_catch_up(self, catch_up: CatchUp | None) -> None:
+        """Set it, or with None say that it is done."""
+        write_catch_up(self._meta, catch_up)
 
     # topics
 

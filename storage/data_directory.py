@@ -207,6 +207,11 @@ def _write_owner(path: Path, disk: Disk, lock: int, owner: _Owner) -> None:
     disk.fsync_directory(path)
 
 
+def lock_line(node_id: str, store_id: bytes) -> bytes:
+    """What LOCK says in a directory of this node: for one that is made elsewhere than by opening it."""
+    return _Owner(node_id, store_id).encode()
+
+
 def _checksum(fields: dict[str, object]) -> str:
     return f"{google_crc32c.value(_line(fields)):08x}"
 

@@ -33,6 +33,12 @@ def read_genesis(meta: Table) -> Genesis | None:
     return None if row is None else _DECODER.decode(row)
 
 
+def replace_genesis(meta: Table, genesis: Genesis) -> None:
+    """Make what stands in the catalog another cluster's: of a backup that is restored, and of nothing else."""
+    assert meta.get(_KEY) is not None, "nothing was founded"
+    meta.put(_KEY, _ENCODER.encode(genesis))
+
+
 def write_genesis(meta: Table, genesis: Genesis) -> None:
     """Set it. Once: a second one would make every id and receipt of the first another cluster's."""
     assert len(genesis.cluster_id) == CLUSTER_ID_SIZE, f"cluster id of {len(genesis.cluster_id)} bytes"

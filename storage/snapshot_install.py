@@ -200,8 +200,13 @@ def check_snapshot(directory: Path, manifest: Manifest, disk: Disk) -> None:
     report = verify(directory, disk=disk, group=manifest.group)
     if report.faults:
         raise InstallRefused("; ".join(report.faults[:3]))
+    check_record(directory, manifest, disk)
+
+
+def check_record(directory: Path, manifest: Manifest, disk: Disk) -> None:
+    """Whether the catalog below `directory` is that of the manifest. Raises InstallRefused."""
     try:
-        catalog = Catalog.open(directory / "catalog", disk)
+        catalog = Catalog.open(directory / "catalog", disk, read_only=True)
     except (Corrupt, FormatRefused) as error:
         raise InstallRefused(str(error)) from error
     try:

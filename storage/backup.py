@@ -1,0 +1,201 @@
+"""A backup: one checkpoint of a group in a directory of its own, complete or not there.
+
+```
+<cluster id, 8 hex digits>-<applied index, 20 digits>-<node>/
+    MANIFEST   hours/<hour>/{log,index,settle}   catalog/data.mdb
+```
+The files are those of a data directory, byte for byte; MANIFEST (storage/snapshot.py) is the manifest with the CRC32C
+of every MiB. It is built under the name with `.part` behind it and renamed when all is durable and read back, so a
+directory of the full name is a whole backup. It belongs to no node: there is no LOCK, no journal, no delivery log.
+
+What fails here fails the backup and not the node, unless it is the node's own files that cannot be read: a backup's
+disk may be any disk, a full or broken one is the operator's to hear of and no reason to stop delivering.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from storage.disk import Disk, DiskFailed
+from storage.format import Corrupt, FormatRefused
+from storage.snapshot import PIECE, Manifest, SnapshotRefused
+from storage.snapshot_install import check_record, check_snapshot
+from storage.snapshot_pin import Pin, checksum_of
+from storage.verify import Report, verify
+
+MANIFEST: Final = "MANIFEST"
+PART: Final = ".part"
+_DIRTY_BYTES_MAX: Final = 64 << 20
+
+
+class BackupRefused(SnapshotRefused):
+    """The backup cannot be written, or what lies there is none that can be used. Says where and why."""
+
+
+def backup_name(manifest: Manifest, node_id: str) -> str:
+    """What the backup of this checkpoint is called."""
+    return f"{manifest.cluster_id.hex()[:8]}-{manifest.applied_index:020}-{node_id}"
+
+
+class BackupWriter:
+    """One backup on its way. `copy` piece after piece, then `finish`, or `abandon`; all block, in a thread.
+
+    Raises BackupRefused for what is wrong with the place it is written to, Corrupt or DiskFailed for the node's own
+    files, which is final.
+    """
+
+    def __init__(self, pin: Pin, parent: Path, node_id: str, disk: Disk) -> None:
+        self._pin = pin
+        self._disk = disk
+        self.path = parent / backup_name(pin.manifest, node_id)
+        """Where the backup stands when it is finished."""
+        self._part = parent / (self.path.name + PART)
+        self._sums: list[int] = []
+        self._dirty_bytes = 0
+        self._begin(parent)
+
+    def pieces(self) -> Iterator[tuple[str, int, int]]:
+        """What is to be copied, in order."""
+        return self._pin.manifest.pieces()
+
+    def copy(self, name: str, offset: int, size: int) -> None:
+        """Copy the next piece."""
+        data = self._pin.read(name, offset, size)
+        self._sums.append(checksum_of(data))
+        try:
+            path = self._part / name
+            if not offset:
+                self._disk.make_directory(path.parent)
+            self._write(path, data, offset)
+        except DiskFailed as error:
+            raise self._refused(error) from error
+
+    def finish(self) -> Manifest:
+        """Make it durable, read it back, give it its name. Returns its manifest."""
+        manifest = replace(self._pin.manifest, sums=tuple(self._sums))
+        try:
+            self._write(self._part / MANIFEST, manifest.encode(), 0)
+            fd = self._disk.open_read(self._part)
+            try:
+                self._disk.syncfs(fd)
+            finally:
+                self._disk.close(fd)
+            check_snapshot(self._part, manifest, self._disk)
+            self._disk.rename(self._part, self.path)
+            self._disk.fsync_directory(self.path.parent)
+        except DiskFailed as error:
+            raise self._refused(error) from error
+        return manifest
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        try:
+            self._disk.remove_tree(self._part)
+        except DiskFailed as error:
+            raise self._refused(error) from error
+
+    def _begin(self, parent: Path) -> None:
+        try:
+            if not self._disk.exists(parent):
+                self._disk.make_directory(parent)
+            if self._disk.exists(self.path):
+                raise BackupRefused(f"{self.path} is there already: nothing was applied since it was written")
+            self._disk.remove_tree(self._part)
+            needed, free = self._pin.manifest.total_bytes, self._disk.free_bytes(parent)
+            if needed > free:
+                raise BackupRefused(f"{parent} has {free} bytes free, the backup needs {needed}")
+            for folder in (self._part, self._part / "hours", self._part / "catalog"):
+                self._disk.make_directory(folder)
+        except DiskFailed as error:
+            raise self._refused(error) from error
+
+    def _write(self, path: Path, data: bytes, offset: int) -> None:
+        fd = self._disk.open_write(path)
+        try:
+            self._disk.write(fd, data, offset)
+            self._dirty_bytes += len(data)
+            if self._dirty_bytes >= _DIRTY_BYTES_MAX:
+                self._disk.fdatasync(fd)
+                self._dirty_bytes = 0
+        finally:
+            self._disk.close(fd)
+
+    def _refused(self, error: DiskFailed) -> BackupRefused:
+        return BackupRefused(f"the backup cannot be written: {error.operation} {error.path}: errno {error.errno}")
+
+
+def is_backup(directory: Path, disk: Disk) -> bool:
+    """Whether this is, or was, a backup and no data directory."""
+    return disk.exists(directory / MANIFEST)
+
+
+def read_manifest(directory: Path, disk: Disk) -> Manifest:
+    """The manifest of a backup. Raises BackupRefused if there is none, or not a whole one."""
+    try:
+        fd = disk.open_read(directory / MANIFEST)
+    except FileNotFoundError as error:
+        if directory.name.endswith(PART):
+            raise BackupRefused(f"{directory} is a backup that was never finished: use another one") from error
+        what = "a data directory, no backup" if disk.exists(directory / "LOCK") else f"no backup: it has no {MANIFEST}"
+        raise BackupRefused(f"{directory} is {what}") from error
+    except DiskFailed as error:
+        raise BackupRefused(str(error)) from error
+    try:
+        manifest = Manifest.decode(disk.read(fd, disk.size(fd), 0), str(directory / MANIFEST))
+    except (Corrupt, FormatRefused) as error:
+        raise BackupRefused(str(error)) from error
+    finally:
+        disk.close(fd)
+    if not manifest.sums:
+        raise BackupRefused(f"{directory / MANIFEST} has no checksums: it is an offer, not a backup")
+    return manifest
+
+
+def read_pieces(directory: Path, manifest: Manifest, disk: Disk) -> Iterator[tuple[str, int, bytes]]:
+    """(name, offset, bytes) of every piece of a backup, each checked. Raises BackupRefused at the first that is not as
+    it was written."""
+    sums = iter(manifest.sums)
+    for name, length in manifest.files:
+        fd = _open(directory, name, length, disk)
+        try:
+            for offset in range(0, length, PIECE):
+                data = disk.read(fd, min(PIECE, length - offset), offset)
+                found, expected = checksum_of(data), next(sums)
+                if found != expected:
+                    raise BackupRefused(
+                        f"{directory / name}: bytes {offset} to {offset + len(data)} are not what was written: "
+                        f"checksum {found:08x}, expected {expected:08x}"
+                    )
+                yield name, offset, data
+        finally:
+            disk.close(fd)
+
+
+def verify_backup(directory: Path, *, disk: Disk | None = None) -> Report:
+    """Check a backup as `verify` does a data directory, and that every byte is as it was written. Faults are in the
+    report, never raised."""
+    disk = disk or Disk()
+    try:
+        manifest = read_manifest(directory, disk)
+        report = verify(directory, disk=disk, group=manifest.group)
+        for _ in read_pieces(directory, manifest, disk):
+            pass
+        if report.sound:
+            check_record(directory, manifest, disk)
+    except (SnapshotRefused, DiskFailed) as error:
+        return Report(faults=[str(error)])
+    report.notes.append(f"a backup of cluster {manifest.cluster_id.hex()} at index {manifest.applied_index}")
+    return report
+
+
+def _open(directory: Path, name: str, length: int, disk: Disk) -> int:
+    try:
+        fd = disk.open_read(directory / name)
+    except FileNotFoundError as error:
+        raise BackupRefused(f"{directory / name} is missing; the manifest gives it {length} bytes") from error
+    size = disk.size(fd)
+    if size != length:
+        disk.close(fd)
+        raise BackupRefused(f"{directory / name} has {size} bytes; the manifest gives it {length}")
+    return fd
