@@ -30,7 +30,7 @@ def _fields(limits: Limits, *, whole: bool) -> Fields:
             "target": nullable(lambda value: read_topic_target(value, limits, whole=whole)),
             "retry": nullable(lambda value: read_topic_retry(value, whole=whole)),
             "lease": read_lease,
-            "handover": lambda value: read_choice(value, ("fast",), ("strict",)),
+            "handover": lambda value: read_choice(value, ("fast", "strict")),
             "dead_letter": nullable(read_topic),
             "paused": read_flag,
         },

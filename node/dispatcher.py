@@ -19,22 +19,22 @@ not due by the new time. Only a leader has one; a new term makes a new one, and 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from node.claim import Claims
-from node.exhausted import AttemptLimit, Exhausted
+from node.exhausted import AttemptLimit
+from node.handing_over import HandingOver
 from node.lease_book import HandOver, LeaseBook, LeaseEnds
 from node.outlet import Outlet
 from node.ready import Ready
-from node.staged import StagedHandOver
+from node.riding import NOTHING_RIDES, Riding
+from node.strict import Strict
 from node.sweep import Sweep
-from node.tag_filter import TagFilter
-from node.taking import BYTES_MAX
 from node.window import Queued
-from replication.command import DispatchState, Lease, Realign
+from replication.command import DispatchState, Realign
 from storage.array import I64, U8, U16, U32, U64
 from storage.format import LEASED
 from storage.hour_wheel import AHEAD, HourWheel
@@ -63,7 +63,7 @@ class DispatchOptions:
     inline_reads: bool = True  # step reads slots itself; else the caller answers `loads` with `loaded`
 
 
-class Dispatcher:
+class Dispatcher(HandingOver):
     """One term's dispatch state. Calls come from one thread, the event loop's; none blocks but for reading a slot or a
     piece of an hour from the page cache."""
 
@@ -82,9 +82,17 @@ class Dispatcher:
         self._ends = LeaseEnds()
         self._book = LeaseBook(stop_ms=self._options.stop_ms, beat_ms=self._options.beat_ms)
         self._ready = Ready(self._claims, per_topic=self._options.window_per_topic, total=self._options.window_total)
+        self.strict = Strict(store, self._book, term=term)
         self._outlet = Outlet(
-            store, self._book, self._claims, self._ready, attempts, pace_per_step=self._options.pace_per_step
+            store,
+            self._book,
+            self._claims,
+            self._ready,
+            self.strict,
+            attempts,
+            pace_per_step=self._options.pace_per_step,
         )
+        self.planning = self._outlet.planning
         self._wheel: SecondWheel | None = None  # None: not begun (a Realign is on its way), or stopped
         self._stopped = False
         self._state = self._proposed = DispatchState(0, 0, 0)  # as of the last step; as of the last collect
@@ -117,7 +125,7 @@ class Dispatcher:
         self._wheel = SecondWheel(start_ms=start_ms)
         self._hours = HourWheel(self._store, self._wheel, start_ms=start_ms)
         self._hours.turn(start_ms)
-        self._sweep = Sweep(self._store, self._ready, self._claims, self._ends, start_ms=start_ms)
+        self._sweep = Sweep(self._store, self._ready, self._claims, self._ends, self.strict, start_ms=start_ms)
         # A dead leader whose clock was ahead may have leased units of the hour after ours.
         self._noted_hour = max(start_ms // HOUR_MS, tick // 3600) + 1
         self._sweep.promote(self._noted_hour)
@@ -151,9 +159,11 @@ class Dispatcher:
             self._note_leases(now_ms)
             self._state_moved = True
         self._load(now_ms)
-        due = self._wheel.take(now_ms)
+        taken = self._wheel.take(now_ms)
+        due = self.planning.unplanned(taken)
+        self.planning.look(self._wheel, now_ms)
         self._ready.push_both(due.due_ms <= self._start_ms, due.topic, Queued(due.position, due.tags), swept=False)
-        self._advance(now_ms, moved=len(due) > 0)
+        self._advance(now_ms, moved=len(taken) > 0)
         self._sweep.ended(self._ends.ended(now_ms))
         more = self._read_piece(now_ms)
         self._outlet.turn(now_ms)
@@ -167,6 +177,7 @@ class Dispatcher:
             if self._noted_hour < hour <= last_hour:
                 leased = self._store.leased(hour)
                 self._ends.add(leased.position, leased.lease_end_ms, now_ms)
+                self.strict.release_planned(leased.position, now_ms)
         self._noted_hour = max(self._noted_hour, last_hour)
 
     def loads(self, now_ms: int) -> list[int]:
@@ -212,107 +223,12 @@ class Dispatcher:
         if more or (self._to_load and self._options.inline_reads):
             return 0
         wakes = [
-            self._hours.wake_ms(now_ms), self._wheel.wake_ms(now_ms), self._ends.next_ms(), self._outlet.wake_ms()
+            self._hours.wake_ms(now_ms), self._wheel.wake_ms(now_ms), self._ends.next_ms(), self._outlet.wake_ms(),
+            self.planning.wake_ms(self._wheel, now_ms),
         ]  # fmt: skip
         if now_ms < self._latest_ms:
             wakes.append(min(self._latest_ms, now_ms + CLOCK_BACK_MS))
         return max(0, min(wake for wake in wakes if wake is not None) - now_ms)
-
-    # -- hand-over
-
-    def waiting(self, topic: int, tags: TagFilter | None = None) -> bool:
-        """Whether a hand-over of the topic is worth a try; with a filter, whether there is anything that it has not
-        looked at. After a try that found nothing it is not, until something comes, or the clock that went back goes on.
-        """
-        return self._outlet.waiting(topic, tags)
-
-    @property
-    def ready_count(self) -> int:
-        """Positions in all windows; what is ready beyond them is backlog."""
-        return self._outlet.ready_count
-
-    def ready_topics(self) -> list[int]:
-        """Topics with something in a window, paused ones too; in no order."""
-        return self._outlet.ready_topics()
-
-    def ready_by_topic(self) -> Counter[int]:
-        """How many units are in the windows of each topic."""
-        return self._outlet.ready_by_topic()
-
-    def hand_over(
-        self,
-        topic: int,
-        max_units: int,
-        lease_ms: int,
-        now_ms: int,
-        *,
-        trusted: bool,
-        max_bytes: int = BYTES_MAX,
-        tags: TagFilter | None = None,
-    ) -> HandOver:
-        """Take up to `max_units` ready units of a topic, whose records have up to `max_bytes` (one always fits), under
-        a lease that ends at now + lease_ms. With a filter, only those it wants; the others stay in place.
-
-        Empty if nothing is ready, the topic is paused, leadership is not trusted, or the oldest uncommitted hand-over
-        is `stop_ms` old. What is due now comes first, then what is overdue, as far as its pace allows. A filter looks
-        through the windows, not through the backlog behind them.
-        """
-        return self._outlet.hand_over(
-            topic, max_units, lease_ms, now_ms, trusted=trusted, max_bytes=max_bytes, tags=tags
-        )
-
-    def stage(self, topic: int, most: int, now_ms: int) -> U64:
-        """Take up to `most` units of a topic out of its turn, to be handed over soon: their positions, in the order of
-        a hand-over. They are claimed, not leased, and stay so until `hand_over_staged` or `unstage` names them."""
-        return self._outlet.stage(topic, most, now_ms)
-
-    def hand_over_staged(
-        self, topic: int, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool
-    ) -> StagedHandOver:
-        """Hand over staged units of a topic under a lease that ends at now + lease_ms, as far as the records allow it
-        now. Without trust, or against the stop rule, all are left staged.
-
-        Those that are neither handed over nor left are not staged any more: they ended, or they are held by a command
-        in flight, or they are back in the window, since the topic is paused or the clock has gone back before them.
-        """
-        return self._outlet.hand_over_staged(topic, positions, lease_ms, now_ms, trusted=trusted)
-
-    def hand_over_first(self, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> HandOver | None:
-        """As `hand_over_staged`, of any topics in one look, where all may go and none went before: the usual case. None
-        where not, and nothing is changed: to be asked topic by topic."""
-        return self._outlet.hand_over_first(positions, lease_ms, now_ms, trusted=trusted)
-
-    def unstage(self, topic: int, positions: U64) -> None:
-        """Staged units of a topic are first in line again, in this order."""
-        self._outlet.unstage(topic, positions)
-
-    def blocked(self, now_ms: int) -> bool:
-        """Whether a hand-over finds nothing now, whatever waits: against the stop rule, while too many units wait for
-        the Fail that ends them, or while the clock has gone back. A step comes when that is over."""
-        return self._outlet.blocked(now_ms)
-
-    @property
-    def has_exhausted(self) -> bool:
-        """Whether there is something to take with `take_exhausted`."""
-        return self._outlet.has_exhausted
-
-    def take_exhausted(self) -> list[Exhausted]:
-        """Units that were to be handed over and are over their limit of attempts, each told of once. They are held
-        until `release` names their positions, which is when the Fail that ends them has its result."""
-        return self._outlet.take_exhausted()
-
-    def unrecorded(self, position: int) -> bool:
-        """Whether the unit was handed over and the records do not say so yet."""
-        return self._book.holds(position)
-
-    def hold(self, positions: Iterable[int]) -> None:
-        """Do not hand these over until they are released: a command that ends or moves them is on its way. They are
-        named by home or place; if they are moved meanwhile, they are held where they stand then."""
-        self._outlet.hold(positions)
-
-    def release(self, positions: Iterable[int]) -> None:
-        """The command, which held these by these names, has its result; what it left open is first in line again."""
-        self._outlet.release(positions)
 
     # -- what goes into entries
 
@@ -323,42 +239,54 @@ class Dispatcher:
         state_due_ms = self._proposed_ms + self._options.state_ms if self._state_moved else None
         return min((due for due in (self._book.due_ms, state_due_ms) if due is not None), default=None)
 
-    def collect(self, now_ms: int, *, going: bool = True) -> tuple[Lease | None, DispatchState | None]:
+    def collect(self, now_ms: int, *, going: bool = True) -> Riding:
         """What rides in the entry being put together, handed out once: the Leases of hand-overs that are in no entry
-        yet, and the dispatch state if it moved.
+        yet, what strict ones plan and release, and the dispatch state if it moved.
 
         `going`: the entry leaves in any case. If not, there is something only when `entry_due_ms` has come.
         """
         due_ms = self.entry_due_ms()
         if self._wheel is None or not (going or (due_ms is not None and due_ms <= now_ms)):
-            return None, None
+            return NOTHING_RIDES
         self._state_moved = False
         state, before = self._state, self._proposed
         if (state.tick, state.local_index) == (before.tick, before.local_index):
-            return self._book.collect(), None
+            return self._book.collect()
         self._proposed, self._proposed_ms = state, now_ms
-        return self._book.collect(), state
+        return self._book.collect()._replace(state=state)
 
-    def committed(self) -> None:
-        """The entry with the oldest collected Leases is applied: the records hold those hand-overs."""
+    def committed(self) -> list[HandOver]:
+        """The entry with the oldest collected Leases is applied: the records hold those hand-overs. Returns the strict
+        ones, which may begin (node.strict)."""
         if self._wheel is None:
-            return
-        for hand_over in self._book.committed():
+            return []
+        hand_overs = self._book.committed()
+        for hand_over in hand_overs:
             self._claims.free(hand_over.position)
             states = self._store.states(hand_over.position)
             leased = states.state == LEASED
             ours = leased & (states.term == self.term) & (states.attempt == hand_over.attempt)
             # Open, and the Lease took no effect, or ended before it was applied: a look at the end of that lease, if
             # there was one, passed over the unit since it was claimed. The records say when it is ready again.
-            stray = (states.state <= LEASED) & ~(ours & (states.lease_end_ms > self._latest_ms))
+            runs = ours & (states.lease_end_ms > self._latest_ms)
+            stray = (states.state <= LEASED) & ~runs
             if stray.any():
                 self._ends.add(hand_over.position[stray & leased], states.lease_end_ms[stray & leased], self._latest_ms)
                 self._sweep.again(hand_over.position[stray & ~leased])
+            if hand_over.strict and not runs.all():
+                self.strict.failed(hand_over.select(~runs))
+        return [hand_over for hand_over in hand_overs if hand_over.strict]
 
     def returned(self) -> None:
         """The entry with what `collect` gave last was never proposed: it goes in the next one."""
         if self._wheel is not None:
             self._book.returned()
+
+    def level(self, now_ms: int) -> bool:
+        """Whether what is due now is in the windows, as of the last step: the wheel has begun and no slot that is due
+        is still being read."""
+        begun = self._wheel is not None and now_ms >= self._start_ms
+        return begun and self._state.tick >= now_ms // 1000
 
     def dispatch_state(self) -> DispatchState:
         """As of the last step: of the units of entries up to `applied_index`, all in slots before `tick` are
@@ -378,6 +306,16 @@ class Dispatcher:
         if self._wheel is not None:
             self._ends.add(position, lease_end_ms, self._latest_ms)
 
+    def on_released(self, position: U64) -> None:
+        """Leases taken back: into the wheel again, or to be found by the next look, as they are due."""
+        if self._wheel is not None:
+            units = self._store.units(position)
+            later = units["due_ms"] > self._latest_ms
+            rows = np.flatnonzero(later)[np.argsort(position[later])]
+            wheel = units[rows]
+            self._wheel.arrive(wheel["due_ms"], position[rows], wheel["topic"], wheel["tags"], wheel["priority"])
+            self._sweep.again(position[~later])
+
     def on_moved(self, home: U64, old: U64, position: U64) -> None:
         """Messages stand elsewhere now. Where they stood, the check at hand-over leaves them out; `on_units` brings
         them anew."""
@@ -389,3 +327,4 @@ class Dispatcher:
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
         """A topic was created or its settings changed."""
         self._outlet.pause(number, settings.get("paused", False))
+        self.strict.on_topic(number, settings)

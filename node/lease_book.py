@@ -8,6 +8,10 @@ however slow commits are and whichever way the clock goes.
     hand over -> open batch --collect, every beat_ms--> in an entry --committed--> gone (the records hold the lease)
                  '------------- uncommitted: first to last hand-over < stop_ms ----'
 
+Strict hand-overs are the other way round: they stand in the book before they are made, and are made when their batch is
+committed. A crash repeats none of them, so the rule above does not count them, and nobody waits for the beat: their
+consumers wait. Leases of hand-overs that will not be made after all are released in the same way.
+
 Ends of leases are not kept per unit: the records hold them. What is kept is where to look and when: per lease end,
 rounded up to a grid, and hour, the range of positions that were leased.
 """
@@ -16,14 +20,16 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from node.grouping import rows_by
-from replication.command import Lease
-from storage.array import I64, U16, U64
+from node.riding import NOTHING_RIDES, Riding
+from replication.command import Lease, Release
+from storage.array import I64, U16, U32, U64
 from storage.position import by_hour, hours_of
 
 SEVERAL = 0
@@ -45,35 +51,76 @@ class HandOver:
     due_ms: I64
     lease_end_ms: int
     handed_over_ms: int
+    strict: int = 0  # not 0: to be made once its Lease is committed; a number of its own among those of the term
+    planned: bool = False  # strict, and for `handed_over_ms` that may lie ahead
+
+    def select(self, rows: npt.NDArray[Any] | slice) -> HandOver:
+        """Some of its units, by mask, index or slice."""
+        return replace(self, position=self.position[rows], attempt=self.attempt[rows], due_ms=self.due_ms[rows])
 
     def __len__(self) -> int:
         return len(self.position)
 
 
+class Released(NamedTuple):
+    """Leases of hand-overs that will not be made, shape [n] each."""
+
+    position: U64
+    term: U32
+    attempt: U16
+
+
 @dataclass(slots=True)
 class Batch:
-    """Hand-overs whose Leases go in one entry."""
+    """Hand-overs whose Leases go in one entry, and what is released in it."""
 
     hand_overs: list[HandOver] = field(default_factory=list)
-    first_ms: int = 0  # earliest and latest hand-over; first_ms <= last_ms
+    released: list[Released] = field(default_factory=list)
+    fast: int = 0  # hand-overs that were made already
+    first_ms: int = 0  # earliest and latest of those; first_ms <= last_ms
     last_ms: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.hand_overs or self.released)
 
     def add(self, hand_over: HandOver) -> None:
         """One more hand-over."""
-        at_ms = hand_over.handed_over_ms
-        self.first_ms = min(self.first_ms, at_ms) if self.hand_overs else at_ms
-        self.last_ms = max(self.last_ms, at_ms) if self.hand_overs else at_ms
+        if not hand_over.strict:
+            at_ms = hand_over.handed_over_ms
+            self.first_ms = min(self.first_ms, at_ms) if self.fast else at_ms
+            self.last_ms = max(self.last_ms, at_ms) if self.fast else at_ms
+            self.fast += 1
         self.hand_overs.append(hand_over)
 
-    def columns(self) -> Lease:
-        """All of it as the replicated command."""
-        sizes = [len(hand_over) for hand_over in self.hand_overs]
-        return Lease(
-            position=np.concatenate([hand_over.position for hand_over in self.hand_overs]),
-            attempt=np.concatenate([hand_over.attempt for hand_over in self.hand_overs]),
-            lease_end_ms=np.repeat(np.array([h.lease_end_ms for h in self.hand_overs], np.int64), sizes),
-            handed_over_ms=np.repeat(np.array([h.handed_over_ms for h in self.hand_overs], np.int64), sizes),
-        )
+    @property
+    def hurries(self) -> bool:
+        """Whether somebody waits for it: a strict hand-over, or a release."""
+        return self.fast < len(self.hand_overs) or bool(self.released)
+
+    def riding(self) -> Riding:
+        """All of it as replicated commands."""
+        planned = [hand_over for hand_over in self.hand_overs if hand_over.planned]
+        others = [hand_over for hand_over in self.hand_overs if not hand_over.planned] if planned else self.hand_overs
+        return Riding(_lease(others, planned=False), None, _lease(planned, planned=True), self._release())
+
+    def _release(self) -> Release | None:
+        if not self.released:
+            return None
+        position, term, attempt = map(np.concatenate, zip(*self.released, strict=True))
+        return Release(position, term, attempt)
+
+
+def _lease(hand_overs: list[HandOver], *, planned: bool) -> Lease | None:
+    if not hand_overs:
+        return None
+    sizes = [len(hand_over) for hand_over in hand_overs]
+    return Lease(
+        position=np.concatenate([hand_over.position for hand_over in hand_overs]),
+        attempt=np.concatenate([hand_over.attempt for hand_over in hand_overs]),
+        lease_end_ms=np.repeat(np.array([h.lease_end_ms for h in hand_overs], np.int64), sizes),
+        handed_over_ms=np.repeat(np.array([h.handed_over_ms for h in hand_overs], np.int64), sizes),
+        planned=planned,
+    )
 
 
 class LeaseBook:
@@ -90,32 +137,40 @@ class LeaseBook:
         """Whether a hand-over now keeps all uncommitted ones less than `stop_ms` apart."""
         first_ms = last_ms = now_ms
         for batch in (*self._sent, self._open):
-            if batch.hand_overs:
+            if batch.fast:
                 first_ms, last_ms = min(first_ms, batch.first_ms), max(last_ms, batch.last_ms)
         return last_ms - first_ms < self._stop_ms
 
     def add(self, hand_over: HandOver) -> None:
-        """A hand-over was made; only when `allows` said so."""
-        assert self.allows(hand_over.handed_over_ms), f"hand-over at {hand_over.handed_over_ms} against the stop rule"
+        """A hand-over was made, only when `allows` said so; or a strict one is to be made."""
+        at_ms = hand_over.handed_over_ms
+        assert hand_over.strict or self.allows(at_ms), f"hand-over at {at_ms} against the stop rule"
         self._open.add(hand_over)
+
+    def release(self, released: Released) -> None:
+        """These were leased, and will not be handed over."""
+        self._open.released.append(released)
 
     @property
     def due_ms(self) -> int | None:
-        """When the Leases not yet in an entry have to leave; None if there are none."""
-        return self._open.first_ms + self._beat_ms if self._open.hand_overs else None
+        """When the Leases not yet in an entry have to leave, 0 for at once; None if there are none."""
+        if self._open.hurries:
+            return 0
+        return self._open.first_ms + self._beat_ms if self._open else None
 
-    def collect(self) -> Lease | None:
-        """The Leases not yet in an entry, to go in the one being put together; None if there are none."""
-        if not self._open.hand_overs:
-            return None
+    def collect(self) -> Riding:
+        """What is not yet in an entry, to go in the one being put together."""
+        if not self._open:
+            return NOTHING_RIDES
         batch, self._open = self._open, Batch()
         self._sent.append(batch)
-        return batch.columns()
+        return batch.riding()
 
     def holds(self, position: int) -> bool:
-        """Whether a hand-over of this unit is not committed yet."""
+        """Whether a hand-over of this unit was made and is not committed yet."""
         batches = (*self._sent, self._open)
-        return any(bool((made.position == position).any()) for batch in batches for made in batch.hand_overs)
+        made = (each for batch in batches if batch.fast for each in batch.hand_overs if not each.strict)
+        return any(bool((each.position == position).any()) for each in made)
 
     def committed(self) -> list[HandOver]:
         """The entry with the oldest collected batch is applied: its hand-overs, which the records hold from now on."""
@@ -128,6 +183,7 @@ class LeaseBook:
         later, self._open = self._open, self._sent.pop()
         for hand_over in later.hand_overs:
             self._open.add(hand_over)
+        self._open.released += later.released
 
 
 class Span(NamedTuple):

@@ -18,16 +18,16 @@ from node.message_view import EVENTS, Found, find, newest_lease, revision_of, un
 from node.move_size import move_weight
 from node.queues import CancelOrder, RescheduleOrder
 from node.reign import Reign
+from node.strict import SKEW_MS
 from replication.apply_move import RESCHEDULED
 from replication.apply_settle import CANCELLED, DOUBTFUL, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
+from replication.apply_topic import STRICT_SINCE
 from storage.store import Store
 
 if TYPE_CHECKING:
     from node.server import Node
 
 PRIORS: Final = {NONE: "none", KNOWN: "known", DOUBTFUL: "unknown"}
-#: How far two nodes' clocks may be apart before a leader yields; bounds what a dead leader may have handed over.
-SKEW_MS: Final = 500
 REVISION_MAX: Final = (1 << 32) - 1
 
 
@@ -89,6 +89,10 @@ class MessageChange:
             return False
         places = np.array([found.home, found.place], np.uint64)
         due_ms = int(self._node.store.units(places)["due_ms"].min())
+        topic = self._node.store.catalog.topic_by_number(found.record.topic)
+        strict_since_ms = topic.settings.get(STRICT_SINCE) if topic is not None else None
+        if strict_since_ms is not None and due_ms > strict_since_ms + SKEW_MS:
+            return False  # its hand-overs were in the log before they were made
         return due_ms <= reign.promoted_ms + SKEW_MS
 
     def _refusal(self, result: int, id: str, if_match: int | None) -> Problem:

@@ -68,14 +68,26 @@ def unknown_message() -> Problem:
     return Problem("unknown-message", "no message has this id; it may be past its retention")
 
 
-def view_message(store: Store, found: Found, id: str, *, topic: str, now_ms: int, nodes: Sequence[str]) -> MessageView:
-    """The answer to a GET; `topic` is the name of its topic, `nodes` the names of the nodes by their number from 1."""
+def view_message(
+    store: Store,
+    found: Found,
+    id: str,
+    *,
+    topic: str,
+    now_ms: int,
+    nodes: Sequence[str],
+    pledged: tuple[int, int] | None = None,
+) -> MessageView:
+    """The answer to a GET; `topic` is the name of its topic, `nodes` the names of the nodes by their number from 1.
+    `pledged`: (term, attempt) of a strict hand-over that has not begun, known to the leader. A lease of one that has
+    not is no hand-over yet, and is not shown."""
     record = found.record
     at = np.array([found.place], np.uint64)
     state, unit = store.states(at), store.units(at)[0]
     due_ms = int(unit["due_ms"])
-    shown = _shown(int(state.state[0]), int(state.lease_end_ms[0]), due_ms, now_ms)
-    history = store.history(found.home)
+    history, begun = _made(store.history(found.home), pledged, now_ms)
+    attempt = int(state.attempt[0] if begun else store.before_newest(at)["attempt"][0])
+    shown = _shown(int(state.state[0]) if begun else states.PENDING, int(state.lease_end_ms[0]), due_ms, now_ms)
     lease = newest_lease(history)
     own_retry = record.extension.get("retry")
     handed_over_ms = int(lease["at_ms"]) if lease is not None else None
@@ -87,7 +99,7 @@ def view_message(store: Store, found: Found, id: str, *, topic: str, now_ms: int
         asked_due_ms=record.asked_due_ms,
         created_ms=record.created_ms,
         revision=revision_of(record),
-        attempt=max(int(state.attempt[0]), int(unit["attempt"])),
+        attempt=max(attempt, int(unit["attempt"])),
         body=record.body,
         content_type=record.content_type,
         tags=record.tags,
@@ -127,6 +139,22 @@ def newest_lease(history: Settles) -> np.void | None:
     """The record of the newest hand-over, with the end of its lease as extended; None if there was none."""
     leases = history[history["what"] == states.LEASED]
     return leases[-1] if len(leases) else None
+
+
+def _made(history: Settles, pledged: tuple[int, int] | None, now_ms: int) -> tuple[Settles, bool]:
+    """The story without leases whose hand-overs were not made: released, or not begun yet. And whether the newest is no
+    such lease. Who is not the leader knows of a plan only that it is for later."""
+    what = history["what"]
+    keep = np.ones(len(history), np.bool_)
+    released = np.flatnonzero(what == states.RELEASED)
+    keep[released] = keep[released[released > 0] - 1] = False
+    begun = True
+    if len(history) and what[-1] == states.LEASED:
+        newest = history[-1]
+        planned = int(newest["code"]) == states.PLANNED and int(newest["at_ms"]) > now_ms
+        begun = not planned and (int(newest["term"]), int(newest["attempt"])) != pledged
+        keep[-1] = begun
+    return history[keep], begun
 
 
 def _shown(state: int, lease_end_ms: int, due_ms: int, now_ms: int) -> str:

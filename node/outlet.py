@@ -9,6 +9,7 @@ and what a command in flight is about to end or move waits for that command's re
        |<------------------------------------------ | not due again yet
        |<-- aside, released; unstaged               '-- ended ------------> forgotten
 
+Units of strict topics are pledged instead of handed over (node/strict.py), pushes ahead of time (node/planning.py).
 A unit is claimed as long as it is in a window, staged, aside, or handed over and not applied; each arrow to elsewhere
 frees it. A filtered pull finds its units in the window, and moves those only that it takes.
 """
@@ -27,8 +28,10 @@ from node.exhausted import AttemptLimit, Exhausted
 from node.hold import Holds
 from node.lease_book import SEVERAL, HandOver, LeaseBook
 from node.look import Look, look
+from node.planning import ATTEMPT_MAX, Planning
 from node.ready import Ready
 from node.staged import Staged, StagedHandOver
+from node.strict import Strict
 from node.tag_filter import TagFilter
 from node.taking import BYTES_MAX, Taking, rows_within
 from node.window import NOTHING, Found, LaneKind, Queued
@@ -47,8 +50,6 @@ EXACT_ROWS, EXACT_BYTES = 2_000, 16 << 20
 EXHAUSTED_MAX = 2_000
 """Hand-overs pause while so many units wait for the Fail that ends them: each is held, one by one."""
 
-ATTEMPT_MAX = 0xFFFF
-
 Rows = npt.NDArray[np.intp]
 
 
@@ -61,6 +62,7 @@ class Outlet:
         book: LeaseBook,
         claims: Claims,
         ready: Ready,
+        strict: Strict,
         attempts: AttemptLimit | None,
         *,
         pace_per_step: int,
@@ -69,33 +71,39 @@ class Outlet:
         self._book = book
         self._claims = claims
         self._ready = ready
+        self._strict = strict
         self._attempts = attempts
         self._holds = Holds()
         self._staged = Staged()
-        self._exhausted: list[Exhausted] = []  # not yet told of
+        self.exhausted: list[Exhausted] = []  # not yet told of
         self._ending: set[int] = set()  # places of exhausted units, told of or not, until they are released
         self._paused: set[int] = set()
         self._open = False
         self._latest_ms = 0  # all that is due by then was dispatched
+        self.planning = Planning(
+            store, strict, claims, self._holds, self._staged, self._paused, attempts, self._give, self.unstage
+        )
         self._pace_per_step = pace_per_step
         self._pace_ms, self._pace_left = 0, 0
 
     def open(self, now_ms: int) -> None:
         """The wheel begins: there may be hand-overs."""
         self._open = True
-        self._latest_ms = self._pace_ms = now_ms
+        self._latest_ms = self._pace_ms = self.planning.latest_ms = now_ms
 
     def close(self) -> None:
         """Step down: nothing is handed over any more, and what was taken out of the windows is forgotten."""
         self._open = False
         self._holds.forget_aside()
         self._staged.clear()
-        self._exhausted.clear()
+        self.planning.clear()
+        self._strict.clear()
+        self.exhausted.clear()
         self._ending.clear()
 
     def turn(self, now_ms: int) -> None:
         """All that is due by `now_ms` was dispatched; what is overdue goes on at its pace."""
-        self._latest_ms = max(self._latest_ms, now_ms)
+        self._latest_ms = self.planning.latest_ms = max(self._latest_ms, now_ms)
         if not self._pace_ms - PACE_MS <= now_ms < self._pace_ms:
             self._pace_ms, self._pace_left = now_ms + PACE_MS, self._pace_per_step
 
@@ -146,7 +154,9 @@ class Outlet:
         tags: TagFilter | None,
     ) -> HandOver:
         """See Dispatcher.hand_over."""
-        allowed = trusted and self._open and topic not in self._paused and self._book.allows(now_ms)
+        strict = topic in self._strict.topics
+        free = not self._strict.full if strict else self._book.allows(now_ms)
+        allowed = trusted and self._open and topic not in self._paused and free
         taking = Taking(max_units if allowed else 0, max_bytes)
         for kind in LaneKind:
             most = self._most(kind, taking.units)
@@ -155,7 +165,8 @@ class Outlet:
             else:
                 count = self._take_matching(kind, topic, tags, most, now_ms, taking)
             self._went(kind, count)
-        return self._made(taking, topic, lease_ms, now_ms)
+        made = taking.hand_over(topic, now_ms + lease_ms, now_ms)
+        return self._strict.pledge(made) if strict and len(made) else self._made(made)
 
     def _most(self, kind: LaneKind, units: int) -> int:
         return min(units, self._pace_left) if kind is LaneKind.OVERDUE else units
@@ -164,8 +175,7 @@ class Outlet:
         if kind is LaneKind.OVERDUE:
             self._pace_left -= count
 
-    def _made(self, taking: Taking, topic: int, lease_ms: int, now_ms: int) -> HandOver:
-        hand_over = taking.hand_over(topic, now_ms + lease_ms, now_ms)
+    def _made(self, hand_over: HandOver) -> HandOver:
         if len(hand_over):
             self._book.add(hand_over)
         return hand_over
@@ -244,20 +254,16 @@ class Outlet:
         self._holds.add(spent.position, spent.position)
         self._holds.put_aside(kind, topic, spent)
         self._ending.update(spent.position.tolist())
-        self._exhausted.append(Exhausted(topic, spent.position, seen.term[rows], made))
+        self.exhausted.append(Exhausted(topic, spent.position, seen.term[rows], made))
 
     def blocked(self, now_ms: int) -> bool:
         """See Dispatcher.blocked."""
-        return now_ms < self._latest_ms or not self._book.allows(now_ms) or len(self._ending) >= EXHAUSTED_MAX
-
-    @property
-    def has_exhausted(self) -> bool:
-        """See Dispatcher.has_exhausted."""
-        return bool(self._exhausted)
+        full = self._strict.full or len(self._ending) >= EXHAUSTED_MAX
+        return full or now_ms < self._latest_ms or not self._book.allows(now_ms)
 
     def take_exhausted(self) -> list[Exhausted]:
         """See Dispatcher.take_exhausted."""
-        exhausted, self._exhausted = self._exhausted, []
+        exhausted, self.exhausted = self.exhausted, []
         return exhausted
 
     # -- filtered pull
@@ -343,14 +349,18 @@ class Outlet:
             left = positions
         elif self._open:
             for kind, units in self._staged.take(topic, positions):
-                self._give(kind, topic, units, len(units), now_ms, taking)
-        return StagedHandOver(self._made(taking, topic, lease_ms, now_ms), left)
+                due = self.planning.due(units)
+                most = 0 if topic in self._strict.topics else len(due)  # those are planned, or go back
+                self._give(kind, topic, due, most, now_ms, taking)
+        return StagedHandOver(self._made(taking.hand_over(topic, now_ms + lease_ms, now_ms)), left)
 
     def hand_over_first(self, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> HandOver | None:
         """See Dispatcher.hand_over_first."""
-        if not (self._open and trusted and self._book.allows(now_ms)) or self._holds.mask(positions).any():
+        allowed = self._open and trusted and self._book.allows(now_ms)
+        if not allowed or self._holds.mask(positions).any() or self.planning.early(positions):
             return None
-        if self._paused and not self._paused.isdisjoint(self._staged.topics(positions)):
+        barred = self._paused | self._strict.topics
+        if barred and not barred.isdisjoint(self._staged.topics(positions)):
             return None
         seen = look(self._store, positions, now_ms, self._latest_ms)
         rows = self._store.units(positions) if seen.ready.all() else None
@@ -359,20 +369,22 @@ class Outlet:
         self._staged.forget(positions)
         taking = Taking(len(positions), BYTES_MAX)
         taking.add(positions, np.ones(len(positions), np.uint16), rows)
-        return self._made(taking, SEVERAL, lease_ms, now_ms)
+        return self._made(taking.hand_over(SEVERAL, now_ms + lease_ms, now_ms))
 
     def unstage(self, topic: int, positions: U64) -> None:
         """See Dispatcher.unstage."""
         if self._open:
             for kind, units in self._staged.take(topic, positions):
-                self._ready.put_back(kind, topic, units)
+                self._ready.put_back(kind, topic, self.planning.due(units))
 
     # -- commands in flight
 
     def hold(self, positions: Iterable[int]) -> None:
         """See Dispatcher.hold."""
         names = np.fromiter(positions, np.uint64)
-        self._holds.add(names, self._store.locate(names))
+        places = self._store.locate(names)
+        self._holds.add(names, places)
+        self._strict.withdraw_places(places)
 
     def release(self, positions: Iterable[int]) -> None:
         """See Dispatcher.release."""

@@ -41,13 +41,12 @@ from node.queues import (
     payload_bytes,
     resolve,
 )
+from node.riding import Riding
 from replication.command import (
-    DispatchState,
     DropTopic,
     Extend,
     Fail,
     Genesis,
-    Lease,
     PutTopic,
     Realign,
     Redrive,
@@ -72,7 +71,7 @@ ENTRY_BYTES_SOFT = 5 << 19
 class Riders(Protocol):
     """What rides in every entry: the dispatcher's Leases and state (node.dispatcher)."""
 
-    def collect(self, now_ms: int, *, going: bool) -> tuple[Lease | None, DispatchState | None]:
+    def collect(self, now_ms: int, *, going: bool) -> Riding:
         """What has not been proposed yet, handed out once; if nothing else is `going`, only what is due."""
 
     def committed(self) -> None:
@@ -315,11 +314,9 @@ class Proposer:
     def _take_riders(self, sections: list[Section], now_ms: int) -> Riders | None:
         if self.riders is None:
             return None
-        lease, state = self.riders.collect(now_ms, going=bool(sections) or self._quiet is not None)
-        for command in (lease, state):
-            if command is not None:
-                sections.append((command.pack(), _ignore))
-        return self.riders if lease is not None else None
+        riding = self.riders.collect(now_ms, going=bool(sections) or self._quiet is not None)
+        sections += [(command.pack(), _ignore) for command in riding.commands()]
+        return self.riders if riding.awaited else None
 
     async def quiesce(self, seconds: float) -> bool:
         """Before a leader steps down on purpose: all that waits is proposed, the Leases of hand-overs made too, so that

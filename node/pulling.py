@@ -3,6 +3,9 @@
 A pull that waits makes its lease itself, in the step in which it wakes and with no await between, so that a consumer
 whose connection closed has cost nobody a lease, and trust is asked for at the moment of the hand-over.
 
+In a strict topic it waits once more, for its Lease to be committed; only then is the hand-over made, if this node still
+acts as leader. If the consumer has gone by then, or trust has, the lease is released: nobody got anything.
+
 A pull with a tag filter is woken only by what it has not looked at. So messages that no consumer wants wake nobody, and
 each of several filters gets its own.
 """
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 assert TOPIC_DEFAULTS.lease_ms is not None
 LEASE_MS: Final = TOPIC_DEFAULTS.lease_ms
+#: How long a strict pull waits for its Lease to be written.
+PLEDGE_S: Final = 5.0
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +74,8 @@ class Pulling:
             if len(hand_over) or self._dispatcher.has_exhausted or not refused:
                 self._reign.poke()
             again = True
+            if hand_over.strict:
+                hand_over = await self._leased(hand_over)
             if len(hand_over):
                 return self._deliver(hand_over, topic.name)
             left_s = deadline - loop.time()
@@ -119,6 +126,22 @@ class Pulling:
                 del self._waiters[topic]
         if self._reign.over:
             raise ended()
+
+    async def _leased(self, hand_over: HandOver) -> HandOver:
+        """What of a strict hand-over may be made, its Lease committed; perhaps nothing. Raises `no-leader` when the
+        reign ends, or the Lease is not written in time: then nothing was handed over, nor will it be."""
+        strict = self._dispatcher.strict
+        try:
+            async with asyncio.timeout(PLEDGE_S):
+                await self._reign.leased(hand_over)
+            now_ms = self._node.clock.now_ms()
+            goes = self._reign.trusted() and now_ms < hand_over.lease_end_ms
+            return strict.begin(hand_over.select(slice(None if goes else 0)), now_ms)
+        except TimeoutError:
+            raise Problem("no-leader", "the lease was not written in time; nothing was handed over") from None
+        finally:
+            strict.withdraw(hand_over)
+            self._reign.poke()
 
     def _deliver(self, hand_over: HandOver, topic: str) -> list[Delivery]:
         """What the consumer gets; the delivery log has it before the first byte leaves."""

@@ -11,6 +11,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from api.handing_on import DrainView, OpenHandOvers, PushOutcome, TakeoverView
+from api.member import MemberView
 from api.message_query import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
 from api.port import (
     CancelResult,
@@ -126,18 +127,21 @@ class Service:
         """One message, as this node has applied it; only the leader within its trust window, unless `local`."""
         store = self._node.store
         found = find(store, id)
+        pledged = None
         if not local:
-            await self._reign().recorded(found.place)
+            reign = self._reign()
+            await reign.recorded(found.place)
             found = find(store, id)  # it may have been moved meanwhile
+            pledged = reign.dispatcher.strict.pledged(found.place)
         topic = store.catalog.topic_by_number(found.record.topic)
-        genesis = store.catalog.genesis
         return view_message(
             store,
             found,
             id,
             topic=topic.name if topic else "",
             now_ms=self.now_ms(),
-            nodes=genesis.nodes if genesis else (),
+            nodes=[member.id for member in self._node.members.table.all()],
+            pledged=pledged,
         )
 
     @_reads_files
@@ -173,7 +177,7 @@ class Service:
         self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal
     ) -> TopicView:
         """Set what `change` names; a PUT replaces all."""
-        self._reign()
+        strict = self._reign().dispatcher.strict
         topic = self._node.store.catalog.topic(name) if create else self._topic(name)
         if if_match == 0:  # no topic has it, and the command takes 0 for "whatever it is now"
             raise _another_revision(topic, if_match)
@@ -182,8 +186,12 @@ class Service:
             settings = {key: value for key, value in settings.items() if value is not None}
         check_target(settings, None if create else topic)
         command = PutTopic("default", name, settings, replace=create, revision=if_match or 0)
+        if topic is not None and settings.get("handover") == "strict":
+            strict.expect(topic.number)
         put = await self._node.proposer.put_topic(command)
         if not put.changed or put.topic is None:
+            if put.topic is not None:
+                strict.on_topic(put.topic.number, put.topic.settings)
             raise _another_revision(put.topic, if_match)
         return view_topic(put.topic)
 
@@ -295,6 +303,14 @@ class Service:
         if self._node.reign is None:
             raise Problem("no-leader", "this node does not lead; nothing happened", leader=self.leader())
         return self._node.reign
+
+    async def add_member(self, node_id: str, raft: str, http: str) -> MemberView:
+        """A node becomes a learner."""
+        return await self._node.members.add(node_id, raft, http)
+
+    async def remove_member(self, node_id: str) -> MemberView:
+        """A node is a member no more."""
+        return await self._node.members.remove(node_id)
 
     async def cluster(self) -> Mapping[str, Any]:
         """The document of GET /v1/cluster."""

@@ -71,6 +71,15 @@ class LoadedSlot:
         self._taken += len(units)
         return units
 
+    def ahead(self, until_ms: int) -> Due | None:
+        """What waits and is due at or before `until_ms`, in dispatch order, left in place; None if nothing is."""
+        heads = [head for run in self._runs if len(head := run.head(until_ms))]
+        return Run.merge(heads).units() if heads else None
+
+    def after_ms(self, until_ms: int) -> int | None:
+        """Due time of the first unit that waits and is due later; None if there is none."""
+        return min((after for run in self._runs if (after := run.after_ms(until_ms)) is not None), default=None)
+
     def _push(self, run: Run) -> None:
         if not len(run):
             return

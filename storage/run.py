@@ -67,13 +67,26 @@ class Run:
 
     def take(self, until_ms: int) -> "Run":
         """Cut off what is due at or before `until_ms` (it may be empty) and return it."""
+        head = self.head(until_ms)
+        self.start += len(head)
+        return head
+
+    def head(self, until_ms: int) -> "Run":
+        """What is due at or before `until_ms`, left in place; it may be empty."""
+        rows = slice(self.start, self._end(until_ms))
+        return Run(self.tick, self.rank[rows], self.topic[rows], self.tags[rows], self.priority[rows])
+
+    def after_ms(self, until_ms: int) -> int | None:
+        """Due time of the first unit left that is due later than `until_ms`; None if there is none."""
+        end = self._end(until_ms)
+        return self.tick * 1000 + (int(self.rank[end]) >> INDEX_BITS) if end < len(self.rank) else None
+
+    def _end(self, until_ms: int) -> int:
+        """The row behind what is due at or before `until_ms`."""
         offset = min(until_ms - self.tick * 1000, 999)
         # rank < (offset + 1) << 40 says due_ms <= until_ms for every global_index.
         limit = np.uint64((offset + 1) << INDEX_BITS) if offset >= 0 else np.uint64(0)
-        end = max(self.start, int(np.searchsorted(self.rank, limit)))
-        head = slice(self.start, end)
-        self.start = end
-        return Run(self.tick, self.rank[head], self.topic[head], self.tags[head], self.priority[head])
+        return max(self.start, int(np.searchsorted(self.rank, limit)))
 
     def without(self, other: "Run") -> "Run":
         """What is left of this run and not of the other one."""

@@ -135,6 +135,18 @@ class SecondWheel:
             return parts[0]
         return _joined(parts) if parts else Due.empty()
 
+    def ahead(self, until_ms: int) -> Due:
+        """What is in memory and due at or before `until_ms`, in dispatch order; all of it stays. Whoever prepares
+        something for a unit before it is due asks again and again, and sees what arrived meanwhile."""
+        slots = [slot for tick, slot in sorted(self._slots.items()) if tick * _MS <= until_ms and not slot.loading]
+        parts = [due for slot in slots if (due := slot.ahead(until_ms)) is not None]
+        return _joined(parts) if parts else Due.empty()
+
+    def after_ms(self, until_ms: int) -> int | None:
+        """Due time of the first unit in memory that is due later than `until_ms`; None if there is none."""
+        afters = [slot.after_ms(until_ms) for slot in self._slots.values() if not slot.loading]
+        return min((after for after in afters if after is not None), default=None)
+
     def wake_ms(self, now_ms: int) -> int | None:
         """When next to act, at the earliest now: the first due time in memory, or the next second to load. None: not
         before something arrives, is loaded, or an hour is mapped."""

@@ -200,7 +200,7 @@ def test_revisions() -> None:
 @pytest.mark.parametrize(
     ("sent", "code", "pointer", "says"),
     [
-        ({"handover": "strict"}, "not-supported-yet", "/handover", "supported: fast"),
+        ({"handover": "exact"}, "invalid-field", "/handover", "fast"),
         ({"target": {"url": "ftp://x"}}, "invalid-field", "/target/url", "http:// or https://"),
         ({"target": {"url": "http://x", "method": "GET"}}, "invalid-field", "/target/method", "POST, PUT, PATCH"),
         ({"target": {"url": "http://x", "secret": "s3cret"}}, "invalid-field", "/target/secret", "24 to 64 bytes"),

@@ -90,6 +90,13 @@ class Book:
         if self.dispatcher is not None:
             self.dispatcher.on_leased(position, attempt, lease_end_ms)
 
+    def on_released(self, position: U64) -> None:
+        """Leases taken back."""
+        for place in position.tolist():
+            self.units[place].leased = False
+        if self.dispatcher is not None:
+            self.dispatcher.on_released(position)
+
     def on_moved(self, home: U64, old: U64, position: U64) -> None:
         """Messages that stand elsewhere now."""
         for its_home, before, place in zip(home.tolist(), old.tolist(), position.tolist(), strict=True):

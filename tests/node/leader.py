@@ -124,11 +124,10 @@ class Leader:
 
     def commit(self, now_ms: int) -> None:
         """An entry with what rides in it, applied."""
-        lease, state = self.dispatcher.collect(now_ms)
-        riding: list[Command] = [command for command in (lease, state) if command is not None]
-        if riding:
-            self.propose(*riding, now_ms=now_ms)
-        if lease is not None:
+        riding = self.dispatcher.collect(now_ms)
+        if any(riding.commands()):
+            self.propose(*riding.commands(), now_ms=now_ms)
+        if riding.awaited:
             self.dispatcher.committed()
 
     def ack(self, positions: Iterable[int], *, attempt: int = 1, term: int | None = None) -> list[int]:

@@ -207,17 +207,16 @@ class LoggedModel:
         """Put what waits and what rides in an entry; one is in flight at a time."""
         if self.flight is not None:
             return
-        lease, state = self.reign.dispatcher.collect(self.now_ms, going=bool(self.queue) if going is None else going)
-        if state is not None:
+        riding = self.reign.dispatcher.collect(self.now_ms, going=bool(self.queue) if going is None else going)
+        if riding.state is not None:
             self.check_state()
-        riding: list[Command] = [command for command in (state, lease) if command is not None]
-        commands = sorted([*riding, *self.queue], key=lambda command: command.pack()[0])
+        commands = sorted([*riding.commands(), *self.queue], key=lambda command: command.pack()[0])
         held, self.holding, self.queue = self.holding, [], []
         if commands:
             assert [c for c in commands if isinstance(c, Schedule)] or not self.queue_tags
             self.flight_tags, self.queue_tags = self.queue_tags, []
             commit_ms = self.true_ms + self.random.choice([1, 5, 30, 300])
-            self.flight = Flight(self._entry(commands), commands, commit_ms, lease is not None, held)
+            self.flight = Flight(self._entry(commands), commands, commit_ms, riding.awaited, held)
 
     def check_state(self) -> None:
         """Judge the dispatch state that is about to be proposed."""

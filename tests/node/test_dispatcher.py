@@ -7,6 +7,7 @@ import pytest
 
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.lease_book import LeaseBook
+from node.riding import NOTHING_RIDES
 from replication.apply_settle import ACKED, STALE
 from replication.command import DispatchState
 from tests.node.conftest import MakeLeader
@@ -115,15 +116,15 @@ def test_leases_and_state_leave_on_their_beats(leader: Leader) -> None:
     assert dispatcher.entry_due_ms() is None
     leader.hand_over(T0 + 101)
     assert dispatcher.entry_due_ms() == T0 + 121
-    assert dispatcher.collect(T0 + 120, going=False) == (None, None)
-    lease, state = dispatcher.collect(T0 + 121, going=False)
+    assert dispatcher.collect(T0 + 120, going=False) == NOTHING_RIDES
+    lease, state, *_ = dispatcher.collect(T0 + 121, going=False)
     assert lease is not None
     assert state is None
     leader.run(T0 + 130)
     assert dispatcher.entry_due_ms() == T0 + 150
-    assert dispatcher.collect(T0 + 149, going=False) == (None, None)
-    assert dispatcher.collect(T0 + 149)[1] == DispatchState(SECOND, 2, entry)
-    assert dispatcher.collect(T0 + 300) == (None, None)
+    assert dispatcher.collect(T0 + 149, going=False) == NOTHING_RIDES
+    assert dispatcher.collect(T0 + 149).state == DispatchState(SECOND, 2, entry)
+    assert dispatcher.collect(T0 + 300) == NOTHING_RIDES
 
 
 def test_the_state_names_only_what_was_dispatched(leader: Leader) -> None:
@@ -260,7 +261,7 @@ def test_nothing_without_trust_and_nothing_after_stepping_down(leader: Leader) -
     assert not dispatcher.waiting(topic)
     assert dispatcher.ready_count == 0
     assert dispatcher.entry_due_ms() is None
-    assert dispatcher.collect(T0 + 90) == (None, None)
+    assert dispatcher.collect(T0 + 90) == NOTHING_RIDES
 
 
 def test_leases_of_an_entry_that_was_refused_go_in_the_next(leader: Leader) -> None:

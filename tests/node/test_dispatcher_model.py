@@ -114,8 +114,8 @@ def anew_after_a_move(self: Outlet, *args: Any) -> Any:
 def exhausted_and_free(self: Outlet, *args: Any) -> None:
     """What is over its limit is told of and forgotten."""
     exhaust(self, *args)
-    self._holds.drop(self._exhausted[-1].position.tolist())
-    self._claims.free(self._exhausted[-1].position)
+    self._holds.drop(self.exhausted[-1].position.tolist())
+    self._claims.free(self.exhausted[-1].position)
 
 
 def named_by_place(self: Outlet, positions: Iterable[int]) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from node.riding import NOTHING_RIDES
 from replication.apply_settle import ACKED
 from replication.command import Realign
 from tests.node.conftest import MakeLeader
@@ -110,7 +111,7 @@ def test_a_tick_farther_ahead_is_set_back_by_realign(leader: Leader) -> None:
     assert realign == Realign(SECOND + 59, now_ms, leader.machine.applied_index)
     assert leader.dispatcher.step(now_ms) is None
     (unit,) = leader.schedule(now_ms)
-    assert leader.dispatcher.collect(now_ms) == (None, None)
+    assert leader.dispatcher.collect(now_ms) == NOTHING_RIDES
     assert realign is not None
     leader.propose(realign, now_ms=now_ms)
     leader.dispatcher.realigned(now_ms + 3)

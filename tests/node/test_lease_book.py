@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.lease_book import LONG_GRID_MS, LONG_LEASE_MS, SHORT_GRID_MS, HandOver, LeaseBook, LeaseEnds
+from node.riding import NOTHING_RIDES
 from storage.position import pack
 
 STOP_MS = 50
@@ -21,11 +22,11 @@ def test_leases_leave_on_the_beat_and_stop_counting_when_committed() -> None:
     """Open until collected, in order; hand-over stops 50 ms after the oldest and goes on when it is committed."""
     book = LeaseBook(stop_ms=STOP_MS, beat_ms=20)
     assert book.due_ms is None
-    assert book.collect() is None
+    assert book.collect() == NOTHING_RIDES
     book.add(hand_over(1000, 1, 2))
     book.add(hand_over(1010, 3))
     assert book.due_ms == 1020
-    lease = book.collect()
+    lease = book.collect().lease
     assert lease is not None
     assert lease.position.tolist() == [1, 2, 3]
     assert lease.handed_over_ms.tolist() == [1000, 1000, 1010]
@@ -46,7 +47,7 @@ def test_leases_of_a_refused_entry_go_in_the_next() -> None:
     book.add(hand_over(1005, 2))
     book.returned()
     assert book.due_ms == 1020
-    lease = book.collect()
+    lease = book.collect().lease
     assert lease is not None
     assert lease.position.tolist() == [1, 2]
 
@@ -69,7 +70,7 @@ def test_uncommitted_hand_overs_span_less_than_50_ms(steps: list[tuple[str, int]
         if what == "hand over" and book.allows(now_ms):
             book.add(hand_over(now_ms))
             sent[-1].append(now_ms)
-        elif what == "collect" and book.collect() is not None:
+        elif what == "collect" and book.collect().awaited:
             sent.append([])
         elif what == "commit" and len(sent) > 1:
             assert [h.handed_over_ms for h in book.committed()] == sent.pop(0)

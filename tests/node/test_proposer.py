@@ -16,6 +16,7 @@ from node.clock import NodeClock
 from node.entropy import Entropy
 from node.proposer import Proposer
 from node.queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX, RescheduleOrder
+from node.riding import Riding
 from replication.command import DispatchState, Fail, Lease, Redrive, Reschedule, Settle
 from replication.command_handover import RETRY
 from replication.envelope import decode_entry
@@ -60,12 +61,12 @@ class Riders:
         self.moving = False
         self.told: list[str] = []
 
-    def collect(self, now_ms: int, *, going: bool) -> tuple[Lease | None, DispatchState | None]:
+    def collect(self, now_ms: int, *, going: bool) -> Riding:
         if not self.loaded:
-            return None, DispatchState(1, 2, 3) if self.moving else None
+            return Riding(state=DispatchState(1, 2, 3) if self.moving else None)
         self.loaded -= 1
         one = np.ones(1, np.int64)
-        return Lease(one.astype(np.uint64), one.astype(np.uint16), one, one), None
+        return Riding(Lease(one.astype(np.uint64), one.astype(np.uint16), one, one))
 
     def committed(self) -> None:
         self.told.append("committed")

@@ -16,7 +16,7 @@ def test_a_lease_that_ends_before_it_is_applied_is_looked_at_again(leader: Leade
     (unit,) = leader.schedule(T0 + 5)
     leader.run(T0 + 5)
     assert leader.hand_over(T0 + 5, lease_ms=1000).position.tolist() == [unit]
-    lease, _ = leader.dispatcher.collect(T0 + 30)
+    lease, *_ = leader.dispatcher.collect(T0 + 30)
     assert lease is not None
     leader.run(T0 + 6_000)
     leader.propose(lease, now_ms=T0 + 30)

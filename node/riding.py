@@ -1,0 +1,29 @@
+"""What a leader's dispatcher adds to each entry that leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from replication.command import DispatchState, Lease, Release
+
+
+class Riding(NamedTuple):
+    """None: nothing of that kind. All but the state are waited for: whoever gave them is told when they are applied."""
+
+    lease: Lease | None = None  # of hand-overs made, and of strict ones that wait for it
+    state: DispatchState | None = None
+    planned: Lease | None = None  # of strict pushes to be made at their times
+    release: Release | None = None  # of strict ones that will not be made
+
+    def commands(self) -> Iterator[DispatchState | Lease | Release]:
+        """Those that there are."""
+        return (command for command in self if command is not None)
+
+    @property
+    def awaited(self) -> bool:
+        """Whether anything but the state is there."""
+        return self.lease is not None or self.planned is not None or self.release is not None
+
+
+NOTHING_RIDES: Final = Riding()
