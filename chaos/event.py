@@ -8,7 +8,7 @@ nodes share one machine's clock.
 
 from typing import Literal
 
-from chaos.inside import Applied, Begun, Digest, Promoted, Sure
+from chaos.inside import Applied, Begun, Crashed, Digest, Ended, Promoted, Sure
 from chaos.seen import Seen
 
 __all__ = [
@@ -17,8 +17,10 @@ __all__ = [
     "Applied",
     "Begun",
     "Cancelled",
+    "Crashed",
     "DeadLettered",
     "Digest",
+    "Ended",
     "Event",
     "Extended",
     "Fault",
@@ -207,6 +209,8 @@ Event = (
     | Fault
     | Transferred
     | Begun
+    | Ended
+    | Crashed
     | Applied
     | Sure
     | Promoted

@@ -18,6 +18,24 @@ class Begun(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     pushed: bool
 
 
+class Ended(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A node wrote down that a push failed, as far as it knows: its receiver may have taken it all the same."""
+
+    node: str
+    message_id: str
+    term: int
+    attempt: int
+
+
+class Crashed(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A node ended by itself. `expected`: a fault that was put on its disk explains it. A callback's or request's
+    exception, which a node survives, is told of in the same way."""
+
+    node: str
+    error: str
+    expected: bool
+
+
 class Applied(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A node applied the entry at `index`: of `term`, with this checksum, the rolling hash after it.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from chaos.bounds import Bounds
-from chaos.event import Extended, GaveBack, HandedOver
+from chaos.event import Ended, Extended, GaveBack, HandedOver
 from chaos.history import History
 from chaos.verdict import Verdict
 
@@ -25,6 +25,7 @@ def check_duplicates(history: History, bounds: Bounds) -> Verdict:
     earlier_ms: dict[int, list[int]] = {}
     after_lease = retried = 0
     given_back, extended = _by_name(history, GaveBack), _by_name(history, Extended)
+    failed_ms = {(event.message_id, event.term, event.attempt): event.wall_ms for event in history.of(Ended)}
     strict = {event.number for event in history.offered().values() if event.strict}
     for number, events in history.hand_overs().items():
         for before, after in itertools.pairwise(events):
@@ -38,6 +39,8 @@ def check_duplicates(history: History, bounds: Bounds) -> Verdict:
                 after_lease += 1
             elif before.pushed and after.handed_over_ms >= before.gives_up_ms:
                 retried += 1  # the node heard nothing in time: it may have been paused
+            elif failed_ms.get((before.message_id, before.term, before.attempt), after.began_ms + 1) <= after.began_ms:
+                retried += 1  # the connection broke before the answer came
             elif after.term > before.term:
                 earlier_ms.setdefault(before.term, []).append(before.handed_over_ms)
                 if number in strict:

@@ -45,11 +45,18 @@ def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
 
 
 def _before_moved(history: History, moved: list[Rescheduled]) -> list[str]:
-    """Hand-overs begun after the answer to a reschedule, and, by their leader's clock, before the due time it gave."""
+    """Hand-overs begun after the answer to a reschedule, and, by their leader's clock, before the due time it gave;
+    unless another reschedule was asked for meanwhile.
+    """
     hand_overs = history.hand_overs()
+    asked_ms: dict[int, list[int]] = {}
+    for move in history.of(Rescheduled):
+        asked_ms.setdefault(move.number, []).append(move.asked_wall_ms)
     return [
         f"message {move.number}: handed over at {event.handed_over_ms}, moved to {move.due_ms} at {move.wall_ms}"
         for move in moved
         for event in hand_overs.get(move.number, ())
-        if move.wall_ms < event.began_ms and event.handed_over_ms < move.due_ms
+        if move.wall_ms < event.began_ms
+        and event.handed_over_ms < move.due_ms
+        and not any(move.asked_wall_ms < ms <= event.began_ms for ms in asked_ms[move.number])
     ]

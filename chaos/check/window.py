@@ -1,6 +1,7 @@
 """W: each hand-over in its window, never early."""
 
 from chaos.bounds import Bounds
+from chaos.event import Rescheduled
 from chaos.history import History
 from chaos.verdict import Verdict, percentiles
 
@@ -9,10 +10,11 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
     """W: nothing before its due millisecond by the leader's clock, nor by the receiver's beyond the skew bound; first
     hand-overs in time.
 
-    Lateness is the receiver's clock minus the due time asked for. The late bound applies to messages due outside the
-    fault windows.
+    Of what was moved the due time counts that it came with. Lateness is the receiver's clock minus the due time asked
+    for. The late bound applies to messages due outside the fault windows.
     """
-    answered = history.acknowledged()
+    moved = {event.number for event in history.of(Rescheduled) if event.outcome != "refused"}
+    answered = {number: event for number, event in history.acknowledged().items() if number not in moved}
     windows = bounds.fault_windows(history)
     faults: list[str] = []
     early = 0

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from chaos.bounds import Bounds
+from chaos.check.alive import check_alive
 from chaos.check.committed import check_committed
 from chaos.check.digests import check_digests
 from chaos.check.dispatch_state import check_dispatch_state
@@ -35,6 +36,7 @@ CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
     check_promotion,
     check_ids,
     check_linear,
+    check_alive,
 )
 
 #: A leader outvoted by one clock may be 500 ms off while another node is down, and slews for long after.

@@ -1,0 +1,124 @@
+"""Cancels and moves a share of the acknowledged messages around their due time, where the truth is hardest to tell."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from api.port import ANONYMOUS, CancelResult, RescheduleResult
+from chaos.event import Answered, Cancelled, Event, Rescheduled
+from chaos.history import History
+from chaos.simulator.client import Outcome
+from chaos.simulator.load import NOT_DONE, TIMEOUT_S, Caller, Shape, code_of
+from chaos.simulator.world import World
+
+MOVE_MS = 1_500
+
+
+class Changer:
+    """Changes each message at most once while the load runs; `bring_near` moves what is left far ahead at its end."""
+
+    def __init__(self, world: World, history: History, shape: Shape) -> None:
+        self.in_flight = 0
+        self._world, self._history, self._shape = world, history, shape
+        self._caller = Caller(world, "changer")
+        self._chance = self._caller.chance
+        self._over = False
+        self._touched: set[int] = set()
+        history.listen(self._choose)
+
+    def end(self) -> None:
+        """Nothing more is changed at random."""
+        self._over = True
+
+    def _choose(self, event: Event) -> None:
+        if self._over or not isinstance(event, Answered) or event.outcome != "acknowledged":
+            return
+        drawn, shape = self._chance.random(), self._shape
+        if drawn >= shape.cancel_share + shape.move_share:
+            return
+        self._touched.add(event.number)
+        wait_ms = event.due_ms - event.wall_ms + self._chance.randint(-shape.around_ms, shape.around_ms)
+        if wait_ms > 60_000:
+            wait_ms = self._chance.randint(0, 3_000)
+        change = self._cancel if drawn < shape.cancel_share else self._move
+        self._world.after(max(0, wait_ms) / 1000, change, event)
+
+    def _cancel(self, message: Answered) -> None:
+        if self._over:
+            return
+        self.in_flight += 1
+        asked_ms = self._history.now()[1]
+
+        def done(outcome: Outcome) -> None:
+            self.in_flight -= 1
+            told: CancelResult | None = outcome.value
+            kind: Literal["cancelled", "refused", "unknown"] = "cancelled" if told else _kind(outcome)
+            self._history.record(
+                Cancelled(
+                    **self._about(message.number, message.message_id, asked_ms, outcome),
+                    outcome=kind,
+                    prior=told.prior if told else "",
+                    attempts_made=told.attempts_made if told else 0,
+                )
+            )
+
+        name = message.message_id
+        self._caller.call(
+            self._caller.node(),
+            lambda port: port.cancel(name, if_match=None, principal=ANONYMOUS),
+            done,
+            "cancel",
+            timeout_s=TIMEOUT_S,
+        )
+
+    def _move(self, message: Answered) -> None:
+        if not self._over:
+            self._reschedule(message.number, message.message_id, max(message.due_ms, self._now_ms()) + MOVE_MS, False)
+
+    def bring_near(self, far: dict[int, str]) -> None:
+        """Messages due far ahead are moved to the next seconds, however often that has to be asked."""
+        for number, name in sorted(far.items()):
+            self._reschedule(number, name, self._now_ms() + self._chance.randint(500, 4_000), True)
+
+    def _now_ms(self) -> int:
+        return self._history.now()[1]
+
+    def _reschedule(self, number: int, name: str, due_ms: int, insist: bool) -> None:
+        self.in_flight += 1
+        asked_ms = self._now_ms()
+
+        def done(outcome: Outcome) -> None:
+            self.in_flight -= 1
+            told: RescheduleResult | None = outcome.value
+            kind: Literal["moved", "refused", "unknown"] = "moved" if told else _kind(outcome)
+            self._history.record(
+                Rescheduled(
+                    **self._about(number, name, asked_ms, outcome),
+                    outcome=kind,
+                    due_ms=due_ms,
+                    revision=told.revision if told else 0,
+                )
+            )
+
+        def ask(port: Any) -> Any:
+            return port.reschedule(name, deliver_at_ms=due_ms, delay_ms=None, if_match=None, principal=ANONYMOUS)
+
+        if insist:
+            self._caller.insist(ask, done, "reschedule", for_s=30.0, again=True)
+        else:
+            self._caller.call(self._caller.node(), ask, done, "reschedule", timeout_s=TIMEOUT_S)
+
+    def _about(self, number: int, name: str, asked_ms: int, outcome: Outcome) -> dict[str, Any]:
+        mono_ms, wall_ms = self._history.now()
+        common: dict[str, Any] = {"mono_ms": mono_ms, "wall_ms": wall_ms, "number": number, "message_id": name}
+        return common | {"asked_wall_ms": asked_ms, "detail": code_of(outcome.problem)}
+
+
+def _kind(outcome: Outcome) -> Literal["refused", "unknown"]:
+    """A refusal that says that nothing was done is one, whatever the reason."""
+    refused = outcome.kind == "refused" and (outcome.problem is None or outcome.problem.code not in ("internal",))
+    assert not refused or code_of(outcome.problem) in ("", *NOT_DONE, *_REFUSALS), outcome.problem
+    return "refused" if refused else "unknown"
+
+
+_REFUSALS = ("leased", "already-settled", "unknown-message", "revision-mismatch")

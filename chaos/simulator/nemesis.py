@@ -1,0 +1,368 @@
+"""Carries a plan of faults out on a simulated world, and counts how often each kind fired.
+
+Two assumptions of the promises are kept here, because breaking them breaks promises honestly: at most one node's disk
+is in doubt at a time (wiped, or with a flipped bit, and not caught up again), and at most one node's clock is wrong. A
+fault that would break one is passed over; `passed` counts those.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from api.port import ANONYMOUS, TransferResult
+from chaos.event import Crashed, Fault, Transferred
+from chaos.fault_plan import Fault as PlannedFault
+from chaos.fault_plan import FaultPlan
+from chaos.history import History
+from chaos.simulator.client import Outcome
+from chaos.simulator.network import DELAY_S
+from chaos.simulator.process import End, Process
+from chaos.simulator.world import World
+from storage.data_directory import DirectoryRefused
+from storage.disk import DiskFailed
+from storage.format import Corrupt, FormatRefused
+
+FREE_BYTES: Final = 50 << 30
+#: Inside the reserve.
+FULL_BYTES: Final = 256 << 20
+#: A process that failed by itself is started again after so long.
+AGAIN_S: Final = 1.0
+FLIPPED: Final = {"journal": "journal/*", "hours": "hours/*/*", "catalog": "catalog/data.mdb"}
+OPERATION: Final = {"write": "write", "sync": "fdatasync"}
+#: Errors with which a node ends that finds its files damaged.
+DAMAGED: Final = (Corrupt, FormatRefused, DirectoryRefused)
+
+
+class Nemesis:
+    """One for a world; `begin` when the load begins, `heal` when it ends."""
+
+    def __init__(self, world: World, history: History, plan: FaultPlan) -> None:
+        self.fired: Counter[str] = Counter()
+        self.passed: Counter[str] = Counter()
+        self._world, self._history, self._plan = world, history, plan
+        self._chance = world.random("nemesis")
+        self._cuts: Counter[tuple[str, str]] = Counter()
+        self._wrong_clock: str | None = None
+        self._wiped: set[str] = set()  # since when they have not been seen as voters
+        self._flipped: set[str] = set()  # and not emptied since
+        self._failing: set[str] = set()  # whose disk is to fail
+        self._again_s: dict[str, float] = {}  # who is started again so long after its end
+        self._over = False
+        self._leader = world.ids[0]
+        world.on_end = self._ended
+
+    def begin(self) -> None:
+        """The moments of the plan count from now."""
+        for fault in self._plan.faults:
+            self._world.after(fault.at_s, self._strike, fault)
+
+    def heal(self) -> None:
+        """All faults end: every node runs on a sound disk with a right clock, and hears all others."""
+        self._over = True
+        world = self._world
+        world.network.heal_all()
+        for node_id, process in sorted(world.processes.items()):
+            process.clock.drift(0.0)
+            process.clock.true()
+            process.platter.slow_s, process.platter.free_bytes = 0.0, FREE_BYTES
+            process.resume()
+            if node_id in self._flipped:
+                process.kill()
+                self._empty(process)
+            process.start()
+
+    # -- whom it hits
+
+    def _nodes(self, target: str) -> list[str]:
+        world = self._world
+        self._leader = world.leader() or self._leader
+        match target:
+            case "*":
+                return list(world.ids)
+            case "leader":
+                return [self._leader]
+            case "follower":
+                return [next(name for name in (*world.ids, self._leader) if name != self._leader)]
+        return [target] if target in world.ids else []
+
+    def _links(self, target: str) -> Iterator[tuple[str, str]]:
+        """Directed links between nodes."""
+        both = "-" in target
+        a, b = target.split("-" if both else ">")
+        for one in self._nodes(a):
+            for other in self._nodes(b):
+                if one != other:
+                    yield one, other
+                    if both:
+                        yield other, one
+
+    # -- striking
+
+    def _strike(self, fault: PlannedFault) -> None:
+        if self._over:
+            return
+        strike: Callable[[PlannedFault], bool] = getattr(self, f"_{fault.kind}")
+        if strike(fault):
+            self.fired[fault.kind] += 1
+        else:
+            self.passed[fault.kind] += 1
+
+    def _after(self, fault: PlannedFault, call: Callable[..., object], *args: Any) -> None:
+        """At the fault's end, unless all was healed before."""
+        self._world.after(fault.for_s, lambda: None if self._over else call(*args))
+
+    def _mark(self, kind: str, node_id: str) -> None:
+        mono_ms, wall_ms = self._history.now()
+        role = "leader" if node_id == self._world.leader() else "follower"
+        self._history.record(
+            Fault(mono_ms=mono_ms, wall_ms=wall_ms, kind=kind, node=node_id, role=role, phase="begin")  # type: ignore[arg-type]
+        )
+
+    def _each(self, fault: PlannedFault, strike: Callable[[Process], object]) -> bool:
+        hit = False
+        for node_id in self._nodes(fault.target):
+            self._mark(fault.kind, node_id)
+            hit |= strike(self._world.processes[node_id]) is not False
+        return hit
+
+    # -- processes
+
+    def _kill(self, fault: PlannedFault) -> bool:
+        def kill(process: Process) -> bool:
+            alive = process.alive
+            process.kill()
+            self._after(fault, process.start)
+            return alive
+
+        return self._each(fault, kill)
+
+    def _power(self, fault: PlannedFault) -> bool:
+        def cut(process: Process) -> None:
+            process.power_cut(torn=fault.word("unsynced") == "torn")
+            self._after(fault, process.start)
+
+        return self._each(fault, cut)
+
+    def _crash(self, fault: PlannedFault) -> bool:
+        def crash(process: Process) -> bool:
+            if not process.alive:
+                return False
+            self._again_s[process.id] = fault.for_s
+            process.crash_at(int(fault.number("operation")))
+            return True
+
+        return self._each(fault, crash)
+
+    def _pause(self, fault: PlannedFault) -> bool:
+        def pause(process: Process) -> bool:
+            process.pause()
+            self._after(fault, process.resume)
+            return process.alive
+
+        return self._each(fault, pause)
+
+    def _stop(self, fault: PlannedFault) -> bool:
+        def stop(process: Process) -> bool:
+            self._again_s[process.id] = fault.for_s
+            process.stop()
+            return process.alive
+
+        return self._each(fault, stop)
+
+    def _wipe(self, fault: PlannedFault) -> bool:
+        def wipe(process: Process) -> bool:
+            if not self._may_lose(process.id):
+                return False
+            process.kill()
+            self._empty(process)
+            self._after(fault, process.start)
+            return True
+
+        return self._each(fault, wipe)
+
+    def _flip(self, fault: PlannedFault) -> bool:
+        def flip(process: Process) -> bool:
+            if not self._may_lose(process.id):
+                return False
+            process.kill()
+            place, bit = fault.number("at"), self._chance.randrange(8)
+            found = process.platter.flip(FLIPPED[fault.word("file")], place, bit)
+            if found is not None:
+                self._flipped.add(process.id)
+            self._after(fault, process.start)
+            return found is not None
+
+        return self._each(fault, flip)
+
+    def _may_lose(self, node_id: str) -> bool:
+        """Whether all other nodes' disks are sound."""
+        for other in sorted(self._wiped):
+            node = self._world.processes[other].node
+            if node is not None and node.group.role not in ("learner",) and node.caught_up():
+                self._wiped.discard(other)
+        return not (self._wiped | self._flipped) - {node_id}
+
+    def _empty(self, process: Process) -> None:
+        process.wipe()
+        self._flipped.discard(process.id)
+        self._wiped.add(process.id)
+
+    def _ended(self, end: End) -> None:
+        """A process is gone: by a fault, or by itself. Whoever ended by itself is started again, and so is who crashed
+        or stopped on demand; a node that refuses its damaged files gets an empty disk."""
+        process = self._world.processes[end.node]
+        error = end.error
+        if end.how == "crash":
+            process.power_cut(torn=True)
+        if end.how == "failure":
+            damaged = isinstance(error, DAMAGED) and end.node in self._flipped
+            failed = isinstance(error, DiskFailed) and end.node in self._failing
+            self._failing.discard(end.node)
+            mono_ms, wall_ms = self._history.now()
+            told = f"{type(error).__name__}: {error}"
+            self._history.record(
+                Crashed(mono_ms=mono_ms, wall_ms=wall_ms, node=end.node, error=told, expected=damaged or failed)
+            )
+            if damaged:
+                self._world.after(0.0, self._replace, process)
+        if end.how in ("failure", "crash", "stop"):
+            self._world.after(self._again_s.pop(end.node, AGAIN_S), process.start)
+
+    def _replace(self, process: Process) -> None:
+        if not process.alive and process.id in self._flipped:
+            self._empty(process)
+
+    # -- the network
+
+    def _partition(self, fault: PlannedFault) -> bool:
+        groups: list[list[str]] = []
+        for part in fault.target.split("|"):
+            taken = {name for group in groups for name in group}
+            found = [name for target in part.split(",") for name in self._nodes(target)]
+            groups.append(sorted(set(found) - taken))
+        pairs = [
+            (one, other)
+            for group in groups
+            for others in groups
+            if group is not others
+            for one in group
+            for other in others
+        ]
+        return self._cut_links(fault, pairs)
+
+    def _cut(self, fault: PlannedFault) -> bool:
+        return self._cut_links(fault, sorted(set(self._links(fault.target))))
+
+    def _cut_links(self, fault: PlannedFault, links: list[tuple[str, str]]) -> bool:
+        """Several faults may cut one link: it is whole again when the last of them ends."""
+        for link in links:
+            self._cuts[link] += 1
+            self._world.network.cut(*link)
+        self._after(fault, self._mend, links)
+        return bool(links)
+
+    def _mend(self, links: list[tuple[str, str]]) -> None:
+        for link in links:
+            self._cuts[link] -= 1
+            if not self._cuts[link]:
+                self._world.network.heal(*link)
+
+    def _loss(self, fault: PlannedFault) -> bool:
+        links = sorted(set(self._links(fault.target)))
+        for link in links:
+            self._world.network.loss(*link, fault.number("share"))
+            self._after(fault, self._world.network.loss, *link, 0.0)
+        return bool(links)
+
+    def _delay(self, fault: PlannedFault) -> bool:
+        links = sorted(set(self._links(fault.target)))
+        low_s, high_s = sorted((fault.number("low"), fault.number("high")))
+        for link in links:
+            self._world.network.delay(*link, low_s, high_s)
+            self._after(fault, self._world.network.delay, *link, *DELAY_S)
+        return bool(links)
+
+    def _duplicate(self, fault: PlannedFault) -> bool:
+        self._world.network.duplicate(fault.number("share"))
+        self._after(fault, self._world.network.duplicate, 0.0)
+        return True
+
+    # -- clocks and disks
+
+    def _jump(self, fault: PlannedFault) -> bool:
+        return self._wrong(fault, lambda process: process.clock.jump(fault.number("by")))
+
+    def _drift(self, fault: PlannedFault) -> bool:
+        return self._wrong(fault, lambda process: process.clock.drift(fault.number("ppm")))
+
+    def _wrong(self, fault: PlannedFault, move: Callable[[Process], None]) -> bool:
+        nodes = self._nodes(fault.target)
+        if self._wrong_clock is not None or len(nodes) != 1:
+            return False
+        process = self._world.processes[nodes[0]]
+        self._wrong_clock = process.id
+        self._mark(fault.kind, process.id)
+        move(process)
+        self._after(fault, self._right, process)
+        return True
+
+    def _right(self, process: Process) -> None:
+        process.clock.drift(0.0)
+        process.clock.true()
+        self._wrong_clock = None
+
+    def _slow(self, fault: PlannedFault) -> bool:
+        def slow(process: Process) -> None:
+            process.platter.slow_s = fault.number("by")
+            self._after(fault, setattr, process.platter, "slow_s", 0.0)
+
+        return self._each(fault, slow)
+
+    def _fail(self, fault: PlannedFault) -> bool:
+        def fail(process: Process) -> bool:
+            if not process.alive:
+                return False
+            self._failing.add(process.id)
+            self._again_s[process.id] = fault.for_s
+            process.disk.fail(getattr(errno, fault.word("errno")), OPERATION[fault.word("operation")])
+            return True
+
+        return self._each(fault, fail)
+
+    def _full(self, fault: PlannedFault) -> bool:
+        def fill(process: Process) -> None:
+            process.platter.free_bytes = FULL_BYTES
+            self._after(fault, setattr, process.platter, "free_bytes", FREE_BYTES)
+
+        return self._each(fault, fill)
+
+    # -- leadership
+
+    def _transfer(self, fault: PlannedFault) -> bool:
+        (to, *_) = self._nodes(fault.target) or [self._leader]
+
+        def done(outcome: Outcome) -> None:
+            if outcome.kind == "ok":
+                self._transferred(outcome.value, to)
+
+        client = self._world.client(self._leader)
+        client.call(lambda port: port.transfer(to, principal=ANONYMOUS), done, label="transfer", timeout_s=15)
+        return True
+
+    def _transferred(self, answer: TransferResult, asked: str) -> None:
+        mono_ms, wall_ms = self._history.now()
+        self._history.record(
+            Transferred(
+                mono_ms=mono_ms,
+                wall_ms=wall_ms,
+                source=answer.from_node,
+                target=answer.to_node,
+                asked=asked,
+                term_before=answer.term_before,
+                term_after=answer.term_after,
+                took_ms=answer.took_ms,
+            )
+        )

@@ -1,0 +1,213 @@
+"""One simulated run: a plan of faults under a load, then healing, then everybody is judged.
+
+    cluster up, topics made --> load and faults for `seconds` --> healed; far messages moved near; all that is
+    outstanding comes out --> nodes at one index --> digests, verdicts
+
+A run is a function of its plan: same plan, same trace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from api.port import ANONYMOUS
+from chaos.event import Acked, Answered, Begun, Cancelled, Crashed, DeadLettered, Digest, Event, HandedOver
+from chaos.fault_plan import FaultPlan
+from chaos.history import History
+from chaos.simulator.changer import Changer
+from chaos.simulator.client import Outcome
+from chaos.simulator.consumer import Consumer
+from chaos.simulator.judge import changes_of_leader, counts, judge
+from chaos.simulator.load import DEAD, PULL, STRICT_PULL, Caller, Producer, Shape, topic_settings
+from chaos.simulator.nemesis import Nemesis
+from chaos.simulator.probe import Probe
+from chaos.simulator.targets import Targets
+from chaos.simulator.world import World
+from chaos.verdict import Verdict
+
+START_S: Final = 20.0
+DRAIN_S: Final = 90.0
+#: All that was outstanding is over for so long before files are compared.
+QUIET_S: Final = 2.0
+#: Small enough that a minute sees checkpoints, hours unlinked, keys forgotten (a producer gives up before).
+CONFIG: Final[dict[str, dict[str, Any]]] = {
+    "storage": {"checkpoint_s": 2, "retention_ms": 4_000, "key_retention_ms": 20_000}
+}
+
+
+@dataclass
+class Run:
+    """What a run came to. `wrong` are violations that no checker words: a run that did not come to its end."""
+
+    plan: FaultPlan
+    verdicts: list[Verdict]
+    fired: Counter[str]
+    passed: Counter[str]
+    hand_overs: int
+    changes: int
+    counts: bool
+    trace: str
+    simulated_s: float
+    took_s: float
+    wrong: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def broken(self) -> list[str]:
+        """Everything that is wrong, as lines."""
+        return self.wrong + [verdict.describe() for verdict in self.verdicts if not verdict.holds]
+
+    @property
+    def promises(self) -> set[str]:
+        """Names of what is broken."""
+        return {verdict.promise for verdict in self.verdicts if not verdict.holds} | ({"end"} if self.wrong else set())
+
+
+class Running:
+    """The parts of one run, on one world."""
+
+    def __init__(self, plan: FaultPlan, world: World, shape: Shape) -> None:
+        self.plan, self.world = plan, world
+        self.history = History(now=self._now)
+        self.probe = Probe(world, self.history)
+        world.on_node = self.probe.watch
+        self.nemesis = Nemesis(world, self.history, plan)
+        self.targets = Targets(world, self.history, self.probe)
+        self.changer = Changer(world, self.history, shape)
+        self.shape = shape
+        self._left: set[int] = set()
+        self._over: set[int] = set()
+        self.history.listen(self._see)
+        self._consumers: list[Consumer] = []
+        self._topics: list[tuple[str, float]] = []
+
+    def _now(self) -> tuple[float, int]:
+        return self.world.now_s * 1000, self.world.now_ms
+
+    def _see(self, event: Event) -> None:
+        """Keeps account of what was acknowledged and is still to come out."""
+        if isinstance(event, Answered) and event.outcome == "acknowledged":
+            if event.number not in self._over:
+                self._left.add(event.number)
+        elif (
+            isinstance(event, DeadLettered)
+            or (isinstance(event, HandedOver) and event.pushed and event.taken)
+            or (isinstance(event, Acked) and event.result in ("acked", "unknown"))
+            or (isinstance(event, Cancelled) and event.outcome != "refused")
+        ):
+            self._over.add(event.number)
+            self._left.discard(event.number)
+
+    def run(self) -> list[str]:
+        """The whole run; what went wrong with its course."""
+        world = self.world
+        world.start()
+        if not self._make_topics():
+            return ["no leader took the topics: the cluster did not start"]
+        for topic in (PULL, STRICT_PULL, DEAD):
+            for node_id in world.ids:
+                consumer = Consumer(world, self.history, self.probe, node_id, topic)
+                self._consumers.append(consumer)
+                consumer.begin()
+        producer = Producer(world, self.history, self.shape, self._topics)
+        producer.begin()
+        self.nemesis.begin()
+        world.run(self.plan.seconds)
+        producer.end()
+        self.changer.end()
+        self.nemesis.heal()
+        self.targets.calm()
+        for consumer in self._consumers:
+            consumer.calm = True
+        world.run_until(lambda: not producer.in_flight, 30)
+        self.changer.bring_near(producer.far)
+        wrong = [] if world.run_until(self._settled, DRAIN_S) else self._unsettled()
+        world.run(QUIET_S)
+        self.probe.stop()
+        return wrong + self._compare()
+
+    def _make_topics(self) -> bool:
+        settings = topic_settings(self.world)
+        caller = Caller(self.world, "topics")
+        made: Counter[str] = Counter()
+        for name, change in settings.items():
+
+            def done(outcome: Outcome, name: str = name) -> None:
+                made[outcome.kind] += 1
+                if outcome.kind == "ok":
+                    share = dict(self.shape.topics).get(name)
+                    if share is not None:
+                        self._topics.append((name, share))
+
+            def put(port: Any, name: str = name, change: Any = change) -> Any:
+                return port.put_topic(name, change, create=True, if_match=None, principal=ANONYMOUS)
+
+            caller.insist(put, done, "topic", for_s=START_S, again=True)
+        over = self.world.run_until(lambda: made.total() == len(settings), START_S + 5)
+        self._topics.sort()
+        return over and made["ok"] == len(settings)
+
+    # -- the end
+
+    def _settled(self) -> bool:
+        return not self._left and not self.changer.in_flight and not any(each.acks for each in self._consumers)
+
+    def _unsettled(self) -> list[str]:
+        some = ", ".join(map(str, sorted(self._left)[:10]))
+        return [f"{len(self._left)} messages still outstanding {DRAIN_S:g} s after all was healed: {some}"]
+
+    def _compare(self) -> list[str]:
+        """Nodes at one index, and what their files say."""
+        world = self.world
+
+        def level() -> bool:
+            nodes = world.nodes()
+            indexes = {node.machine.applied_index for node in nodes.values()} | {
+                node.group.last_index for node in nodes.values()
+            }
+            return len(nodes) == len(world.ids) and len(indexes) == 1
+
+        if not world.run_until(level, 30):
+            told = {name: node.machine.applied_index for name, node in world.nodes().items()}
+            return [f"30 s after all was healed the nodes are not level: {told}"]
+        mono_ms, wall_ms = self._now()
+        for node_id, (digest, index) in world.digests().items():
+            self.history.record(
+                Digest(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, applied_index=index, digest=digest)
+            )
+        for node_id, process in sorted(world.processes.items()):
+            for error in process.errors:
+                told_error = f"{type(error).__name__}: {error}"
+                self.history.record(
+                    Crashed(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, error=told_error, expected=False)
+                )
+        return []
+
+
+def run_plan(plan: FaultPlan, shape: Shape | None = None, directory: Path | None = None) -> Run:
+    """Run a plan and judge it. `directory` keeps the nodes' files and the history."""
+    began_s = time.monotonic()
+    with World(plan.seed, directory, nodes=plan.nodes, config=CONFIG) as world:
+        running = Running(plan, world, shape or Shape())
+        wrong = running.run()
+        history = running.history
+        if directory is not None:
+            history.write(directory / "history.ndjson")
+        return Run(
+            plan=plan,
+            verdicts=judge(history),
+            fired=running.nemesis.fired,
+            passed=running.nemesis.passed,
+            hand_overs=len(history.of(Begun)),
+            changes=changes_of_leader(history),
+            counts=counts(history),
+            trace=world.trace.hexdigest(),
+            simulated_s=world.now_s,
+            took_s=time.monotonic() - began_s,
+            wrong=wrong,
+            log=list(world.log.lines),
+        )
