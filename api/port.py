@@ -22,8 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from api.handing_on import DrainView, OpenHandOvers, PushOutcome, TakeoverView
+from api.member import MemberPort
 from api.message_query import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
 from api.problem import Problem
+from api.snapshot import SnapshotPort
 
 #: Most messages one pull may ask for, most receipts one ack may carry.
 PULL_MAX: Final = 1_000
@@ -283,7 +285,7 @@ class ForwardAnswer(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Port(Protocol):
+class Port(MemberPort, SnapshotPort, Protocol):
     """The node as the HTTP layer sees it. See the module's rules; times in ms, errors as `Problem`."""
 
     node_id: str

@@ -45,7 +45,6 @@ _PLANNED_PATHS: Final = tuple(
         r"/v1/messages/(cancel|shift)",
         r"/v1/topics/[^/]+/subscriptions(/.*)?",
         r"/v1/(schedules|transactions|ledger|events)(/.*)?",
-        r"/v1/cluster/(snapshot|members(/.*)?)",
         r"/openapi\.json|/console(/.*)?",
     )
 )

@@ -23,10 +23,12 @@ from api import (
     count_route,
     dead_route,
     handing_on_route,
+    member_route,
     message_route,
     node_route,
     pull_route,
     receipt_route,
+    snapshot_route,
     topic_route,
 )
 from api.answer import JSON, NDJSON, PROBLEM, Answer, http_date
@@ -46,6 +48,8 @@ ROUTES: Final = (
     *dead_route.ROUTES,
     *count_route.ROUTES,
     *cluster_route.ROUTES,
+    *member_route.ROUTES,
+    *snapshot_route.ROUTES,
     *handing_on_route.ROUTES,
     *node_route.ROUTES,
 )
@@ -164,7 +168,7 @@ class Server:
 
     async def _run(self, route: Route, exchange: Exchange) -> Answer:
         if route.leader and not self.port.leads() and not (route.stays is not None and route.stays(exchange)):
-            return await self._forward(route, exchange)
+            return await self.pass_on(exchange, batch=route.batch)
         if route.method != "GET" and route.leader and _IDEMPOTENCY_KEY in exchange.request.headers:
             raise _no_idempotency_header(route)
         return await route.handler(exchange)
@@ -184,7 +188,7 @@ class Server:
         finally:
             self._waiting.discard(task)
 
-    async def _forward(self, route: Route, exchange: Exchange) -> Answer:
+    async def pass_on(self, exchange: Exchange, *, batch: bool = False) -> Answer:
         """Pass the request to the leader as it came, and its answer back."""
         request = exchange.request
         came_by = request.headers.get(FORWARDED)
@@ -196,7 +200,7 @@ class Server:
         method = "GET" if request.method == "HEAD" else request.method
         body = await exchange.read() if method not in ("GET", "DELETE") else b""
         if body:  # an HTTP client would make up a type where there was none
-            headers.setdefault("Content-Type", NDJSON if route.batch else JSON)
+            headers.setdefault("Content-Type", NDJSON if batch else JSON)
         answer = await self.port.forward(ForwardRequest(method, exchange.target, headers, body))
         content_type = "application/octet-stream"
         back: dict[str, str] = {}

@@ -24,6 +24,7 @@ class ExitCode(IntEnum):
     ADDRESS = 10
     DATA = 11
     CHILD = 12
+    REMOVED = 13
 
 
 SENTENCES: dict[ExitCode, str] = {
@@ -40,6 +41,7 @@ SENTENCES: dict[ExitCode, str] = {
     ExitCode.ADDRESS: "serve, dev: an address cannot be listened on (port in use)",
     ExitCode.DATA: "serve, dev, verify: the data directory is refused, damaged or could not be written",
     ExitCode.CHILD: "dev: a node ended before the cluster was ready, or all have ended",
+    ExitCode.REMOVED: "serve: the node was removed from its cluster",
 }
 
 _BY_STATUS: dict[int, ExitCode] = {

@@ -35,6 +35,7 @@ def command(config_path: Path, parent: int | None) -> None:
     except ConfigError as error:
         raise Failure(ExitCode.CONFIG, str(error)) from None
     from api.server import ListenFailed
+    from node.membership import NodeRemoved
     from node.process import run
     from replication.envelope import UnknownCommand
     from replication.group import StartRefused
@@ -48,6 +49,8 @@ def command(config_path: Path, parent: int | None) -> None:
     except (DirectoryRefused, FormatRefused, Corrupt, DiskFailed, StartRefused) as error:
         where = "" if config.data_dir in str(error) else f"{config.data_dir}: "
         raise Failure(ExitCode.DATA, f"{where}{error}") from error
+    except NodeRemoved as error:
+        raise Failure(ExitCode.REMOVED, str(error)) from None
     except UnknownCommand as error:
         raise Failure(ExitCode.DATA, f"{config.data_dir}: {error}; use a newer build") from error
     except ListenFailed as error:

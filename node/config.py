@@ -78,6 +78,14 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     delay_levels: tuple[str, ...] = tuple(map(render_duration, DELAY_LEVELS_MS))
 
 
+class ClockOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the nodes' clocks are held to. Delay between nodes counts as difference, at most half a round trip."""
+
+    # A node farther off the median of all clocks is not ready and leads last; a leader that a majority is farther off
+    # from yields. Not above 500: no stamp is ever farther ahead of the median.
+    skew_max_ms: Annotated[int, Meta(ge=20, le=500)] = 500
+
+
 class Dispatch(Struct, frozen=True, forbid_unknown_fields=True):
     """The leader's loop."""
 
@@ -118,6 +126,13 @@ class StorageOptions(Struct, frozen=True, forbid_unknown_fields=True):
     key_retention_ms: Annotated[int, Meta(ge=1000, le=3650 * DAY_MS)] = DAY_MS  # a key past settling; in Genesis
 
 
+class BackupOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Backups that this node writes: POST /v1/cluster/snapshot."""
+
+    directory: str = ""  # requests may name one below it; empty: data_dir with `.backups` behind it
+    mb_per_s: Annotated[int, Meta(ge=1, le=10_000)] = 64  # a quicker backup takes more of the disk from the journal
+
+
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Everything one node is told from outside."""
 
@@ -126,15 +141,25 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     http: Listen
     raft: RaftOptions
     peers: tuple[Peer, ...]
+    # This node belongs to a cluster that exists, or is about to be added to it: it never founds one. `peers` then lists
+    # some of its members, and this node.
+    join: bool = False
     limits: Limits = field(default_factory=Limits)
+    clock: ClockOptions = field(default_factory=ClockOptions)
     dispatch: Dispatch = field(default_factory=Dispatch)
     storage: StorageOptions = field(default_factory=StorageOptions)
     push: PushOptions = field(default_factory=PushOptions)
+    backup: BackupOptions = field(default_factory=BackupOptions)
 
     @property
     def directory(self) -> Path:
         """`data_dir` as a path."""
         return Path(self.data_dir)
+
+    @property
+    def backup_directory(self) -> Path:
+        """`backup.directory` as an absolute path."""
+        return Path(os.path.abspath(self.backup.directory or f"{os.path.normpath(self.data_dir)}.backups"))
 
 
 def load_config(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
@@ -191,7 +216,17 @@ def _explain(refusal: str) -> str:
         return f"{key}: is needed"
     known = [
         f.name
-        for kind in (Config, RaftOptions, Peer, Limits, Dispatch, StorageOptions, PushOptions)
+        for kind in (
+            Config,
+            RaftOptions,
+            Peer,
+            Limits,
+            ClockOptions,
+            Dispatch,
+            StorageOptions,
+            PushOptions,
+            BackupOptions,
+        )
         for f in msgspec.structs.fields(kind)
     ]
     near = difflib.get_close_matches(named[1], known, 1)
@@ -259,8 +294,12 @@ def _check_peers(config: Config) -> None:
         raise ConfigError(f"peers: an id is listed twice: {', '.join(ids)}")
     if config.node_id not in ids:
         raise ConfigError(f"peers: this node ({config.node_id}) is not among them: {', '.join(ids)}")
-    if len(ids) not in (1, 3, 5):
-        raise ConfigError(f"peers: 1, 3 or 5 nodes form a cluster, found {len(ids)}")
+    if config.join and len(ids) == 1:
+        raise ConfigError("peers: a node that joins lists members of the cluster beside itself, found none")
+    if not config.join and len(ids) not in (1, 3, 5):
+        raise ConfigError(
+            f"peers: 1, 3 or 5 nodes found a cluster, found {len(ids)}; a node of one that exists sets join = true"
+        )
     for peer in config.peers:
         _check_address(f"peers.{peer.id}.raft", peer.raft)
         _check_address(f"peers.{peer.id}.http", peer.http)

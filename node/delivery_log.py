@@ -41,7 +41,7 @@ class DeliveryLog:
         self._directory = directory
         self._disk = disk
         self._group = group
-        self._node = node
+        self.node = node
         self._cluster_id = cluster_id
         self._state = state
         self._writer: DeliveryWriter | None = None
@@ -118,7 +118,7 @@ class DeliveryLog:
         rows["local_index"] = state.local_index
         rows["topic"] = topic
         rows["subscription"] = subscription
-        rows["node"] = self._node
+        rows["node"] = self.node
         rows["group"] = self._group
         rows["kind"] = kind
         rows["mode"] = mode

@@ -37,6 +37,8 @@ FAREWELL_S = 0.25
 AGAIN_S = 0.02
 #: The answer to this one comes from the former leader, once another leads.
 TRANSFER = "/v1/cluster/transfer"
+#: So does the one to the removal of the former leader.
+MEMBERS = "/v1/cluster/members/"
 #: Longest answer: a pull that waits 30 s, and then some.
 ANSWER_TIMEOUT_S = 45.0
 
@@ -121,7 +123,8 @@ class Forwarder:
         task = asyncio.current_task()
         assert task is not None
         under_way = _UnderWay(task, address)
-        if request.target.partition("?")[0] != TRANSFER:
+        path = request.target.partition("?")[0]
+        if path != TRANSFER and not path.startswith(MEMBERS):
             self._under_way[under_way] = None
         try:
             return await self._send(address, request)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from node.config import Config
-from replication.link import Address
+from replication.contacts import address_of
+from replication.envelope import is_change
 from replication.options import GroupOptions
 
-
-def address_of(text: str) -> Address:
-    """(host, port) of `host:port`."""
-    host, _, port = text.rpartition(":")
-    return host.strip("[]"), int(port)
+__all__ = ["address_of", "group_options"]
 
 
 def group_options(config: Config, peers: tuple[str, ...]) -> GroupOptions:
@@ -19,9 +16,12 @@ def group_options(config: Config, peers: tuple[str, ...]) -> GroupOptions:
     return GroupOptions(
         node_id=config.node_id,
         peers=peers,
+        founds=not config.join,
+        is_change=is_change,
         heartbeat_s=raft.heartbeat_ms / 1000,
         trust_s=raft.trust_ms / 1000,
         election_min_s=raft.election_min_ms / 1000,
         election_max_s=raft.election_max_ms / 1000,
+        apart_ms=config.clock.skew_max_ms,
         fallback_s=(raft.trust_ms + raft.election_min_ms) / 2000,
     )

@@ -18,7 +18,8 @@ from node.push_address import Addresses
 from node.push_answer import Answer
 from node.push_client import PushClient
 from node.push_target import PushTarget
-from replication.handshake import Range, Refusal
+from replication.contacts import Contacts
+from replication.handshake import Hello, Range, Refusal
 from replication.journal_writer import Writer, WriterThread
 from replication.link import Address
 from replication.station import Wire, WireEvents
@@ -30,6 +31,9 @@ class Transport(Wire, Protocol):
     """The connections to the peers, as replication.transport has them."""
 
     refusals: dict[str, Refusal]
+    contacts: Contacts
+    on_contacts: Callable[[], None]
+    on_removed: Callable[[str], None]
 
     def attach(self, events: WireEvents) -> Wire: ...
 
@@ -40,6 +44,10 @@ class Transport(Wire, Protocol):
     def formats(self) -> dict[str, dict[str, Range]]: ...
 
     def set_cluster_id(self, cluster_id: bytes) -> None: ...
+
+    def set_contacts(self, contacts: Contacts) -> None: ...
+
+    async def probe(self, node_id: str, address: Address) -> Hello | Refusal | None: ...
 
 
 class Forwarding(Protocol):

@@ -18,15 +18,16 @@ RESERVE_SHARE: Final = 0.05
 
 
 class Reserve:
-    """Free space of this node, and whether the cluster takes new work. `low_peers` counts peers inside theirs.
+    """Free space of this node, and whether the cluster takes new work. `nodes` counts its members, `low_peers` those
+    of the others inside theirs.
 
     Measured every now and then, so that asking costs nothing: it is asked for every request.
     """
 
-    def __init__(self, directory: Path, disk: Disk, *, peers: int, low_peers: Callable[[], int]) -> None:
+    def __init__(self, directory: Path, disk: Disk, *, nodes: Callable[[], int], low_peers: Callable[[], int]) -> None:
         self._directory = directory
         self._disk = disk
-        self._peers = peers
+        self._nodes = nodes
         self._low_peers = low_peers
         self.free_bytes = self.spare_bytes = 0
         self.low = False
@@ -42,13 +43,13 @@ class Reserve:
         self.spare_bytes = max(0, self.free_bytes - reserve)
         self.low = self.free_bytes < reserve
         self._low_nodes = self.low + self._low_peers()
-        self._refusing = self.low or self._low_nodes > self._peers // 2
+        self._refusing = self.low or self._low_nodes > self._nodes() // 2
 
     def check(self) -> None:
         """Raises `disk-full` when this node or a majority is inside the reserve."""
         if self._refusing:
             raise Problem(
                 "disk-full",
-                f"free space is below the reserve of 1 GiB or 5 % on {self._low_nodes} of {self._peers} nodes; "
+                f"free space is below the reserve of 1 GiB or 5 % on {self._low_nodes} of {self._nodes()} nodes; "
                 "deliveries go on",
             )

@@ -22,14 +22,17 @@ from api.duration import parse_duration
 from api.port import Limits
 from api.problem import Problem
 from api.server import GRACE_S
+from node.backup import Backups
 from node.checkpointer import Checkpointer
 from node.config import Config
 from node.counting import Counting
 from node.delivery_log import DeliveryLog
 from node.group_options import address_of, group_options
+from node.guard import Guard
 from node.housekeeping import keep_house, unlink_hours
 from node.lateness import Lateness
 from node.leaving import Leaving
+from node.membership import Membership
 from node.metrics import Metrics
 from node.outside import Outside, Serving
 from node.proposer import Proposer
@@ -78,6 +81,7 @@ class Node:
         self._tasks: list[asyncio.Task[Any]] = []
         self._ended: asyncio.Future[None] | None = None
         self._failure: BaseException | None = None
+        self._verdict: Exception | None = None
         self.reign: Reign | None = None
         self.draining = False
         self._caught_up = False
@@ -105,6 +109,7 @@ class Node:
             segment_bytes=segment_bytes(config.storage.journal_keep_mb),
         )
         self._closing.callback(self.journal.close)
+        self.members = Membership(self)
         peers = {peer.id: peer.raft for peer in config.peers if peer.id != config.node_id}
         self.transport = self.outside.transport(
             Identity(config.node_id, directory.store_id, self.store.cluster_id),
@@ -128,13 +133,14 @@ class Node:
         self.group.on_leader_changed = self._leader_changed
         writer = self.outside.writer()
         self.driver = GroupDriver(self.group, self.transport, on_fatal=self.fatal, writer=writer)
-        self.reserve = Reserve(config.directory, self.disk, peers=len(config.peers), low_peers=self._low_peers)
-        number = sorted(peer.id for peer in config.peers).index(config.node_id) + 1
+        self.reserve = Reserve(
+            config.directory, self.disk, nodes=lambda: len(self.members.ids()), low_peers=self._low_peers
+        )
         self.proposer = Proposer(
             self.group,
             self.clock,
             self.entropy,
-            node=number,
+            node=self.members.number,
             waiting_max=config.limits.max_waiting_messages,
             fatal=self.fatal,
         )
@@ -155,22 +161,25 @@ class Node:
             directory.deliveries,
             self.disk,
             group=GROUP,
-            node=number,
+            node=self.members.number,
             cluster_id=lambda: self.store.cluster_id,
             state=self._dispatch_state,
         )
         self._closing.callback(self.delivery_log.close)
         self.retention = Retention(self.machine, self.proposer, self.clock)
-        self.skew = Skew(self.group, self.clock)
+        self.skew = Skew(self.group, self.clock, config.clock.skew_max_ms)
+        self.guard = Guard(self)
         self.transfer = Transfer(self)
         self.leaving = Leaving(self)
         self.forwarder = self.outside.forwarder(self._leader_http)
         self.status = Status(self)
         self.pusher = Pusher(self, self.entropy, config.push)
         self.topic_metrics = TopicMetrics(self.status.topic_name, self.status.ready_by_topic)
-        self.metrics = Metrics(self.status.values, self.lateness, self.pusher.metrics, self.topic_metrics)
+        self.metrics = Metrics(self.status.values, self.lateness, self.pusher.metrics, self.topic_metrics, self.guard)
         self.counting = Counting(self)
+        self.backups = Backups(self)
         self.service = Service(self, self._limits())
+        self.members.begin()
 
     # -- life
 
@@ -187,6 +196,7 @@ class Node:
             self.spawn(self.checkpointer.run())
             self.snapshots.start()
             self.spawn(unlink_hours(self))
+            self.spawn(self.members.promote())
             log.info("serving", node=self.config.node_id, http=self.config.http.listen, raft=self.config.raft.listen)
             await self._ended
         finally:
@@ -211,6 +221,8 @@ class Node:
             self._close()
         if self._failure is not None:
             raise self._failure
+        if self._verdict is not None:
+            raise self._verdict
         if self.snapshots.whole is not None:
             raise Reinstalled
 
@@ -228,6 +240,13 @@ class Node:
         """End in order."""
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
+
+    def end(self, why: Exception) -> None:
+        """End in order because of something that is nobody's failure; `run` raises it."""
+        if self._verdict is None:
+            self._verdict = why
+            log.error("ending", why=str(why))
+        self.stop()
 
     def fatal(self, error: BaseException) -> None:
         """Something failed for good: from this moment on nothing is written, applied or answered; the node ends. While
@@ -289,10 +308,12 @@ class Node:
         await self.transfer.yield_if_outvoted()
         if self.store.cluster_id is None:
             storage = self.config.storage
+            founders = sorted(self.config.peers, key=lambda peer: peer.id)
             genesis = Genesis(
                 cluster_id=self.entropy.bytes(16),
                 secret=self.entropy.bytes(32),
-                nodes=tuple(sorted(peer.id for peer in self.config.peers)),
+                nodes=tuple(peer.id for peer in founders),
+                addresses=tuple((peer.raft, peer.http) for peer in founders),
                 retention_ms=storage.retention_ms,
                 key_retention_ms=storage.key_retention_ms,
             )
@@ -347,6 +368,7 @@ class Node:
             retiring=self.leaving.retiring,
             leaving=self.draining,
             busy=self.pusher.busy,
+            ahead_ms=-round(self.skew.median_ms()),
         )
 
     def _low_peers(self) -> int:
@@ -356,7 +378,8 @@ class Node:
         leader = self.group.leader_id
         if leader == self.config.node_id and (self.reign is None or self.transfer.frozen):
             return None
-        return next((peer.http for peer in self.config.peers if peer.id == leader), None)
+        contact = self.members.contact(leader) if leader is not None else None
+        return contact.http if contact is not None else None
 
     def count_handed_over(self, count: int, lateness_ms: npt.NDArray[np.int64]) -> int:
         """Hand-overs were made; the first ones of their messages were this late. Returns how late in all."""

@@ -31,6 +31,7 @@ from api.port import (
     TransferResult,
 )
 from api.problem import Problem
+from api.snapshot import SnapshotView
 from node.carried_outcome import take_outcomes
 from node.dead_letter import DeadLetters
 from node.message_change import MessageChange
@@ -307,6 +308,10 @@ class Service:
     async def add_member(self, node_id: str, raft: str, http: str) -> MemberView:
         """A node becomes a learner."""
         return await self._node.members.add(node_id, raft, http)
+
+    async def snapshot(self, directory: str | None) -> SnapshotView:
+        """A backup on this node's disk."""
+        return await self._node.backups.write(directory)
 
     async def remove_member(self, node_id: str) -> MemberView:
         """A node is a member no more."""

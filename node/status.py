@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from api.port import Readiness
+from replication.options import Peer
+from storage.members import LEARNER
 
 if TYPE_CHECKING:
     from node.server import Node
@@ -32,7 +34,7 @@ class Status:
             "leader": group.leader_id,
             "term": group.term,
             "commit_index": group.commit_index,
-            "nodes": [self._member(peer.id) for peer in node.config.peers],
+            "nodes": [self._member(node_id) for node_id in node.members.ids()],
             "dispatch": dispatch,
             "agreement": {"index": group.agreed_index, "split": node.guard.split or None},
             "lateness_ms": node.lateness.quantiles(),
@@ -51,28 +53,29 @@ class Status:
         """One node as this one sees it. Peers' figures come in echoes of the leader's heartbeats; others know null."""
         node = self._node
         group = node.group
-        listed = next(peer for peer in node.config.peers if peer.id == node_id)
-        leads = group.leader_id == node_id
+        listed, learns = node.members.contact(node_id), node.members.role(node_id) == LEARNER
+        role = "leader" if group.leader_id == node_id else "learner" if learns else "follower"
         member: dict[str, Any] = {
             "id": node_id,
-            "http": listed.http,
-            "raft": listed.raft,
-            "role": "leader" if leads else "follower",
+            "http": listed.http if listed is not None else None,
+            "raft": listed.raft if listed is not None else None,
+            "role": role,
         }
         applied: int | None = node.machine.applied_index
         offset_ms: float | None = 0.0
-        up = True
+        up, draining = True, node.leaving.retiring
         if node_id != node.config.node_id:
-            peer = group.peers[node_id]
+            peer = group.peers.get(node_id, Peer(node_id))
             up = peer.connected
             heard = group.is_leader and peer.applied_index > 0
             applied, offset_ms = (peer.applied_index, round(peer.clock_offset_ms, 1)) if heard else (None, None)
+            draining = peer.retiring and heard
         lag = None if applied is None else max(0, group.commit_index - applied)
         snapshot = node.snapshots.status(node_id)
         behind = snapshot is not None or bool(lag and lag > CATCHING_UP)
         state = "catching-up" if up and behind else "up" if up else "down"
         figures = {"applied_index": applied, "lag": lag, "clock_offset_ms": offset_ms, "snapshot": snapshot}
-        return {**member, "state": state, **figures}
+        return {**member, "state": state, "draining": draining, **figures}
 
     def ready(self) -> Readiness:
         """Ready: a leader is known, and what was committed when this node met it is applied here."""
@@ -84,7 +87,7 @@ class Status:
             "founded": "ok" if node.store.cluster_id else "the cluster is not founded yet",
             "caught_up": "ok",
             "clock": node.guard.clock_check(),
-            "serving": "ok" if not node.draining else "shutting down",
+            "serving": "shutting down" if node.draining else "drained" if node.leaving.drained else "ok",
         }
         if leader == node.config.node_id and node.reign is None:
             checks["leader"] = "this node was elected and has not applied its first entry yet"
@@ -92,9 +95,9 @@ class Status:
             behind = f"applied {group.applied_index} of {group.known_commit} entries"
             checks["caught_up"] = behind if leader else "no leader was heard since the start"
         refusals = node.transport.refusals
-        for peer in node.config.peers:
-            if not leader and peer.id in refusals:  # most often the reason: another cluster's directory, a version
-                checks["leader"] += f"; {refusals[peer.id].detail}"
+        for node_id in node.members.ids():
+            if not leader and node_id in refusals:  # most often the reason: another cluster's directory, a version
+                checks["leader"] += f"; {refusals[node_id].detail}"
         return Readiness(all(check == "ok" for check in checks.values()), checks)
 
     def topic_name(self, number: int) -> str | None:

@@ -71,12 +71,14 @@ class Transfer:
         """Move leadership to node `to` (None: the most caught up), as its leader. A caller that goes away changes
         nothing. `unknown-node`, `not-caught-up` (all goes on here), `change-in-progress`, `draining`, `no-leader`."""
         node = self._node
-        if to is not None and to not in {peer.id for peer in node.config.peers}:
+        if to is not None and to not in node.members.ids():
             raise Problem("unknown-node", f"no node of this cluster is named {to}")
         if node.draining:
             raise Problem("draining", "this node is shutting down and gives its leadership away by itself")
         if node.reign is None or not node.reign.trusted():
             raise Problem("no-leader", "this node is not sure to lead; nothing happened")
+        if node.group.changing:
+            raise Problem("change-in-progress", "the members are being changed; try again in a moment")
         if self._task is not None or self.frozen:
             raise Problem("change-in-progress", "another transfer is under way; look who leads when it is over")
         if to == node.config.node_id:

@@ -33,7 +33,7 @@ def test_the_leader_or_a_majority_inside_the_reserve_refuses_new_work(free: int,
     """One low follower of two does not; two do; the leader alone does."""
     disk = SizedDisk()
     disk.free = free
-    reserve = Reserve(Path("/nowhere"), disk, peers=3, low_peers=lambda: low_peers)
+    reserve = Reserve(Path("/nowhere"), disk, nodes=lambda: 3, low_peers=lambda: low_peers)
     if refused:
         with pytest.raises(Problem) as problem:
             reserve.check()
@@ -46,7 +46,7 @@ def test_it_recovers_by_itself() -> None:
     """Space that comes back is seen at the next measurement."""
     disk = SizedDisk()
     disk.free = RESERVE_BYTES - 1
-    reserve = Reserve(Path("/nowhere"), disk, peers=1, low_peers=lambda: 0)
+    reserve = Reserve(Path("/nowhere"), disk, nodes=lambda: 1, low_peers=lambda: 0)
     with pytest.raises(Problem):
         reserve.check()
     disk.free = TIB
