@@ -62,6 +62,11 @@ class Ballot:
             else:
                 self._ask({"type": "pre_vote", "term": self._core.term + 1})
 
+    @property
+    def due_s(self) -> float:
+        """When this node asks for votes, unless it hears a leader."""
+        return self._election.due_s
+
     def heard_leader(self, now: float) -> None:
         """The leader of the current term spoke."""
         self._election.heard_leader(now)

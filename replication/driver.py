@@ -3,7 +3,7 @@
 Latency is one tick. Whatever gives the group something to do (a message, a proposal, a finished write, a timer) asks
 for a step, and all that was asked for before the loop comes round is one step: entries leave in it, acknowledgements
 that arrived in one read are counted together, one write of the journal takes all that waits. Nothing waits for a timer;
-the timer is only for heartbeats and elections.
+the timer is only for heartbeats and elections, and the group says how long it can do without (`rest_s`).
 
 The step hands the journal's bytes to a thread for write and fdatasync (journal_writer.py), and goes on; when they are
 durable the thread says so and the next step releases what waited for it (outbox.py). One write is under way at a time:
@@ -21,7 +21,8 @@ from replication.journal_sync import Sync
 from replication.journal_writer import Writer, WriterThread
 from replication.proposal import Outcome
 
-TICK_S = 0.01
+LEAST_S = 0.0005
+"""The timer is never set to less: its own rounding would make it go off twice."""
 
 
 class Service(Protocol):
@@ -48,6 +49,7 @@ class GroupDriver:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stepping = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = 0.0
         self._syncing: Sync | None = None
         self._closing = False
         self._idle = asyncio.Event()
@@ -61,7 +63,7 @@ class GroupDriver:
         self._loop = asyncio.get_running_loop()
         await self._transport.start()
         self._writer.start(self._written)
-        self._tick()
+        self._step()
 
     async def close(self) -> None:
         """Stop: open proposals are unknown, the last write is finished. The journal stays open, for its owner."""
@@ -93,9 +95,20 @@ class GroupDriver:
         return await answer
 
     def _tick(self) -> None:
+        self._timer = None
         if self._loop is not None:
-            self._timer = self._loop.call_later(TICK_S, self._tick)
             self._step()
+
+    def _arm(self) -> None:
+        """Set the timer to when the group needs it, if that is sooner than it is set to."""
+        if self._loop is None or self._closing:
+            return
+        at_s = self._loop.time() + max(LEAST_S, self.group.rest_s())
+        if self._timer is not None:
+            if self._timer_s <= at_s:
+                return
+            self._timer.cancel()
+        self._timer, self._timer_s = self._loop.call_at(at_s, self._tick), at_s
 
     def _step(self) -> None:
         self._stepping = False
@@ -106,6 +119,7 @@ class GroupDriver:
             sync = None
         if group.tick(writing=self._syncing is not None):
             self.wake()
+        self._arm()
         # Last if the step is short: a thread that wakes before has to wait for the interpreter, and is woken again.
         sync = sync or self._collect()
         if sync is not None:

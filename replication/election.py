@@ -76,6 +76,11 @@ class Election:
         """Whether it is time to ask for pre-votes. False while the node has to stay quiet."""
         return now >= self._deadline and now >= self._quiet_until
 
+    @property
+    def due_s(self) -> float:
+        """When it will be `due`, unless a leader is heard."""
+        return max(self._deadline, self._quiet_until)
+
     def may_grant(self, now: float) -> bool:
         """Whether a vote or a pre-vote may be given now, as far as time is concerned."""
         return now >= self._quiet_until

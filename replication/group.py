@@ -50,6 +50,8 @@ from replication.station import Station, Wire, WireEvents
 from replication.transfer import Transfer
 
 Apply = Callable[[int, int, bytes], Any]
+TICK_S = 0.01
+"""What ticks come at where one is overdue, or wanted soon and nobody can say when."""
 APPLY_LATER = 4
 """How many committed entries a follower may leave unapplied while its journal is being written."""
 
@@ -347,6 +349,15 @@ class RaftGroup:
         except Exception as error:
             self.fail(error)
             return False
+
+    def rest_s(self) -> float:
+        """Seconds for which no tick is needed, if nothing happens meanwhile."""
+        now, most_s = self._monotonic(), self.options.heartbeat_s
+        if self._closed or self._transfer.under_way:
+            return most_s if self._closed else TICK_S
+        if self._core.state == LEADER:
+            return min(most_s, self._leading.next_beat - now)
+        return max(TICK_S, min(most_s, self._ballot.due_s - now))
 
     def _tick(self, now: float, writing: bool) -> bool:
         if now - self._last_tick > self.options.stall_s:

@@ -27,7 +27,8 @@ class Leading:
         self._station = station
         self._core = station.core
         self._progress = Progress(station.peers, resend_s=options.resend_s, idle_s=options.idle_s)
-        self._next_beat = NEVER
+        self.next_beat = NEVER
+        """When heartbeats go out again, while this node leads."""
         self._stores: dict[str, bytes] = {}  # of all that ever connected: one may become a member later
         self.lets_go = False
         """Nodes that leave may go though they leave no majority behind: nothing needs one any more."""
@@ -52,7 +53,7 @@ class Leading:
         self._progress.lead(self._core.last_index)
         self.trust.lead(now)
         self._station.agreement.lead()
-        self._next_beat = now
+        self.next_beat = now
         self.lets_go = False
 
     def tick(self, now: float) -> None:
@@ -69,7 +70,7 @@ class Leading:
 
     def send(self, now: float) -> None:
         """Heartbeats and entries that are due."""
-        if now >= self._next_beat:
+        if now >= self.next_beat:
             connected = [peer for peer in self._station.peers if self._station.wire.connected(peer)]
             self._station.agreement.tick(now, self._station.peers, connected)
             self._beat_all(now)
@@ -79,7 +80,7 @@ class Leading:
                 self._append(follower, last, now)
 
     def _beat_all(self, now: float) -> None:
-        self._next_beat = now + self._station.options.heartbeat_s
+        self.next_beat = now + self._station.options.heartbeat_s
         for peer in self._station.peers:
             self._station.wire.send(peer, self._heartbeat(peer, now))
 

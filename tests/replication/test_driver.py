@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from replication.driver import TICK_S, GroupDriver
-from replication.group import RaftGroup
+from replication.driver import GroupDriver
+from replication.group import TICK_S, RaftGroup
 from replication.journal import Journal
 from replication.options import GroupOptions, Vitals
 from replication.proposal import NOT_LEADER, UNKNOWN
