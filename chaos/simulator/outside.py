@@ -122,7 +122,9 @@ class SimTransport(AsyncTransport):
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop)
         self._network.listen(
-            self._listen, loop.arrive, lambda socket: self._accepted(StreamTransport(socket, loop))  # type: ignore[arg-type]
+            self._listen,
+            loop.arrive,
+            lambda socket: self._accepted(StreamTransport(socket, loop)),  # type: ignore[arg-type]
         )
         self._begin()
 
@@ -196,7 +198,9 @@ class _Answering:
 class SimServing:
     """The HTTP server's part in a request's life: whom it goes to, draining, clients that go away."""
 
-    def __init__(self, port: Port, address: Address, network: Network, complain: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, port: Port, address: Address, network: Network, complain: Callable[[BaseException], None]
+    ) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop)
         self.draining = False
