@@ -61,13 +61,18 @@ class SimNode:
             self.apply,
             monotonic=lambda: network.now,
             random=network.random.random,
-            vitals=lambda: Vitals(int(network.now * 1000) + network.skew_ms[node_id], 1 << 30),
+            vitals=self._vitals,
         )
         self.group.on_wake = self.wake
         self.group.on_fatal = self._died
         self.group.on_established = lambda: self.established.append(self.group.term)
         self.group.start_at(0)
         network.after(0, self._tick)
+
+    def _vitals(self) -> Vitals:
+        network = self.network
+        wall_ms, says = int(network.now * 1000) + network.skew_ms[self.id], network.says[self.id]
+        return Vitals(wall_ms, 1 << 30, **dict.fromkeys(says, True))
 
     def _attach(self, events: WireEvents) -> SimNode:
         return self
@@ -161,6 +166,8 @@ class SimNetwork:
         """Share of the messages that are lost."""
         self.sync_s: dict[str, float] = defaultdict(lambda: 0.001)
         self.skew_ms: dict[str, int] = defaultdict(int)
+        self.says: dict[str, set[str]] = defaultdict(set)
+        """By node: which of the flags of its vitals are set."""
         self.store_ids: dict[str, bytes] = {}
         self.nodes: dict[str, SimNode] = {}
         self.cut: set[tuple[str, str]] = set()

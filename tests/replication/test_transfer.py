@@ -11,9 +11,9 @@ from replication.proposal import NOT_LEADER, Outcome
 from tests.replication.sim_network import SimNetwork, SimNode
 
 
-def led(directory: Path, ids: str = "ABC") -> tuple[SimNetwork, SimNode, SimNode]:
+def led(directory: Path, ids: str = "ABC", **options: float) -> tuple[SimNetwork, SimNode, SimNode]:
     """A network with some entries, its leader, and a follower."""
-    network = SimNetwork(directory, ids)
+    network = SimNetwork(directory, ids, **options)
     leader = network.elect()
     network.fill(leader, 5)
     network.run(0.5)
@@ -153,6 +153,112 @@ def test_a_target_that_dies_as_candidate_costs_one_election(tmp_path: Path) -> N
     successor = network.elect()
     assert successor.group.term > term + 1
     assert successor.texts() == texts
+
+
+@pytest.mark.parametrize("whom", ["target", "leader"])
+@pytest.mark.parametrize("after_ms", [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20])
+def test_a_crash_at_any_step_loses_nothing(tmp_path: Path, whom: str, after_ms: int) -> None:
+    """Target or leader dies so long after the transfer began, which takes 12 ms here: there is a leader again after an
+    election at most, it has everything that was acknowledged, and at no moment do two trust themselves."""
+    network, leader, target = led(tmp_path)
+    outcomes = network.fill(leader, 3, "acknowledged")
+    network.propose(leader, "last", outcomes)
+
+    def watch() -> None:
+        assert sum(node.group.trusted(network.now) for node in network.nodes.values()) <= 1
+        network.after(0.001, watch)
+
+    network.after(0, watch)
+    told = transfer(leader, target.id)
+    network.run(after_ms / 1000)
+    network.kill(target.id if whom == "target" else leader.id)
+    begun = network.now
+    if whom == "target":
+        assert network.run(1.01, lambda: bool(told)), "called off, or given away"
+    assert network.run(3, lambda: any(node.group.trusted(network.now) for node in network.nodes.values()))
+    assert network.now - begun < 1.5
+    successor = network.leader()
+    network.fill(successor, 2, "after")
+    texts = Counter(successor.texts())
+    assert set(texts.values()) == {1}
+    assert [text for text, outcome in outcomes if outcome.error is None and not texts[text]] == []
+
+
+@pytest.mark.parametrize(
+    "lost", ["echo", "heartbeat", "timeout_now", "request_vote", "response_vote", "append_entries", "next_node_idx"]
+)
+def test_a_lost_message_costs_an_election_at_most(tmp_path: Path, lost: str) -> None:
+    """All messages of one kind that concern the target are lost for 30 ms: somebody leads 1.5 s later, has everything,
+    and the caller was told the truth: given away, or leading on."""
+    network, leader, target = led(tmp_path, resend_s=0.3)
+    term, texts = leader.group.term, leader.texts()
+    until = network.now + 0.03
+    real = network.send
+
+    def losing(source: str, to: str, message: dict[str, object]) -> bool:
+        concerned = target.id in (source, to) and message["type"] == lost and network.now < until
+        return True if concerned else real(source, to, message)
+
+    network.send = losing  # type: ignore[method-assign]
+    told = transfer(leader, target.id)
+    assert network.run(2, lambda: bool(told))
+    assert network.run(1.5, lambda: any(node.group.trusted(network.now) for node in network.nodes.values()))
+    assert told == [True]
+    successor = network.leader()
+    assert successor.group.term > term
+    assert successor.texts()[: len(texts)] == texts
+    network.fill(successor, 2, "after")
+
+
+def test_who_shall_not_lead_does_not_stand_but_takes_what_is_given(tmp_path: Path) -> None:
+    """A node that is drained waits for others to stand, for ever; it votes; and given leadership on purpose it leads,
+    which is better than nobody."""
+    network, leader, target = led(tmp_path)
+    network.says[target.id] = {"retiring"}
+    for _ in range(3):
+        leader.group.resign()
+        leader = network.elect()
+        assert leader is not target
+    other = next(node for node in network.others(leader) if node is not target)
+    network.kill(other.id)
+    leader.group.resign()
+    assert network.elect() is leader, "with the vote of the drained one"
+    assert leader.group.peers[target.id].retiring
+    transfer(leader, target.id)
+    assert network.run(1, lambda: target.group.trusted(network.now))
+    network.kill(leader.id)
+    network.run(3)
+    assert network.leaders() == []
+
+
+def test_who_leaves_may_go_as_long_as_a_majority_stays(tmp_path: Path) -> None:
+    """One of three is let go within two heartbeats; a second one, and the third, wait until the leader says that
+    nothing needs a majority any more. A new leader asks itself anew."""
+    network, leader, first = led(tmp_path)
+    second = network.others(leader)[1]
+    assert not first.group.released
+    network.says[first.id] = {"leaving"}
+    assert network.run(0.15, lambda: first.group.released)
+    assert not leader.group.outnumbered
+    network.says[second.id] = {"leaving", "busy"}
+    network.run(0.15)
+    assert leader.group.outnumbered
+    assert not second.group.released
+    assert not first.group.released, "it is needed again"
+    assert leader.group.peers[second.id].busy
+    leader.group.let_go()
+    assert network.run(0.01, lambda: first.group.released and second.group.released)
+    transfer(leader, first.id)
+    assert network.run(1, lambda: first.group.established)
+    assert first.group.outnumbered
+    network.run(0.1)
+    assert not second.group.released
+    network.says[second.id] = set()
+    network.run(0.15)
+    assert not first.group.outnumbered
+    network.says[first.id] = set()
+    network.says[leader.id] = {"leaving"}
+    assert network.run(0.15, lambda: leader.group.released)
 
 
 def test_only_one_at_a_time(tmp_path: Path) -> None:
