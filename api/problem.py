@@ -43,6 +43,7 @@ TABLE: Final[Mapping[str, tuple[int, str]]] = {
     "internal": (500, "An error of the server"),
     "no-leader": (503, "The cluster has no leader at the moment"),
     "draining": (503, "This node is shutting down"),
+    "backup-failed": (503, "The backup could not be written"),
     "disk-full": (503, "Free space is below the reserve"),
     "outcome-unknown": (504, "The request may or may not have taken effect"),
 }

@@ -41,6 +41,7 @@ class Checkpointer:
         self._last_s = monotonic()
         self._last_bytes = journal.written_bytes
         self.index = machine.applied_index
+        self._one_at_a_time = asyncio.Lock()
 
     async def run(self) -> None:
         """Checkpoint whenever one of the limits is reached. Ends by cancellation; a failure is the process's end."""
@@ -59,7 +60,11 @@ class Checkpointer:
         )
 
     async def checkpoint(self) -> None:
-        """One checkpoint of what is applied now."""
+        """One checkpoint of what is applied now, after the one under way if there is one."""
+        async with self._one_at_a_time:
+            await self._checkpoint()
+
+    async def _checkpoint(self) -> None:
         self._last_s, self._last_bytes = self._monotonic(), self._journal.written_bytes
         index = self._machine.applied_index
         job = self._machine.store.begin_checkpoint(self._machine.checkpoint_record())

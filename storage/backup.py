@@ -97,8 +97,9 @@ class BackupWriter:
 
     def _begin(self, parent: Path) -> None:
         try:
-            if not self._disk.exists(parent):
-                self._disk.make_directory(parent)
+            for place in (*reversed(parent.parents), parent):
+                if not self._disk.exists(place):
+                    self._disk.make_directory(place)
             if self._disk.exists(self.path):
                 raise BackupRefused(f"{self.path} is there already: nothing was applied since it was written")
             self._disk.remove_tree(self._part)

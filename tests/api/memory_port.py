@@ -40,6 +40,7 @@ from api.port import (
     TransferResult,
 )
 from api.problem import Problem
+from api.snapshot import SnapshotView
 from api.timestamp import render_time
 
 NOW_MS = 1_795_227_020_125  # the port's clock unless a test moves it: 2026-11-21T02:10:20.125Z
@@ -386,6 +387,19 @@ class MemoryPort:
         for held in found:
             held.state, held.due_ms = "scheduled", self.clock_ms
         return BulkResult(len(found), len(found), 4711)
+
+    async def snapshot(self, directory: str | None) -> SnapshotView:
+        """Nothing is written."""
+        return SnapshotView(
+            node=self.node_id,
+            directory=f"/backups/{directory}/1" if directory else "/backups/1",
+            cluster_id="00" * 16,
+            applied_index=4711,
+            applied_term=7,
+            bytes=10_000,
+            files=4,
+            took_ms=12,
+        )
 
     def drained(self) -> bool:
         """Whether somebody drained it."""

@@ -1,0 +1,25 @@
+"""The handler that writes a backup."""
+
+from typing import Final
+
+import msgspec
+
+from api.answer import JSON, Answer
+from api.document import Fields, read_object
+from api.exchange import Exchange
+from api.route import Route
+from api.snapshot import read_directory
+
+_SNAPSHOT: Final = Fields({"directory": read_directory})
+
+
+async def snapshot(exchange: Exchange) -> Answer:
+    """POST /v1/cluster/snapshot: a consistent copy at one log index, on the disk of the node that is asked."""
+    exchange.query(())
+    values = read_object(await exchange.read_optional((JSON,)), _SNAPSHOT)
+    written = await exchange.port.snapshot(values.get("directory"))
+    return exchange.document(msgspec.structs.asdict(written), status=201)
+
+
+ROUTES: Final = (Route("POST", "/v1/cluster/snapshot", snapshot, leader=False, waits=True),)
+"""What this file serves."""

@@ -1,0 +1,129 @@
+"""Backups of a running node: POST /v1/cluster/snapshot.
+
+    checkpoint   of what is applied now, as any other
+    pin          that checkpoint, so that it stays as it is (storage/snapshot_pin.py)
+    copy         a MiB at a time in a thread, no faster than configured: the journal needs the disk too
+    finish       synced, read back whole, and given its name
+
+Any node can do it and does it on its own disk: what it holds is what was applied there, at one index of the log. A
+follower is the better one to ask. Nothing waits for it, and what it meets at the place it writes to is an answer to
+whoever asked, never the end of the node; a fault of the node's own files is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os.path
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from api.problem import FieldFault, Problem
+from api.snapshot import SnapshotView
+from replication.in_thread import in_thread
+from storage.backup import BackupRefused, BackupWriter
+from storage.snapshot import Manifest
+from storage.snapshot_install import InstallRefused
+from storage.snapshot_pin import Pin
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+log = structlog.get_logger()
+
+_MB = 1 << 20
+
+
+class Backups:
+    """The backups of one node; one at a time."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._running = False
+
+    async def write(self, directory: str | None) -> SnapshotView:
+        """See api.snapshot.SnapshotPort.snapshot."""
+        node = self._node
+        parent = self._place(directory)
+        if node.draining:
+            raise Problem("draining", "this node is shutting down; ask another one for the backup")
+        if node.store.cluster_id is None:
+            raise Problem("no-leader", "this cluster is not founded yet: there is nothing to back up")
+        if self._running:
+            raise Problem("change-in-progress", "this node is writing a backup; it does one at a time")
+        self._running = True
+        result: asyncio.Future[SnapshotView] = asyncio.get_running_loop().create_future()
+        node.spawn(self._run(parent, result))
+        return await asyncio.shield(result)
+
+    def _place(self, directory: str | None) -> Path:
+        """Where to write, which is the configured directory or below it: who may ask for a backup may not thereby write
+        anywhere on this machine."""
+        base = self._node.config.backup_directory
+        if directory is None:
+            return base
+        place = os.path.normpath(base / directory)
+        if os.path.commonpath((base, place)) != str(base):
+            detail = f"a directory below {base} is expected, the configured one ([backup] directory) of this node"
+            raise Problem("invalid-field", f"directory: {detail}", errors=[FieldFault("/directory", detail)])
+        return Path(place)
+
+    async def _run(self, parent: Path, result: asyncio.Future[SnapshotView]) -> None:
+        """Write one; the outcome goes into `result`. Raises only what ends the node."""
+        try:
+            view = await self._write(parent)
+        except (BackupRefused, InstallRefused) as refused:
+            log.warning("backup failed", error=str(refused))
+            if not result.done():
+                result.set_exception(Problem("backup-failed", str(refused)))
+        except BaseException:
+            if not result.done():
+                result.set_exception(Problem("draining", "this node stopped before the backup was written"))
+            raise
+        else:
+            log.info("backup written", directory=view.directory, index=view.applied_index, bytes=view.bytes)
+            if not result.done():
+                result.set_result(view)
+        finally:
+            self._running = False
+            result.exception()  # looked at, though the caller may be gone
+
+    async def _write(self, parent: Path) -> SnapshotView:
+        node = self._node
+        began_s = node.clock.monotonic()
+        await node.checkpointer.checkpoint()
+        pin = node.store.pin()
+        assert pin is not None, "no checkpoint, though one was made"
+        try:
+            await in_thread(pin.prepare)
+            writer = await in_thread(BackupWriter, pin, parent, node.config.node_id, node.disk)
+            manifest = await self._copy(pin, writer)
+        finally:
+            await in_thread(pin.release)
+        return SnapshotView(
+            node=node.config.node_id,
+            directory=str(writer.path),
+            cluster_id=manifest.cluster_id.hex(),
+            applied_index=manifest.applied_index,
+            applied_term=manifest.applied_term,
+            bytes=manifest.total_bytes,
+            files=len(manifest.files),
+            took_ms=round((node.clock.monotonic() - began_s) * 1000),
+        )
+
+    async def _copy(self, pin: Pin, writer: BackupWriter) -> Manifest:
+        """All pieces, at the configured rate at most."""
+        bytes_per_s = self._node.config.backup.mb_per_s * _MB
+        began_s, copied = self._node.clock.monotonic(), 0
+        try:
+            for piece in pin.manifest.pieces():
+                await in_thread(writer.copy, *piece)
+                copied += piece[2]
+                ahead_s = copied / bytes_per_s - (self._node.clock.monotonic() - began_s)
+                if ahead_s > 0:
+                    await asyncio.sleep(ahead_s)
+            return await in_thread(writer.finish)
+        except BaseException:
+            await in_thread(writer.abandon)
+            raise
