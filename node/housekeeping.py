@@ -33,6 +33,7 @@ async def keep_house(node: Node) -> None:
         await node.transfer.yield_if_outvoted()
         node.leaving.look()
         node.clock.bound(node.skew.median_ms())
+        node.guard.watch()
         node.reserve.measure()
         node.store.turn(node.clock.now_ms() // HOUR_MS)
         await asyncio.sleep(HOUSEKEEPING_S)

@@ -71,15 +71,22 @@ class Ballot:
         """The leader of the current term spoke."""
         self._election.heard_leader(now)
 
-    def heard_heartbeat(self, term: int, last_index: int, wall_ms: int) -> None:
-        """The leader of `term` said where its log ends, and what its node clock shows."""
+    def heard_heartbeat(self, term: int, last_index: int, median_ms: int) -> None:
+        """The leader of `term` said where its log ends, and what the median of the nodes' clocks shows."""
         self._catch_up.heartbeat(term, last_index)
-        apart_ms = abs(self._station.vitals().wall_ms - wall_ms)
+        apart_ms = abs(self._station.vitals().wall_ms - median_ms)
         self._election.reluctant = apart_ms > self._station.options.apart_ms
 
     def granted(self) -> None:
         """The library gives a vote."""
         self._election.granted(self._station.monotonic())
+
+    def distrust(self) -> None:
+        """This node's disk has forgotten promises (promise.py): it is a voter again by rule (b) alone, from now on."""
+        self._station.journal.set_voter(False)
+        self._catch_up = CatchUp()
+        if self._core.state != FOLLOWER:
+            self._core.step_down()
 
     def _seek_vote(self, now: float) -> None:
         core, journal = self._core, self._station.journal
@@ -120,6 +127,7 @@ class Ballot:
     def _campaign(self, now: float, *, transfer: bool = False) -> None:
         self._election.campaigned(now)
         self._core.campaign()
+        self._station.promises.made(self._core.term)
         if self._core.state == CANDIDATE:
             self._ask({"type": "request_vote", "term": self._core.term, "transfer": transfer})
 
@@ -135,10 +143,12 @@ class Ballot:
             self._core.adopt(message["term"])
 
     def _request_vote(self, peer: str, message: Message) -> None:
+        self._station.promises.showed(peer, message["term"])
         if not self._station.stale(peer, message) and self._may_grant(transfer=message["transfer"]):
             self._core.handle(peer, message)
 
     def _response_vote(self, peer: str, message: Message) -> None:
+        self._station.promises.showed(peer, message["term"])
         in_time = self._core.state == CANDIDATE and message["term"] == self._core.term
         if in_time and peer in self._station.roster.others and self._election.first_vote(peer):
             self._core.handle(peer, message)

@@ -107,7 +107,8 @@ class Following:
             if core.state == LEADER:
                 raise Diverged(f"{peer} leads term {core.term}, and so does this node: a vote was given twice")
             core.follow(peer)
-        self._ballot.heard_heartbeat(core.term, message["last_index"], message["wall_ms"])
+        station.promises.showed(peer, core.term, message["durable_index"])
+        self._ballot.heard_heartbeat(core.term, message["last_index"], message["median_ms"])
         self._heard()
         self.low_water, self.leader_commit = message["low_water"], message["commit_index"]
         self.released = message["released"]

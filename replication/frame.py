@@ -74,6 +74,7 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
             ("low_water", int),
             ("released", bool),
             ("median_ms", int),
+            ("durable_index", int),
             ("check_index", int),
             ("agreed_index", int),
             ("agreed_sum", bytes),

@@ -44,6 +44,7 @@ from replication.leading import Leading
 from replication.membership import Roster
 from replication.options import GroupOptions, Peer, Vitals
 from replication.outbox import Outbox
+from replication.promise import Promises
 from replication.proposal import CHANGING, NOT_LEADER, OVERLOADED, Done, Outcome, Pending
 from replication.rolling import Sums
 from replication.station import Station, Wire, WireEvents
@@ -108,13 +109,17 @@ class RaftGroup:
         self.agreement = Agreement(options.node_id, sums or Sums())
         self.roster = Roster(options.node_id, peers)
         self._change_index = 0
-        station = Station(options, self.roster, core, journal, wire, self._outbox, monotonic, vitals, self.agreement)
+        promises = self._promises = Promises(
+            core, journal, wire.send, lambda: self._ballot.distrust(), lambda peer: self._leading.forget(peer)
+        )
+        shared = (self.agreement, promises)
+        station = Station(options, self.roster, core, journal, wire, self._outbox, monotonic, vitals, *shared)
         self._ballot = Ballot(station, random)
         self._following = Following(station, self._ballot)
         self._leading = Leading(station)
         self._transfer = Transfer(station, self._leading, self.resign)
         self._handlers = self._ballot.handlers | self._following.handlers | self._leading.handlers
-        self._handlers |= dict.fromkeys(SNAPSHOT_KINDS, self._snapshot)
+        self._handlers |= dict.fromkeys(SNAPSHOT_KINDS, self._snapshot) | promises.handlers
         self._send = wire.send
         self._pending = Pending(options.outcome_s)
         self._told_leader: str | None = None
@@ -333,6 +338,7 @@ class RaftGroup:
 
     def peer_connected(self, peer: str, store_id: bytes) -> None:
         """A connection to or from `peer` was made; it works on the directory `store_id`."""
+        self._promises.greet(peer, store_id)
         self._leading.connected(peer, store_id)
         self.on_wake()
 
@@ -401,7 +407,10 @@ class RaftGroup:
         if message["type"] == "next_node_idx":
             seq, voter = self._following.answering, self.journal.voter
             message |= {"term": self._core.term, "seq": seq, "voter": voter}
+            if message["success"]:
+                self._promises.made(self._core.term, message["next_node_idx"] - 1)
         elif message["type"] == "response_vote":
+            self._promises.made(self._core.term)
             self._ballot.granted()
         self._outbox.send(peer, message)
 

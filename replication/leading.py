@@ -41,6 +41,8 @@ class Leading:
     def set_members(self) -> None:
         """The roster has changed: book new members in, removed ones out."""
         roster, last = self._station.roster, self._core.last_index
+        for gone in sorted(self.peers.keys() - set(roster.peers)) if self._core.state == LEADER else ():
+            self.beat(gone, self._station.monotonic())  # so that it learns that its removal is committed
         self.peers = {peer: self.peers.get(peer) or Peer(peer) for peer in roster.peers}
         for peer in self.peers.values():
             peer.store_id = self._stores.get(peer.node_id, b"")
@@ -71,8 +73,8 @@ class Leading:
     def send(self, now: float) -> None:
         """Heartbeats and entries that are due."""
         if now >= self.next_beat:
-            connected = [peer for peer in self._station.peers if self._station.wire.connected(peer)]
-            self._station.agreement.tick(now, self._station.peers, connected)
+            voters = self._station.roster.others
+            self._station.agreement.tick(now, voters, [peer for peer in voters if self._station.wire.connected(peer)])
             self._beat_all(now)
         last = self._core.last_index
         for follower in self._progress.followers.values():
@@ -91,10 +93,15 @@ class Leading:
         if known is None:
             return
         if former != store_id:
-            self._progress.forget(peer)
-            self.trust.forget(peer)
+            self.forget(peer)
         known.store_id = store_id
         self._progress.reconnected(peer, self._core.last_index)
+
+    def forget(self, peer: str) -> None:
+        """The peer has forgotten what it acknowledged: its disk was wiped, or is an old copy of itself."""
+        if peer in self.peers:
+            self._progress.forget(peer)
+            self.trust.forget(peer)
 
     def survey(self) -> dict[str, Peer]:
         """The peers with all that is known now."""
@@ -122,6 +129,8 @@ class Leading:
 
     def _heartbeat(self, peer: str, now: float) -> Message:
         vitals, agreement = self._station.vitals(), self._station.agreement
+        durable = self._station.journal.durable_index
+        self._station.promises.made(self._core.term, durable)
         return {
             "type": "heartbeat",
             "term": self._core.term,
@@ -132,6 +141,7 @@ class Leading:
             "low_water": self.low_water,
             "released": self.peers[peer].leaving and (self.lets_go or not self.outnumbered()),
             "median_ms": max(0, vitals.wall_ms - vitals.ahead_ms),
+            "durable_index": durable,
             "check_index": agreement.asked,
             "agreed_index": agreement.agreed_index,
             "agreed_sum": agreement.agreed_sum,
@@ -170,6 +180,8 @@ class Leading:
     def _answered(self, peer: str, message: Message) -> None:
         if message["term"] != self._core.term or self._core.state != LEADER or peer not in self.peers:
             return  # R5: the library takes an answer of any term
+        if message["success"]:
+            self._station.promises.showed(peer, message["term"], message["next_node_idx"] - 1)
         self._progress.followers[peer].voter = message["voter"]
         self._progress.answered(
             peer,
@@ -185,7 +197,7 @@ class Leading:
             return
         now, stamp = self._station.monotonic(), message["stamp_us"] / 1e6
         self.peers[peer].echoed(message, now, stamp, self._station.vitals().wall_ms)
-        self._station.agreement.answered(peer, message["sum_index"], message["sum"], self._station.peers)
+        self._station.agreement.answered(peer, message["sum_index"], message["sum"], self._station.roster.others)
         follower = self._progress.followers[peer]
         follower.voter = message["voter"]
         if follower.voter:

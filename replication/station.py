@@ -13,6 +13,7 @@ from replication.journal import Journal
 from replication.membership import Roster
 from replication.options import GroupOptions, Vitals
 from replication.outbox import Outbox
+from replication.promise import Promises
 
 
 class Wire(Protocol):
@@ -55,6 +56,7 @@ class Station:
     monotonic: Callable[[], float]
     vitals: Callable[[], Vitals]
     agreement: Agreement
+    promises: Promises
 
     @property
     def peers(self) -> tuple[str, ...]:

@@ -78,6 +78,11 @@ def test_a_heartbeat_commits_what_was_proven_only(tmp_path: Path) -> None:
         "last_index": new.group.last_index,
         "low_water": 0,
         "released": False,
+        "median_ms": 0,
+        "durable_index": new.journal.durable_index,
+        "check_index": 0,
+        "agreed_index": 0,
+        "agreed_sum": b"",
     }
     old.group.receive(new.id, beat)
     assert old.group.leader_id == new.id

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from replication.frame import Message
+from replication.promise import NOTHING
 from replication.proposal import UNKNOWN, Outcome
 from tests.replication.sim_network import SimNetwork
 from tests.replication.stock_cluster import stock
@@ -41,6 +42,7 @@ class Trial:
         )
         self.outcomes: list[tuple[str, Outcome]] = []
         self.proposed = 0
+        self.wiped = False
         self.repeats = self.draw.random() < 0.5
         slow = self.draw.choice([0.001, 0.02, 0.2])
         self.network.delay_s = lambda: self.draw.choice([0.001, 0.001, 0.005, slow])
@@ -98,6 +100,7 @@ class Trial:
                 network.nodes[node_id].group.transfer(to, lambda given: None)
         elif kind < 0.77 and not down and all(node.journal.voter for node in network.nodes.values()):
             network.wipe(draw.choice(up))  # one at a time: a majority of disks survives
+            self.wiped = True
 
     def load(self) -> None:
         """Leaders are offered commands; now and then an old message comes again."""
@@ -128,11 +131,18 @@ class Trial:
         assert network.run(30, self._settled), {node.id: node.group.applied_index for node in network.nodes.values()}
         for node in network.nodes.values():
             assert node.fatal is None, node.fatal
+            assert self.wiped or node.group._promises._admitted == NOTHING, f"{node.id} was taken for an old copy"
         self._judge(Counter(network.leader().texts()))
 
     def _repeatable(self, source: str, target: str, message: Message) -> bool:
         # A message of a former life of the sender's disk cannot come again: its connection is closed (transport.py).
-        return self.repeats and message["type"] not in ("census_answer", "next_node_idx", "echo", "heartbeat")
+        return self.repeats and message["type"] not in (
+            "census_answer",
+            "next_node_idx",
+            "echo",
+            "heartbeat",
+            "standing",
+        )
 
     def _calm(self) -> None:
         network = self.network
