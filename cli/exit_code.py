@@ -39,7 +39,7 @@ SENTENCES: dict[ExitCode, str] = {
     ExitCode.UNKNOWN: "may or may not have happened (HTTP 504, or the connection broke); send again with the same key",
     ExitCode.CONFIG: "serve: the config file is refused",
     ExitCode.ADDRESS: "serve, dev: an address cannot be listened on (port in use)",
-    ExitCode.DATA: "serve, dev, verify: the data directory is refused, damaged or could not be written",
+    ExitCode.DATA: "serve, dev, verify, restore: the data directory or backup is refused, damaged or cannot be written",
     ExitCode.CHILD: "dev: a node ended before the cluster was ready, or all have ended",
     ExitCode.REMOVED: "serve: the node was removed from its cluster",
 }

@@ -33,7 +33,8 @@ COMMANDS: dict[str, str] = {
     "redrive": "make dead messages due again",
     "cluster": "look at the cluster, move its leadership",
     "node": "drain one node",
-    "verify": "check a data directory offline",
+    "restore": "make a data directory from a backup",
+    "verify": "check a data directory or a backup offline",
 }
 
 #: What the system hands over as arguments may be any bytes; those that are no UTF-8 come as these.

@@ -1,10 +1,12 @@
-"""`hourwheel verify DIR`: every checksum of a stopped node's data directory; `--digest`: one hash to compare nodes by.
+"""`hourwheel verify DIR`: every checksum of a stopped node's data directory, or of a backup; `--digest`: one hash to
+compare nodes by.
 
-The directory is locked meanwhile: a node cannot start under the reader, and one that runs is not taken for damaged.
+A data directory is locked meanwhile: a node cannot start under the reader, and one that runs is not taken for damaged.
 """
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,15 +14,19 @@ from cli.exit_code import ExitCode
 from cli.failure import Failure
 from cli.output import output_option, show_fields, show_json
 
+if TYPE_CHECKING:
+    from storage.verify import Report
+
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--digest", "only_digest", is_flag=True, help="one hash of the replicated content, at its applied index")
 @output_option
 def command(directory: Path, only_digest: bool, output: str) -> None:
-    """Checks the data directory DIR (the `data_dir` of its config) of a node that does not run; exit 11 when anything
-    in it is damaged.
+    """Checks DIR, the data directory (`data_dir`) of a node that does not run, or a backup; exit 11 when anything in it
+    is damaged.
     """
+    from storage.backup import is_backup
     from storage.data_directory import DataDirectory, DirectoryRefused
     from storage.disk import Disk, DiskFailed
     from storage.format import Corrupt, FormatRefused
@@ -30,11 +36,14 @@ def command(directory: Path, only_digest: bool, output: str) -> None:
     if not (directory / "LOCK").exists() and (directory / "data" / "LOCK").exists():
         raise Failure(ExitCode.DATA, f"{directory} is not a data directory, but {directory / 'data'} is one")
     try:
-        held = DataDirectory.inspect(directory, Disk())
-        try:
-            document = _digest(directory) if only_digest else _verify(directory, output)
-        finally:
-            held.close()
+        if is_backup(directory, Disk()):
+            document = _digest(directory) if only_digest else _verify_backup(directory, output)
+        else:
+            held = DataDirectory.inspect(directory, Disk())
+            try:
+                document = _digest(directory) if only_digest else _verify(directory, output)
+            finally:
+                held.close()
     except (DirectoryRefused, FormatRefused, Corrupt, DiskFailed, FileNotFoundError) as error:
         raise Failure(ExitCode.DATA, str(error)) from None
     if output == "json":
@@ -51,7 +60,7 @@ def _digest(directory: Path) -> dict[str, object]:
 
 
 def _verify(directory: Path, output: str) -> dict[str, object]:
-    """The report of a sound directory. Raises Failure with all faults of one that is not."""
+    """The report of a data directory."""
     from cli.journal_check import check_journal
     from storage.verify import verify
 
@@ -60,6 +69,18 @@ def _verify(directory: Path, output: str) -> dict[str, object]:
     report.faults += checked.faults
     report.notes += checked.notes
     report.bytes += checked.bytes
+    return _shown(directory, report, output)
+
+
+def _verify_backup(directory: Path, output: str) -> dict[str, object]:
+    """The report of a backup."""
+    from storage.backup import verify_backup
+
+    return _shown(directory, verify_backup(directory), output)
+
+
+def _shown(directory: Path, report: "Report", output: str) -> dict[str, object]:
+    """The report of what is sound. Raises Failure with all faults of what is not."""
     document = asdict(report)
     if not report.sound:
         if output == "json":

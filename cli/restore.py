@@ -1,0 +1,129 @@
+"""`hourwheel restore BACKUP`: a data directory from a backup, the first node of a new cluster.
+
+Offline: it talks to no node. What is drawn by chance (the cluster's id, the directory's) is drawn here; the rest is
+storage/restore.py.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.exit_code import ExitCode
+from cli.failure import Failure
+from cli.output import output_option, show_fields, show_json
+
+if TYPE_CHECKING:
+    from storage.catch_up import CatchUp
+
+TERM_GAP = 1_000_000
+"""How far the new cluster's terms begin above the backup's: more elections than the old one can have had since."""
+
+
+@click.command()
+@click.argument("backup", metavar="BACKUP", type=click.Path(path_type=Path))
+@click.option("--data-dir", required=True, type=click.Path(path_type=Path), help="new or empty: its node's `data_dir`")
+@click.option("--node-id", required=True, metavar="ID", help="of the node that starts on it")
+@click.option("--raft", metavar="HOST:PORT", help="where others reach its Raft listener (default: as in the backup)")
+@click.option("--http", metavar="HOST:PORT", help="where others reach its HTTP listener (default: as in the backup)")
+@click.option(
+    "--catch-up",
+    default="all",
+    show_default=True,
+    metavar="all|last=30m|none",
+    help="which of the messages that became due since are handed over; the others are dead, reason `restored`",
+)
+@click.option("--alone", is_flag=True, help="remove the other members, instead of letting them join again, empty")
+@output_option
+def command(
+    backup: Path,
+    data_dir: Path,
+    node_id: str,
+    raft: str | None,
+    http: str | None,
+    catch_up: str,
+    alone: bool,
+    output: str,
+) -> None:
+    """Makes a data directory from a backup that `hourwheel cluster snapshot` wrote: the one voter of a new cluster.
+
+    Restore one node. The others start with empty data directories and get everything from it.
+    """
+    from replication.journal_install import Promises, install_journal
+    from storage.disk import Disk, DiskFailed
+    from storage.restore import RestoreOptions, restore
+    from storage.snapshot import Manifest, SnapshotRefused
+
+    disk = Disk()
+    options = RestoreOptions(
+        node_id=_node_id(node_id),
+        cluster_id=os.urandom(16),
+        store_id=os.urandom(16),
+        raft=_address("--raft", raft),
+        http=_address("--http", http),
+        alone=alone,
+        catch_up=_catch_up(catch_up),
+    )
+
+    def write_journal(directory: Path, manifest: Manifest) -> None:
+        install_journal(
+            directory,
+            disk,
+            index=manifest.applied_index,
+            term=manifest.applied_term,
+            cluster_id=options.cluster_id,
+            promises=Promises(manifest.applied_term + TERM_GAP, None, voter=True),
+        )
+
+    try:
+        manifest = restore(backup, data_dir, options, write_journal, disk)
+    except (SnapshotRefused, DiskFailed) as error:
+        raise Failure(ExitCode.DATA, str(error)) from None
+    document = {
+        "data_dir": str(data_dir),
+        "node_id": node_id,
+        "cluster_id": options.cluster_id.hex(),
+        "restored_cluster_id": manifest.cluster_id.hex(),
+        "applied_index": manifest.applied_index,
+        "applied_term": manifest.applied_term,
+        "hours": len(manifest.record.hours),
+        "units": sum(hour.units for hour in manifest.record.hours.values()),
+        "bytes": manifest.total_bytes,
+        "catch_up": catch_up,
+    }
+    if output == "json":
+        show_json(document)
+    else:
+        show_fields(document.items())
+
+
+def _node_id(value: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9._-]{1,64}", value) is None:
+        raise click.BadParameter("1 to 64 letters, digits, '-', '_' or '.'", param_hint="--node-id")
+    return value
+
+
+def _address(option: str, value: str | None) -> str | None:
+    if value is not None and re.fullmatch(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:.]+\]:[0-9]{1,5}", value) is None:
+        raise click.BadParameter(f"HOST:PORT is expected, found {value!r}", param_hint=option)
+    return value
+
+
+def _catch_up(value: str) -> "CatchUp | None":
+    """The policy as it is kept: None hands over everything."""
+    from api.duration import BadDuration, parse_duration
+    from storage.catch_up import CatchUp
+
+    if value == "all":
+        return None
+    if value == "none":
+        return CatchUp(last_ms=0)
+    name, _, duration = value.partition("=")
+    if name != "last":
+        raise click.BadParameter(f"all, last=DURATION or none, found {value!r}", param_hint="--catch-up")
+    try:
+        return CatchUp(last_ms=parse_duration(duration))
+    except BadDuration as bad:
+        raise click.BadParameter(str(bad), param_hint="--catch-up") from None
