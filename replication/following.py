@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from replication.ballot import Ballot
-from replication.core import LEADER
+from replication.core import FOLLOWER, LEADER
 from replication.frame import Message
 from replication.station import Diverged, Station
 
@@ -30,6 +30,8 @@ class Following:
         """Monotonic second at which a leader of the then current term was heard last."""
         self.answering = 0
         """Number of the append_entries the library is handling, for its answer."""
+        self.answered: tuple[str, Message] | None = None
+        """The newest answer to append_entries, and whom it was for."""
         self.low_water = 0
         """What the leader last said every peer has."""
         self.released = False
@@ -49,11 +51,25 @@ class Following:
         """The kinds of message this part takes."""
         return {"append_entries": self._append_entries, "heartbeat": self._heartbeat}
 
-    @property
-    def matched(self) -> int:
-        """Up to here the log is known to be that of this term's leader; 0 if nothing is known."""
-        term, index = self._verified
-        return index if term == self._core.term else 0
+    def may_forget(self, leader: str, term: int, index: int) -> bool:
+        """Whether this node may forget its log for a snapshot up to `index` that `leader` offered in `term`.
+
+        It may if it forgets nothing that it acknowledged and the snapshot does not hold. What it acknowledged in this
+        term is `_verified`. What it acknowledged in earlier terms and was committed is in this leader's log, and the
+        leader found no entry of this node's that it still has, so all such entries are older than its journal, which
+        begins before `index`. What was not committed nobody was promised.
+        """
+        core, (known_term, known) = self._core, self._verified
+        follows = core.state == FOLLOWER and core.leader_id == leader and core.term == term
+        return follows and core.commit_index < index and (known_term != term or known <= index)
+
+    def connected(self, peer: str) -> None:
+        """A connection to or from the peer is new. If it leads, what it was answered last may be lost: it sent as soon as
+        its own connection was up, and ours was not yet. It would wait `resend_s` for it; to hear it twice does no harm."""
+        if self.answered is not None and self._core.leader_id == peer:
+            told, message = self.answered
+            if told == peer and message["term"] == self._core.term:
+                self._station.outbox.send(peer, message)
 
     def _heard(self) -> None:
         self.heard_s = self._station.monotonic()

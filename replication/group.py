@@ -309,16 +309,8 @@ class RaftGroup:
         return not self._closed and self._send(peer, message)
 
     def may_install(self, leader: str, term: int, index: int) -> bool:
-        """Whether this node may forget its log for a snapshot up to `index` that `leader` offered in `term`.
-
-        It may if it forgets nothing that it acknowledged and the snapshot does not hold. What it acknowledged in this
-        term is `matched`. What it acknowledged in earlier terms and was committed is in this leader's log, and the
-        leader found no entry of this node's that it still has, so all such entries are older than its journal, which
-        begins before `index`. What was not committed nobody was promised.
-        """
-        core = self._core
-        follows = core.state == FOLLOWER and core.leader_id == leader and core.term == term and not self._closed
-        return follows and core.commit_index < index and self._following.matched <= index
+        """Whether this node may forget its log for a snapshot up to `index` that `leader` offered in `term`."""
+        return not self._closed and self._following.may_forget(leader, term, index)
 
     def _snapshot(self, peer: str, message: Message) -> None:
         if message["term"] == self._core.term:
@@ -340,6 +332,7 @@ class RaftGroup:
         """A connection to or from `peer` was made; it works on the directory `store_id`."""
         self._promises.greet(peer, store_id)
         self._leading.connected(peer, store_id)
+        self._following.connected(peer)
         self.on_wake()
 
     def tick(self, *, writing: bool = False) -> bool:
@@ -407,6 +400,7 @@ class RaftGroup:
         if message["type"] == "next_node_idx":
             seq, voter = self._following.answering, self.journal.voter
             message |= {"term": self._core.term, "seq": seq, "voter": voter}
+            self._following.answered = (peer, message)
             if message["success"]:
                 self._promises.made(self._core.term, message["next_node_idx"] - 1)
         elif message["type"] == "response_vote":
