@@ -1,21 +1,7 @@
-"""The simulated disk: real files, an account of what a power cut would take from them, and everything a disk can refuse.
+"""The disk as one process has it: files of a platter, and everything a disk can refuse.
 
-A platter is a host's disk; it outlives processes. It knows, of every file written to, how to take back what no sync has
-covered, and of every directory the names made, changed and removed since it was last synced:
-
-| done | is undone by | until |
-|---|---|---|
-| bytes written, file cut | the bytes and the length that were there | fdatasync of the file, syncfs |
-| file or directory made | removing it | fsync of its directory, syncfs |
-| renamed | renaming back; what was replaced comes back | fsync of the directory it went to, syncfs |
-| removed | putting it back (it is kept aside) | fsync of its directory, syncfs |
-
-A power cut takes all of that back, or, when torn, any part of it: names from some point on per directory, bytes sector
-by sector, as a kernel writes back in no order. LMDB writes its file by itself and counts as always durable: its commits
-are single steps here.
-
-A SimDisk is what one process has of the platter. It can be told to fail or to crash at its k-th operation, and when the
-process is gone it refuses everything, so that nothing a dead process still runs can reach a file.
+It can be told to fail or to crash at its k-th operation, and slow down; when the process is gone it refuses everything,
+so that nothing a dead process still runs can reach a file.
 """
 
 from __future__ import annotations
@@ -25,154 +11,20 @@ import os
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from typing_extensions import Buffer
 
 from chaos.simulator.loop import Gone
+from chaos.simulator.platter import File, Name, Platter, Undo
 from storage.disk import Disk, DiskFailed
 
-SECTOR = 512
-GIB = 1 << 30
 #: What counts as an operation: a crash may come at any of these.
-OPERATIONS = ("write", "fdatasync", "fsync directory", "syncfs", "truncate", "create", "rename", "unlink", "remove")
-OPERATIONS += ("make directory",)
-
-
-@dataclass(slots=True)
-class _Undo:
-    """One write or cut: these bytes were at `offset`, and the file was so long."""
-
-    offset: int
-    old: bytes
-    size: int
-    new_bytes: int
-
-
-@dataclass(slots=True)
-class _File:
-    """What no sync has covered; `stuck`: what a failed sync has left behind for good."""
-
-    undo: list[_Undo] = field(default_factory=list)
-    stuck: list[_Undo] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Name:
-    """One change of a directory, and how to take it back."""
-
-    directory: Path
-    back: Callable[[], None]
-    forget: Callable[[], None]
-
-
-class Platter:
-    """A host's disk below `root`; `aside` is a directory on the same file system that keeps what was removed."""
-
-    def __init__(self, root: Path, aside: Path, chance: random.Random) -> None:
-        self.root = root
-        self.free_bytes = 50 * GIB
-        self.total_bytes = 100 * GIB
-        self.slow_s = 0.0
-        self.files: dict[int, _File] = {}
-        self.names: list[_Name] = []
-        self._aside = aside
-        self._kept = 0
-        self._chance = chance
-        root.mkdir(parents=True, exist_ok=True)
-        aside.mkdir(parents=True, exist_ok=True)
-
-    def keep(self, path: Path) -> Path:
-        """Where to put something that is being removed or replaced."""
-        self._kept += 1
-        return self._aside / f"{self._kept}-{path.name}"
-
-    def sync_names(self, directory: Path | None) -> None:
-        """The names in a directory (None: in all) are durable."""
-        left = []
-        for name in self.names:
-            if directory is None or name.directory == directory:
-                name.forget()
-            else:
-                left.append(name)
-        self.names = left
-
-    def sync_all(self) -> None:
-        """Everything is durable."""
-        self.sync_names(None)
-        for file in self.files.values():
-            file.undo.clear()
-
-    def power_cut(self, *, torn: bool) -> None:
-        """What no sync has covered is gone; `torn`: any part of it."""
-        self._lose_names(torn)
-        numbers = {path.stat().st_ino: path for path in sorted(self.root.rglob("*")) if path.is_file()}
-        for number, file in sorted(self.files.items()):
-            if number in numbers and (file.undo or file.stuck):
-                self._lose_bytes(numbers[number], [*file.stuck, *file.undo], torn)
-        self.files.clear()
-
-    def _lose_names(self, torn: bool) -> None:
-        by_directory: dict[Path, int] = {}
-        for name in self.names:
-            by_directory[name.directory] = by_directory.get(name.directory, 0) + 1
-        left = {where: self._chance.randint(0, count) if torn else 0 for where, count in by_directory.items()}
-        lost: list[_Name] = []
-        for name in self.names:
-            if left[name.directory]:
-                left[name.directory] -= 1
-                name.forget()
-            else:
-                lost.append(name)
-        for name in reversed(lost):
-            name.back()
-        self.names = []
-
-    def _lose_bytes(self, path: Path, undo: list[_Undo], torn: bool) -> None:
-        seen = path.read_bytes()
-        kept = bytearray(seen)
-        dirty: set[int] = set()
-        for each in reversed(undo):
-            end = each.offset + max(each.new_bytes, len(each.old))
-            dirty.update(range(each.offset // SECTOR, end // SECTOR + 1))
-            kept.extend(bytes(max(0, each.size - len(kept))))
-            kept[each.offset : each.offset + len(each.old)] = each.old
-            del kept[each.size :]
-        if not torn:
-            path.write_bytes(kept)
-            return
-        chance = self._chance
-        short, long = sorted((len(kept), len(seen)))
-        length = chance.choice((len(kept), len(seen), chance.randint(short, long)))
-        result = bytearray(bytes(kept[:length]).ljust(length, b"\0"))
-        share = chance.random()
-        for sector in sorted(dirty):
-            start = sector * SECTOR
-            if start < length and chance.random() < share:
-                part = seen[start : min(start + SECTOR, length)]
-                result[start : start + len(part)] = part
-        path.write_bytes(result)
-
-    def flip(self, pattern: str, place: float, bit: int) -> Path | None:
-        """Flip one bit: of the first file that matches `pattern` (a glob below the root) and has bytes, at the share
-        `place` of its length. None if there is none. For a host whose process is down."""
-        for path in sorted(self.root.glob(pattern)):
-            if path.is_file() and path.stat().st_size:
-                data = bytearray(path.read_bytes())
-                data[int(place * (len(data) - 1))] ^= 1 << bit
-                path.write_bytes(data)
-                return path
-        return None
-
-    def wipe(self) -> None:
-        """An empty disk under the old name."""
-        self.sync_names(None)
-        self.files.clear()
-        shutil.rmtree(self.root)
-        shutil.rmtree(self._aside)
-        self.root.mkdir()
-        self._aside.mkdir()
+OPERATIONS = (
+    *("write", "fdatasync", "fsync directory", "syncfs", "truncate"),
+    *("create", "rename", "unlink", "remove", "make directory"),
+)
 
 
 @dataclass(slots=True)
@@ -245,15 +97,15 @@ class SimDisk(Disk):
                         torn()
                     raise DiskFailed(operation, path, fault.number)
 
-    def _file(self, fd: int) -> _File:
+    def _file(self, fd: int) -> File:
         number = self._open[fd]
         file = self._platter.files.get(number)
         if file is None:
-            file = self._platter.files[number] = _File()
+            file = self._platter.files[number] = File(os.fstat(fd).st_size)
         return file
 
     def _named(self, directory: Path, back: Callable[[], None], forget: Callable[[], None] = lambda: None) -> None:
-        self._platter.names.append(_Name(directory, back, forget))
+        self._platter.names.append(Name(directory, back, forget))
 
     # -- Disk
 
@@ -273,7 +125,7 @@ class SimDisk(Disk):
         fd = super().open_write(path)
         number = self._open[fd] = os.fstat(fd).st_ino
         if new:
-            self._platter.files[number] = _File()  # the number may have been another file's
+            self._platter.files[number] = File(0)  # the number may have been another file's
             self._named(path.parent, lambda: path.unlink(missing_ok=True))
         return fd
 
@@ -298,14 +150,17 @@ class SimDisk(Disk):
         self._write(fd, view, offset)
 
     def _write(self, fd: int, view: memoryview, offset: int) -> None:
-        size = os.fstat(fd).st_size
+        file = self._file(fd)
+        size = file.size
         old = super().read(fd, min(len(view), size - offset), offset) if offset < size else b""
-        self._file(fd).undo.append(_Undo(offset, old, size, len(view)))
+        file.undo.append(Undo(offset, old, size, len(view)))
         super().write(fd, view, offset)
+        file.size = max(size, offset + len(view))
 
     def fdatasync(self, fd: int) -> None:
         """See Disk. After a failed one the kernel holds the pages for clean: no later sync carries them."""
-        file = self._file(fd) if not self.dead else _File()
+        self._alive()
+        file = self._file(fd)
         try:
             self._step("fdatasync", f"fd {fd}")
         except DiskFailed:
@@ -327,10 +182,12 @@ class SimDisk(Disk):
     def truncate(self, fd: int, length: int) -> None:
         """See Disk."""
         self._step("truncate", f"fd {fd}")
-        size = os.fstat(fd).st_size
+        file = self._file(fd)
+        size = file.size
         old = super().read(fd, size - length, length) if length < size else b""
-        self._file(fd).undo.append(_Undo(min(length, size), old, size, max(0, length - size)))
+        file.undo.append(Undo(min(length, size), old, size, max(0, length - size)))
         super().truncate(fd, length)
+        file.size = length
 
     def size(self, fd: int) -> int:
         """See Disk."""

@@ -45,15 +45,15 @@ class Scheduler:
     def __init__(self) -> None:
         self.now = 0.0
         self.events = 0
-        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._heap: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._number = 0
 
-    def at(self, time_s: float, call: Callable[..., None], *args: Any) -> None:
+    def at(self, time_s: float, call: Callable[..., object], *args: Any) -> None:
         """`call(*args)` at that time, now if it has passed."""
         self._number += 1
         heapq.heappush(self._heap, (time_s if time_s > self.now else self.now, self._number, call, args))
 
-    def after(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
+    def after(self, seconds: float, call: Callable[..., object], *args: Any) -> None:
         """`call(*args)` so many seconds from now."""
         self.at(self.now + seconds, call, *args)
 
@@ -120,9 +120,9 @@ class SimLoop(asyncio.AbstractEventLoop):
                 self._scheduler.at(self._scheduler.now, self._rested)
         return handle
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:  # type: ignore[override]
+    ) -> asyncio.Handle:
         """The same: there are no threads."""
         return self.call_soon(callback, *args, context=context)
 
@@ -282,7 +282,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     # -- turns
 
     def _timer(self, handle: asyncio.TimerHandle) -> None:
-        if handle._cancelled or self.dead:  # type: ignore[attr-defined]
+        if handle._cancelled or self.dead:
             return
         if self.paused:
             self._due.append(handle)
@@ -307,8 +307,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             for _ in range(ROUNDS_MAX):
                 for _ in range(len(ready)):
                     handle = ready.popleft()
-                    if not handle._cancelled:  # type: ignore[attr-defined]
-                        handle._run()  # type: ignore[attr-defined]
+                    if not handle._cancelled:
+                        handle._run()
                         if self.dead:
                             return
                 if not ready:

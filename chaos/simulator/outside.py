@@ -21,8 +21,9 @@ from api.port import ForwardAnswer, ForwardRequest, Port
 from api.problem import Problem
 from chaos.simulator.disk import SimDisk
 from chaos.simulator.loop import SimLoop
-from chaos.simulator.network import Address, Network, Socket, StreamTransport, dial
+from chaos.simulator.network import Address, Network, Socket
 from chaos.simulator.receivers import Receivers, SimPushClient
+from chaos.simulator.stream import StreamTransport, dial
 from node.clock import NodeClock
 from node.entropy import RANDOM_BITS, Entropy
 from node.forward import Forwarder, lost_answer

@@ -23,11 +23,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaos.simulator.clock import SimClock
-from chaos.simulator.disk import Platter, SimDisk
+from chaos.simulator.disk import SimDisk
 from chaos.simulator.loop import Gone, Scheduler, SimLoop
-from chaos.simulator.network import Network, connect
+from chaos.simulator.network import Network
 from chaos.simulator.outside import SimOutside
+from chaos.simulator.platter import Platter
 from chaos.simulator.receivers import Receivers
+from chaos.simulator.stream import connect
 from chaos.simulator.trace import Trace
 from node.config import Config
 from node.server import Node
@@ -121,7 +123,7 @@ class Process:
             return
         around, self.starts = self._around, self.starts + 1
         name = f"{self.id} {self.starts}"
-        loop = SimLoop(
+        loop = SimLoop(  # type: ignore[abstract]  # what nobody calls on it is not there
             around.scheduler,
             self.clock,
             name=self.id,

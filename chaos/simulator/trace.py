@@ -15,15 +15,15 @@ class Trace:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.count = 0
-        self.last: deque[str] = deque(maxlen=KEPT)
+        self._last: deque[object] = deque(maxlen=KEPT)
         self._now = now
         self._hash = hashlib.blake2b(digest_size=16)
-        self._waiting: list[str] = []
+        self._waiting: list[object] = []
 
     def note(self, node: str, *what: object) -> None:
         """Something happened at or to `node` now."""
         self.count += 1
-        self._waiting.append(f"{self._now():.9f} {node} {' '.join(map(str, what))}\n")
+        self._waiting.append((self._now(), node, what))
         if len(self._waiting) >= KEPT:
             self._fold()
 
@@ -35,9 +35,12 @@ class Trace:
     def tail(self) -> list[str]:
         """The newest notes."""
         self._fold()
-        return list(self.last)
+        return [str(note) for note in self._last]
 
     def _fold(self) -> None:
-        self._hash.update("".join(self._waiting).encode())
-        self.last.extend(self._waiting)
+        if not self._waiting:
+            return
+        # Neither brackets nor the last comma missing: when it is folded makes no difference to the bytes.
+        self._hash.update(f"{repr(self._waiting)[1:-1]}, ".encode())
+        self._last.extend(self._waiting)
         self._waiting.clear()

@@ -23,10 +23,10 @@ from typing import Any, Self
 
 from chaos.simulator.client import Client
 from chaos.simulator.clock import SimClock
-from chaos.simulator.disk import Platter
 from chaos.simulator.log import Log
 from chaos.simulator.loop import Scheduler
 from chaos.simulator.network import Network
+from chaos.simulator.platter import Platter
 from chaos.simulator.process import End, Process, Surroundings
 from chaos.simulator.receivers import NETWORK, Receivers
 from chaos.simulator.trace import Trace
@@ -108,7 +108,7 @@ class World:
         """A generator of its own for `name`."""
         return random.Random(f"{self.seed}/{name}")
 
-    def after(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
+    def after(self, seconds: float, call: Callable[..., object], *args: Any) -> None:
         """`call(*args)` so many seconds from now."""
         self.scheduler.after(seconds, call, *args)
 

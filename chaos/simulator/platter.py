@@ -1,0 +1,163 @@
+"""A host's disk: real files, and an account of what a power cut would take from them.
+
+It outlives processes. It knows, of every file written to, how to take back what no sync has covered, and of every
+directory the names made, changed and removed since it was last synced:
+
+| done | is undone by | until |
+|---|---|---|
+| bytes written, file cut | the bytes and the length that were there | fdatasync of the file, syncfs |
+| file or directory made | removing it | fsync of its directory, syncfs |
+| renamed | renaming back; what was replaced comes back | fsync of the directory it went to, syncfs |
+| removed | putting it back (it is kept aside) | fsync of its directory, syncfs |
+
+A power cut takes all of that back, or, when torn, any part of it: names from some point on per directory, bytes sector
+by sector, as a kernel writes back in no order. LMDB writes its file by itself and counts as always durable: its commits
+are single steps here.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SECTOR = 512
+GIB = 1 << 30
+
+
+@dataclass(slots=True)
+class Undo:
+    """One write or cut: these bytes were at `offset`, and the file was so long."""
+
+    offset: int
+    old: bytes
+    size: int
+    new_bytes: int
+
+
+@dataclass(slots=True)
+class File:
+    """A file's length, and what no sync has covered; `stuck`: what a failed sync has left behind for good."""
+
+    size: int
+    undo: list[Undo] = field(default_factory=list)
+    stuck: list[Undo] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Name:
+    """One change of a directory, and how to take it back."""
+
+    directory: Path
+    back: Callable[[], None]
+    forget: Callable[[], None]
+
+
+class Platter:
+    """A host's disk below `root`; `aside` is a directory on the same file system that keeps what was removed."""
+
+    def __init__(self, root: Path, aside: Path, chance: random.Random) -> None:
+        self.root = root
+        self.free_bytes = 50 * GIB
+        self.total_bytes = 100 * GIB
+        self.slow_s = 0.0
+        self.files: dict[int, File] = {}
+        self.names: list[Name] = []
+        self._aside = aside
+        self._kept = 0
+        self._chance = chance
+        root.mkdir(parents=True, exist_ok=True)
+        aside.mkdir(parents=True, exist_ok=True)
+
+    def keep(self, path: Path) -> Path:
+        """Where to put something that is being removed or replaced."""
+        self._kept += 1
+        return self._aside / f"{self._kept}-{path.name}"
+
+    def sync_names(self, directory: Path | None) -> None:
+        """The names in a directory (None: in all) are durable."""
+        left = []
+        for name in self.names:
+            if directory is None or name.directory == directory:
+                name.forget()
+            else:
+                left.append(name)
+        self.names = left
+
+    def sync_all(self) -> None:
+        """Everything is durable."""
+        self.sync_names(None)
+        for file in self.files.values():
+            file.undo.clear()
+
+    def power_cut(self, *, torn: bool) -> None:
+        """What no sync has covered is gone; `torn`: any part of it."""
+        self._lose_names(torn)
+        numbers = {path.stat().st_ino: path for path in sorted(self.root.rglob("*")) if path.is_file()}
+        for number, file in sorted(self.files.items()):
+            if number in numbers and (file.undo or file.stuck):
+                self._lose_bytes(numbers[number], [*file.stuck, *file.undo], torn)
+        self.files.clear()
+
+    def _lose_names(self, torn: bool) -> None:
+        by_directory: dict[Path, int] = {}
+        for name in self.names:
+            by_directory[name.directory] = by_directory.get(name.directory, 0) + 1
+        left = {where: self._chance.randint(0, count) if torn else 0 for where, count in by_directory.items()}
+        lost: list[Name] = []
+        for name in self.names:
+            if left[name.directory]:
+                left[name.directory] -= 1
+                name.forget()
+            else:
+                lost.append(name)
+        for name in reversed(lost):
+            name.back()
+        self.names = []
+
+    def _lose_bytes(self, path: Path, undo: list[Undo], torn: bool) -> None:
+        seen = path.read_bytes()
+        kept = bytearray(seen)
+        dirty: set[int] = set()
+        for each in reversed(undo):
+            end = each.offset + max(each.new_bytes, len(each.old))
+            dirty.update(range(each.offset // SECTOR, end // SECTOR + 1))
+            kept.extend(bytes(max(0, each.size - len(kept))))
+            kept[each.offset : each.offset + len(each.old)] = each.old
+            del kept[each.size :]
+        if not torn:
+            path.write_bytes(kept)
+            return
+        chance = self._chance
+        short, long = sorted((len(kept), len(seen)))
+        length = chance.choice((len(kept), len(seen), chance.randint(short, long)))
+        result = bytearray(bytes(kept[:length]).ljust(length, b"\0"))
+        share = chance.random()
+        for sector in sorted(dirty):
+            start = sector * SECTOR
+            if start < length and chance.random() < share:
+                part = seen[start : min(start + SECTOR, length)]
+                result[start : start + len(part)] = part
+        path.write_bytes(result)
+
+    def flip(self, pattern: str, place: float, bit: int) -> Path | None:
+        """Flip one bit: of the first file that matches `pattern` (a glob below the root) and has bytes, at the share
+        `place` of its length. None if there is none. For a host whose process is down."""
+        for path in sorted(self.root.glob(pattern)):
+            if path.is_file() and path.stat().st_size:
+                data = bytearray(path.read_bytes())
+                data[int(place * (len(data) - 1))] ^= 1 << bit
+                path.write_bytes(data)
+                return path
+        return None
+
+    def wipe(self) -> None:
+        """An empty disk under the old name."""
+        self.sync_names(None)
+        self.files.clear()
+        shutil.rmtree(self.root)
+        shutil.rmtree(self._aside)
+        self.root.mkdir()
+        self._aside.mkdir()
