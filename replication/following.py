@@ -64,8 +64,8 @@ class Following:
         return follows and core.commit_index < index and (known_term != term or known <= index)
 
     def connected(self, peer: str) -> None:
-        """A connection to or from the peer is new. If it leads, what it was answered last may be lost: it sent as soon as
-        its own connection was up, and ours was not yet. It would wait `resend_s` for it; to hear it twice does no harm."""
+        """A connection to or from the peer is new. If it leads, what it was answered last may be lost: it sent as soon
+        as its own connection was up, and ours was not yet. It would wait `resend_s`; to hear it twice does no harm."""
         if self.answered is not None and self._core.leader_id == peer:
             told, message = self.answered
             if told == peer and message["term"] == self._core.term:

@@ -1,0 +1,284 @@
+"""Adding, removing and replacing nodes: real nodes in one loop, with real directories and sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.port import ANONYMOUS, MessageIn
+from api.problem import Problem
+from node.config import parse_config
+from node.membership import NodeRemoved
+from node.server import Node
+from tests.node.single_node import free_ports
+from tests.node.three_nodes import leader_of
+
+
+class Place:
+    """Nodes by id, each with its ports, directory, and the task it runs in."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.nodes: dict[str, Node] = {}
+        self.serving: dict[str, asyncio.Task[None]] = {}
+        self._peers: dict[str, dict[str, str]] = {}
+
+    def peer(self, node_id: str) -> dict[str, str]:
+        """Its entry in a configuration."""
+        if node_id not in self._peers:
+            http, raft = free_ports(2)
+            self._peers[node_id] = {"id": node_id, "http": f"127.0.0.1:{http}", "raft": f"127.0.0.1:{raft}"}
+        return self._peers[node_id]
+
+    def start(self, node_id: str, *others: str, **settings: Any) -> Node:
+        """Start a node that is configured with these others."""
+        peer = self.peer(node_id)
+        raw = {
+            "node_id": node_id,
+            "data_dir": str(self.directory / node_id),
+            "http": {"listen": peer["http"]},
+            "raft": {"listen": peer["raft"]},
+            "peers": [self.peer(each) for each in sorted({node_id, *others})],
+            **settings,
+        }
+        node = self.nodes[node_id] = Node(parse_config(raw, {}))
+        self.serving[node_id] = asyncio.ensure_future(node.run())
+        return node
+
+    async def stop(self, node_id: str) -> None:
+        """SIGTERM, and wait."""
+        self.nodes.pop(node_id).stop()
+        await self.serving.pop(node_id)
+
+    async def ended(self, node_id: str) -> BaseException | None:
+        """Wait for a node to end by itself; what it raised."""
+        async with asyncio.timeout(15):
+            await asyncio.wait([self.serving[node_id]])
+        del self.nodes[node_id]
+        return self.serving.pop(node_id).exception()
+
+    async def listens(self, node_id: str) -> None:
+        """Until the node can be reached."""
+        await until(lambda: getattr(self.nodes[node_id].transport, "_socket", None) is not None)
+
+    async def is_out(self, node_id: str) -> None:
+        """Started again on its old directory, a removed node ends: at once if it has applied its removal, else told."""
+        try:
+            self.start(node_id, *self.nodes, join=True)
+        except NodeRemoved:
+            return
+        assert isinstance(await self.ended(node_id), NodeRemoved)
+
+    async def leader(self) -> Node:
+        """Who reigns."""
+        async with asyncio.timeout(15):
+            return await leader_of(list(self.nodes.values()))
+
+    async def add(self, node_id: str) -> Any:
+        """Through the leader's port, once the node listens."""
+        peer = self.peer(node_id)
+        await self.listens(node_id)
+        return await (await self.leader()).service.add_member(node_id, peer["raft"], peer["http"])
+
+    async def grow(self, node_id: str) -> Node:
+        """Start a new node, add it, and wait until it has its vote."""
+        node = self.start(node_id, *self.nodes, join=True)
+        await self.add(node_id)
+        await until(lambda: node.members.role(node_id) == "voter" and node.members.number > 0)
+        return node
+
+
+@contextlib.asynccontextmanager
+async def cluster(directory: Path, *ids: str) -> AsyncIterator[Place]:
+    """A cluster founded by these nodes; at the end all that run are stopped, in order."""
+    directory.mkdir(exist_ok=True)
+    place = Place(directory)
+    for node_id in ids:
+        place.start(node_id, *ids)
+    try:
+        await place.leader()
+        yield place
+    finally:
+        for node in place.nodes.values():
+            node.stop()
+        await asyncio.gather(*place.serving.values())
+
+
+async def until(holds: Callable[[], bool], seconds: float = 15.0) -> None:
+    """Wait for what other nodes' messages bring about."""
+    async with asyncio.timeout(seconds):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def schedule(node: Node, count: int = 1) -> None:
+    """Messages for tomorrow, acknowledged."""
+    await node.service.schedule([MessageIn(topic="t", body=b"{}", delay_ms=86_400_000)] * count, ANONYMOUS)
+
+
+async def refusal(work: Any) -> Problem:
+    """The Problem that this raises."""
+    with pytest.raises(Problem) as caught:
+        await work
+    return caught.value
+
+
+def roles(node: Node) -> dict[str, str]:
+    """As GET /v1/cluster tells."""
+    return {member["id"]: member["role"] for member in node.status.cluster()["nodes"]}
+
+
+def test_one_node_grows_to_three_and_each_is_replaced(tmp_path: Path) -> None:
+    """1 -> 3, then every founder goes, the leader too: nothing is lost, numbers are never given again, and those that
+    were removed end by themselves and say why."""
+
+    async def scene() -> None:
+        async with cluster(tmp_path, "n1") as place:
+            await schedule(place.nodes["n1"], 10)
+            for node_id in ("n2", "n3", "n4"):
+                await place.grow(node_id)
+                await schedule(await place.leader(), 10)
+            leader = await place.leader()
+            assert leader.config.node_id == "n1"
+            assert (await refusal(leader.service.remove_member("n1"))).code == "no-leader"
+            assert (await place.leader()).config.node_id != "n1"
+            view = await (await place.leader()).service.remove_member("n1")
+            assert (view.number, view.role) == (1, "removed")
+            why = await place.ended("n1")
+            assert isinstance(why, NodeRemoved)
+            assert "n1 was removed from" in str(why)
+            await place.is_out("n1")
+            await schedule(await place.leader(), 10)
+            assert sorted(roles(await place.leader())) == ["n2", "n3", "n4"]
+            assert [node.members.number for node in place.nodes.values()] == [2, 3, 4]
+            await until(lambda: {node.store.unit_count for node in place.nodes.values()} == {50})
+
+    asyncio.run(scene())
+
+
+def test_a_node_that_was_down_when_it_was_removed_is_told(tmp_path: Path) -> None:
+    """Its peers refuse it in words it understands, and it ends; started again, it ends at once, if it could apply its
+    own removal, or is told again."""
+
+    async def scene() -> None:
+        async with cluster(tmp_path, "n1", "n2", "n3") as place:
+            away = next(node_id for node_id, node in place.nodes.items() if node.reign is None)
+            await place.stop(away)
+            await schedule(await place.leader())
+            leader = await place.leader()
+            await until(lambda: not leader.group.peers[away].connected)
+            await leader.service.remove_member(away)
+            place.start(away, "n1", "n2", "n3")
+            why = await place.ended(away)
+            assert isinstance(why, NodeRemoved)
+            assert "was removed from this cluster" in str(why)
+            await place.is_out(away)
+            await schedule(await place.leader())
+
+    asyncio.run(scene())
+
+
+def test_refusals_name_what_is_wrong(tmp_path: Path) -> None:
+    """A member or its address again, nobody at the address, another node there, another cluster's data, an unknown
+    member, a quorum that would be lost; the cluster goes on after each."""
+
+    async def scene() -> None:
+        async with cluster(tmp_path / "a", "n1", "n2", "n3") as place, cluster(tmp_path / "b", "m1") as other:
+            leader = await place.leader()
+            service, free = leader.service, [f"127.0.0.1:{port}" for port in free_ports(2)]
+            n2 = place.peer("n2")
+
+            async def faults(*fields: str) -> tuple[str, str]:
+                problem = await refusal(service.add_member(*fields))
+                assert problem.code == "invalid-field"
+                return problem.errors[0].pointer, problem.detail
+
+            assert await faults("n2", *free) == ("/id", "n2 is a member already")
+            assert await faults("n4", n2["raft"], free[1]) == ("/raft", f"{n2['raft']} is an address of n2")
+            assert await faults("n4", free[0], n2["http"]) == ("/http", f"{n2['http']} is an address of n2")
+            pointer, detail = await faults("n4", *free)
+            assert pointer == "/raft"
+            assert "no node of this build answers" in detail
+            joining = place.start("n5", "n1", "n2", "n3", join=True)
+            await place.listens("n5")
+            pointer, detail = await faults("n4", joining.config.raft.listen, free[1])
+            assert f"{leader.config.node_id} looks for n4, this is n5" in detail
+            stranger = other.peer("m1")
+            pointer, detail = await faults("m1", stranger["raft"], stranger["http"])
+            assert "belongs to cluster" in detail
+            assert (await refusal(service.remove_member("n9"))).code == "unknown-node"
+            assert (await refusal(service.remove_member("n5"))).code == "unknown-node"
+            followers = [node_id for node_id in ("n1", "n2", "n3") if place.nodes[node_id] is not leader]
+            await place.stop(followers[0])
+            await until(lambda: not leader.group.peers[followers[0]].connected)
+            lost = await refusal(service.remove_member(followers[1]))
+            assert lost.code == "quorum-loss"
+            assert f"up is {leader.config.node_id}" in lost.detail
+            alone = await other.leader()
+            assert "the last node with a vote" in (await refusal(alone.service.remove_member("m1"))).detail
+            await schedule(leader)
+
+    asyncio.run(scene())
+
+
+def test_one_change_at_a_time(tmp_path: Path) -> None:
+    """Of two that begin at the same moment one is refused."""
+
+    async def scene() -> None:
+        async with cluster(tmp_path, "n1") as place:
+            leader = place.nodes["n1"]
+            place.start("n2", "n1", join=True)
+            place.start("n3", "n1", join=True)
+            results = await asyncio.gather(place.add("n2"), place.add("n3"), return_exceptions=True)
+            refused = [result for result in results if isinstance(result, Problem)]
+            assert [problem.code for problem in refused] == ["change-in-progress"]
+            added = "n2" if refused[0] is results[1] else "n3"
+            await until(lambda: leader.members.role(added) == "voter")
+            assert len(leader.members.ids()) == 2
+
+    asyncio.run(scene())
+
+
+def test_a_learner_counts_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Added to one node and gone before it caught up: the one goes on alone, and takes it out again. Meanwhile nothing
+    else begins."""
+
+    async def scene() -> None:
+        async with cluster(tmp_path, "n1") as place:
+            leader = place.nodes["n1"]
+            monkeypatch.setattr(leader.members, "_has_caught_up", lambda peer: False)
+            learner = place.start("n2", "n1", join=True)
+            view = await place.add("n2")
+            assert (view.number, view.role) == (2, "learner")
+            await until(lambda: learner.members.role("n2") == "learner" and learner.members.is_member)
+            assert roles(leader) == {"n1": "leader", "n2": "learner"}
+            await place.stop("n2")
+            await schedule(leader, 5)
+            free = [f"127.0.0.1:{port}" for port in free_ports(2)]
+            waiting = await refusal(leader.service.add_member("n3", *free))
+            assert waiting.code == "change-in-progress"
+            assert "n2 is being added" in waiting.detail
+            assert (await leader.service.remove_member("n2")).role == "removed"
+            await schedule(leader, 5)
+
+    asyncio.run(scene())
+
+
+def test_an_empty_directory_under_a_new_id_founds_nothing(tmp_path: Path) -> None:
+    """A node that joins waits, however long nobody adds it and whoever is down: it has no vote and no cluster."""
+
+    async def scene() -> None:
+        async with cluster(tmp_path, "n1") as place:
+            waiting = place.start("n2", "n1", join=True)
+            await until(lambda: bool(waiting.transport.refusals))
+            assert waiting.transport.refusals["n1"].reason == "unknown-node"
+            assert (waiting.group.role, waiting.store.cluster_id, waiting.group.term) == ("learner", None, 0)
+            assert not waiting.status.ready().ready
+            assert not waiting.members.is_member
+
+    asyncio.run(scene())
