@@ -70,9 +70,8 @@ class RaftGroup:
 
     `apply(index, term, command)` is called once for every committed command, in order; its value goes to the proposer.
     Callbacks are attributes: `on_wake` (a tick is wanted soon), `on_established` (leader, the own no-op is applied),
-    `on_stepped_down` (was leader), `on_leader_changed` (`leader_id` is another), `on_snapshot(peer, message)` (a message
-    about a snapshot, of the current term), `on_fatal(exception)`. They are called
-    from inside `tick` and `receive`.
+    `on_stepped_down` (was leader), `on_leader_changed` (`leader_id` is another), `on_snapshot(peer, message)` (about a
+    snapshot, of the current term), `on_fatal(exception)`. They are called from inside `tick` and `receive`.
     """
 
     def __init__(
