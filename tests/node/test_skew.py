@@ -1,4 +1,4 @@
-"""What the clocks in the echoes say: the median, who agrees with it, and when a leader is outvoted."""
+"""What the clocks in the echoes say: the median, who agrees with it, when a leader is outvoted, and drift."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -75,3 +75,69 @@ def test_clocks_heard_in_an_earlier_term_say_nothing() -> None:
     one.led_since_s = 10.0
     one._clock.leading = False
     assert one.median_ms() == 0
+
+
+class Drifting:
+    """Three clocks on one monotonic time, in seconds; one wall clock runs too fast or too slow. `odd_leads`: it is the
+    leader's."""
+
+    def __init__(self, ppm: float, *, odd_leads: bool) -> None:
+        self.now_s = 0.0
+        self._ppm = ppm
+        off, true = NodeClock(self._off, self._time), [NodeClock(self._true, self._time) for _ in range(2)]
+        self.clocks = [off, *true] if odd_leads else [true[0], off, true[1]]
+        self.clocks[0].leading = True
+        self.peers = [Peer(f"n{row + 2}", connected=True) for row in range(2)]
+        group = SimpleNamespace(peers={peer.node_id: peer for peer in self.peers})
+        self.skew = Skew(cast(Any, group), self.clocks[0])
+
+    def _time(self) -> float:
+        return self.now_s
+
+    def _true(self) -> float:
+        return 1e9 + self.now_s
+
+    def _off(self) -> float:
+        return 1e9 + self.now_s * (1 + self._ppm / 1e6)
+
+    def pass_s(self) -> None:
+        """A second passes: clocks are slewed, echoes heard, the leader held to the median."""
+        self.now_s += 1
+        for clock in self.clocks:
+            clock.slew()
+        for peer, clock in zip(self.peers, self.clocks[1:], strict=True):
+            peer.clock_offset_ms, peer.last_echo_s = clock.own_ms() - self.clocks[0].own_ms(), self.now_s
+        self.clocks[0].bound(self.skew.median_ms())
+
+
+@pytest.mark.parametrize("ppm", [300.0, -300.0])
+def test_a_leader_that_drifts_is_outvoted_when_it_is_past_the_bound(ppm: float) -> None:
+    """Not before: 300 ppm are 500 ms after 1667 s. What it stamps is never more than 500 ms past the true time, and
+    never steps by more than the slew."""
+    drifting = Drifting(ppm, odd_leads=True)
+    last_ms = drifting.clocks[0].now_ms()
+    for _ in range(1660):
+        drifting.pass_s()
+        assert not drifting.skew.outvoted()
+        now_ms = drifting.clocks[0].now_ms()
+        assert abs(now_ms - last_ms - 1000) <= 2
+        assert now_ms <= int((1e9 + drifting.now_s) * 1000) + 501
+        last_ms = now_ms
+    for _ in range(20):
+        drifting.pass_s()
+    assert drifting.skew.outvoted()
+    ahead_ms = drifting.skew.ahead_ms()
+    assert ahead_ms is not None
+    assert abs(ahead_ms - ppm * drifting.now_s / 1000) < 5
+
+
+@pytest.mark.parametrize("ppm", [300.0, -300.0])
+def test_a_follower_that_drifts_outvotes_nobody(ppm: float) -> None:
+    """However far: the leader agrees with the other one."""
+    drifting = Drifting(ppm, odd_leads=False)
+    for _ in range(2000):
+        drifting.pass_s()
+    assert not drifting.skew.outvoted()
+    assert drifting.skew.outvotes(drifting.peers[0])
+    assert not drifting.skew.outvotes(drifting.peers[1])
+    assert drifting.skew.ahead_ms() == 0

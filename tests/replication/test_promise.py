@@ -124,8 +124,13 @@ def test_standing_is_never_below_what_was_shown(made: list[tuple[int, int, bool]
     journal = type("Journal", (), {"last_index": 0})()
     sent: list[dict[str, int]] = []
     alarms: list[str] = []
-    node = Promises(core, journal, lambda peer, message: bool(sent.append(message)), lambda: alarms.append("n"), print)
-    other = Promises(core, journal, lambda peer, message: bool(sent.append(message)), print, alarms.append)
+
+    def send(peer: str, message: dict[str, int]) -> bool:
+        sent.append(message)
+        return True
+
+    node = Promises(core, journal, send, lambda: alarms.append("n"), print)
+    other = Promises(core, journal, send, print, alarms.append)
     for term, index, heard in made:
         node.made(term, index)
         if heard:
