@@ -75,12 +75,12 @@ class Strict:
 
     def pledge(self, hand_over: HandOver, *, planned: bool = False) -> HandOver:
         """This is to be made once its Lease is committed; its units are claimed until then. Returns it as it stands in
-        the book, under a number."""
+        the book, under a number. One whose lease ended before it was begun, in a node that stood still, has lost the
+        unit to this one."""
         self._number += 1
         pledged = replace(hand_over, strict=self._number, planned=planned)
         self._book.add(pledged)
         for position, attempt in zip(pledged.position.tolist(), pledged.attempt.tolist(), strict=True):
-            assert position not in self._pledged, f"{position} is pledged twice"
             self._pledged[position] = self._number, attempt
         return pledged
 
@@ -91,8 +91,9 @@ class Strict:
 
     def begin(self, hand_over: HandOver, now_ms: int) -> HandOver:
         """The Lease is committed, and this node acts as leader at this moment: what is left of the hand-over is made
-        now. Perhaps nothing is."""
-        rows = [row for row, position in enumerate(hand_over.position.tolist()) if self._holds(hand_over, position)]
+        now. Perhaps nothing is. What is not due any more, by a clock that went back, is left."""
+        named = zip(hand_over.position.tolist(), hand_over.due_ms.tolist(), strict=True)
+        rows = [row for row, (at, due_ms) in enumerate(named) if due_ms <= now_ms and self._holds(hand_over, at)]
         for position in hand_over.position[rows].tolist():
             del self._pledged[position]
         return replace(hand_over.select(np.array(rows, np.intp)), handed_over_ms=now_ms)

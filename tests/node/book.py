@@ -28,10 +28,13 @@ class Unit:
     home: int
     tags: tuple[str, ...] = ()
     settled: bool = False  # here: it may live on elsewhere
-    leased: bool = False  # the log has a lease of it
+    leased: bool = False  # the log has a lease of it, not taken back
+    was_leased: bool = False  # it had one
     lease_end_ms: int = 0
     attempt: int = 0  # the highest that the log knows, where it was before included
     seen: tuple[int, int] = (0, 0)  # (term, attempt) of its newest hand-over
+    strict_until_ms: int = 0  # end of the lease of the newest strict one that was made
+    before: tuple[bool, int, int] = (False, 0, 0)  # leased, lease_end_ms and attempt as they were before its last lease
 
     def open_at(self, now_ms: int) -> bool:
         """Whether it is ready by the records."""
@@ -66,6 +69,7 @@ class Book:
     tagged: list[tuple[tuple[str, ...], ...]] = field(default_factory=list)  # of the Schedules in the entry, in order
     dispatcher: Dispatcher | None = None
     moves: int = 0
+    skewed: bool = False  # clocks are apart by more than the bound: what a dead leader planned may have been sent
     _moving: dict[int, Unit] = field(default_factory=dict)  # new place -> the unit where the message was
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
@@ -86,14 +90,20 @@ class Book:
         """Leases that took effect."""
         for place, number, end_ms in zip(position.tolist(), attempt.tolist(), lease_end_ms.tolist(), strict=True):
             unit = self.units[place]
-            unit.leased, unit.lease_end_ms, unit.attempt = True, end_ms, max(number, unit.attempt)
+            unit.before = unit.leased, unit.lease_end_ms, unit.attempt
+            unit.leased = unit.was_leased = True
+            unit.lease_end_ms, unit.attempt = end_ms, max(number, unit.attempt)
         if self.dispatcher is not None:
             self.dispatcher.on_leased(position, attempt, lease_end_ms)
 
     def on_released(self, position: U64) -> None:
-        """Leases taken back."""
+        """Leases taken back: pending, with the attempts made before."""
         for place in position.tolist():
-            self.units[place].leased = False
+            unit = self.units[place]
+            if unit.strict_until_ms == unit.lease_end_ms:
+                assert self.skewed, f"{place} was handed over, and is released: {unit}"
+                unit.strict_until_ms = 0
+            unit.leased, unit.attempt = False, unit.before[2]
         if self.dispatcher is not None:
             self.dispatcher.on_released(position)
 
@@ -127,8 +137,8 @@ class Book:
         """What is told of an entry by its commands: pauses. Returns the positions whose Lease it held."""
         leased: list[int] = []
         for command in commands:
-            if isinstance(command, PutTopic):
-                (self.paused.add if command.settings.get("paused") else self.paused.discard)(command.name)
+            if isinstance(command, PutTopic) and "paused" in command.settings:
+                (self.paused.add if command.settings["paused"] else self.paused.discard)(command.name)
             elif isinstance(command, Lease):
                 leased += command.position.tolist()
         assert applied.refused is None

@@ -16,12 +16,13 @@ import numpy as np
 
 from node.lease_book import HandOver
 from node.tag_filter import TagFilter
-from replication.command import Cancel, Fail, PutTopic, Redrive, Reschedule, Settle
+from replication.command import Fail, PutTopic, Redrive, Reschedule, Settle
 from replication.command_handover import DEAD, RETRY
 from storage.array import U16, U32, U64
 from tests.node.book import RecordingWheel
 from tests.node.leader import HOUR_MS, messages
-from tests.node.model_log import STOP_MS, TOPICS, LoggedModel
+from tests.node.model_log import STOP_MS, TOPICS
+from tests.node.model_strict import StrictModel
 
 GRID_MS = 1_000  # a lease that ended is found at the latest this long after
 TAGS: tuple[tuple[str, ...], ...] = (
@@ -42,7 +43,7 @@ GROUPS = (
 )  # 151 and 281 collide, 4 + 173 with eu
 
 
-class Model(LoggedModel):
+class Model(StrictModel):
     """`run` plays a history; every check raises AssertionError."""
 
     filtered = 0  # units that filtered pulls took
@@ -55,6 +56,8 @@ class Model(LoggedModel):
         self.pull()
         self.stage()
         self.send()
+        self.plan()
+        self.begin()
 
     def burst(self) -> None:
         """Everything that takes units at one moment, messages that are due now among them; the clock may go back."""
@@ -88,13 +91,12 @@ class Model(LoggedModel):
         tags = TagFilter.of(self.random.choice(GROUPS)) if self.random.random() < 0.5 else None
         return self.hand_over(topic, most, self._lease_ms(), tags)
 
-    def _lease_ms(self) -> int:
-        return self.random.choice([1_000, 3_000, 30_000, 100_000])
-
     def hand_over(self, topic: str, most: int, lease_ms: int, tags: TagFilter | None = None) -> HandOver:
         """One pull, judged."""
         dispatcher, number = self.reign.dispatcher, self.numbers[topic]
         found = dispatcher.hand_over(number, most, lease_ms, self.now_ms, trusted=True, tags=tags)
+        if found.strict:
+            return self.pledge(topic, found)
         self.check_hand_over(topic, found)
         if tags is not None:
             self.filtered += len(found)
@@ -119,6 +121,7 @@ class Model(LoggedModel):
             self.numbers[topic], chosen, self._lease_ms(), self.now_ms, trusted=trusted
         )
         assert trusted or not len(hand_over)
+        assert not len(hand_over) or self.numbers[topic] not in self.reign.dispatcher.strict.topics
         self.pushed += len(hand_over)
         self.reign.staged[topic] += left.tolist()
         assert set(hand_over.position.tolist()) <= set(chosen.tolist()) - set(left.tolist())
@@ -132,12 +135,6 @@ class Model(LoggedModel):
                 self.reign.dispatcher.unstage(self.numbers[topic], self._some_staged(topic))
             for groups in GROUPS:
                 self.hand_over(topic, 2, self._lease_ms(), TagFilter.of(groups))
-
-    def _some_staged(self, topic: str) -> U64:
-        staged = self.reign.staged[topic]
-        chosen = self.random.sample(staged, self.random.randint(0, len(staged)))
-        self.reign.staged[topic] = [position for position in staged if position not in set(chosen)]
-        return np.array(chosen, np.uint64)
 
     def _done(self) -> tuple[U64, U32, U16] | None:
         """A hand-over of this term, committed or not."""
@@ -181,10 +178,6 @@ class Model(LoggedModel):
         """Messages that had not ended when last seen are cancelled, held by their homes from now to the result."""
         self._cancel(self._some_homes())
 
-    def _cancel(self, homes: list[int]) -> None:
-        self._hold(homes)
-        self.queue.append(Cancel(np.array(homes, np.uint64), np.zeros(len(homes), np.uint8)))
-
     def reschedule(self) -> None:
         """The same, to be due at another time."""
         homes = self._some_homes()
@@ -196,10 +189,6 @@ class Model(LoggedModel):
         if self.random.random() < 0.5:
             known = [home for home in known if self.book.places[home] != home]
         return self.random.sample(known, min(len(known), self._few()))
-
-    def _hold(self, names: list[int]) -> None:
-        self.reign.dispatcher.hold(names)
-        self.holding += names
 
     def redrive(self) -> None:
         """Messages that ended, dead or not, are asked to be tried again; half of them are held for a cancel too."""
@@ -253,6 +242,7 @@ class Model(LoggedModel):
         for position, attempt in zip(found.position.tolist(), found.attempt.tolist(), strict=True):
             unit = self.book.units[position]
             assert unit.open_at(self.now_ms), f"{position} at {self.now_ms}: {unit}"
+            assert unit.strict_until_ms <= self.now_ms, f"{position} is repeated under its strict lease: {unit}"
             assert unit.topic == topic, f"{position} of {unit.topic} went out for {topic}"
             assert topic not in self.book.paused, f"{topic} is paused"
             assert not {position, unit.home} & self.held, f"{position} of {unit.home} is held"
@@ -305,7 +295,9 @@ class Model(LoggedModel):
             unit = units[position]
             assert due_ms <= self.reign.latest_ms, f"{position}, due {due_ms}, is named before it is due: {state}"
             overdue = due_ms <= self.reign.start_ms and unit.index <= self.reign.promoted_index
-            assert overdue or position in given or unit.settled or unit.leased, f"{position} {unit} named by {state}"
+            assert overdue or position in given or unit.settled or unit.was_leased, (
+                f"{position} {unit} named by {state}"
+            )
 
     def check_complete(self) -> None:
         """Drain at one moment, give or take the pace: after it nothing that is ready by the records is left."""
@@ -318,11 +310,13 @@ class Model(LoggedModel):
             self.true_ms += 10
             while self.step() == 0 or self.reign.reads:
                 self.answer_reads()
-            ended = self.ended
+            ended, pledges = self.ended, self.pledges
             count = sum(len(self.hand_over(topic, 1000, 100_000)) for topic in TOPICS)
             self.bury()
             self.settle_flight()
-            if not count and self.ended == ended and not self._more():
+            self.begin()
+            self.settle_flight()
+            if not count and self.ended == ended and self.pledges == pledges and not self._more():
                 break
         left = {
             position: unit
@@ -344,6 +338,8 @@ class Model(LoggedModel):
             (self.schedule, 6), (self.cancel, 2), (self.pause, 1), (self.wobble, 2), (self.answer_reads, 6),
             (self.checkpoint, 1), (self.crash, 1), (self.check_complete, 1), (self.stage, 6), (self.send, 8),
             (self.unstage, 2), (self.burst, 8), (self.fail, 4), (self.bury, 5), (self.reschedule, 1), (self.redrive, 1),
+            (self.change_mode, 2), (self.plan, 8), (self.begin, 10), (self.give_up_leadership, 1),
+            (self.race, 2),
         ]  # fmt: skip
         kinds, weights = zip(*weighted, strict=True)
         for event in self.random.choices(kinds, weights, k=events):

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.lease_book import HandOver
+from node.strict import SKEW_MS
 from replication.command import Command, PutTopic, Schedule
 from replication.envelope import encode_entry
 from replication.machine import Applied
@@ -27,6 +28,7 @@ STOP_MS = 50
 TOPICS = ("a", "b", "c")
 SKEW_MAX_MS = 2_000
 UNLIMITED = 1_000
+WOBBLE_MS = 200  # clocks go back and forth by about so much between a plan and its release
 
 
 @dataclass(slots=True)
@@ -53,6 +55,7 @@ class Reign:
     hand_overs: list[HandOver] = field(default_factory=list)
     uncommitted: dict[int, int] = field(default_factory=dict)  # position -> hand-over time
     staged: dict[str, list[int]] = field(default_factory=lambda: {topic: [] for topic in TOPICS})
+    pledged: list[HandOver] = field(default_factory=list)  # strict ones whose Lease may begin them
     reads: list[tuple[int, Any]] = field(default_factory=list)  # slots read and not given to the dispatcher yet
 
 
@@ -191,6 +194,7 @@ class LoggedModel:
         self.book.tagged, self.flight_tags = self.flight_tags, []
         machine = self.replicas[replica].machine
         machine.listener = self.book
+        self.book.skewed = abs(self.skew_ms[0] - self.skew_ms[1]) > SKEW_MS - WOBBLE_MS
         applied = self.replicas[replica].apply(entry, self.reign.term)
         machine.listener = None
         return applied
@@ -228,7 +232,7 @@ class LoggedModel:
         flight, self.flight = self.flight, None
         self._record(self._apply_committed(flight.entry), flight)
         if flight.with_leases:
-            self.reign.dispatcher.committed()
+            self.reign.pledged += self.reign.dispatcher.committed()
         self.reign.dispatcher.release(flight.held)
 
     def _record(self, applied: Applied, flight: Flight) -> None:

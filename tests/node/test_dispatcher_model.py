@@ -10,13 +10,16 @@ import pytest
 
 import node.dispatcher
 import node.outlet
+import node.strict
 import node.sweep
 from node.claim import Claims
 from node.dispatcher import Dispatcher
 from node.hold import Holds
-from node.lease_book import LeaseBook, LeaseEnds
+from node.lease_book import HandOver, LeaseBook, LeaseEnds
 from node.look import Look, look
 from node.outlet import Outlet
+from node.planning import Planning
+from node.strict import Strict
 from node.sweep import Sweep
 from node.tag_filter import TagFilter
 from node.taking import Taking
@@ -71,6 +74,8 @@ def test_the_histories_reach_what_they_are_about(tmp_path: Path, monkeypatch: py
     assert sum(model.pushed for model in models) > 50
     assert sum(model.book.moves for model in models) > 100
     assert sum(model.ended for model in models) > 50
+    assert sum(model.strict for model in models) > 100
+    assert sum(model.early for model in models) > 20
 
 
 def state_of_this_moment(self: Dispatcher) -> DispatchState:
@@ -124,6 +129,14 @@ def named_by_place(self: Outlet, positions: Iterable[int]) -> None:
     self._holds.add(names, names)
 
 
+def committed_all(self: Dispatcher) -> list[HandOver]:
+    """Strict hand-overs may begin when they stand in the book."""
+    batches = (*self._book._sent, self._book._open)
+    waiting = [made for batch in batches for made in batch.hand_overs if made.strict]
+    return committed(self) + waiting
+
+
+committed = Dispatcher.committed
 offer, exhaust, put_back = Outlet._offer, Outlet._exhaust, Window.put_back
 FAULTS: dict[str, tuple[Any, str, Any]] = {
     "no stop rule": (LeaseBook, "allows", lambda self, now_ms: True),
@@ -144,6 +157,11 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "exhausted units are not held": (Outlet, "_exhaust", exhausted_and_free),
     "holds stay behind": (Holds, "move", lambda self, homes, olds, places: places[:0]),
     "holds name places": (Outlet, "hold", named_by_place),
+    "strict before its Lease": (Dispatcher, "committed", committed_all),
+    "a command withdraws nothing": (Strict, "withdraw_places", lambda self, places: None),
+    "what is released is forgotten": (Dispatcher, "on_released", lambda self, position: None),
+    "what is early goes into windows": (Planning, "due", lambda self, units: units),
+    "plans that were sent are released": (node.strict, "SKEW_MS", -200_000),
 }
 
 
@@ -153,7 +171,7 @@ def test_a_planted_fault_turns_the_model_red(fault: str, tmp_path: Path, monkeyp
     monkeypatch.setattr(*FAULTS[fault])
 
     def play_some() -> None:
-        for seed in range(12):
+        for seed in range(24):
             play(seed, 400, tmp_path / str(seed), monkeypatch)
 
     with pytest.raises(AssertionError):
