@@ -89,7 +89,7 @@ class Server:
         self._listener = Listener(self.handle, self._refuse_bytes)
         self._socket: asyncio.Server | None = None
         self._watchdog: asyncio.Task[None] | None = None
-        self._waiting: set[asyncio.Task[Any]] = set()
+        self._waiting: dict[asyncio.Task[Any], None] = {}  # in the order in which they came
         self._numbers = itertools.count(1)
         self._id_prefix = f"{port.node_id}-{port.now_ms():x}-"
         self._stamp = ("", -1, -1)
@@ -118,7 +118,7 @@ class Server:
     def drain(self) -> None:
         """Refuse new work with 503 `draining` and end every wait with it. Idempotent; health routes go on."""
         self.draining = True
-        for task in self._waiting:
+        for task in list(self._waiting):
             task.cancel()
 
     async def close(self, grace_s: float = GRACE_S) -> None:
@@ -177,7 +177,7 @@ class Server:
         """Run a handler that may wait for long, so that draining can end it."""
         task = asyncio.current_task()
         assert task is not None
-        self._waiting.add(task)
+        self._waiting[task] = None
         try:
             return await self._run(route, exchange)
         except asyncio.CancelledError:
@@ -186,7 +186,7 @@ class Server:
             task.uncancel()
             raise _draining() from None
         finally:
-            self._waiting.discard(task)
+            self._waiting.pop(task, None)
 
     async def pass_on(self, exchange: Exchange, *, batch: bool = False) -> Answer:
         """Pass the request to the leader as it came, and its answer back."""

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from api.port import Port
+from api.port import ForwardAnswer, ForwardRequest, Port
 from api.problem import Problem
 from chaos.simulator.loop import Scheduler
 from chaos.simulator.network import Network, Socket
-from chaos.simulator.outside import Reply, Request
+from chaos.simulator.outside import Parcel, Reply, Request
 from chaos.simulator.trace import Trace
 
 #: How long a client waits for a connection, and for an answer where it does not say.
@@ -64,8 +64,24 @@ class Client:
         """
         target = "/v1/topics/-/pull" if pulls else f"/{label}"
         method = "GET" if reads else "POST"
-        request = Request(method, target, {}, b"", call=call, leader=leader, waits=pulls, trace=label)
-        asking = _Asking(self, request, done)
+        request = Request(method, target, {}, b"", call=call, leader=leader, waits=pulls)
+        self._ask(_Asking(self, request, label, done), timeout_s)
+
+    def http(
+        self,
+        method: str,
+        target: str,
+        done: Callable[[Outcome], None],
+        *,
+        body: bytes = b"",
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """The same over HTTP, answered by the real routes: the value is an api.port.ForwardAnswer of any status."""
+        headers = {"Content-Type": "application/json"} if body else {}
+        request = ForwardRequest(method, target, headers, body)
+        self._ask(_Asking(self, request, f"{method} {target}", done), timeout_s)
+
+    def _ask(self, asking: _Asking, timeout_s: float) -> None:
         self._scheduler.after(timeout_s, asking.time_out)
         while self._idle:
             socket = self._idle.pop()
@@ -80,9 +96,9 @@ class Client:
         socket.attach(lambda _: None, lambda: None)
         self._idle.append(socket)
 
-    def told(self, request: Request, outcome: Outcome) -> None:
+    def told(self, label: str, outcome: Outcome) -> None:
         """For the trace."""
-        self._trace.note(self.name, request.trace, outcome.kind, outcome.problem.code if outcome.problem else "")
+        self._trace.note(self.name, label, outcome.kind, outcome.problem.code if outcome.problem else "")
 
 
 def _run(call: Callable[..., None], *args: Any) -> None:
@@ -92,8 +108,9 @@ def _run(call: Callable[..., None], *args: Any) -> None:
 class _Asking:
     """One call of a client."""
 
-    def __init__(self, client: Client, request: Request, done: Callable[[Outcome], None]) -> None:
+    def __init__(self, client: Client, request: ForwardRequest, label: str, done: Callable[[Outcome], None]) -> None:
         self._client = client
+        self._label = label
         self._request = request
         self._done: Callable[[Outcome], None] | None = done
         self._socket: Socket | None = None
@@ -105,7 +122,7 @@ class _Asking:
             return
         self._socket = socket
         socket.attach(self._answered, self._broken)
-        socket.send(self._request, 1000)
+        socket.send(Parcel(self._request, self._label), 1000)
 
     def no_connection(self) -> None:
         """None came to be."""
@@ -122,11 +139,15 @@ class _Asking:
     def _broken(self) -> None:
         self._end(Outcome("unknown"))
 
-    def _answered(self, reply: Reply) -> None:
+    def _answered(self, parcel: Parcel) -> None:
         assert self._socket is not None
         if self._done is None:
             return
         self._client.keep(self._socket)
+        reply: ForwardAnswer = parcel.content
+        if not isinstance(reply, Reply):
+            self._end(Outcome("ok", reply))
+            return
         problem = reply.problem
         if problem is None:
             self._end(Outcome("ok", reply.value))
@@ -136,5 +157,5 @@ class _Asking:
     def _end(self, outcome: Outcome) -> None:
         if self._done is not None:
             done, self._done = self._done, None
-            self._client.told(self._request, outcome)
+            self._client.told(self._label, outcome)
             done(outcome)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from api.port import ForwardAnswer, ForwardRequest, Port
 from api.problem import Problem
 from chaos.simulator.disk import SimDisk
+from chaos.simulator.http import Routes
 from chaos.simulator.loop import SimLoop
 from chaos.simulator.network import Address, Network, Socket
 from chaos.simulator.receivers import Receivers, SimPushClient
@@ -41,15 +42,12 @@ DUPLICATE_S = 2.0
 
 
 class Request(ForwardRequest, frozen=True, kw_only=True):
-    """One request on a simulated wire: `call` is carried out on the port of the node that answers it.
-
-    `leader`: whether only the leader does. `waits`: a node that drains ends it. `trace` names it in traces.
-    """
+    """A request that is no HTTP: `call` is carried out on the port of the node that answers it. `leader`: whether only
+    the leader does. `waits`: a node that drains ends it."""
 
     call: Callable[[Port], Awaitable[Any]]
     leader: bool = True
     waits: bool = False
-    trace: str = ""
 
 
 class Reply(ForwardAnswer, frozen=True, kw_only=True):
@@ -58,10 +56,13 @@ class Reply(ForwardAnswer, frozen=True, kw_only=True):
     value: Any = None
     problem: Problem | None = None
 
-    @property
-    def trace(self) -> str:
-        """For traces."""
-        return "ok" if self.problem is None else self.problem.code
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A piece on a connection that carries values instead of bytes; `trace` names it in traces."""
+
+    content: Any
+    trace: str
 
 
 class SimEntropy(Entropy):
@@ -169,16 +170,16 @@ class SimForwarder(Forwarder):
                 socket = await dial(self._network, loop, (host, int(port)))
         except (OSError, TimeoutError):
             return None
-        answer: asyncio.Future[Reply | None] = loop.create_future()
+        answer: asyncio.Future[ForwardAnswer | None] = loop.create_future()
 
-        def answered(reply: Reply | None) -> None:
+        def answered(parcel: Parcel | None) -> None:
             if not answer.done():
-                answer.set_result(reply)
+                answer.set_result(None if parcel is None else parcel.content)
 
         socket.attach(answered, lambda: answered(None))
         self._sockets[socket] = None
         try:
-            socket.send(request, 1000)
+            socket.send(Parcel(request, f"{request.method} {request.target}"), 1000)
             reply = await answer
         finally:
             del self._sockets[socket]
@@ -212,15 +213,33 @@ class SimServing:
         self._loop = loop
         self._sockets: dict[Socket, None] = {}
         self._at_work: dict[Socket, _Answering] = {}
+        self._routes = Routes(port)
         network.listen(address, loop.arrive, self._accepted)
 
     def _accepted(self, socket: Socket) -> None:
         self._sockets[socket] = None
         socket.attach(lambda request: self._asked(socket, request), lambda: self._gone(socket))
 
-    def _asked(self, socket: Socket, request: Request) -> None:
-        task = self._loop.create_task(self._answer(socket, request))
-        self._at_work[socket] = _Answering(task, request.waits)
+    def _asked(self, socket: Socket, request: Parcel) -> None:
+        asked = request.content
+        if isinstance(asked, Request):
+            task = self._loop.create_task(self._answer(socket, asked))
+            self._at_work[socket] = _Answering(task, asked.waits)
+        else:
+            self._at_work[socket] = _Answering(self._loop.create_task(self._route(socket, asked)), False)
+
+    async def _route(self, socket: Socket, request: ForwardRequest) -> None:
+        """A request as bytes."""
+        try:
+            answer = await self._routes.answer(request)
+        except Exception as error:
+            self._complain(error)
+            raise
+        self._reply(socket, answer)
+
+    def _reply(self, socket: Socket, answer: ForwardAnswer) -> None:
+        self._at_work.pop(socket, None)
+        socket.send(Parcel(answer, f"http {answer.status}"), 1000)
 
     def _gone(self, socket: Socket) -> None:
         self._sockets.pop(socket, None)
@@ -240,8 +259,7 @@ class SimServing:
         except Exception as error:
             self._complain(error)
             reply = refusal(Problem("internal", repr(error)))
-        self._at_work.pop(socket, None)
-        socket.send(reply, 1000)
+        self._reply(socket, reply)
 
     async def _run(self, request: Request) -> Reply:
         if self.draining:
@@ -259,6 +277,7 @@ class SimServing:
     def drain(self) -> None:
         """Refuse new work and end every wait."""
         self.draining = True
+        self._routes.drain()
         for at_work in list(self._at_work.values()):
             if at_work.waits:
                 at_work.task.cancel()

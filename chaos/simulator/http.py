@@ -1,0 +1,82 @@
+"""Requests that are HTTP: what one node asks of another by itself, and whatever a test sends as bytes.
+
+They are answered by the real routes of `api.server`, over an object that looks like aiohttp's request as far as those
+look at it. Only the parser and the socket are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from aiohttp import web
+
+from api.port import ForwardAnswer, ForwardRequest, Port
+from api.server import Server
+
+_HEAD_END = b"\r\n\r\n"
+
+
+class _Body:
+    """A body that is all there."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def is_eof(self) -> bool:
+        """Nothing more comes."""
+        return True
+
+    def read_nowait(self, _: int) -> bytes:
+        """All of it."""
+        return self._data
+
+
+class _Connection:
+    """Where the answer is written to."""
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+
+    def write(self, data: bytes) -> None:
+        """Keep it."""
+        self.written += data
+
+
+class _Incoming:
+    """What the routes see of a request."""
+
+    keep_alive = True
+    version = (1, 1)
+
+    def __init__(self, request: ForwardRequest) -> None:
+        self.method = request.method
+        self.raw_path = request.target
+        self.headers: Mapping[str, str] = request.headers
+        self.content = _Body(request.body)
+        self.content_length = len(request.body)
+        self.transport = _Connection()
+        self.writer: Any = self
+
+    async def drain(self) -> None:
+        """A large answer is written in pieces."""
+
+
+class Routes:
+    """The routes of one node, over its port."""
+
+    def __init__(self, port: Port) -> None:
+        self._server = Server(port)
+
+    def drain(self) -> None:
+        """See api.server."""
+        self._server.drain()
+
+    async def answer(self, request: ForwardRequest) -> ForwardAnswer:
+        """What an HTTP client would get."""
+        incoming = _Incoming(request)
+        answer = await self._server.handle(cast(web.BaseRequest, incoming))
+        await answer.prepare(cast(web.BaseRequest, incoming))
+        head, _, body = bytes(incoming.transport.written).partition(_HEAD_END)
+        lines = (line.partition(": ") for line in head.decode("latin-1").split("\r\n")[1:])
+        return ForwardAnswer(answer.status, {name: value for name, _colon, value in lines}, body)
