@@ -95,6 +95,7 @@ class Dispatcher(HandingOver):
         self.planning = self._outlet.planning
         self._wheel: SecondWheel | None = None  # None: not begun (a Realign is on its way), or stopped
         self._stopped = False
+        self._wanted_from_ms = 0
         self._state = self._proposed = DispatchState(0, 0, 0)  # as of the last step; as of the last collect
 
     # -- beginning and end
@@ -126,6 +127,7 @@ class Dispatcher(HandingOver):
         self._hours = HourWheel(self._store, self._wheel, start_ms=start_ms)
         self._hours.turn(start_ms)
         self._sweep = Sweep(self._store, self._ready, self._claims, self._ends, self.strict, start_ms=start_ms)
+        self._sweep.wanted_from_ms = self._wanted_from_ms
         # A dead leader whose clock was ahead may have leased units of the hour after ours.
         self._noted_hour = max(start_ms // HOUR_MS, tick // 3600) + 1
         self._sweep.promote(self._noted_hour)
@@ -136,6 +138,15 @@ class Dispatcher(HandingOver):
         self._state = DispatchState(*self._wheel.state, self._merged)
         self._state_moved = True  # the state jumps to the clock
         self._proposed_ms = start_ms
+
+    def want_from(self, due_ms: int) -> None:
+        """Leave alone what is overdue since before `due_ms`, which is not after the promotion. 0: nothing any more;
+        what was left alone is looked for again."""
+        self._wanted_from_ms = due_ms
+        if self._wheel is not None:
+            self._sweep.wanted_from_ms = due_ms
+            if not due_ms:
+                self._sweep.promote(self._noted_hour)
 
     def stop(self) -> None:
         """Step down: from now on nothing is ready, nothing is handed over, nothing is proposed."""

@@ -43,6 +43,7 @@ from node.queues import (
 )
 from node.riding import Riding
 from replication.command import (
+    CatchUp,
     DropTopic,
     Extend,
     Fail,
@@ -128,8 +129,9 @@ class Proposer:
         #: this node leads they are in the log and will be applied.
         self._late: deque[tuple[int, Riders]] = deque()
         self._late_look: asyncio.TimerHandle | None = None
-        #: Set while `quiesce` waits; resolved when nothing waits and the last Leases are applied.
+        #: Set while `quiesce` waits; resolved when the last entry is applied.
         self._quiet: asyncio.Future[None] | None = None
+        self._freeze: Callable[[], None] = _nothing
         #: From then on nothing is proposed, until `resume` or another term.
         self._held = False
         self._flush_soon = False
@@ -210,7 +212,7 @@ class Proposer:
         self.kick()
         return await future
 
-    async def propose_single(self, command: Genesis | PutTopic | Realign | Unlink) -> Any:
+    async def propose_single(self, command: CatchUp | Genesis | PutTopic | Realign | Unlink) -> Any:
         """Any command that goes as a section of its own; its result."""
         future = self._singles.add(command.pack())
         self.kick()
@@ -240,12 +242,13 @@ class Proposer:
 
     def _propose(self) -> None:
         """Put one entry together and propose it, if there is anything to propose."""
+        last = self._quiet is not None
+        if last:
+            self._freeze()  # in the step that collects the Leases: none is made behind them
         now_ms = self._clock.now_ms()
         self._asked = False
         sections = self._take_sections(now_ms)
-        asked = bool(sections)
         riding = self._take_riders(sections, now_ms)
-        last = self._quiet is not None and not asked and riding is None
         if not sections:
             if last:
                 self._hold()
@@ -280,12 +283,12 @@ class Proposer:
 
     def _applied(self, outcome: Outcome, takers: list[Taker], riding: Riders | None, last: bool) -> None:
         self._in_flight = False
-        if last and self._quiet is not None:
-            self._hold()  # the state moves with time: it was proposed once more, and once is enough
         applied: Applied | None = outcome.result
         error = outcome.error
         if applied is not None and applied.refused is not None:
             error = "refused"
+        if last and error is None and self._quiet is not None:
+            self._hold()
         self._messages.singles = 0
         for i, taker in enumerate(takers):
             taker(applied.results[i] if applied and error is None else None, error, outcome.index)
@@ -318,18 +321,23 @@ class Proposer:
         sections += [(command.pack(), _ignore) for command in riding.commands()]
         return self.riders if riding.awaited else None
 
-    async def quiesce(self, seconds: float) -> bool:
-        """Before a leader steps down on purpose: all that waits is proposed, the Leases of hand-overs made too, so that
-        no successor repeats them. True when it is applied, and then nothing is proposed until `resume` or another term:
-        what still comes waits. False after `seconds`, or when leadership is lost. No new requests should come."""
+    async def quiesce(self, seconds: float, freeze: Callable[[], None]) -> bool:
+        """Before a leader steps down on purpose: one last entry, with what waits and the Leases of all hand-overs made,
+        so that no successor repeats them. True when it is applied, and then nothing is proposed until `resume` or
+        another term: what still comes waits. False after `seconds`, or when leadership is lost.
+
+        `freeze` ends hand-overs. It is called when the last entry is put together, not before: until the one in flight
+        is applied everything goes on, which shortens the gap by that.
+        """
         if self._held or not self._group.established:
             return self._held
         quiet = self._quiet = asyncio.get_running_loop().create_future()
+        self._freeze = freeze
         self.kick()
         try:
             await asyncio.wait((quiet,), timeout=seconds)
         finally:
-            self._quiet = None
+            self._quiet, self._freeze = None, _nothing
         return self._held
 
     def _hold(self) -> None:
@@ -353,6 +361,10 @@ class Proposer:
             self._quiet = None
         for queue in self._queues:
             queue.refuse()
+
+
+def _nothing() -> None:
+    return
 
 
 def _ignore(result: Any, error: str | None, index: int) -> None:

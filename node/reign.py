@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from api.problem import Problem
 from node.attempts import Attempts, give_up
+from node.catching_up import CatchingUp
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.holding import Holding
 from node.lease_book import HandOver
@@ -75,6 +76,7 @@ class Reign:
         )
         self.pulling = Pulling(node, self, self.dispatcher)
         self.holding = Holding(node, self, self.dispatcher)
+        self._catching_up = CatchingUp(node, self, self.dispatcher)
         self._realign = self.dispatcher.promote(self.promoted_ms, node.machine.tick)
         node.machine.listener = self
         node.proposer.riders = self
@@ -103,6 +105,7 @@ class Reign:
         else:
             self._node.spawn(self._set_back(self._realign))
         self._node.pusher.begin(self)
+        self._catching_up.begin()
         last_hour = max(self.promoted_ms // HOUR_MS, self._node.machine.tick // 3600) + 1
         self._carrying = sorted(hour for hour in self._node.store.open_hours() if hour <= last_hour)
         self._loop.call_soon(self._carry)  # behind the first step: it takes milliseconds, and nothing waits for it
@@ -223,6 +226,12 @@ class Reign:
             result = self._node.proposer.fail(fail, weight)
             self.holding.released_by(exhausted.position.tolist(), result)
             result.add_done_callback(partial(self._count_failed, fail, ("dead",)))
+
+    def give_up(self, fail: Fail) -> asyncio.Future[U8]:
+        """Propose the end of messages that the dispatcher leaves alone."""
+        result = self._node.proposer.fail(fail, int(move_weights(self._node.store, fail.position).sum()))
+        result.add_done_callback(partial(self._count_failed, fail, ("dead",)))
+        return result
 
     # -- readers
 

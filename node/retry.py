@@ -37,6 +37,7 @@ MAX_AGE: Final = 1008
 NO_TARGET: Final = 1009
 BAD_URL: Final = 1010
 STOPPED: Final = 1011
+RESTORED: Final = 1012
 
 REASONS: Final[Mapping[int, str]] = {
     TIMEOUT: "timeout",
@@ -51,6 +52,7 @@ REASONS: Final[Mapping[int, str]] = {
     NO_TARGET: "no-target",
     BAD_URL: "bad-url",
     STOPPED: "stopped",
+    RESTORED: "restored",  # overdue when the cluster was restored from a backup, and not wanted any more
 }
 """Codes that are no HTTP status."""
 

@@ -62,6 +62,8 @@ class Sweep:
         self._ended: deque[Span] = deque()  # leases that ended under this leader
         self._found: deque[Span] = deque()  # what the promotion found, and strays; its running leases are new to `ends`
         self._last_hour = start_ms // HOUR_MS  # no ready unit is in a later hour
+        self.wanted_from_ms = 0
+        """What was due before is left where it is: see node/catching_up.py."""
 
     def promote(self, last_hour: int) -> None:
         """Look through every hour up to `last_hour` that is not wholly settled."""
@@ -149,7 +151,7 @@ class Sweep:
             self._strict.release_planned(positions[running], now_ms)
         units = self._store.units(positions[rows])
         since = np.where(ended[rows], states.lease_end_ms[rows], units["due_ms"])
-        ready = np.flatnonzero(since <= now_ms)
+        ready = np.flatnonzero((since <= now_ms) & (units["due_ms"] >= self.wanted_from_ms))
         order = ready[np.argsort(since[ready], kind="stable")]
         queued = Queued(positions[rows[order]], units["tags"][order])
         return Found(since[order] <= self._start_ms, units["topic"][order], queued, end)

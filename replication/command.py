@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from replication.column import DUE_MS_MAX, ColumnReader, check_due, filled, pack_columns, pack_map
+from replication.command_catch_up import CatchUp
 from replication.command_handover import Extend, Fail, Lease, Release, Settle
 from replication.command_member import ChangeMember
 from replication.command_message import Cancel, Redrive, Reschedule
@@ -26,6 +27,7 @@ __all__ = [
     "ON_CONFLICT",
     "UNPACK",
     "Cancel",
+    "CatchUp",
     "ChangeMember",
     "Command",
     "DispatchState",
@@ -358,6 +360,7 @@ Command = (
     | DropTopic
     | Schedule
     | Unlink
+    | CatchUp
 )
 
 UNPACK: dict[Kind, Callable[[Section], Command]] = {
@@ -377,4 +380,5 @@ UNPACK: dict[Kind, Callable[[Section], Command]] = {
     Kind.DROP_TOPIC: DropTopic.unpack,
     Kind.SCHEDULE: Schedule.unpack,
     Kind.UNLINK: Unlink.unpack,
+    Kind.CATCH_UP: CatchUp.unpack,
 }

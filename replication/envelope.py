@@ -62,6 +62,7 @@ class Kind(IntEnum):
     DROP_TOPIC = 41
     SCHEDULE = 50
     UNLINK = 60
+    CATCH_UP = 61
 
 
 _KINDS: Final = {int(kind): kind for kind in Kind}

@@ -5,8 +5,9 @@ all nodes build identical files. What it returns goes to whoever proposed the en
 leader's dispatcher follow along.
 
 Order within an entry: Genesis, ChangeMember, Realign, DispatchState, Lease, Settle, Fail, Extend, Release, Cancel,
-Reschedule, Redrive, PutTopic, DropTopic, Schedule, Unlink. The state takes effect before the units it clamps, moved
-ones too; Leases of earlier hand-overs before a Cancel that must see them; what receivers said before what clients wish.
+Reschedule, Redrive, PutTopic, DropTopic, Schedule, Unlink, CatchUp. The state takes effect before the units it clamps,
+moved ones too; Leases of earlier hand-overs before a Cancel that must see them; what receivers said before what clients
+wish.
 
 Invariants: `tick` never goes back but by Realign; `applied_index` grows by what Raft says; an entry is read whole
 before anything of it is applied, so a broken one changes nothing and gives the same refusal on every node.
@@ -31,6 +32,7 @@ from replication.column import DUE_MS_MAX
 from replication.command import (
     UNPACK,
     Cancel,
+    CatchUp,
     ChangeMember,
     Command,
     DispatchState,
@@ -48,6 +50,7 @@ from replication.command import (
     Settle,
     Unlink,
 )
+from replication.command_catch_up import apply_catch_up
 from replication.envelope import VERSION, EntryRefused, Envelope, decode_entry
 from replication.rolling import Sums
 from storage.array import I64, U8, U16, U32, U64
@@ -176,6 +179,8 @@ class Machine:
                 return self._change_member(command, index)
             case Unlink():
                 return self._unlink(command, envelope)
+            case CatchUp():
+                return apply_catch_up(self.store.catalog, command)
         # What is left the dispatcher decided: void when the entry belongs to another term than the decision.
         if envelope.term != term:
             return None

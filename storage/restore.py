@@ -166,7 +166,7 @@ def _set_members(catalog: Catalog, index: int, options: RestoreOptions) -> None:
             members.put(msgspec.structs.replace(member, role=role, since_index=index))
     former = members.find(options.node_id)
     raft, http = options.raft or (former.raft if former else None), options.http or (former.http if former else None)
-    if raft is None or http is None:
+    if not raft or not http:
         known = ", ".join(member.id for member in members.all()) or "nobody"
         raise BackupRefused(
             f"the backup has no address of {options.node_id} (it knows {known}): give --raft and --http"

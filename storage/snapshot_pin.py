@@ -14,7 +14,6 @@ cannot use its free pages again. What a crash leaves of a copy is removed when t
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from threading import Lock
 from typing import Final
 
 import google_crc32c
@@ -31,65 +30,66 @@ PINS: Final = "pins"
 
 
 class Pins:
-    """Which directories are held, and which were to be removed meanwhile. For any thread."""
+    """Which directories are held, and which were to be removed meanwhile.
+
+    `hold` is for the loop's thread, the rest for any. There is no lock: each step is one that the interpreter does not
+    interrupt. A checkpoint asks `removable` after its commit. A pin that began before that commit is then either not
+    yet noted, and everything is kept, or noted; one that begins later is of the new checkpoint, which names nothing of
+    what is removed.
+    """
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._held: dict[Hour, int] = {}
+        self._held: dict[int, frozenset[Hour]] = {}  # by the pin's number
+        self._beginning = False
         self._kept: set[Hour] = set()
         self._made = 0
 
-    def hold(self, begin: Callable[[], CatalogPin | None]) -> tuple[CatalogPin, frozenset[Hour], int] | None:
-        """Begin a pin and hold what it names, as one step for a checkpoint that removes directories in a thread.
-        Returns it, its directories and a number of its own."""
-        with self._lock:
+    def hold(self, begin: Callable[[], CatalogPin | None]) -> tuple[CatalogPin, int] | None:
+        """Begin a pin and hold what it names. Returns it and a number of its own."""
+        self._beginning = True
+        try:
             catalog = begin()
             if catalog is None:
                 return None
-            hours = frozenset((number, lengths.generation) for number, lengths in catalog.record.hours.items())
-            for hour in hours:
-                self._held[hour] = self._held.get(hour, 0) + 1
             self._made += 1
-            return catalog, hours, self._made
+            hours = catalog.record.hours.items()
+            self._held[self._made] = frozenset((number, lengths.generation) for number, lengths in hours)
+            return catalog, self._made
+        finally:
+            self._beginning = False
 
-    def let_go(self, hours: Iterable[Hour]) -> None:
+    def let_go(self, number: int) -> None:
         """A pin is released. What was kept for it goes with the next checkpoint."""
-        with self._lock:
-            for hour in hours:
-                self._held[hour] -= 1
-                if not self._held[hour]:
-                    del self._held[hour]
+        self._held.pop(number, None)
 
     def removable(self, hours: Iterable[Hour]) -> list[Hour]:
         """Of directories that no checkpoint names any more, these and those kept, the ones that no pin holds; the rest
         is kept. Tell `removed` of each one that is gone."""
-        with self._lock:
-            self._kept |= set(hours)
-            return sorted(self._kept - self._held.keys())
+        self._kept |= set(hours)
+        if self._beginning:
+            return []
+        held = frozenset().union(*list(self._held.values()))
+        return sorted(self._kept - held)
 
     def removed(self, hour: Hour) -> None:
         """This directory is gone: its name is free."""
-        with self._lock:
-            self._kept.discard(hour)
+        self._kept.discard(hour)
 
     def generations(self, number: int) -> list[int]:
         """Generations of an hour whose directories are kept though no checkpoint names them."""
-        with self._lock:
-            return [generation for each, generation in self._kept if each == number]
+        return [generation for each, generation in list(self._kept) if each == number]
 
 
 class Pin:
     """One checkpoint, held. Made by Store.pin on the loop's thread."""
 
-    def __init__(
-        self, directory: Path, disk: Disk, group: int, held: tuple[CatalogPin, frozenset[Hour], int], pins: Pins
-    ) -> None:
+    def __init__(self, directory: Path, disk: Disk, group: int, held: tuple[CatalogPin, int], pins: Pins) -> None:
         self._directory = directory
         self._disk = disk
         self._group = group
-        self._catalog, self._hours, number = held
+        self._catalog, self._number = held
         self._pins = pins
-        self._copy = directory / PINS / str(number)
+        self._copy = directory / PINS / str(self._number)
         self._manifest: Manifest | None = None
         self._released = False
         self.applied_index = self._catalog.record.applied_index
@@ -140,7 +140,7 @@ class Pin:
             return
         self._released = True
         self._catalog.close()
-        self._pins.let_go(self._hours)
+        self._pins.let_go(self._number)
         self._disk.remove_tree(self._copy)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from replication.command import (
     UNPACK,
     Cancel,
+    CatchUp,
     ChangeMember,
     Command,
     DispatchState,
@@ -70,6 +71,7 @@ COMMANDS: list[Command] = [
         (Key(1, b"k", b"f" * 16, 1),),
     ),
     Unlink(np.array([472_222], np.int64)),
+    CatchUp(1_700_000_000_000, done=True),
 ]
 
 
