@@ -18,6 +18,7 @@ class Bounds:
     late_ms: int | None = None  # for first hand-overs outside fault windows; None: only reported
     duplicate_span_ms: int = 50
     gap_ms: int | None = None  # without a hand-over around a transfer, under load; None: only reported
+    gap_p99_ms: int | None = None  # the same for all transfers of a run; None: only reported
     recovery_ms: int | None = (
         None  # from a fault to the first acknowledgement and the first on-time hand-over; None: only reported
     )

@@ -184,7 +184,7 @@ class Fault(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 class Transferred(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """The answer to a transfer: leadership of `term_before` went from `source` to `target`. `asked` is empty where the
-    best was asked for. No fault: it excuses nothing.
+    best was asked for; the last three are what the answer says of itself. No fault: it excuses nothing.
     """
 
     source: str
@@ -193,6 +193,9 @@ class Transferred(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     term_before: int
     term_after: int
     took_ms: int
+    gap_ms: int | None = None
+    in_flight_carried: int | None = None
+    repeated: int | None = None
 
 
 Event = (

@@ -72,6 +72,26 @@ class Nemesis:
         await self._cluster.stop(node_id)
         return node_id, await self.leader(leadership.term)
 
+    async def stop(self, node_id: str) -> None:
+        """SIGTERM this node, whatever it is; returns when it has ended in order."""
+        leadership = await self.leader()
+        self.mark("stop", node_id, "leader" if node_id == leadership.node_id else "follower", "begin")
+        await self._cluster.stop(node_id)
+
+    async def stop_all(self) -> None:
+        """SIGTERM every node at the same time, start them again; returns when all are ready."""
+        leadership = await self.leader()
+        nodes = self._cluster.running()
+        roles: dict[str, Role] = {name: "leader" if name == leadership.node_id else "follower" for name in nodes}
+        for node_id, role in roles.items():
+            self.mark("stop", node_id, role, "begin")
+        await asyncio.gather(*map(self._cluster.stop, nodes))
+        self._cluster.start(*nodes)
+        await self._cluster.wait_ready(*nodes)
+        for node_id, role in roles.items():
+            self.mark("stop", node_id, role, "end")
+        await self.leader(leadership.term)
+
     async def restart(self, node_id: str, role: Role, kind: Kind = "kill") -> None:
         """Starts a node that was killed or stopped; returns when it is ready."""
         self._cluster.start(node_id)
@@ -116,6 +136,9 @@ class Nemesis:
             term_before=answer["term_before"],
             term_after=answer["term_after"],
             took_ms=answer["took_ms"],
+            gap_ms=answer["gap_ms"],
+            in_flight_carried=answer["in_flight_carried"],
+            repeated=answer["repeated"],
         )
         self._history.record(transferred)
         await self.leader(transferred.term_before)

@@ -21,6 +21,7 @@ class Plan:
     push_share: float = 0.0  # of the requests: to a topic that is pushed, the others are pulled
     push_fail_share: float = 0.0  # of the pushes: answered 500, so that they come again
     push_backoff_ms: int = 200
+    push_answer_ms: int = 0  # a receiver answers so long after it has read: so long a push is on the wire
     push_timeout_ms: int = 2_000  # a push on the wire of a killed leader comes again 5 s later than this
     consumers_per_node: int = 2
     pull_max: int = 200

@@ -20,8 +20,10 @@ from chaos.scenario import (
     kills,
     kills_of_all,
     pauses,
+    rolling_restarts,
     slow_followers,
     stops,
+    stops_of_all,
     transfers,
 )
 from chaos.trial import Trial
@@ -41,6 +43,8 @@ class Scenario:
 
 
 FOREVER_S = 3_600.0
+#: At 5,000 a second a history grows by 20,000 events a second.
+BUSY_CALM_S = 0.5
 #: A leader outvoted by one clock only, while the third node is paused, may be this much early (docs/operating.md).
 SKEWED = Bounds(skew_ms=510)
 
@@ -52,6 +56,8 @@ def scenarios(times: int) -> dict[str, Scenario]:
     slow_load = replace(forever, rate=500)
     pinned = replace(forever, rate=1_500, batch=15, consumers_per_node=4)
     busy = replace(forever, rate=2_000, batch=20)
+    waiting = replace(load, push_answer_ms=200)
+    rated = replace(forever, rate=5_000, batch=100, push_share=0.2, push_fail_share=0.0, push_answer_ms=60)
     races = replace(forever, rate=200, cancel_share=0.4, reschedule_share=0.4)
     return {
         "kill-leader": Scenario(kills("leader", times), times, load),
@@ -60,7 +66,10 @@ def scenarios(times: int) -> dict[str, Scenario]:
         "kill-leader-slow": Scenario(slow_followers(100, kills("leader", times)), times, slow_load, slow=True),
         "pause-leader": Scenario(pauses(times, 3.0), times, pinned),
         "transfer": Scenario(transfers(times), times, busy),
+        "transfer-busy": Scenario(transfers(times, BUSY_CALM_S), times, rated, bounds=Bounds(gap_p99_ms=100)),
         "stop-leader": Scenario(stops(times), times, load),
+        "stop-all": Scenario(stops_of_all(times), times, waiting),
+        "rolling-restart": Scenario(rolling_restarts(times), 3 * times, waiting),
         "race": Scenario(kills("leader", times), times, races),
         "clock": Scenario(clock_steps(times), times, load, skewed=True, bounds=SKEWED),
     }

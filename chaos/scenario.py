@@ -67,11 +67,11 @@ def slow_followers(delay_ms: int, inner: Script) -> Script:
     return script
 
 
-def transfers(times: int) -> Script:
+def transfers(times: int, calm_s: float = CALM_S) -> Script:
     """Leadership moves on purpose again and again, to each node or to the best, asked of every node in turn."""
 
     async def script(trial: Trial) -> None:
-        calm = int(trial.plan.rate * CALM_S)
+        calm = int(trial.plan.rate * calm_s)
         nodes = list(trial.cluster.nodes)
         for number in range(times):
             await trial.served(calm)
@@ -93,6 +93,36 @@ def stops(times: int) -> Script:
             node_id, _ = await trial.nemesis.stop_leader()
             await trial.served(calm)
             await trial.nemesis.restart(node_id, "leader", "stop")
+        await trial.served(calm)
+
+    return script
+
+
+def rolling_restarts(times: int) -> Script:
+    """Every node is stopped in order and started again, one after the other, the next when the one before is ready and
+    the service has run; so many rounds."""
+
+    async def script(trial: Trial) -> None:
+        calm = int(trial.plan.rate * CALM_S / 2)
+        for _ in range(times):
+            for node_id in trial.cluster.nodes:
+                await trial.served(calm)
+                await trial.nemesis.stop(node_id)
+                await trial.served(calm)
+                await trial.nemesis.restart(node_id, "follower", "stop")
+        await trial.served(calm)
+
+    return script
+
+
+def stops_of_all(times: int) -> Script:
+    """SIGTERM every node at once, again and again: what was on the wire is finished, and is known after the start."""
+
+    async def script(trial: Trial) -> None:
+        calm = int(trial.plan.rate * CALM_S)
+        for _ in range(times):
+            await trial.served(calm)
+            await trial.nemesis.stop_all()
         await trial.served(calm)
 
     return script

@@ -81,7 +81,7 @@ class Webhooks:
                 status=status,
             )
         )
-        return Reply(status)
+        return Reply(status, self._plan.push_answer_ms / 1000)
 
 
 def starts(data_paths: Mapping[str, Path]) -> dict[Name, tuple[str, int]]:

@@ -159,14 +159,14 @@ class Leaving:
         """As the leader of nodes that go, this one perhaps among them: hand nothing over, take all outcomes, let go."""
         node, loop = self._node, asyncio.get_running_loop()
         reign, began_s = node.reign, node.clock.monotonic()
-        node.transfer.frozen = True
+        node.transfer.freeze()
         log.info("a majority leaves: nothing is handed over, what is on the wire is waited for")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(until_s):
                 await node.pusher.quiet()
         await _until(lambda: node.reign is not reign or loop.time() >= until_s or not self._awaited(began_s))
         if node.reign is reign:
-            await node.proposer.quiesce(QUIESCE_S)
+            await node.proposer.quiesce(QUIESCE_S, node.transfer.freeze)
             node.group.let_go()
             node.proposer.resume()
 

@@ -12,6 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from api.problem import Problem
 from node.attempts import Attempts, give_up
 from node.catching_up import CatchingUp
@@ -34,6 +36,7 @@ from storage.slot_read import SlotRead
 if TYPE_CHECKING:
     from node.server import Node
 
+log = structlog.get_logger()
 
 #: How soon to look again when a hand-over was refused for lack of trust: less than a heartbeat.
 TRUST_RETRY_MS = 20
@@ -129,6 +132,7 @@ class Reign:
         takeover = self.takeover
         if takeover.ready_s is None and self.trusted() and self.dispatcher.level(self._node.clock.now_ms()):
             takeover.ready_s = self._node.clock.monotonic()
+            log.info("hands over", term=self.term, after_ms=round((takeover.ready_s - takeover.begun_s) * 1000, 1))
         if takeover.ready_s is not None and not self._carrying:
             self.ready.set()
 

@@ -1,7 +1,8 @@
 """Moving leadership on purpose, so that nobody notices: POST /v1/cluster/transfer, SIGTERM, a clock that is off.
 
-    freeze   nothing is taken from ready, new requests wait in the forwarder for whoever leads next
-    quiesce  what waits is proposed, the Leases and the dispatch state with it; from then on nothing is (proposer.py)
+    quiesce  when the entry in flight is applied, what waits is proposed, the Leases of all hand-overs and the dispatch
+             state with it; from then on nothing is (proposer.py)
+    freeze   in the same step: nothing is taken from ready, new requests wait in the forwarder for whoever leads next
     wait     until the target has all of that on disk and applied (replication/transfer.py)
     give     this node steps down in its term, and then tells the target to stand for election
     answer   when another leader is heard; what waited in the forwarder is sent to it
@@ -63,6 +64,7 @@ class Transfer:
         #: Nothing is taken from ready and no request is begun here, because leadership is about to move.
         self.frozen = False
         self._frozen_s = 0.0
+        self._giving = False
         self._task: asyncio.Task[TransferResult] | None = None
         self._heard = asyncio.Event()
         self._yield_s = 0.0
@@ -79,7 +81,7 @@ class Transfer:
             raise Problem("no-leader", "this node is not sure to lead; nothing happened")
         if node.group.changing:
             raise Problem("change-in-progress", "the members are being changed; try again in a moment")
-        if self._task is not None or self.frozen:
+        if self._busy():
             raise Problem("change-in-progress", "another transfer is under way; look who leads when it is over")
         if to == node.config.node_id:
             return TransferResult(
@@ -104,9 +106,17 @@ class Transfer:
         target = self._best()
         return self._node.reign is not None and target is not None and await self._give(target)
 
+    def _busy(self) -> bool:
+        return self._task is not None or self._giving or self.frozen
+
     def target_of_best(self) -> str | None:
         """Who would be asked to lead now; None if nobody can."""
         return self._best()
+
+    def freeze(self) -> None:
+        """Nothing is handed over and no request begun here from now on."""
+        if not self.frozen:
+            self.frozen, self._frozen_s = True, self._node.clock.monotonic()
 
     def thaw(self) -> None:
         """This leader leads on."""
@@ -119,7 +129,7 @@ class Transfer:
 
     async def give_up(self) -> None:
         """This leader should not lead: hand over to the best peer, or step down and leave it to an election."""
-        if self._task is not None or self.frozen or not self._node.group.is_leader:
+        if self._busy() or not self._node.group.is_leader:
             return
         target = self._best()
         if (target is None or not await self._give(target)) and self._node.group.is_leader:
@@ -129,7 +139,7 @@ class Transfer:
         """This leader's clock is off, as far as a majority can tell: hand over to one of them. If nobody can take it,
         lead on, on a clock that is held to theirs, and try again later."""
         node = self._node
-        if self._task is not None or self.frozen or not node.clock.leading or not node.skew.outvoted():
+        if self._busy() or not node.clock.leading or not node.skew.outvoted():
             return
         now_s, target = node.clock.monotonic(), self._best()
         off_ms = round(-node.skew.median_ms())
@@ -240,13 +250,13 @@ class Transfer:
     async def _give(self, to: str) -> bool:
         """Whether leadership was given away. If not, everything goes on as before."""
         node, told = self._node, asyncio.get_running_loop().create_future()
-        given = False
-        self.frozen, self._frozen_s = True, node.clock.monotonic()
+        given, self._giving = False, True
         try:
-            if await node.proposer.quiesce(QUIESCE_S):
+            if await node.proposer.quiesce(QUIESCE_S, self.freeze):
                 node.group.transfer(to, told.set_result)
                 given = await told
         finally:
+            self._giving = False
             if given:
                 self.frozen = False
             else:

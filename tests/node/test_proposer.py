@@ -192,7 +192,7 @@ def test_quiesce_writes_what_waits_and_the_last_leases() -> None:
         second = asyncio.create_task(proposer.schedule([MessageIn("t", b"2", "", None, None)]))
         await turns()
         riders.loaded = 1
-        quiet = asyncio.create_task(proposer.quiesce(5))
+        quiet = asyncio.create_task(proposer.quiesce(5, nothing))
         for _ in range(2):
             await turns()
             assert not quiet.done()
@@ -208,11 +208,38 @@ def test_quiesce_writes_what_waits_and_the_last_leases() -> None:
     run(test)
 
 
+def nothing() -> None:
+    """No hand-overs to end."""
+
+
+def test_hand_overs_go_on_until_the_last_entry_is_put_together() -> None:
+    """While an entry is in flight they may: their Leases go in the last one, and none is made behind it."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        frozen: list[int] = []
+        first = asyncio.create_task(proposer.schedule([MessageIn("t", b"1", "", None, None)]))
+        await turns()
+        quiet = asyncio.create_task(proposer.quiesce(5, lambda: frozen.append(riders.loaded)))
+        await turns()
+        assert (frozen, len(group.open)) == ([], 1)
+        riders.loaded = 1
+        group.answer("refused")
+        await turns()
+        assert frozen == [1], "before the Leases were collected"
+        assert (riders.loaded, len(group.open)) == (0, 1)
+        assert not quiet.done()
+        group.answer()
+        assert await quiet
+        await first
+
+    run(test)
+
+
 def test_after_quiesce_nothing_is_proposed_until_it_leads_on() -> None:
     """What comes then waits; a leader that leads on proposes it, one that steps down refuses it."""
 
     async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
-        assert await proposer.quiesce(5)
+        assert await proposer.quiesce(5, nothing)
         waiting = asyncio.create_task(proposer.schedule([MessageIn("t", b"1", "", None, None)]))
         riders.loaded = 1
         await turns()
@@ -222,7 +249,7 @@ def test_after_quiesce_nothing_is_proposed_until_it_leads_on() -> None:
         assert len(group.open) == 1
         group.answer("refused")
         await waiting
-        assert await proposer.quiesce(5)
+        assert await proposer.quiesce(5, nothing)
         waiting = asyncio.create_task(proposer.schedule([MessageIn("t", b"2", "", None, None)]))
         await turns()
         proposer.step_down()
@@ -239,7 +266,7 @@ def test_the_dispatch_state_goes_once_more_and_not_for_ever() -> None:
 
     async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
         riders.moving = True
-        quiet = asyncio.create_task(proposer.quiesce(5))
+        quiet = asyncio.create_task(proposer.quiesce(5, nothing))
         await turns()
         assert len(group.open) == 1
         assert not quiet.done()
@@ -256,13 +283,13 @@ def test_quiesce_ends_with_leadership_and_with_its_time() -> None:
 
     async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
         riders.loaded = 1
-        quiet = asyncio.create_task(proposer.quiesce(60))
+        quiet = asyncio.create_task(proposer.quiesce(60, nothing))
         await turns()
         proposer.step_down()
         assert not await asyncio.wait_for(quiet, 1)
-        assert not await asyncio.wait_for(proposer.quiesce(0.01), 1)
+        assert not await asyncio.wait_for(proposer.quiesce(0.01, nothing), 1)
         group.established = False
-        assert not await asyncio.wait_for(proposer.quiesce(60), 1)
+        assert not await asyncio.wait_for(proposer.quiesce(60, nothing), 1)
 
     run(test)
 
