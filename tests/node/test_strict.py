@@ -1,0 +1,220 @@
+"""Strict topics on whole nodes: what is handed over stands in the log before, and what is not is taken back."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
+from api.problem import Problem
+from node.message_view import EVENTS, find
+from node.server import Node
+from tests.node.pushing import play as play_push
+from tests.node.pushing import put, schedule, until, view
+from tests.node.receiver import Request, answer, answering, receiver
+from tests.node.single_node import run_node
+
+
+async def strict_pull(node: Node, topic: str = "t") -> None:
+    """A strict topic to pull from."""
+    change = TopicChange(handover="strict")
+    await node.service.put_topic(topic, change, create=True, if_match=None, principal=ANONYMOUS)
+
+
+async def pull(node: Node, wait_ms: int = 0) -> list[Delivery]:
+    """One pull."""
+    return [*await node.service.pull(PullIn("t", 100, wait_ms), ANONYMOUS)]
+
+
+def newest(node: Node, id: str) -> list[tuple[str, int]]:
+    """The message's story in the log: events and attempts."""
+    found = find(node.store, id)
+    return [(EVENTS[int(row["what"])], int(row["attempt"])) for row in node.store.history(found.home)]
+
+
+class Stalled:
+    """The node's proposer proposes nothing inside this block; what comes waits."""
+
+    def __init__(self, node: Node) -> None:
+        self._proposer = node.proposer
+
+    async def __aenter__(self) -> None:
+        assert await self._proposer.quiesce(5, lambda: None)
+
+    async def __aexit__(self, *error: object) -> None:
+        self._proposer.resume()
+
+
+def test_a_pull_answers_when_its_lease_is_in_the_log(tmp_path: Path) -> None:
+    """Nothing is answered before; then the records hold the lease at the moment of the answer."""
+
+    async def play(node: Node) -> None:
+        await strict_pull(node)
+        (id,) = await schedule(node, MessageIn("t", b"1"))
+        async with Stalled(node):
+            waiting = asyncio.ensure_future(pull(node, 5_000))
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            assert (await view(node, id)).state == "ready"
+        (got,) = await waiting
+        assert newest(node, id) == [("leased", 1)]
+        shown = await view(node, id)
+        assert (shown.state, shown.attempt) == ("leased", 1)
+        assert await node.service.ack("t", [got.receipt], ANONYMOUS) == ["acked"]
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_consumer_that_goes_away_meanwhile_costs_nobody_a_lease(tmp_path: Path) -> None:
+    """What was leased for it is released and handed over to the next, as a first attempt."""
+
+    async def play(node: Node) -> None:
+        await strict_pull(node)
+        await schedule(node, MessageIn("t", b"1"))
+        async with Stalled(node):
+            gone = asyncio.ensure_future(pull(node, 5_000))
+            await asyncio.sleep(0.05)
+            gone.cancel()
+            await asyncio.wait((gone,))
+        (got,) = await pull(node, 5_000)
+        assert got.attempt == 1
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_without_trust_after_the_commit_nothing_is_answered(tmp_path: Path) -> None:
+    """The lease is released, and the message comes when trust is back."""
+
+    async def play(node: Node) -> None:
+        await strict_pull(node)
+        reign = node.reign
+        assert reign is not None
+        trusted = reign.trusted
+        waiting = asyncio.ensure_future(pull(node, 5_000))
+        (id,) = await schedule(node, MessageIn("t", b"1", delay_ms=50))
+        leased = reign.leased
+
+        async def and_trust_is_lost(hand_over: Any) -> None:
+            await leased(hand_over)
+            reign.trusted = lambda: False  # type: ignore[method-assign]
+            asyncio.get_running_loop().call_later(0.2, setattr, reign, "trusted", trusted)
+
+        reign.leased = and_trust_is_lost  # type: ignore[method-assign]
+        await until(lambda: newest(node, id)[-1:] == [("released", 0)])
+        reign.leased = leased  # type: ignore[method-assign]
+        (got,) = await waiting
+        assert got.attempt == 1
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_cancel_of_what_is_leased_and_not_handed_over(tmp_path: Path) -> None:
+    """It is released and cancelled in one entry: none was made before. The pull goes on waiting."""
+
+    async def play(node: Node) -> None:
+        await strict_pull(node)
+        (id,) = await schedule(node, MessageIn("t", b"1"))
+        async with Stalled(node):
+            waiting = asyncio.ensure_future(pull(node, 300))
+            await asyncio.sleep(0.05)
+            cancelling = asyncio.ensure_future(node.service.cancel(id, if_match=None, principal=ANONYMOUS))
+            await asyncio.sleep(0.05)
+        cancelled = await cancelling
+        assert (cancelled.attempts_made, cancelled.prior) == (0, "none")
+        assert await waiting == []
+        assert [event.event for event in (await view(node, id)).history] == ["scheduled", "cancelled"]
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_push_is_planned_ahead_and_sent_at_its_time(tmp_path: Path) -> None:
+    """Leased before it is due and not shown as such; sent not before its millisecond, and soon after."""
+
+    async def play(node: Node) -> None:
+        seen: list[Request] = []
+        async with receiver(answering(answer(200), seen=seen)) as url:
+            await put(node, "t", url, handover="strict")
+            begun_ms = starts_of(node)
+            (warm,) = await schedule(node, MessageIn("t", b"0"))
+            await until(lambda: newest(node, warm)[-1:] == [("delivered", 1)])
+            (id,) = await schedule(node, MessageIn("t", b"1", delay_ms=600))
+            due_ms = (await view(node, id)).due_ms
+            await until(lambda: newest(node, id) == [("leased", 1)], 2)
+            assert node.clock.now_ms() < due_ms
+            shown = await view(node, id)
+            assert (shown.state, shown.attempt, shown.handed_over_ms) == ("scheduled", 0, None)
+            await until(lambda: newest(node, id)[-1:] == [("delivered", 1)])
+            assert len(seen) == 2
+            assert begun_ms[-1] >= due_ms
+            assert begun_ms[-1] < due_ms + 200, "by a timer of its own; the machine may be busy"
+
+    play_push(tmp_path / "n1", play)
+
+
+def test_a_cancel_before_the_time_of_a_planned_push(tmp_path: Path) -> None:
+    """The lease is released, nothing is sent, and the answer says that nothing was. The same of a reschedule."""
+
+    async def play(node: Node) -> None:
+        seen: list[Request] = []
+        async with receiver(answering(answer(200), seen=seen)) as url:
+            await put(node, "t", url, handover="strict")
+            one, two = await schedule(node, MessageIn("t", b"1", delay_ms=600), MessageIn("t", b"2", delay_ms=600))
+            await until(lambda: [newest(node, id) for id in (one, two)] == [[("leased", 1)]] * 2, 2)
+            cancelled = await node.service.cancel(one, if_match=None, principal=ANONYMOUS)
+            assert (cancelled.attempts_made, cancelled.prior) == (0, "none")
+            moved = await node.service.reschedule(
+                two, deliver_at_ms=None, delay_ms=400, if_match=None, principal=ANONYMOUS
+            )
+            await until(lambda: bool(seen), 3)
+            assert node.clock.now_ms() >= moved.due_ms
+            assert [request.body for request in seen] == [b"2"]
+            assert (await view(node, two)).attempt == 1
+
+    play_push(tmp_path / "n1", play)
+
+
+def test_a_topic_changes_while_pushes_are_planned(tmp_path: Path) -> None:
+    """What is planned and not sent when its topic is paused stays; when it goes on, fast, all of it comes once."""
+
+    async def play(node: Node) -> None:
+        seen: list[Request] = []
+        async with receiver(answering(answer(200), seen=seen)) as url:
+            await put(node, "t", url, handover="strict")
+            ids = await schedule(node, *(MessageIn("t", b"%d" % n, delay_ms=500 + n) for n in range(20)))
+            await until(lambda: newest(node, ids[0]) == [("leased", 1)], 2)
+            await put(node, "t", url, handover="strict", paused=True)
+            await asyncio.sleep(0.7)
+            assert not seen
+            await put(node, "t", url, handover="fast")
+            await until(lambda: all(newest(node, id)[-1:] == [("delivered", 1)] for id in ids))
+            assert sorted(request.body for request in seen) == sorted(b"%d" % n for n in range(20))
+
+    play_push(tmp_path / "n1", play)
+
+
+def test_a_leased_message_is_refused_once_it_is_handed_over(tmp_path: Path) -> None:
+    """A cancel after the hand-over began is 409 `leased`, as in fast mode."""
+
+    async def play(node: Node) -> None:
+        await strict_pull(node)
+        (id,) = await schedule(node, MessageIn("t", b"1"))
+        assert len(await pull(node, 1_000)) == 1
+        with pytest.raises(Problem) as refused:
+            await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
+        assert refused.value.code == "leased"
+
+    run_node(tmp_path / "n1", play)
+
+
+def starts_of(node: Node) -> list[int]:
+    """When hand-overs begin from now on, by the delivery log's start records."""
+    begun_ms: list[int] = []
+    start = node.delivery_log.start
+
+    def noted(**columns: Any) -> None:
+        begun_ms.extend([columns["at_ms"]] * len(columns["home"]))
+        start(**columns)
+
+    node.delivery_log.start = noted  # type: ignore[method-assign]
+    return begun_ms
