@@ -255,7 +255,7 @@ class Pusher:
             self._pump_in(AGAIN_S)
         elif (wait_ms := self._lanes.wait_ms(now_ms)) is not None:
             self._pump_in(wait_ms / 1000)
-        if taken:
+        if len(taken) > len(left):  # not for what is refused for lack of trust: the step would bring it right back here
             reign.poke()  # Leases wait for the beat, those over their limit for their end
         return bool(taken)
 
