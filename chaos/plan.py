@@ -22,6 +22,7 @@ class Plan:
     push_fail_share: float = 0.0  # of the pushes: answered 500, so that they come again
     push_backoff_ms: int = 200
     push_answer_ms: int = 0  # a receiver answers so long after it has read: so long a push is on the wire
+    strict: bool = False  # both topics hand over strictly
     push_timeout_ms: int = 2_000  # a push on the wire of a killed leader comes again 5 s later than this
     consumers_per_node: int = 2
     pull_max: int = 200
@@ -36,6 +37,11 @@ class Plan:
     def push_topic(self) -> str:
         """The topic of what is pushed."""
         return f"{self.topic}-push"
+
+    @property
+    def handover(self) -> str:
+        """The topics' setting."""
+        return "strict" if self.strict else "fast"
 
     @property
     def count(self) -> int:

@@ -108,7 +108,12 @@ class Producer:
         offers = [Offer(first + row, wall_ms + int(delays[row]), keyed, topic) for row in range(count)]
         for offer in offers:
             seen = Offered(
-                mono_ms=mono_ms, wall_ms=wall_ms, number=offer.number, keyed=keyed, asked_due_ms=offer.asked_due_ms
+                mono_ms=mono_ms,
+                wall_ms=wall_ms,
+                number=offer.number,
+                keyed=keyed,
+                asked_due_ms=offer.asked_due_ms,
+                strict=self._plan.strict,
             )
             self._history.record(seen)
         return offers

@@ -54,7 +54,8 @@ class Webhooks:
         """The settings of the topic that is pushed here."""
         plan = self._plan
         retry = {"min_backoff": plan.push_backoff_ms, "max_backoff": plan.push_backoff_ms, "max_attempts": 1_000}
-        return {"mode": "push", "target": {"url": self.url, "timeout": plan.push_timeout_ms}, "retry": retry}
+        target = {"url": self.url, "timeout": plan.push_timeout_ms}
+        return {"mode": "push", "target": target, "retry": retry, "handover": plan.handover}
 
     def _receive(self, port: int, request: Request) -> Reply:
         mono_ms, wall_ms = self._history.now()

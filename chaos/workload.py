@@ -96,7 +96,8 @@ class Workload:
     async def run(self) -> bool:
         """Offers and consumes everything; False when something was still outstanding at the end."""
         plan = self.plan
-        await configure(self.nodes, plan.topic, {"mode": "pull", "lease": plan.lease_ms}, plan.request_s)
+        pulled = {"mode": "pull", "lease": plan.lease_ms, "handover": plan.handover}
+        await configure(self.nodes, plan.topic, pulled, plan.request_s)
         if plan.push_share:
             await configure(self.nodes, plan.push_topic, self.webhooks.topic(), plan.request_s)
         async with self.consuming():
