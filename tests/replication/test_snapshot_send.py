@@ -1,0 +1,173 @@
+"""The leader's side of a snapshot: offers, the pin and the journal behind it, the pace, and when it gives up."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+import replication.snapshot_send as module
+from replication.frame import Message
+from tests.replication.snapshot_pair import Pair, played, until
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that is waited for comes soon."""
+    monkeypatch.setattr(module, "LOOK_S", 0.005)
+    monkeypatch.setattr(module, "OFFER_S", 0.03)
+
+
+def deaf(message: Message) -> None:
+    """Nothing of it arrives."""
+
+
+def test_an_offer_is_repeated_until_it_is_taken_up(tmp_path: Path) -> None:
+    """Each the same: the pin, its index and its bytes; and the journal is held from its index on."""
+
+    async def scene(pair: Pair) -> None:
+        pair.leader.passes = deaf
+        await until(lambda: pair.leader.count("snapshot_offer") >= 3)
+        first, *more = pair.leader.sent
+        assert all(offer == first for offer in more)
+        assert (first["index"], first["term"]) == (pair.index, 3)
+        assert first["bytes"] == sum(length for _, length in pair.sending.files)
+        assert pair.sender.hold() == pair.index
+
+    played(tmp_path, scene)
+
+
+def test_nobody_is_offered_what_he_does_not_need(tmp_path: Path) -> None:
+    """Not who is not stranded, not who is away, and nobody by a node that does not lead."""
+
+    async def scene(pair: Pair) -> None:
+        peer = pair.leader.peers["follower"]
+        for stranded, connected, leads in ((False, True, True), (True, False, True), (True, True, False)):
+            peer.stranded, peer.connected, pair.leader.is_leader = stranded, connected, leads
+            await asyncio.sleep(0.03)
+            assert pair.sender.hold() is None
+            assert not pair.leader.sent
+        pair.leader.is_leader = True
+        await until(lambda: pair.leader.sent)
+
+    async def quiet(pair: Pair) -> None:
+        pair.leader.peers["follower"].stranded = False
+        await scene(pair)
+
+    played(tmp_path, quiet)
+
+
+def test_the_journal_is_held_until_the_follower_has_caught_up(tmp_path: Path) -> None:
+    """From its match on once it has started again, and no longer when it has the last checkpoint. The files' pin goes
+    at the first: they are on its disk."""
+
+    async def scene(pair: Pair) -> None:
+        await pair.whole
+        sending, peer = pair.sending, pair.leader.peers["follower"]
+        assert pair.sender.hold() == pair.index
+        assert not sending.released
+        pair.index += 100
+        peer.match_index, peer.stranded = sending.index + 5, False
+        await until(lambda: sending.installed)
+        await until(lambda: pair.sender.hold() == sending.index + 5)
+        assert sending.released
+        peer.match_index = pair.index
+        await until(lambda: pair.sending is None)
+        assert pair.sender.hold() is None
+        assert pair.sender.given_up == 0
+
+    played(tmp_path, scene)
+
+
+def test_who_is_silent_is_given_up_and_offered_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After IDLE_S without a word the pin goes; the next one has another number, so late pulls do not mix them up."""
+    monkeypatch.setattr(module, "IDLE_S", 0.05)
+
+    async def scene(pair: Pair) -> None:
+        pair.follower.passes = deaf
+        await until(lambda: pair.sender.given_up == 2)
+        numbers = [offer["number"] for offer in pair.leader.sent]
+        assert sorted(set(numbers)) == list(range(1, max(numbers) + 1))
+
+    played(tmp_path, scene)
+
+
+def test_past_the_bound_of_the_journal_it_is_given_up(tmp_path: Path) -> None:
+    """The disk is not filled for one node's sake: past `hold_bytes` the journal is free to go."""
+
+    async def scene(pair: Pair) -> None:
+        pair.follower.passes = deaf
+        await until(lambda: pair.leader.count("snapshot_offer"))
+        first = pair.sending
+        pair.leader.journal.behind = 1001
+        await until(lambda: pair.sender.given_up)
+        pair.leader.journal.behind = 0
+        await until(lambda: first.released)
+
+    played(tmp_path, scene, hold_bytes=1000)
+
+
+def test_who_leads_no_more_lets_go(tmp_path: Path) -> None:
+    """Stepping down releases the pin and the journal; pulls that still come are told that it is gone."""
+
+    async def scene(pair: Pair) -> None:
+        pair.leader.passes = deaf
+        await until(lambda: pair.leader.sent)
+        sending, offer = pair.sending, pair.leader.sent[0]
+        pair.leader.is_leader = False
+        await until(lambda: pair.sending is None)
+        assert sending.released
+        pull = {"type": "snapshot_pull", "term": 3, "number": offer["number"], "file": 1}
+        pair.sender.receive("follower", pull | {"offset": 0, "size": 10, "known": 0, "crc": 0})
+        assert pair.leader.sent[-1]["gone"]
+
+    played(tmp_path, scene)
+
+
+def test_pieces_are_paced(tmp_path: Path) -> None:
+    """All pieces together leave no faster than the rate: each one pays for itself before the next."""
+
+    async def scene(pair: Pair) -> None:
+        begun = time.monotonic()
+        _, manifest = await pair.whole
+        _, last = manifest.files[-1]
+        floor_s = (manifest.total_bytes - last) / 200_000
+        assert floor_s > 0.05
+        assert time.monotonic() - begun >= floor_s
+        assert pair.sender.sent_bytes >= manifest.total_bytes
+
+    played(tmp_path, scene, rate_bytes_s=200_000)
+
+
+def test_a_pull_while_one_is_answered_is_a_repetition(tmp_path: Path) -> None:
+    """Two of the same at once are answered once: one piece is on its way to a follower at a time."""
+
+    async def scene(pair: Pair) -> None:
+        pair.leader.passes = deaf
+        await until(lambda: pair.leader.sent)
+        offer = pair.leader.sent[0]
+        pull = {"type": "snapshot_pull", "term": 3, "number": offer["number"], "file": 0}
+        for _ in range(5):
+            pair.sender.receive("follower", pull | {"offset": 0, "size": 10, "known": 0, "crc": 0})
+        await until(lambda: pair.leader.count("snapshot_piece") and not pair.sending.busy)
+        assert pair.leader.count("snapshot_piece") == 1
+
+    played(tmp_path, scene)
+
+
+def test_a_pull_past_the_end_is_answered_and_harms_nobody(tmp_path: Path) -> None:
+    """A file or a place that the manifest does not have is gone, as far as the follower is concerned."""
+
+    async def scene(pair: Pair) -> None:
+        pair.leader.passes = deaf
+        await until(lambda: pair.leader.sent)
+        offer = pair.leader.sent[0]
+        pull = {"type": "snapshot_pull", "term": 3, "number": offer["number"], "known": 0, "crc": 0}
+        for file, offset, size in ((999, 0, 1), (1, 1 << 50, 1), (1, 0, 1 << 20)):
+            count = pair.leader.count("snapshot_piece")
+            pair.sender.receive("follower", pull | {"file": file, "offset": offset, "size": size})
+            await until(lambda count=count: pair.leader.count("snapshot_piece") > count)
+            assert pair.leader.sent[-1]["gone"]
+            await until(lambda: not pair.sending.busy)
+
+    played(tmp_path, scene)
