@@ -98,12 +98,12 @@ def stops(times: int) -> Script:
     return script
 
 
-def rolling_restarts(times: int) -> Script:
+def rolling_restarts(times: int, calm_s: float = CALM_S / 2) -> Script:
     """Every node is stopped in order and started again, one after the other, the next when the one before is ready and
     the service has run; so many rounds."""
 
     async def script(trial: Trial) -> None:
-        calm = int(trial.plan.rate * CALM_S / 2)
+        calm = int(trial.plan.rate * calm_s)
         for _ in range(times):
             for node_id in trial.cluster.nodes:
                 await trial.served(calm)

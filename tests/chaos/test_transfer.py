@@ -8,11 +8,12 @@ import pytest
 
 from chaos.bounds import Bounds
 from chaos.checker import judge
-from chaos.event import Event, Transferred
+from chaos.event import Event, Fault, Led, Transferred
 from chaos.history import History
 from chaos.plan import Plan
-from chaos.scenario import transfers
+from chaos.scenario import rolling_restarts, transfers
 from chaos.trial import Outcome, Trial
+from chaos.verdict import Verdict
 from tests.chaos.planted import at, good, hand_over
 
 
@@ -32,6 +33,49 @@ def test_a_transfer_that_repeats_pauses_or_goes_astray_is_red() -> None:
     assert "no hand-over for 510 ms" in verdict(transfer, repeats=False, gap_ms=100)[0]
     assert "n3 leads" in verdict(msgspec.structs.replace(transfer, target="n3"), repeats=False)[0]
     assert "term 1 afterwards" in verdict(msgspec.structs.replace(transfer, term_after=1), repeats=False)[0]
+
+
+def test_what_a_transfer_says_of_itself_is_judged_too() -> None:
+    """T: an answer that counts a repeat is red, and so is a p99 of the gaps past its bound; one without an account is
+    only reported."""
+    moved = {"source": "n1", "target": "n2", "asked": "", "term_before": 1, "term_after": 2, "took_ms": 30}
+    events = [each for each in good() if each != hand_over(getattr(each, "number", 0), 1_501, 2, 2)]
+
+    def verdict(bounds: Bounds, **account: int | None) -> Verdict:
+        transfer = msgspec.convert(moved | account | at(1_500) | {"type": "Transferred"}, Transferred)
+        return next(each for each in judge(History([*events, transfer]), bounds) if each.promise == "T")
+
+    assert verdict(Bounds(), gap_ms=40, in_flight_carried=3, repeated=0).holds
+    assert "counted 2 repeats" in verdict(Bounds(), gap_ms=40, in_flight_carried=3, repeated=2).faults[0]
+    assert verdict(Bounds()).figure["unaccounted"] == 1
+    assert "(p99 of 1), the bound is 100" in verdict(Bounds(gap_p99_ms=100)).faults[0]
+
+
+def test_a_stop_that_repeats_is_red() -> None:
+    """T: the kill of the good history as an order to stop: what was handed over again in the next term is named."""
+    stop = {"node": "n1", "role": "leader", "kind": "stop", "phase": "begin"}
+    led = msgspec.convert(at(1_000) | {"type": "Led", "term": 1, "leader": "n1"}, Led)
+    fault = msgspec.convert(stop | at(1_400) | {"type": "Fault"}, Fault)
+    kept = [each for each in good() if not isinstance(each, Fault | Led)]
+    found = next(each for each in judge(History([*kept, led, fault]), Bounds()) if each.promise == "T")
+    assert found.figure["stops"] == 1
+    assert len(found.faults) == 3
+
+
+@pytest.mark.timeout(120)
+def test_a_rolling_restart_under_load(tmp_path: Path) -> None:
+    """Every node once, a third of the load pushed with pushes on the wire: nothing lost, early, or in two terms."""
+
+    async def trial() -> Outcome:
+        plan = Plan(rate=400, duration_s=600.0, batch=10, lease_ms=20_000, push_share=0.35, push_answer_ms=150)
+        async with Trial(tmp_path, plan) as running:
+            await running.run(rolling_restarts(1, 0.5))
+            return await running.judge(Bounds(on_time_ms=500))
+
+    outcome = asyncio.run(trial())
+    assert not outcome.broken, outcome.describe()
+    assert outcome.verdicts["T"].figure["stops"] >= 1
+    assert outcome.verdicts["D"].figure["failover"] == 0
 
 
 @pytest.mark.timeout(120)
