@@ -112,7 +112,9 @@ async def cluster(directory: Path, *ids: str) -> AsyncIterator[Place]:
 async def until(holds: Callable[[], bool], seconds: float = 15.0) -> None:
     """Wait for what other nodes' messages bring about."""
     async with asyncio.timeout(seconds):
-        while not holds():
+        while True:
+            if holds():
+                return
             await asyncio.sleep(0.01)
 
 

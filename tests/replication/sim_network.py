@@ -28,6 +28,11 @@ from tests.replication.raw_frame import split
 TICK_S = 0.01
 
 
+def is_change(command: bytes) -> bool:
+    """ "member add D 7": see SimNode._change; the number makes each one different."""
+    return command.startswith(b"member ")
+
+
 class LazyDisk(Disk):
     """Real files without the wait: in the simulation durability is when the event says so."""
 
@@ -48,6 +53,9 @@ class SimNode:
         self.paused = False
         self.fatal: BaseException | None = None
         self.applied: list[tuple[int, int, bytes]] = []
+        self.voters = list(network.founders)
+        self.learners: list[str] = []
+        self.known = set(network.founders)
         self.established: list[int] = []
         directory = network.directory / node_id
         directory.mkdir(exist_ok=True)
@@ -55,7 +63,13 @@ class SimNode:
         self.journal = Journal.open(directory, disk=LazyDisk(), segment_bytes=network.segment_bytes)
         self._woken = self._syncing = False
         self.group = RaftGroup(
-            GroupOptions(node_id, tuple(peer for peer in network.ids if peer != node_id), **network.options),
+            GroupOptions(
+                node_id,
+                tuple(peer for peer in network.founders if peer != node_id),
+                founds=node_id in network.founders,
+                is_change=is_change,
+                **network.options,
+            ),
             self.journal,
             self._attach,
             self.apply,
@@ -67,6 +81,7 @@ class SimNode:
         self.group.on_fatal = self._died
         self.group.on_established = lambda: self.established.append(self.group.term)
         self.group.start_at(0)
+        self.group.set_members(self.voters, self.learners)
         network.after(0, self._tick)
 
     def _vitals(self) -> Vitals:
@@ -78,11 +93,26 @@ class SimNode:
         return self
 
     def apply(self, index: int, term: int, command: bytes) -> Any:
-        """The machine: remembers. A command that begins with "raise" raises."""
+        """The machine: remembers. A command that begins with "raise" raises, a change of the members changes them."""
         if command.startswith(b"raise"):
             raise RuntimeError("poison")
         self.applied.append((index, term, command))
+        if is_change(command):
+            self._change(*command.decode().split()[1:3])
         return len(self.applied)
+
+    def _change(self, what: str, node_id: str) -> None:
+        """As told: add a learner, promote it, remove a member for good. What makes no sense does nothing."""
+        if what == "add" and node_id not in self.known:
+            self.known.add(node_id)
+            self.learners.append(node_id)
+        elif what == "promote" and node_id in self.learners:
+            self.learners.remove(node_id)
+            self.voters.append(node_id)
+        elif what == "remove" and self.voters != [node_id]:
+            self.learners = [each for each in self.learners if each != node_id]
+            self.voters = [each for each in self.voters if each != node_id]
+        self.group.set_members(self.voters, self.learners)
 
     def _died(self, error: BaseException) -> None:
         self.fatal = error
@@ -157,6 +187,7 @@ class SimNetwork:
     ) -> None:
         self.directory = directory
         self.ids = list(ids)
+        self.founders = list(ids)
         self.options = options
         self.segment_bytes = segment_bytes
         self.random = random.Random(seed)
@@ -257,6 +288,23 @@ class SimNetwork:
                     self.nodes[other].group.peer_connected(one, self.nodes[one].store_id)
 
     # nodes
+
+    def join(self, node_id: str) -> SimNode:
+        """Start a new node, with an empty disk, that is no member yet."""
+        self.ids.append(node_id)
+        return self.start(node_id)
+
+    def change(self, node: SimNode, what: str, node_id: str, outcomes: list[tuple[str, Outcome]] | None = None) -> None:
+        """Propose a change of the members; `what` as in SimNode._change."""
+        self._number += 1
+        self.propose(node, f"member {what} {node_id} {self._number}", outcomes)
+
+    def change_now(self, node: SimNode, what: str, node_id: str) -> None:
+        """The same, until its proposer has applied it."""
+        outcomes: list[tuple[str, Outcome]] = []
+        self.change(node, what, node_id, outcomes)
+        assert self.answered(outcomes, 1)
+        assert outcomes[0][1].error is None, outcomes
 
     def start(self, node_id: str) -> SimNode:
         """Start a node on what its disk holds."""

@@ -96,11 +96,16 @@ class Trial:
             network.sync_s[draw.choice(network.ids)] = draw.choice([0.001, 0.001, 0.05, 0.7])
         elif kind > 0.90:
             for node_id in network.leaders():
-                to = draw.choice([peer for peer in network.ids if peer != node_id])
-                network.nodes[node_id].group.transfer(to, lambda given: None)
-        elif kind < 0.77 and not down and all(node.journal.voter for node in network.nodes.values()):
+                peers = sorted(network.nodes[node_id].group.peers)
+                if peers:
+                    network.nodes[node_id].group.transfer(draw.choice(peers), lambda given: None)
+        elif kind < 0.77 and not down and self.wipes():
             network.wipe(draw.choice(up))  # one at a time: a majority of disks survives
             self.wiped = True
+
+    def wipes(self) -> bool:
+        """Whether a disk may be lost now."""
+        return all(node.journal.voter for node in self.network.nodes.values())
 
     def load(self) -> None:
         """Leaders are offered commands; now and then an old message comes again."""

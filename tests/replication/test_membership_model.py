@@ -1,0 +1,245 @@
+"""Members come and go while everything fails: what membership.py claims, tried at random and by the script.
+
+The random trial is test_model.py's (crashes as of power cuts, pauses, cuts, delays, repeated messages, transfers, slow
+disks), with changes of the members on top, sensible or not: nobody waits for a learner to catch up, or looks whether
+the others are up. Removed nodes run on, and know it or not. The scripts show that each rule is needed: without it the
+cluster commits two things in one place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from replication.ballot import Ballot
+from replication.group import RaftGroup
+from replication.proposal import CHANGING, Outcome
+from tests.replication.sim_network import SimNetwork, SimNode
+from tests.replication.test_model import Trial
+
+SEEDS = 25
+MEMBERS_MAX = 7
+NEWCOMERS = "DEFGHIJKLM"
+
+
+class MemberTrial(Trial):
+    """A random run in which leaders change the members."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        super().__init__(directory, seed)
+        self.newcomers = [node_id for node_id in NEWCOMERS if node_id not in self.network.ids]
+        self.changes = 0
+
+    def run(self) -> None:
+        """The founders know each other before anything goes wrong."""
+        assert self.network.run(5.0, lambda: all(node.journal.voter for node in self.network.nodes.values()))
+        super().run()
+
+    def fault(self) -> None:
+        """Half as often as in the other trial, so that changes come about."""
+        if self.draw.random() < 0.5:
+            super().fault()
+
+    def load(self) -> None:
+        """As the other trial, and now and then a change."""
+        super().load()
+        for node_id in self.network.leaders():
+            if self.draw.random() < 0.3:
+                self.change(self.network.nodes[node_id])
+
+    def change(self, leader: SimNode) -> None:
+        """A change, in any order: the members as they are when it is applied decide what comes of it."""
+        members = [*leader.voters, *leader.learners]
+        kind = self.draw.random()
+        if kind < 0.35 and self.newcomers and len(members) < MEMBERS_MAX:
+            newcomer = self.newcomers.pop(0)
+            self.network.join(newcomer)
+            self.network.change(leader, "add", newcomer, self.outcomes)
+        elif kind < 0.7 and (able := [each for each in leader.learners if leader.group.peers[each].remembers]):
+            # One with an empty disk could never say again that it remembers, were its vote needed for the next commit.
+            self.network.change(leader, "promote", self.draw.choice(able), self.outcomes)
+        elif len(leader.voters) > 1:
+            leaving = self.draw.choice(members)
+            if all(peer.voter for peer in leader.group.peers.values() if peer.node_id in {*leader.voters} - {leaving}):
+                self.network.change(leader, "remove", leaving, self.outcomes)
+
+    def wipes(self) -> bool:
+        """No disk is lost: of two voters one would be half of them."""
+        return False
+
+    def _settled(self) -> bool:
+        leader = self.network.leader()
+        members = [self.network.nodes[node_id] for node_id in (*leader.voters, *leader.learners)]
+        return "last" in leader.texts() and all(node.applied == leader.applied for node in members)
+
+    def _judge(self, final: Counter[str]) -> None:
+        super()._judge(final)
+        self.changes = sum(text.startswith("member ") for text in final)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_random_changes(tmp_path: Path, seed: int) -> None:
+    """No seed loses, doubles or reorders anything, no two nodes trust themselves at once, and in the end all members
+    are equal and commit again."""
+    try:
+        MemberTrial(tmp_path, seed).run()
+    except AssertionError as error:
+        command = f"pytest 'tests/replication/test_membership_model.py::test_random_changes[{seed}]'"
+        raise AssertionError(f"{error}\nreplay with: {command}") from error
+
+
+def test_the_trial_changes_members(tmp_path: Path) -> None:
+    """The control of the trial itself: a run sees many changes, not a cluster that stands still."""
+    trial = MemberTrial(tmp_path, 4)
+    trial.run()
+    assert trial.changes >= 10
+
+
+def grown(directory: Path) -> SimNetwork:
+    """A, B, C with the learners D and E, A leads; every disk knows the commit index, and is silent for a second now."""
+    network = SimNetwork(directory)
+    leader = network.elect("A")
+    for newcomer in "DE":
+        network.join(newcomer)
+        network.change_now(leader, "add", newcomer)
+    network.fill(leader, 3)
+    network.run(2.0)
+    network.run(1.05 - network.now % 1.0)
+    return network
+
+
+def split(network: SimNetwork) -> set[int | None]:
+    """D and E get their votes, one after the other; then B and C lose power with what they know of commits, and wake up
+    alone. The terms of what is committed, by whoever takes it for that, where A's next entry stands: one, or they have
+    parted."""
+    leader = network.nodes["A"]
+    network.change_now(leader, "promote", "D")
+    network.change_now(leader, "promote", "E")
+    others = [network.nodes[node_id].group for node_id in "BC"]
+    assert network.run(1.0, lambda: all(group.last_index == leader.group.last_index for group in others))
+    network.run(0.02)
+    network.isolate("B", "C")
+    for node_id in "BC":
+        network.restart(node_id)
+    index = network.fill(leader, 1, "mine")[0][1].index
+    network.run(5.0)
+    committed = [node.journal for node in network.nodes.values() if node.group.commit_index >= index]
+    return {journal.term_at(index) for journal in committed}
+
+
+def test_a_node_stands_with_one_unapplied_change_at_the_most(tmp_path: Path) -> None:
+    """Rule 2: B and C hold both changes, have applied none, and are a majority of the voters before. They see that the
+    first one is committed, count with four voters, and elect nobody."""
+    network = grown(tmp_path)
+    assert split(network) == {network.nodes["A"].group.term}
+    assert sorted(network.nodes["B"].voters) == ["A", "B", "C", "D"]
+    network.heal()
+    assert network.run(10.0, network.equal)
+
+
+def test_without_that_rule_two_majorities_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: the same script, each node counting with what it happens to have applied."""
+    monkeypatch.setattr(Ballot, "_may_stand", lambda ballot: ballot._station.roster.votes)
+    assert len(split(grown(tmp_path))) == 2
+
+
+def overtaken(network: SimNetwork) -> SimNode:
+    """The leader A of five proposes two changes that reach B alone, both lose power, the rest elects a leader and goes
+    on; B comes back first. B."""
+    leader = network.elect("A")
+    network.fill(leader, 3)
+    network.isolate("A", "B")
+    network.change(leader, "remove", "C")
+    network.change(leader, "remove", "D")
+    network.run(0.05)
+    network.kill("A")
+    network.kill("B")
+    assert network.run(5.0, lambda: any(network.nodes[node_id].group.established for node_id in "CDE"))
+    network.fill(network.leader(), 3, "other")
+    node = network.start("B")
+    network.run(2.0)
+    return node
+
+
+def test_one_change_is_under_way_at_a_time(tmp_path: Path) -> None:
+    """Rule 1: the second is refused while the first is not applied; what comes after it may go on."""
+    network = SimNetwork(tmp_path, "ABCDE")
+    leader = network.elect("A")
+    outcomes: list[tuple[str, Outcome]] = []
+    network.change(leader, "remove", "C", outcomes)
+    assert leader.group.changing
+    network.change(leader, "remove", "D", outcomes)
+    network.propose(leader, "other", outcomes)
+    assert network.answered(outcomes, 3)
+    assert [outcome.error for _text, outcome in outcomes] == [CHANGING, None, None]
+    assert not leader.group.changing
+
+
+def test_an_overtaken_change_is_not_taken_for_committed(tmp_path: Path) -> None:
+    """With rule 1 the log of B holds one change, which proves nothing: B waits for the leader of the others."""
+    network = SimNetwork(tmp_path, "ABCDE")
+    node = overtaken(network)
+    assert sorted(node.voters) == ["A", "B", "C", "D", "E"]
+    network.heal()
+    network.start("A")
+    assert network.run(10.0, network.equal)
+
+
+def test_without_that_rule_a_change_that_never_was_takes_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: a leader that proposes as many changes as it likes makes B take the first one for committed."""
+    monkeypatch.setattr(RaftGroup, "changing", False)
+    node = overtaken(SimNetwork(tmp_path, "ABCDE"))
+    assert sorted(node.voters) == ["A", "B", "D", "E"]
+
+
+def test_a_learner_is_no_part_of_any_majority(tmp_path: Path) -> None:
+    """R20: one of three is down and an empty fourth is added; commits go on, which with four counted would wait for
+    it. The library counts it at once."""
+    network = SimNetwork(tmp_path)
+    leader = network.elect("A")
+    network.kill("C")
+    network.join("D")
+    network.isolate("D")
+    network.change_now(leader, "add", "D")
+    network.fill(leader, 3)
+    assert leader.group.peers["D"].learner
+    assert not leader.group.peers["D"].voter
+    assert leader.group.trusted(network.now)
+
+
+def test_a_leader_that_applies_its_own_removal_steps_down(tmp_path: Path) -> None:
+    """Its last heartbeat tells the others that it is committed; they elect one of themselves, and it stands no more."""
+    network = SimNetwork(tmp_path)
+    leader = network.elect("A")
+    network.change_now(leader, "remove", "A")
+    assert network.run(0.1, lambda: not leader.group.is_leader)
+    assert network.run(0.1, lambda: all(sorted(network.nodes[node_id].voters) == ["B", "C"] for node_id in "BC"))
+    assert network.elect().id in ("B", "C")
+    network.fill(network.leader(), 3)
+    network.run(5.0)
+    assert leader.group.role == "learner"
+    assert leader.group.term <= network.leader().group.term
+
+
+def test_a_voter_that_does_not_know_it_yet_gives_its_vote(tmp_path: Path) -> None:
+    """One node has given a second one its vote, and loses power before that one heard of the commit: the two need each
+    other, and the second votes although it takes itself for a learner."""
+    network = SimNetwork(tmp_path, "A")
+    leader = network.elect("A")
+    network.join("B")
+    network.change_now(leader, "add", "B")
+    assert network.run(5.0, lambda: network.nodes["B"].journal.voter)
+    network.run(1.0)
+    network.watch = lambda source, target, message: False
+    outcomes: list[tuple[str, Outcome]] = []
+    network.change(leader, "promote", "B", outcomes)
+    assert network.answered(outcomes, 1)
+    assert network.nodes["B"].learners == ["B"]
+    network.restart("A")
+    assert network.elect().id == "A"
+    network.fill(network.leader(), 2)
+    assert network.run(1.0, lambda: network.nodes["B"].voters == ["A", "B"])
