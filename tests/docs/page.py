@@ -29,6 +29,10 @@ _OF_THE_RUN = (
     "lateness_ms",
     "request_id",
     "cluster_id",
+    "directory",
+    "bytes",
+    "files",
+    "applied_term",
     "http",
     "raft",
 ) + ("commit_index", "applied_index", "lag", "clock_offset_ms", "tick", "local_index", "p50", "p99", "p99_9", "max")

@@ -24,7 +24,13 @@ def test_the_page_shows_what_the_module_says(module: str, block: str) -> None:
     assert block.strip() in docstring, module
 
 
-RULED = ["storage/format.py", "storage/record.py", "replication/journal_record.py", "replication/envelope.py"]
+RULED = [
+    "storage/format.py",
+    "storage/record.py",
+    "storage/snapshot.py",
+    "replication/journal_record.py",
+    "replication/envelope.py",
+]
 
 
 @pytest.mark.parametrize("module", RULED)
