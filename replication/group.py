@@ -36,14 +36,15 @@ from typing import Any
 
 from replication.agreement import Agreement
 from replication.ballot import Ballot
-from replication.core import CANDIDATE, FOLLOWER, LEADER, Core
-from replication.following import NEVER, Following
+from replication.core import FOLLOWER, LEADER, Core
+from replication.following import Following
 from replication.frame import SNAPSHOT_KINDS, Message
 from replication.journal import Journal
 from replication.leading import Leading
 from replication.membership import Roster
-from replication.options import GroupOptions, Peer, Vitals
+from replication.options import GroupOptions, Vitals
 from replication.outbox import Outbox
+from replication.outlook import Outlook
 from replication.promise import Promises
 from replication.proposal import CHANGING, NOT_LEADER, OVERLOADED, Done, Outcome, Pending
 from replication.rolling import Sums
@@ -65,7 +66,7 @@ def _nothing(*_: object) -> None:
     return
 
 
-class RaftGroup:
+class RaftGroup(Outlook):
     """See the module. Not thread safe. After `on_fatal` the group is dead: it neither sends nor applies.
 
     `apply(index, term, command)` is called once for every committed command, in order; its value goes to the proposer.
@@ -124,105 +125,11 @@ class RaftGroup:
         self._told_leader: str | None = None
         self._last_tick = self._next_second = monotonic()
 
-    # What the node sees.
-
-    @property
-    def role(self) -> str:
-        """`leader`, `candidate`, `follower`, or `learner` while the node may not vote."""
-        if self._core.state == LEADER:
-            return "leader"
-        if not self.journal.voter or not self.roster.votes:
-            return "learner"
-        return "candidate" if self._core.state == CANDIDATE else "follower"
-
-    @property
-    def is_leader(self) -> bool:
-        """Leader by its own knowledge; there may be a newer one. See `trusted`."""
-        return self._core.state == LEADER and not self._closed
-
-    @property
-    def term(self) -> int:
-        """Current term."""
-        return self._core.term
-
-    @property
-    def leader_id(self) -> str | None:
-        """The leader of the current term, None if there is none or it has been silent for an election timeout."""
-        leader = self._core.leader_id
-        if leader is None or leader == self.options.node_id:
-            return leader
-        return leader if self._monotonic() - self._following.heard_s < self.options.election_max_s else None
-
-    @property
-    def commit_index(self) -> int:
-        """On a majority of disks up to here."""
-        return self._core.commit_index
-
-    @property
-    def applied_index(self) -> int:
-        """Applied here up to here; never past `commit_index` nor past what this node's own disk has."""
-        return self._core.applied_index
-
-    @property
-    def last_index(self) -> int:
-        """End of the log, durable or not."""
-        return self._core.last_index
-
-    @property
-    def low_water(self) -> int:
-        """Every configured peer is known to have the log up to here: the journal before it can go."""
-        return self._leading.low_water if self.is_leader else self._following.low_water
-
-    @property
-    def known_commit(self) -> int:
-        """The newest commit index heard of; this node may still lack entries up to it."""
-        return max(self._core.commit_index, self._following.leader_commit)
-
-    @property
-    def agreed_index(self) -> int:
-        """A majority of the members was heard to have the same state after this entry, and so has this node."""
-        return self.agreement.agreed_index
-
-    @property
-    def ahead_ms(self) -> int | None:
-        """How far this follower's clock is ahead of the median, as its leader sees it; None without a leader."""
-        return self._following.ahead_ms if self.leader_id not in (None, self.options.node_id) else None
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of proposals without an outcome."""
-        return self._pending.bytes
-
-    @property
-    def trusted_until(self) -> float:
-        """Monotonic second at which the right to hand over ends, -inf if there is none. Counted from sending."""
-        return self._leading.trust.until(self._monotonic()) if self.is_leader and self.established else NEVER
-
-    def trusted(self, now: float) -> bool:
-        """Whether this node may act as the leader at monotonic second `now`: ask again after every await."""
-        return self.is_leader and self.established and now < self._leading.trust.until(now)
-
-    @property
-    def released(self) -> bool:
-        """Whether the leader said last that this node, which is leaving (`Vitals.leaving`), may go: it has no need of
-        it for a majority, or no need of a majority."""
-        return self._following.released
-
-    @property
-    def outnumbered(self) -> bool:
-        """As leader: the nodes that stay are no majority. Those that leave wait until `let_go`."""
-        return self.is_leader and self._leading.outnumbered()
-
     def let_go(self) -> None:
         """As leader: nothing here needs a majority any more; the nodes that wait to leave are told so at once."""
         self._leading.lets_go = True
         for peer in self.peers:
             self._leading.beat(peer, self._monotonic())
-
-    @property
-    def peers(self) -> dict[str, Peer]:
-        """What is known of the peers, by node id: complete on the leader, elsewhere `connected` only. Live objects."""
-        return self._leading.survey()
 
     def start_at(self, applied_index: int) -> None:
         """Before the first tick: all up to `applied_index` is in the store already. Raises StartRefused."""
@@ -234,11 +141,6 @@ class RaftGroup:
             )
         self._core.applied_index = max(1, applied_index)
         self._core.commit_index = max(self._core.commit_index, applied_index)
-
-    @property
-    def changing(self) -> bool:
-        """Whether this leader has proposed a change of the members that it has not applied yet."""
-        return self.is_leader and self._change_index > self._core.applied_index
 
     def set_members(self, voters: Collection[str], learners: Collection[str]) -> None:
         """Who counts from now on: call it from `apply` of a change, and once before the first tick, with what the
