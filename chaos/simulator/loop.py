@@ -203,7 +203,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     # -- what the world does to it
 
-    def arrive(self, call: Callable[..., None], *args: Any) -> None:
+    def arrive(self, call: Callable[..., object], *args: Any) -> None:
         """Something from outside: run it in a turn of its own, or when the node wakes."""
         if self.dead:
             return

@@ -47,11 +47,12 @@ class Socket:
         "_received",
         "busy_s",
         "closed",
-        "held",
-        "held_bytes",
         "host",
         "network",
+        "overdue",
         "peer",
+        "queue",
+        "queued_bytes",
         "run",
     )
 
@@ -61,8 +62,9 @@ class Socket:
         self.run = run
         self.peer: Socket = self
         self.closed = False  # by its owner, or with it
-        self.held: deque[tuple[Any, int]] = deque()  # sent, and waiting for the way to heal
-        self.held_bytes = 0
+        self.queue: deque[tuple[Any, int]] = deque()  # sent and not arrived, the first goes first
+        self.queued_bytes = 0
+        self.overdue = 0  # so many pieces would have arrived, and wait for the way to heal
         self.busy_s = 0.0  # nothing sent from here arrives before then
         self._early: list[Any] = []  # what came before anybody asked
         self._received: Callable[[Any], None] = self._early.append
@@ -103,8 +105,7 @@ class Socket:
         """Close at once: what waits to be sent is dropped. `lost` is not called here."""
         if not self.closed:
             self.closed = True
-            self.held.clear()
-            self.held_bytes = 0
+            self._drop_stuck()
             self.network.carry(self, _END, 0)
 
     def die(self, *, silently: bool) -> None:
@@ -113,9 +114,15 @@ class Socket:
             return
         self.closed = True
         if silently:
-            self.held.clear()
+            self._drop_stuck()
         else:
             self.network.carry(self, _END, 0)
+
+    def _drop_stuck(self) -> None:
+        """What waits for the way to heal is sent no more; what is on its way still arrives."""
+        if self.overdue or self.network.is_cut(self.host, self.peer.host):
+            self.queue.clear()
+            self.queued_bytes = self.overdue = 0
 
 
 class _End:
@@ -166,7 +173,7 @@ class Network:
         """That way is open again: what waited there is sent again within a retransmission."""
         self._cut.pop((source, target), None)
         for socket in list(self._host(source).sockets):
-            if socket.peer.host == target and socket.held:
+            if socket.peer.host == target and socket.overdue:
                 wait_s = self._chance.random() * 2 * RETRANSMIT_S
                 self._scheduler.after(wait_s, self._flush, socket)
 
@@ -274,10 +281,8 @@ class Network:
         """Take a piece from a socket and bring it to the other end, behind what was sent before."""
         here, there = socket.host, socket.peer.host
         self.sent += 1
-        if socket.held or (here, there) in self._cut:
-            socket.held.append((data, size))
-            socket.held_bytes += size
-            return
+        socket.queue.append((data, size))
+        socket.queued_bytes += size
         at_s = self._scheduler.now + self._draw_delay(here, there)
         if self._bytes_per_s:
             at_s = self._throttled(here, there, size, at_s)
@@ -285,15 +290,16 @@ class Network:
             at_s += self._losses(socket)
         at_s = max(at_s, socket.busy_s)
         socket.busy_s = at_s
-        self._scheduler.at(at_s, self._arrive, socket, data, size)
+        self._scheduler.at(at_s, self._arrive, socket)
 
-    def _arrive(self, socket: Socket, data: Any, size: int) -> None:
-        here, there = socket.host, socket.peer.host
-        if socket.held or (here, there) in self._cut:
-            socket.held.append((data, size))
-            socket.held_bytes += size
-            return
-        self._deliver(socket, data)
+    def _arrive(self, socket: Socket) -> None:
+        """It is time for one more piece to arrive: the first of those that did not."""
+        if (socket.host, socket.peer.host) in self._cut or socket.overdue:
+            socket.overdue += 1
+        elif socket.queue:
+            data, size = socket.queue.popleft()
+            socket.queued_bytes -= size
+            self._deliver(socket, data)
 
     def _deliver(self, socket: Socket, data: Any) -> None:
         peer = socket.peer
@@ -316,12 +322,12 @@ class Network:
         socket.end()
 
     def _flush(self, socket: Socket) -> None:
-        """What was held goes on its way, in order, unless the way is cut again."""
+        """What was held up arrives, in order, unless the way is cut again."""
         if (socket.host, socket.peer.host) in self._cut:
             return
-        held, socket.held, socket.held_bytes = socket.held, deque(), 0
-        for data, size in held:
-            self.carry(socket, data, size)
+        overdue, socket.overdue = socket.overdue, 0
+        for _ in range(overdue):
+            self._arrive(socket)
 
     def _draw_delay(self, source: str, target: str) -> float:
         delays = self._delay_s

@@ -34,6 +34,7 @@ from chaos.simulator.trace import Trace
 from node.config import Config
 from node.server import Node
 from node.snapshot import Reinstalled
+from storage.disk import DiskFailed
 
 #: From the start of a process to its first instruction of ours.
 START_S = (0.05, 0.3)
@@ -145,7 +146,7 @@ class Process:
             self.clock.node_clock,
             around.receivers,
             around.chance(f"{name} entropy"),
-            self.errors.append,
+            self._failed,
         )
         incarnation = self._living = _Incarnation(loop, disk, outside)
         self.failure = None
@@ -215,7 +216,12 @@ class Process:
 
     def _complain(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if isinstance(error, BaseException) and not isinstance(error, Gone):
+        if isinstance(error, BaseException):
+            error.add_note(f"{context.get('message')} {context.get('future') or context.get('handle') or ''}")
+            self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        if not isinstance(error, Gone | DiskFailed):  # a failed disk ends the node, and is told there
             self.errors.append(error)
 
     def _boot(self, incarnation: _Incarnation) -> None:

@@ -68,7 +68,7 @@ class StreamTransport(asyncio.Transport):
 
     def get_write_buffer_size(self) -> int:
         """Bytes the kernel has not taken."""
-        return max(0, self._socket.held_bytes - KERNEL_BYTES)
+        return max(0, self._socket.queued_bytes - KERNEL_BYTES)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """The peer's name."""
