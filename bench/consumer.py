@@ -99,7 +99,8 @@ class Drain:
 class Waiting:
     """Consumers that always wait, their acks on a connection beside them, until `count` messages have come.
 
-    `late_ms` is receive time minus due, `leader_late_ms` hand-over minus due, one per message received.
+    `late_ms` is receive time minus due, `leader_late_ms` hand-over minus due, `due_ms` when that was, one per message
+    received.
     """
 
     def __init__(self, address: Address, topic: str, count: int) -> None:
@@ -108,6 +109,7 @@ class Waiting:
         self._receipts: list[str] = []
         self.late_ms: list[float] = []
         self.leader_late_ms: list[float] = []
+        self.due_ms: list[float] = []
 
     async def run(self, connections: int = CONSUMERS) -> None:
         """Returns when all have come and are acked."""
@@ -126,6 +128,7 @@ class Waiting:
             raise ClusterFailed(f"status {status}: {body[:300]!r}")
         for message in self._decoder.decode(body).messages:
             due_ms = message.asked_due.timestamp() * 1000
+            self.due_ms.append(due_ms)
             self.late_ms.append(now_ms - due_ms)
             self.leader_late_ms.append(message.handed_over.timestamp() * 1000 - due_ms)
             self._receipts.append(message.receipt)

@@ -18,6 +18,8 @@ from typing import Any
 
 import uvloop
 
+from bench.catch_up import SETTINGS as CATCH_UP_SETTINGS
+from bench.catch_up import catch_up
 from bench.drain import drain
 from bench.failover import failover
 from bench.isolation import isolation
@@ -44,8 +46,10 @@ PARTS: dict[str, Callable[[Cluster, Scale], Coroutine[Any, Any, list[Row]]]] = {
     "lateness-push": by_push,
     "isolation": isolation,
     "failover": failover,
+    "catch-up": catch_up,
     "pending": pending,
 }
+SETTINGS = {"catch-up": CATCH_UP_SETTINGS}
 PEERS: dict[str, Callable[[Path, Scale], Coroutine[Any, Any, list[Row]]]] = {
     "redis": redis,
     "postgres": postgres,
@@ -55,7 +59,7 @@ PEERS: dict[str, Callable[[Path, Scale], Coroutine[Any, Any, list[Row]]]] = {
 
 async def _ours(name: str, directory: Path, scale: Scale) -> list[Row]:
     """One part on a fresh cluster."""
-    async with Cluster(directory, settings=PUSH_SETTINGS) as cluster:
+    async with Cluster(directory, settings=SETTINGS.get(name, PUSH_SETTINGS)) as cluster:
         cluster.start()
         await cluster.wait_ready()
         return await PARTS[name](cluster, scale)

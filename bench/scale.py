@@ -15,6 +15,7 @@ class Scale:
     failover_pending: int = 1_000_000
     failover_ready: int = 200_000
     pending: int = 20_000_000  # over 30 days
+    behind: int = 2_000_000  # missed by a node that was away
     peer_drain: int = 100_000  # of peers: their rates are steady, filling some of them takes long
 
     def quick(self) -> "Scale":
@@ -29,5 +30,6 @@ class Scale:
             failover_pending=20_000,
             failover_ready=5_000,
             pending=200_000,
+            behind=100_000,
             peer_drain=5_000,
         )

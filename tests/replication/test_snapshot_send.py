@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -166,7 +167,8 @@ def test_a_pull_past_the_end_is_answered_and_harms_nobody(tmp_path: Path) -> Non
         for file, offset, size in ((999, 0, 1), (1, 1 << 50, 1), (1, 0, 1 << 20)):
             count = pair.leader.count("snapshot_piece")
             pair.sender.receive("follower", pull | {"file": file, "offset": offset, "size": size})
-            await until(lambda count=count: pair.leader.count("snapshot_piece") > count)
+            more = partial(lambda before: pair.leader.count("snapshot_piece") > before, count)
+            await until(more)
             assert pair.leader.sent[-1]["gone"]
             await until(lambda: not pair.sending.busy)
 
