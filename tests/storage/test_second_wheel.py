@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.array import I64
+from storage.array import I64, U8, U32, U64
 from storage.due import Due
 from storage.hour_wheel import HourWheel
 from storage.position import HOUR_MS, INDEX_BITS, INDEX_MAX
@@ -362,3 +362,27 @@ def test_a_million_units_of_one_second() -> None:
     for due in taken:
         order = np.lexsort((due.position & np.uint64(INDEX_MAX), due.due_ms))
         assert np.array_equal(order, np.arange(len(due)))
+
+
+@given(st.lists(st.integers(1, 3_000), max_size=40), st.lists(st.integers(0, 500), max_size=8))
+def test_looking_ahead_takes_nothing_out(arrivals: list[int], steps: list[int]) -> None:
+    """What is ahead is what waits in memory up to that time, in order; it is given at its time all the same."""
+    wheel = SecondWheel(start_ms=START_MS)
+    wheel.use(np.empty(0, np.int64), START_MS // 1000 + 3600)
+    wheel.loads(START_MS)
+    hour = START_MS // HOUR_MS << INDEX_BITS
+    units = [(START_MS + due, hour + index) for index, due in enumerate(arrivals)]
+    now_ms, given = START_MS, list[Unit]()
+    wheel.arrive(*_arguments(columns(sorted(units, key=lambda unit: unit[1]))))
+    for step in steps:
+        now_ms += step
+        given += listed(wheel.take(now_ms))
+        until_ms = now_ms + 700
+        assert listed(wheel.ahead(until_ms)) == sorted(unit for unit in units if now_ms < unit[0] <= until_ms)
+        later = [due_ms for due_ms, _ in units if due_ms > until_ms]
+        assert wheel.after_ms(until_ms) == min(later, default=None)
+    assert given == sorted(unit for unit in units if unit[0] <= now_ms)
+
+
+def _arguments(due: Due) -> tuple[I64, U64, U32, U64, U8]:
+    return due.due_ms, due.position, due.topic, due.tags, due.priority

@@ -1,0 +1,192 @@
+"""Strict pushes between the wheel and their time, and what leaders do with the plans of others. On the real machine."""
+
+import numpy as np
+
+from node.lease_book import HandOver
+from node.planning import AHEAD_MS
+from node.strict import SKEW_MS
+from replication.command import PutTopic
+from storage.array import U64
+from storage.format import LEASED, PENDING
+from tests.node.conftest import MakeLeader
+from tests.node.leader import T0, Leader
+
+PUSH_LEASE_MS = 15_000
+STRICT_PUSH = {"handover": "strict", "mode": "push"}
+
+
+def strict(leader: Leader, *, mode: str = "push") -> int:
+    """A strict topic; its number."""
+    leader.propose(PutTopic("default", "orders", {"handover": "strict", "mode": mode}, replace=False))
+    return leader.topic()
+
+
+def stage(leader: Leader, now_ms: int, most: int = 100) -> U64:
+    """What is due soon, staged."""
+    leader.run(now_ms)
+    return leader.dispatcher.planning.stage(leader.topic(), most, now_ms)
+
+
+def plan(leader: Leader, now_ms: int) -> list[HandOver]:
+    """What is due soon, staged and planned."""
+    staged = stage(leader, now_ms)
+    planned = leader.dispatcher.planning.plan(leader.topic(), staged, PUSH_LEASE_MS, now_ms, trusted=True)
+    assert not len(planned.left)
+    return planned.hand_overs
+
+
+def begin(leader: Leader, made: HandOver, now_ms: int) -> list[int]:
+    """What of it is handed over."""
+    positions: list[int] = leader.dispatcher.strict.begin(made, now_ms).position.tolist()
+    return positions
+
+
+def states(leader: Leader, *positions: int) -> list[int]:
+    """By the records."""
+    found: list[int] = leader.store.states(np.array(positions, np.uint64)).state.tolist()
+    return found
+
+
+def test_planned_100_ms_ahead_for_the_due_millisecond(leader: Leader) -> None:
+    """Not earlier; one hand-over per millisecond, leased from there; the loop wakes for it. It begins once."""
+    strict(leader)
+    one, two, later = leader.schedule(T0 + 500, T0 + 510, T0 + 900)
+    leader.run(T0)
+    assert stage(leader, T0 + 500 - AHEAD_MS - 1).tolist() == []
+    assert leader.run(T0 + 500 - AHEAD_MS - 1) == 1
+    made = plan(leader, T0 + 510 - AHEAD_MS)
+    assert [(each.position.tolist(), each.handed_over_ms) for each in made] == [([one], T0 + 500), ([two], T0 + 510)]
+    assert [each.lease_end_ms for each in made] == [T0 + 500 + PUSH_LEASE_MS, T0 + 510 + PUSH_LEASE_MS]
+    assert states(leader, one) == [PENDING]
+    leader.commit(T0 + 420)
+    assert states(leader, one, two, later) == [LEASED, LEASED, PENDING]
+    leader.run(T0 + 505)
+    assert leader.dispatcher.ready_count == 0, "what is on its way does not go through a window"
+    assert begin(leader, made[0], T0 + 505) == [one]
+    assert begin(leader, made[0], T0 + 505) == []
+
+
+def test_what_is_early_is_never_handed_over_early(leader: Leader) -> None:
+    """Staged and given back, held, or its topic fast again: the wheel gives it at its time."""
+    number = strict(leader)
+    one, two, three = leader.schedule(T0 + 500, T0 + 500, T0 + 500)
+    staged = stage(leader, T0 + 450)
+    assert staged.tolist() == [one, two, three]
+    leader.dispatcher.unstage(number, staged[:1])
+    leader.propose(PutTopic("default", "orders", {"handover": "fast"}, replace=False))
+    given = leader.dispatcher.hand_over_staged(number, staged[1:], PUSH_LEASE_MS, T0 + 460, trusted=True)
+    assert len(given.hand_over) == 0
+    assert leader.hand_over(T0 + 499).position.tolist() == []
+    leader.run(T0 + 500)
+    assert sorted(leader.hand_over(T0 + 500).position.tolist()) == [one, two, three]
+
+
+def test_a_held_unit_is_withdrawn_and_comes_when_released(leader: Leader) -> None:
+    """A command that ends it may have no effect after all: then it is planned again, with the same attempt."""
+    strict(leader)
+    (one,) = leader.schedule(T0 + 500)
+    (made,) = plan(leader, T0 + 410)
+    leader.commit(T0 + 415)
+    leader.dispatcher.hold([one])
+    assert leader.dispatcher.entry_due_ms() == 0, "its release waits for nothing"
+    leader.commit(T0 + 420)
+    assert states(leader, one) == [PENDING]
+    assert begin(leader, made, T0 + 500) == []
+    assert stage(leader, T0 + 430).tolist() == []
+    leader.dispatcher.release([one])
+    (again,) = plan(leader, T0 + 440)
+    assert (again.position.tolist(), again.attempt.tolist()) == ([one], [1])
+
+
+def test_a_release_after_the_due_time_is_ready_again(leader: Leader) -> None:
+    """Withdrawn late, it is found by the next look, once."""
+    strict(leader)
+    (one,) = leader.schedule(T0 + 500)
+    (made,) = plan(leader, T0 + 410)
+    leader.commit(T0 + 415)
+    leader.run(T0 + 700)
+    leader.dispatcher.strict.withdraw(made)
+    leader.commit(T0 + 705)
+    leader.run(T0 + 710)
+    assert leader.dispatcher.stage(leader.topic(), 9, T0 + 710).tolist() == [one]
+
+
+def test_a_new_leader_releases_what_cannot_have_been_sent(make_leader: MakeLeader) -> None:
+    """Planned for later than its clock and all skew: at once. For sooner, or handed over: when the lease ends."""
+    leader = make_leader()
+    strict(leader)
+    far, near, sent = leader.schedule(T0 + 2_000, T0 + 2_100 + SKEW_MS, T0 + 1_000)
+    leader.promote(T0)
+    (made,) = plan(leader, T0 + 950)
+    assert made.position.tolist() == [sent]
+    leader.commit(T0 + 1_000)
+    assert begin(leader, made, T0 + 1_000) == [sent]
+    plan(leader, T0 + 1_999)
+    plan(leader, T0 + 2_090 + SKEW_MS)
+    leader.commit(T0 + 2_090 + SKEW_MS)
+    now_ms = T0 + 2_050  # of a clock that is behind
+    leader.promote(now_ms)
+    leader.run(now_ms)
+    assert leader.dispatcher.entry_due_ms() == 0
+    leader.commit(now_ms)
+    assert states(leader, far, near, sent) == [LEASED, PENDING, LEASED]
+    (again,) = plan(leader, T0 + 2_080 + SKEW_MS)
+    assert (again.position.tolist(), again.attempt.tolist()) == ([near], [1])
+    leader.commit(T0 + 2_085 + SKEW_MS)
+    leader.run(T0 + 1_000 + PUSH_LEASE_MS + 100)
+    assert leader.dispatcher.stage(leader.topic(), 9, T0 + 1_000 + PUSH_LEASE_MS + 100).tolist() == [sent]
+
+
+def test_leadership_that_moves_releases_everything(leader: Leader) -> None:
+    """Leased, or in no entry yet: all of it is pending behind the entry that the successor has."""
+    strict(leader)
+    one, two = leader.schedule(T0 + 500, T0 + 520)
+    made = plan(leader, T0 + 405)
+    leader.commit(T0 + 410)
+    made += plan(leader, T0 + 425)
+    leader.dispatcher.strict.withdraw_all()
+    leader.commit(T0 + 430)
+    assert states(leader, one, two) == [PENDING, PENDING]
+    assert [begin(leader, each, T0 + 520) for each in made] == [[], []]
+    leader.promote(T0 + 700)
+    leader.run(T0 + 700)
+    assert leader.dispatcher.stage(leader.topic(), 9, T0 + 700).tolist() == [one, two]
+
+
+def test_uncommitted_strict_hand_overs_stop_nothing(leader: Leader) -> None:
+    """A crash repeats none of them: however old the oldest is, fast topics and strict ones go on."""
+    strict(leader, mode="pull")
+    first, second = leader.schedule(T0, T0)
+    (fast,) = leader.schedule(T0, topic="fast")
+    leader.run(T0)
+    assert leader.hand_over(T0, 1).position.tolist() == [first]
+    assert leader.hand_over(T0 + 900, 1).position.tolist() == [second]
+    assert leader.hand_over(T0 + 900, topic="fast").position.tolist() == [fast]
+
+
+def test_nothing_begins_before_it_is_due_by_a_clock_that_went_back(leader: Leader) -> None:
+    """Between the Lease and the hand-over the clock may go back; the unit comes when it is due again."""
+    strict(leader, mode="pull")
+    (one,) = leader.schedule(T0 + 100)
+    leader.run(T0 + 100)
+    made = leader.hand_over(T0 + 100)
+    leader.commit(T0 + 100)
+    assert begin(leader, made, T0 + 99) == []
+    leader.dispatcher.strict.withdraw(made)
+    leader.commit(T0 + 99)
+    leader.run(T0 + 101)
+    assert leader.hand_over(T0 + 101).position.tolist() == [one]
+
+
+def test_a_lease_that_ended_before_it_was_begun_belongs_to_the_next(leader: Leader) -> None:
+    """A node that stood still: the unit is leased anew, and only the newer hand-over begins."""
+    strict(leader, mode="pull")
+    (one,) = leader.schedule(T0)
+    leader.run(T0)
+    old = leader.hand_over(T0, lease_ms=1_000)
+    leader.commit(T0)
+    leader.run(T0 + 1_100)
+    new = leader.hand_over(T0 + 1_100)
+    leader.commit(T0 + 1_100)
+    assert begin(leader, old, T0 + 1_110) == []
+    assert begin(leader, new, T0 + 1_110) == [one]
