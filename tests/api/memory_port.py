@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from api.handing_on import DrainView, OpenHandOvers, PushOutcome, TakeoverView
+from api.member import MemberView
 from api.message_query import BulkResult, CountQuery, DeadMessage, DeadPage, DeadQuery, HistogramBucket
 from api.port import (
     CONFLICT,
@@ -39,7 +40,7 @@ from api.port import (
     TopicView,
     TransferResult,
 )
-from api.problem import Problem
+from api.problem import FieldFault, Problem
 from api.snapshot import SnapshotView
 from api.timestamp import render_time
 
@@ -399,6 +400,24 @@ class MemoryPort:
             bytes=10_000,
             files=4,
             took_ms=12,
+        )
+
+    async def add_member(self, node_id: str, raft: str, http: str) -> MemberView:
+        """A learner, the fourth; n2 is there already."""
+        if node_id == "n2":
+            detail = "n2 is a member already"
+            raise Problem("invalid-field", detail, errors=[FieldFault("/id", detail)])
+        return MemberView(id=node_id, number=4, raft=raft, http=http, role="learner", index=4711)
+
+    async def remove_member(self, node_id: str) -> MemberView:
+        """n1, n2 and n3 are there, and n2 is needed."""
+        if node_id not in ("n1", "n2", "n3"):
+            raise Problem("unknown-node", f"no member of this cluster is named {node_id}")
+        if node_id == "n2":
+            raise Problem("quorum-loss", "n2 is needed")
+        address = f"10.0.0.{node_id[1:]}"
+        return MemberView(
+            id=node_id, number=1, raft=f"{address}:7500", http=f"{address}:7400", role="removed", index=4712
         )
 
     def drained(self) -> bool:

@@ -29,7 +29,7 @@ TICK_S = 0.01
 
 
 def is_change(command: bytes) -> bool:
-    """ "member add D 7": see SimNode._change; the number makes each one different."""
+    """Such as "member add D 7", see SimNode._change; the number makes each one different."""
     return command.startswith(b"member ")
 
 
