@@ -25,6 +25,7 @@ _OF_THE_RUN = (
     "term_before",
     "term_after",
     "took_ms",
+    "ready_us",
     "index",
     "lateness_ms",
     "request_id",
