@@ -38,8 +38,8 @@ THIRD_PARTY: dict[str, set[str]] = {
     "prometheus_client": {"node"},
     "pysyncobj": {"replication"},
     "rich": {"cli", "bench"},
-    "structlog": {"api", "node", "cli"},
-    "typing_extensions": {"storage"},
+    "structlog": {"api", "node", "cli", "chaos"},
+    "typing_extensions": {"storage", "chaos"},
     "yarl": {"node"},
     "uvloop": {"node", "cli", "bench", "chaos"},
 }
