@@ -1,17 +1,25 @@
-"""`hourwheel cluster status`: who leads, who lags, whose clock is off; `hourwheel cluster transfer`: another leader;
-`hourwheel cluster snapshot`: a backup."""
+"""`hourwheel cluster status`: who leads, who lags, whose clock is off; `transfer`: another leader; `add` and `remove`:
+another set of nodes; `snapshot`: a backup.
+"""
+
+import time
+from urllib.parse import quote
 
 import click
 
 from cli.connection import Connection
+from cli.exit_code import ExitCode
+from cli.failure import Failure
 from cli.output import client_options, show_fields, show_json, show_table
 
+WAIT_LOOK_S = 0.2
+"""How often `add --wait` looks whether the node has its vote."""
 COLUMNS = ("id", "role", "state", "http", "raft", "applied_index", "lag", "clock_offset_ms")
 
 
 @click.group()
 def command() -> None:
-    """Looks at the cluster, moves its leadership."""
+    """Looks at the cluster, moves its leadership, changes its nodes."""
 
 
 @command.command()
@@ -40,10 +48,7 @@ def transfer(to: str | None, url: str, timeout: float, output: str) -> None:
     """Moves leadership to another node, on purpose and without a pause for an election."""
     request = {} if to is None else {"to": to}
     document = Connection(url, timeout).call("POST", "/v1/cluster/transfer", request).document
-    if output == "json":
-        show_json(document)
-    else:
-        show_fields(document.items())
+    _show(document, output)
 
 
 @command.command()
@@ -59,6 +64,55 @@ def snapshot(directory: str | None, wait_s: float, url: str, timeout: float, out
     """
     request = {} if directory is None else {"directory": directory}
     document = Connection(url, timeout).call("POST", "/v1/cluster/snapshot", request, wait_s=wait_s).document
+    _show(document, output)
+
+
+@command.command()
+@click.argument("node_id", metavar="ID")
+@click.option("--raft", required=True, metavar="HOST:PORT", help="where other nodes reach its Raft listener")
+@click.option("--http", required=True, metavar="HOST:PORT", help="where other nodes reach its HTTP listener")
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, help="seconds to wait until it has its vote"
+)
+@client_options
+def add(node_id: str, raft: str, http: str, wait_s: float, url: str, timeout: float, output: str) -> None:
+    """Adds a node, which runs already with `join = true` and an empty directory.
+
+    It is a learner at first, and counts for no majority; the cluster gives it its vote when it has caught up.
+    """
+    connection = Connection(url, timeout)
+    request = {"id": node_id, "raft": raft, "http": http}
+    document = connection.call("POST", "/v1/cluster/members", request).document
+    if wait_s:
+        document |= {"role": _wait_for_vote(connection, node_id, wait_s)}
+    _show(document, output)
+
+
+@command.command()
+@click.argument("node_id", metavar="ID")
+@client_options
+def remove(node_id: str, url: str, timeout: float, output: str) -> None:
+    """Removes a node, up or down. It ends by itself, and its id is not given again.
+
+    Refused where those that stay could not go on: too few of them are up, or have caught up.
+    """
+    _show(Connection(url, timeout).call("DELETE", f"/v1/cluster/members/{quote(node_id, safe='')}").document, output)
+
+
+def _wait_for_vote(connection: Connection, node_id: str, wait_s: float) -> str:
+    until_s = time.monotonic() + wait_s
+    while True:
+        nodes = connection.call("GET", "/v1/cluster").document.get("nodes", [])
+        role = next((str(node.get("role")) for node in nodes if node.get("id") == node_id), "removed")
+        if role != "learner":
+            return role
+        if time.monotonic() >= until_s:
+            detail = f"{node_id} is added and has not caught up within {wait_s:g} s; it gets its vote by itself"
+            raise Failure(ExitCode.UNAVAILABLE, detail)
+        time.sleep(WAIT_LOOK_S)
+
+
+def _show(document: dict[str, object], output: str) -> None:
     if output == "json":
         show_json(document)
     else:

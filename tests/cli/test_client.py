@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cli import cluster
 from cli.connection import Connection
 from cli.exit_code import SENTENCES, ExitCode, of_status
 from cli.failure import Failure, of_problem
@@ -259,6 +260,37 @@ def test_cluster_status(node: ScriptedNode, call: Call) -> None:
     assert result.exit_code == ExitCode.OK
     for part in ("n1", "leader", "4", "7"):
         assert part in result.stdout
+
+
+FOURTH = {"id": "n4", "number": 4, "raft": "h:7500", "http": "h:7400", "role": "learner", "index": 12}
+
+
+def test_cluster_add_and_remove(node: ScriptedNode, call: Call) -> None:
+    """What is sent, and that the answer is shown."""
+    node.say(201, FOURTH)
+    result = call("cluster", "add", "n4", "--raft", "h:7500", "--http", "h:7400")
+    assert result.exit_code == ExitCode.OK
+    assert "learner" in result.stdout
+    node.say(200, FOURTH | {"role": "removed"})
+    assert "removed" in call("cluster", "remove", "n4").stdout
+    added = ("POST", "/v1/cluster/members", {"id": "n4", "raft": "h:7500", "http": "h:7400"})
+    assert node.requests == [added, ("DELETE", "/v1/cluster/members/n4", None)]
+
+
+def test_cluster_add_waits_for_the_vote(node: ScriptedNode, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--wait looks until the node is no learner any more; in vain, it says that the node gets its vote by itself."""
+    monkeypatch.setattr(cluster, "WAIT_LOOK_S", 0.001)
+    node.say(201, FOURTH)
+    for role in ("learner", "learner", "follower"):
+        node.say(200, {"nodes": [{"id": "n1", "role": "leader"}, {"id": "n4", "role": role}]})
+    result = call("cluster", "add", "n4", "--raft", "h:7500", "--http", "h:7400", "--wait", "30")
+    assert (result.exit_code, "follower" in result.stdout) == (ExitCode.OK, True)
+    node.say(201, FOURTH)
+    for _ in range(200):
+        node.say(200, {"nodes": [{"id": "n4", "role": "learner"}]})
+    result = call("cluster", "add", "n4", "--raft", "h:7500", "--http", "h:7400", "--wait", "0.02")
+    assert result.exit_code == ExitCode.UNAVAILABLE
+    assert "n4 is added and has not caught up" in result.stderr
 
 
 def test_file_body_is_read(node: ScriptedNode, call: Call, tmp_path: Path) -> None:
