@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "node": "drain one node",
     "restore": "make a data directory from a backup",
     "verify": "check a data directory or a backup offline",
+    "chaos": "simulate clusters under faults, and judge them",
 }
 
 #: What the system hands over as arguments may be any bytes; those that are no UTF-8 come as these.

@@ -21,7 +21,8 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
     lateness: list[float] = []
     for number, events in history.hand_overs().items():
         for event in events:
-            due_ms = max(event.due_ms, answered[number].due_ms if number in answered else 0)
+            first_due_ms = answered[number].due_ms if number in answered and event.attempt == 1 else 0
+            due_ms = max(event.due_ms, first_due_ms)
             if event.handed_over_ms < due_ms or event.wall_ms < due_ms - bounds.skew_ms:
                 early += 1
                 faults.append(

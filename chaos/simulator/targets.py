@@ -51,7 +51,8 @@ class Targets:
         mono_ms, wall_ms = self._history.now()
         begun = self._probe.begun.get((received.id, received.term, received.attempt))
         at_ms = begun.at_ms if begun else 0
-        due_ms = begun.asked_due_ms if begun else 0
+        # When a retry is due, no header says: by the clock of the leader that heard of the failure.
+        due_ms = begun.asked_due_ms if begun and received.attempt == 1 else 0
         self._history.record(
             HandedOver(
                 mono_ms=mono_ms,
@@ -61,7 +62,7 @@ class Targets:
                 term=received.term,
                 attempt=received.attempt,
                 due_ms=due_ms,
-                asked_due_ms=due_ms,
+                asked_due_ms=begun.asked_due_ms if begun else 0,
                 handed_over_ms=at_ms,
                 leased_until_ms=at_ms + PUSH_TIMEOUT_MS + PUSH_LEASE_MORE_MS,
                 gives_up_ms=at_ms + PUSH_TIMEOUT_MS,

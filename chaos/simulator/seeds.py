@@ -1,0 +1,133 @@
+"""Many seeds, on several processes: what fired, what was found, and how to see it again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from chaos.fault_draw import draw_plan
+from chaos.fault_plan import KINDS, FaultPlan
+from chaos.simulator.run import Run, run_plan
+from chaos.simulator.shrink import shrink_plan
+
+LOG_LINES: Final = 400
+Print = Callable[[str], None]
+
+
+@dataclass
+class Tally:
+    """What a number of runs came to in all."""
+
+    runs: int = 0
+    counted: int = 0
+    failed: list[int] = field(default_factory=list)
+    not_counted: list[int] = field(default_factory=list)
+    hand_overs: int = 0
+    changes: int = 0
+    simulated_s: float = 0.0
+    worked_s: float = 0.0
+    fired: Counter[str] = field(default_factory=Counter)
+    passed: Counter[str] = field(default_factory=Counter)
+
+    def add(self, run: Run) -> None:
+        """One more."""
+        self.runs += 1
+        self.hand_overs += run.hand_overs
+        self.changes += run.changes
+        self.simulated_s += run.simulated_s
+        self.worked_s += run.took_s
+        self.fired += run.fired
+        self.passed += run.passed
+        if run.broken:
+            self.failed.append(run.plan.seed)
+        elif run.counts:
+            self.counted += 1
+        else:
+            self.not_counted.append(run.plan.seed)
+
+    def lines(self) -> list[str]:
+        """For people: how often each fault fired, and what that proved."""
+        lines = ["fault         fired  passed over"]
+        lines += [f"{kind:<12} {self.fired[kind]:>6} {self.passed[kind]:>12}" for kind in KINDS]
+        lines.append(
+            f"{self.runs} runs, {self.simulated_s:.0f} s simulated, {self.simulated_s / max(self.worked_s, 1e-9):.1f} "
+            f"cluster-seconds a second; {self.hand_overs} hand-overs, {self.changes} changes of leader"
+        )
+        if self.not_counted:
+            lines.append(f"too little happened in {len(self.not_counted)}: seeds {_some(self.not_counted)}")
+        if self.failed:
+            lines.append(f"VIOLATIONS in {len(self.failed)}: seeds {_some(self.failed)}")
+        elif self.counted:
+            lines.append(f"no violation in {self.counted} runs that count: less than {3 / self.counted:.2%} at 95 %")
+        return lines
+
+
+def _some(seeds: Sequence[int]) -> str:
+    told = ", ".join(map(str, sorted(seeds)[:20]))
+    return told + (", ..." if len(seeds) > 20 else "")
+
+
+def plans_of(seeds: Iterable[int], seconds: float, nodes: int) -> Iterator[FaultPlan]:
+    """The plan of each seed."""
+    return (draw_plan(seed, seconds, nodes) for seed in seeds)
+
+
+def run_seeds(plans: Iterable[FaultPlan], jobs: int, show: Callable[[Run], None]) -> Tally:
+    """Runs all, `jobs` at a time in processes of their own (1: in this one); `show` is told of each as it ends."""
+    tally = Tally()
+    for run in _runs(plans, jobs):
+        tally.add(run)
+        show(run)
+    return tally
+
+
+def _runs(plans: Iterable[FaultPlan], jobs: int) -> Iterator[Run]:
+    if jobs == 1:
+        yield from map(_run, plans)
+        return
+    left = iter(plans)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=50) as pool:
+        at_work: set[Future[Run]] = {pool.submit(_run, plan) for plan in islice(left, 2 * jobs)}
+        while at_work:
+            done, at_work = wait(at_work, return_when=FIRST_COMPLETED)
+            at_work |= {pool.submit(_run, plan) for plan in islice(left, len(done))}
+            yield from (future.result() for future in done)
+
+
+def _run(plan: FaultPlan) -> Run:
+    run = run_plan(plan)
+    return replace(run, log=run.log[-LOG_LINES:] if run.broken else [])
+
+
+def explain(run: Run, show: Print, *, shrink_tries: int, directory: Path) -> None:
+    """Shows a failing run: its plan, what is broken, the command that replays it, and the plan shrunk."""
+    plan = run.plan
+    show(f"\nseed {plan.seed}: BROKEN")
+    for line in run.broken:
+        show(line)
+    show(plan.render())
+    show(f"again: hourwheel chaos sim --seed {plan.seed} --seconds {plan.seconds:g}")
+    if not shrink_tries or not plan.faults:
+        return
+    began_s = time.monotonic()
+    broken = run.promises
+    small = shrink_plan(plan, lambda tried: bool(_run(tried).promises & broken), shrink_tries)
+    path = directory / f"seed-{plan.seed}.plan"
+    path.write_text(small.render())
+    show(f"shrunk from {len(plan.faults)} faults to {len(small.faults)} in {time.monotonic() - began_s:.0f} s:")
+    show(small.render())
+    show(f"again: hourwheel chaos sim --plan {path}")
+
+
+def cores() -> int:
+    """How many processes this machine runs at once."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,51 @@
+"""Delta debugging over the lines of a plan: the fewest faults with which the run still goes wrong in the same way.
+
+Each line carries its own end, so any part of a plan is a plan. What is drawn elsewhere (load, delays) follows from the
+seed and from names, not from the faults; still, fewer faults make another run, and a shrunk plan may break more than
+the one it comes from. It counts as the same if anything that was broken is broken still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from chaos.fault_plan import FaultPlan
+
+T = TypeVar("T")
+
+
+def shrink_plan(plan: FaultPlan, fails: Callable[[FaultPlan], bool], tries: int = 60) -> FaultPlan:
+    """The smallest plan found with at most `tries` runs; `fails` runs one. The plan itself is known to fail."""
+    left = tries
+
+    def still(faults: Sequence[object]) -> bool:
+        nonlocal left
+        if not left:
+            return False
+        left -= 1
+        return fails(replace(plan, faults=tuple(faults)))  # type: ignore[arg-type]
+
+    return replace(plan, faults=tuple(fewest(plan.faults, still)))
+
+
+def fewest(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
+    """ddmin (Zeller and Hildebrandt): none of what is returned can be left out, if `fails` says the same each time."""
+    left = list(items)
+    if left and fails([]):
+        return []
+    parts = 2
+    while len(left) >= 2:
+        size = -(-len(left) // parts)
+        pieces = [left[start : start + size] for start in range(0, len(left), size)]
+        for place, _ in enumerate(pieces):
+            rest = [item for other, piece in enumerate(pieces) if other != place for item in piece]
+            if fails(rest):
+                left, parts = rest, max(parts - 1, 2)
+                break
+        else:
+            if size == 1:
+                return left
+            parts = min(parts * 2, len(left))
+    return left
