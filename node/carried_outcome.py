@@ -39,20 +39,26 @@ async def take_outcomes(node: Node, reign: Reign, told: Sequence[PushOutcome]) -
     words = ["invalid"] * len(told)
     delivered = (codes >= 200) & (codes < 300)
     settled, failed = np.flatnonzero(delivered), np.flatnonzero(~delivered)
+    done = named.select(settled)
     parts: list[asyncio.Future[U8]] = []
+    if len(settled):
+        settle = Settle(done.position, done.term, done.attempt, codes[settled])
+        parts.append(asyncio.ensure_future(node.proposer.settle(settle)))
     for piece in move_pieces(move_weights(node.store, named.position[failed]), ENTRY_MOVES_MAX):
         some = failed[piece]
         parts.append(reign.fail(_fail(node, named.select(some), [told[row] for row in rows[some].tolist()])))
     # Shielded: whoever told it and goes away takes back neither the Fails nor the holds that go with them.
-    failing = asyncio.shield(asyncio.gather(*parts))
+    results: list[U8] = []
+    for each in await asyncio.shield(asyncio.gather(*parts, return_exceptions=True)):
+        if isinstance(each, BaseException):
+            raise each
+        results.append(each)
     if len(settled):
-        done = named.select(settled)
-        results = await node.proposer.settle(Settle(done.position, done.term, done.attempt, codes[settled]))
-        for row, result in zip(rows[settled].tolist(), results.tolist(), strict=True):
+        acked = results.pop(0)
+        for row, result in zip(rows[settled].tolist(), acked.tolist(), strict=True):
             words[row] = "acked" if result == ACKED else _WORDS[result]
-        node.topic_metrics.add("acked", done.topic[results == ACKED])
-    results = np.concatenate([np.empty(0, np.uint8), *await failing])
-    for row, result in zip(rows[failed].tolist(), results.tolist(), strict=True):
+        node.topic_metrics.add("acked", done.topic[acked == ACKED])
+    for row, result in zip(rows[failed].tolist(), [value for part in results for value in part.tolist()], strict=True):
         words[row] = _WORDS[result]
     return words
 

@@ -95,7 +95,7 @@ class Pusher:
         self._pumping: asyncio.TimerHandle | None = None
         self._pump_at_s = 0.0
         self._rests_until_s = 0.0
-        self.attempts: set[Attempt] = set()  # those on the wire
+        self.attempts: dict[Attempt, None] = {}  # those on the wire, in the order in which they were begun
         self._quiet = asyncio.Event()  # nothing is on the wire
         self._quiet.set()
 
@@ -338,7 +338,7 @@ class Pusher:
 
     def _send(self, attempt: Attempt) -> None:
         self._quiet.clear()
-        self.attempts.add(attempt)
+        self.attempts[attempt] = None
         unit, target = attempt.unit, attempt.unit.target
         began_s = self._loop.time()
         if isinstance(target, BadTarget):
@@ -363,7 +363,7 @@ class Pusher:
         """An attempt is over, a slot is free. What fails here is a fault of the node, not of a receiver: those are
         answers."""
         try:
-            self.attempts.discard(attempt)
+            self.attempts.pop(attempt, None)
             self.metrics.count(answer.code, self._loop.time() - began_s)
             self._outcomes.add(attempt, answer)
             self._lanes.done(attempt.unit.origin, failed=None if answer.code == STOPPED else not answer.delivered)

@@ -243,6 +243,25 @@ def test_redrive_without_asking(node: ScriptedNode, call: Call) -> None:
     assert dry == [False, True, True, False]
 
 
+def test_drain(node: ScriptedNode, call: Call) -> None:
+    """One node, or the one that is meant; undone by the opposite of the same request."""
+    answer = {"node": "n1", "draining": True, "led": True, "leader": "n2", "pushes": 0}
+    node.say(200, answer)
+    node.say(200, answer | {"draining": False})
+    node.say(404, {"code": "unknown-node", "detail": "this is node n1, not n9; ask the address of n9 itself"})
+    node.say(409, {"code": "not-caught-up", "detail": "no other node is up and able to lead; this node serves on"})
+    result = call("node", "drain")
+    assert result.exit_code == ExitCode.OK, result.output
+    assert "pushes" in result.stdout
+    assert json.loads(call("node", "drain", "--undo", "-o", "json").stdout)["draining"] is False
+    assert call("node", "drain", "--node", "n9").exit_code == ExitCode.NOT_FOUND
+    assert call("node", "drain").exit_code == ExitCode.CONFLICT
+    assert [request[:2] for request in node.requests] == [
+        (method, "/v1/node/drain") for method in ("POST", "DELETE", "POST", "POST")
+    ]
+    assert node.requests[2][2] == {"node": "n9"}
+
+
 def test_transfer(node: ScriptedNode, call: Call) -> None:
     """To a node, or to the best; what it took is shown."""
     answer = {"from": "n1", "to": "n3", "term_before": 4, "term_after": 5, "took_ms": 12}
