@@ -10,10 +10,12 @@ from api.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.problem import Problem
 from node.message_view import EVENTS, find
 from node.server import Node
+from node.strict import SKEW_MS
+from tests.node.pushing import LOOPBACK, put, schedule, until, view
 from tests.node.pushing import play as play_push
-from tests.node.pushing import put, schedule, until, view
 from tests.node.receiver import Request, answer, answering, receiver
 from tests.node.single_node import run_node
+from tests.node.three_nodes import leader_of, run_nodes
 
 
 async def strict_pull(node: Node, topic: str = "t") -> None:
@@ -218,3 +220,48 @@ def starts_of(node: Node) -> list[int]:
 
     node.delivery_log.start = noted  # type: ignore[method-assign]
     return begun_ms
+
+
+def test_a_transfer_takes_planned_pushes_with_it(tmp_path: Path) -> None:
+    """What the old leader planned and did not send is released, and the new one sends it at its time, first attempt; no
+    push is seen in two terms."""
+
+    async def scene(nodes: list[Node]) -> None:
+        seen: list[Request] = []
+        async with receiver(answering(answer(200), seen=seen)) as url:
+            old = await leader_of(nodes)
+            await put(old, "t", url, handover="strict")
+            reign = old.reign
+            assert reign is not None
+            delays = range(300, 1_500, 4)
+            ids = await schedule(old, *(MessageIn("t", b"%d" % n, delay_ms=n) for n in delays))
+            await until(lambda: len(seen) > 20)
+            await old.service.transfer(None, principal=ANONYMOUS)
+            assert reign.dispatcher.strict.released > 0, "none was planned when leadership moved"
+            new = await leader_of(nodes, term_above=reign.term)
+            await until(lambda: all(newest(new, id)[-1:] == [("delivered", 1)] for id in ids))
+            assert sorted(int(request.body) for request in seen) == [*delays]
+            assert {request.headers["hourwheel-term"] for request in seen} == {str(reign.term), str(new.group.term)}
+
+    run_nodes(tmp_path, scene, push=LOOPBACK)
+
+
+def test_a_cancel_of_a_strict_message_never_doubts(tmp_path: Path) -> None:
+    """Under a new leader, of a message that was due under the old one: nothing was handed over, and that is known. One
+    that became due before its topic was strict may have been."""
+
+    async def scene(nodes: list[Node]) -> None:
+        old = await leader_of(nodes)
+        await put(old, "t", "http://127.0.0.1:9", paused=True)
+        (before,) = await schedule(old, MessageIn("t", b"1"))
+        await put(old, "t", "http://127.0.0.1:9", paused=True, handover="strict")
+        await asyncio.sleep(SKEW_MS / 1000)
+        (after,) = await schedule(old, MessageIn("t", b"2", delay_ms=50))
+        await until(lambda: old.clock.now_ms() > find(old.store, after).record.asked_due_ms)
+        term = old.group.term
+        await old.service.transfer(None, principal=ANONYMOUS)
+        new = await leader_of(nodes, term_above=term)
+        priors = [(await new.service.cancel(id, if_match=None, principal=ANONYMOUS)).prior for id in (before, after)]
+        assert priors == ["unknown", "none"]
+
+    run_nodes(tmp_path, scene, push=LOOPBACK)
