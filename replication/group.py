@@ -173,10 +173,10 @@ class RaftGroup(Outlook):
         `told` is called once, perhaps before returning. True: given away, this node follows and `to` was asked to
         stand; whoever leads next is told by `on_leader_changed`. False: nothing happened and this node leads on, unless
         it lost leadership by itself; so also at once when `to` is not connected or no voter, another transfer is under
-        way, or this node is not the established leader. Raises KeyError if `to` is no peer.
+        way, `to` is no member, or this node is not the established leader.
         """
-        peer = self.peers[to]
-        able = peer.connected and peer.voter and self.is_leader and self.established
+        peer = self.peers.get(to)
+        able = peer is not None and peer.connected and peer.voter and self.is_leader and self.established
         if not able or self._transfer.under_way:
             told(False)
         else:

@@ -64,7 +64,9 @@ class Transfer:
         """As leader: give it away if the target is there, call it off if it is too late, else ask how far it is."""
         if self._to is None:
             return
-        if self._arrived(self._to):
+        if self._to not in self._leading.peers:  # it was removed from the cluster meanwhile
+            self.call_off()
+        elif self._arrived(self._to):
             self._give_away(self._to)
         elif now >= self._until_s:
             self.call_off()

@@ -196,6 +196,23 @@ def test_without_that_rule_a_change_that_never_was_takes_effect(
     assert sorted(node.voters) == ["A", "B", "D", "E"]
 
 
+def test_a_transfer_to_a_node_that_is_removed_is_called_off(tmp_path: Path) -> None:
+    """Its removal is applied while it is waited for; the leader leads on. (It looked for the node and died of it.)"""
+    network = SimNetwork(tmp_path)
+    leader = network.elect("A")
+    network.isolate("C")
+    outcomes: list[tuple[str, Outcome]] = []
+    network.change(leader, "remove", "C", outcomes)
+    told: list[bool] = []
+    leader.group.transfer("C", told.append)
+    assert network.answered(outcomes, 1)
+    assert network.run(0.1, lambda: bool(told))
+    assert told == [False]
+    leader.group.transfer("C", told.append)
+    assert told == [False, False]
+    network.fill(leader, 2)
+
+
 def test_a_learner_is_no_part_of_any_majority(tmp_path: Path) -> None:
     """R20: one of three is down and an empty fourth is added; commits go on, which with four counted would wait for
     it. The library counts it at once."""
