@@ -284,3 +284,73 @@ def test_an_empty_directory_under_a_new_id_founds_nothing(tmp_path: Path) -> Non
             assert not waiting.members.is_member
 
     asyncio.run(scene())
+
+
+def test_a_member_that_slept_while_all_others_were_replaced_finds_them(tmp_path: Path) -> None:
+    """Its configuration and its table know dead addresses only. Those that came since dial it, and their hello shows a
+    newer list: it lets them in, answers them, and catches up."""
+
+    async def scene() -> None:
+        async with cluster(tmp_path, "n1", "n2", "n3") as place:
+            await place.stop("n3")
+            for node_id in ("n4", "n5"):
+                await place.grow(node_id)
+            for node_id in ("n1", "n2"):
+                await remove(place, node_id)
+                assert isinstance(await place.ended(node_id), NodeRemoved)
+            await schedule(await place.leader(), 7)
+            slept = place.start("n3", "n1", "n2")
+            await until(lambda: slept.store.unit_count == 7)
+            assert slept.members.ids() == ["n3", "n4", "n5"]
+            assert slept.members.number == 3
+
+    asyncio.run(scene())
+
+
+async def remove(place: Place, node_id: str) -> None:
+    """Through whoever leads, as an HTTP request would: a leader that is to go sends it on."""
+    async with asyncio.timeout(15):
+        while True:
+            try:
+                await (await place.leader()).service.remove_member(node_id)
+                return
+            except Problem as problem:
+                if problem.code not in ("no-leader", "change-in-progress", "not-caught-up"):
+                    raise
+            await asyncio.sleep(0.02)
+
+
+def test_every_node_is_replaced_under_load(tmp_path: Path) -> None:
+    """While messages come in, each of three nodes gives way to a new one: nothing that was acknowledged is lost, and all
+    nodes hold the same."""
+
+    async def scene() -> None:
+        async with cluster(tmp_path, "n1", "n2", "n3") as place:
+            acked = unknown = 0
+            done = asyncio.Event()
+
+            async def load() -> None:
+                nonlocal acked, unknown
+                while not done.is_set():
+                    try:
+                        await schedule(await place.leader(), 20)
+                        acked += 20
+                    except Problem as problem:
+                        unknown += 20 * (problem.code == "outcome-unknown")
+                    await asyncio.sleep(0)
+
+            loading = asyncio.ensure_future(load())
+            for old, new in (("n1", "n4"), ("n2", "n5"), ("n3", "n6")):
+                await place.grow(new)
+                await remove(place, old)
+                assert isinstance(await place.ended(old), NodeRemoved)
+            done.set()
+            await loading
+            await schedule(await place.leader())
+            nodes = list(place.nodes.values())
+            await until(lambda: len({node.machine.applied_index for node in nodes}) == 1)
+            assert acked < nodes[0].store.unit_count <= acked + unknown + 1
+            assert len({node.machine.rolling_hash for node in nodes}) == 1
+            assert acked > 200
+
+    asyncio.run(scene())
