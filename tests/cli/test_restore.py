@@ -13,7 +13,9 @@ from api.port import ANONYMOUS, MessageIn, PullIn
 from cli.exit_code import ExitCode
 from cli.main import main
 from node.server import Node
+from storage.catalog import Catalog
 from storage.catch_up import CatchUp
+from storage.disk import Disk
 from tests.node.single_node import run_node
 
 
@@ -45,12 +47,14 @@ class Backed:
         self.later: list[str] = []
         self.leased: dict[str, str] = {}
         self.term = 0
+        self.boundary_ms = 0  # the old ones were due before, the recent ones after
         run_node(directory / "old", self._play)
 
     async def _play(self, node: Node) -> None:
         self.leased = dict.fromkeys(await schedule(node, "held", 2, delay_ms=0), "")
         self.leased = await pull(node, "held", 2, wait_ms=2_000)
         self.old = await schedule(node, "orders", 3_000, delay_ms=200)
+        self.boundary_ms = node.service.now_ms() + 300
         self.recent = await schedule(node, "orders", 5, delay_ms=400)
         self.later = await schedule(node, "orders", 3, delay_ms=3_600_000)
         self.term = node.group.term
@@ -160,6 +164,25 @@ def test_the_last_moments(backed: Backed, tmp_path: Path) -> None:
     async def play(node: Node) -> None:
         assert await dead_ids(node) == (set(), set())
         assert set(await drained(node)) == {*backed.old, *backed.recent}
+
+    run_node(tmp_path / "data", play)
+
+
+def test_only_what_was_due_before_the_moment(backed: Backed, tmp_path: Path) -> None:
+    """A leader that finds the moment fixed gives up what was due before it, to the millisecond, and hands over the
+    rest."""
+    restored(backed, tmp_path / "data", "--catch-up", "last=1h")
+    catalog = Catalog.open(tmp_path / "data" / "catalog", Disk())
+    assert catalog.record is not None
+    catalog.set_catch_up(CatchUp(last_ms=3_600_000, cutoff_ms=backed.boundary_ms))
+    frozen = catalog.begin(catalog.record)
+    frozen.commit()
+    catalog.finish(frozen)
+    catalog.close()
+
+    async def play(node: Node) -> None:
+        assert await dead_ids(node) == (set(backed.old), {"restored"})
+        assert set(await drained(node)) == set(backed.recent)
 
     run_node(tmp_path / "data", play)
 
