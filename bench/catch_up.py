@@ -39,7 +39,7 @@ DUE_RATE = 1_000
 #: Scheduled beside: batches of so many, so often.
 BESIDE, BESIDE_S = 100, 0.05
 #: The load of the second run lasts so much longer per message that is missed, and what is left of it is not looked at.
-WINDOW_S_PER_MESSAGE = 60 / 2_000_000
+WINDOW_S_PER_MESSAGE = 90 / 2_000_000
 POLL_S = 0.05
 
 

@@ -58,6 +58,8 @@ class Sending:
     """One snapshot on its way. Invariant: `pin` is held until `installed` or over, whichever comes first."""
 
     peer: str
+    term: int
+    """In which it was found to be stranded. In another one it may have been given what it lacked, by another leader."""
     number: int
     pin: Pin
     heard_s: float
@@ -129,7 +131,8 @@ class SnapshotSender:
     def receive(self, peer: str, message: Message) -> None:
         """A pull of `peer`. One that comes while another of it is being answered is a repetition, and ignored."""
         sending = self.sendings.get(peer)
-        if sending is None or sending.number != message["number"] or sending.installed:
+        known = sending is not None and (sending.term, sending.number) == (message["term"], message["number"])
+        if sending is None or not known or sending.installed:
             self._group.send_snapshot(peer, _piece(message, gone=True))
             return
         sending.heard_s = self._monotonic()
@@ -147,10 +150,10 @@ class SnapshotSender:
             return
         peers = group.peers
         for peer in list(self.sendings):
-            if peer in peers:
+            if peer in peers and self.sendings[peer].term == group.term:
                 self._attend(self.sendings[peer], connected=peers[peer].connected, match=peers[peer].match_index)
             else:
-                self._end(peer)  # removed from the cluster
+                self._end(peer)  # removed from the cluster, or a matter of an earlier term
         for peer, known in peers.items():
             if known.stranded and known.connected and peer not in self.sendings:
                 self._begin(peer)
@@ -160,7 +163,9 @@ class SnapshotSender:
         if pin is None:
             return  # no checkpoint yet, so nothing was trimmed either: it is stranded no more at the next look
         self._number += 1
-        sending = self.sendings[peer] = Sending(peer, self._number, pin, self._monotonic(), pin.applied_index)
+        sending = self.sendings[peer] = Sending(
+            peer, self._group.term, self._number, pin, self._monotonic(), pin.applied_index
+        )
         self._spawn(self._prepare(sending))
 
     def _attend(self, sending: Sending, *, connected: bool, match: int) -> None:
@@ -213,7 +218,7 @@ class SnapshotSender:
             sending.peer,
             {
                 "type": "snapshot_offer",
-                "term": self._group.term,
+                "term": sending.term,
                 "number": sending.number,
                 "index": sending.index,
                 "bytes": sending.bytes,
