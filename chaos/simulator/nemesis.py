@@ -112,7 +112,12 @@ class Nemesis:
 
     def _after(self, fault: PlannedFault, call: Callable[..., object], *args: Any) -> None:
         """At the fault's end, unless all was healed before."""
-        self._world.after(fault.for_s, lambda: None if self._over else call(*args))
+
+        def end() -> None:
+            if not self._over:
+                call(*args)
+
+        self._world.after(fault.for_s, end)
 
     def _mark(self, kind: str, node_id: str) -> None:
         mono_ms, wall_ms = self._history.now()
@@ -215,8 +220,8 @@ class Nemesis:
         or stopped on demand; a node that refuses its damaged files gets an empty disk."""
         process = self._world.processes[end.node]
         error = end.error
-        if end.how == "crash":
-            process.power_cut(torn=True)
+        if end.how == "crash":  # not from within: the crash is in the middle of a callback of the process
+            self._world.after(0.0, self._lose_power, process)
         if end.how == "failure":
             damaged = isinstance(error, DAMAGED) and end.node in self._flipped
             failed = isinstance(error, DiskFailed) and end.node in self._failing
@@ -230,6 +235,10 @@ class Nemesis:
                 self._world.after(0.0, self._replace, process)
         if end.how in ("failure", "crash", "stop"):
             self._world.after(self._again_s.pop(end.node, AGAIN_S), process.start)
+
+    def _lose_power(self, process: Process) -> None:
+        if not process.alive:
+            process.power_cut(torn=True)
 
     def _replace(self, process: Process) -> None:
         if not process.alive and process.id in self._flipped:
