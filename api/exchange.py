@@ -27,7 +27,7 @@ BODY_MAX_S: Final = 30.0
 class Exchange:
     """A request on its way through a handler. `params` are the path's, decoded; `principal` is who asks."""
 
-    __slots__ = ("bytes_max", "params", "port", "principal", "request", "request_id", "server", "target")
+    __slots__ = ("_data", "bytes_max", "params", "port", "principal", "request", "request_id", "server", "target")
 
     def __init__(self, server: "Server", request: web.BaseRequest, request_id: str, principal: Principal) -> None:
         self.server = server
@@ -38,6 +38,7 @@ class Exchange:
         self.target = request.raw_path
         self.params: Mapping[str, str] = {}
         self.bytes_max = self.port.limits.request_bytes_max
+        self._data: bytes | None = None  # the body, once it was read
 
     # What came
 
@@ -87,7 +88,13 @@ class Exchange:
             )
 
     async def read(self) -> bytes:
-        """The whole body. `too-large` past the limit, `request-timeout` when it does not come, 415 if encoded."""
+        """The whole body, as often as it is asked for. `too-large` past the limit, `request-timeout` when it does not
+        come, 415 if encoded."""
+        if self._data is None:
+            self._data = await self._read()
+        return self._data
+
+    async def _read(self) -> bytes:
         content = self.request.content
         encoding = self.request.headers.get(hdrs.CONTENT_ENCODING)
         if encoding is not None and encoding.lower() != "identity":

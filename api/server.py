@@ -171,7 +171,18 @@ class Server:
             return await self.pass_on(exchange, batch=route.batch)
         if route.method != "GET" and route.leader and _IDEMPOTENCY_KEY in exchange.request.headers:
             raise _no_idempotency_header(route)
-        return await route.handler(exchange)
+        try:
+            return await route.handler(exchange)
+        except Problem as refused:
+            if refused.code != "no-leader" or not self._moves_on(route, exchange):
+                raise
+        return await self.pass_on(exchange, batch=route.batch)
+
+    def _moves_on(self, route: Route, exchange: Exchange) -> bool:
+        """Whether a request that this node did nothing with goes to who leads now: it came here, as to a leader that
+        gave leadership away meanwhile, and is no wait, which ends with the leader, nor about the cluster itself."""
+        elsewhere = route.leader and not route.waits and not self.port.leads()
+        return elsewhere and FORWARDED not in exchange.request.headers and not route.pattern.startswith("/v1/cluster")
 
     async def _wait(self, route: Route, exchange: Exchange) -> Answer:
         """Run a handler that may wait for long, so that draining can end it."""

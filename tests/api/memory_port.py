@@ -106,11 +106,11 @@ class MemoryPort:
 
     async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
         self.principals.append(principal)
-        if self.raises is not None:
-            raise self.raises
         if self.before_schedule is not None:
             self.before_schedule[0].set()
             await self.before_schedule[1].wait()
+        if self.raises is not None:
+            raise self.raises
         ids, dues, statuses = [], [], []
         for row, message in enumerate(messages):
             held, status = self._keep(message)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 
 from api.port import ForwardAnswer, ForwardRequest
@@ -173,6 +174,35 @@ def test_a_request_is_passed_on_once() -> None:
             reply = await client.send("POST", "/v1/messages", _ORDER)
             assert reply.json["code"] == "no-leader"
             assert len(client.port.forwarded) == 1
+
+    run(story())
+
+
+def test_a_request_that_a_former_leader_did_nothing_with_goes_on() -> None:
+    """It came while this node led and is refused as `no-leader` when it leads no more: the new leader gets it, whole.
+    Not when it leads on, not for what another node passed on, and never for an outcome that is not known."""
+
+    async def story() -> None:
+        old_port = MemoryPort("n2")
+        async with running(MemoryPort("n1")) as new, running(old_port) as old:
+            old_port.forward_to = new.pass_on
+
+            async def send(code: str, leads_on: bool, headers: dict[str, str] | None = None) -> int:
+                old_port.raises, old_port.leading = Problem(code, "meanwhile"), True
+                entered, go_on = old_port.before_schedule = (asyncio.Event(), asyncio.Event())
+                asked = asyncio.ensure_future(old.send("POST", "/v1/messages", _ORDER, headers))
+                await entered.wait()
+                old_port.leading = leads_on
+                go_on.set()
+                return (await asked).status
+
+            assert await send("no-leader", leads_on=False) == 201
+            assert [request.body for request in old_port.forwarded] == [msgspec.json.encode(_ORDER)]
+            assert await send("no-leader", leads_on=True) == 503
+            assert await send("no-leader", leads_on=False, headers={"Hourwheel-Forwarded": "n3"}) == 503
+            assert await send("outcome-unknown", leads_on=False) == 504
+            assert len(old_port.forwarded) == 1
+            assert len(new.port.held) == 1
 
     run(story())
 
