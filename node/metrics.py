@@ -23,6 +23,8 @@ TABLE: Final = (
     ("hourwheel_applied_index", GAUGE, "The last entry applied"),
     ("hourwheel_waiting", GAUGE, "Messages that wait to be proposed"),
     ("hourwheel_ready", GAUGE, "Units dispatched and not yet handed over, as far as they are in memory"),
+    ("hourwheel_pledged", GAUGE, "Units of strict topics that are leased, or about to be, and not handed over yet"),
+    ("hourwheel_released", COUNTER, "Leases of strict topics that this node took back as leader: not handed over"),
     ("hourwheel_staged_bytes", GAUGE, "Bytes of far hours that only the journal and memory hold"),
     ("hourwheel_free_bytes", GAUGE, "Free space of the data directory's file system"),
     ("hourwheel_clock_error_seconds", GAUGE, "How far the wall clock is ahead of the node clock"),

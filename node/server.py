@@ -86,7 +86,7 @@ class Node:
         self.draining = False
         self._caught_up = False
         self.lateness = Lateness()
-        self.handed_over = self.acked = 0
+        self.handed_over = self.acked = self.released = 0
         try:
             self._open()
         except BaseException:

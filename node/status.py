@@ -125,6 +125,8 @@ class Status:
             "hourwheel_applied_index": node.machine.applied_index,
             "hourwheel_waiting": node.proposer.waiting_rows,
             "hourwheel_ready": reign.ready_count if reign else 0,
+            "hourwheel_pledged": reign.dispatcher.strict.waiting if reign else 0,
+            "hourwheel_released": node.released,
             "hourwheel_staged_bytes": node.store.staged_bytes,
             "hourwheel_free_bytes": node.reserve.free_bytes,
             "hourwheel_clock_error_seconds": node.clock.error_ms() / 1000,
