@@ -190,6 +190,68 @@ def test_requests_wait_for_the_new_leader(tmp_path: Path) -> None:
     run_nodes(tmp_path, scene)
 
 
+def test_what_consumers_say_meanwhile_is_answered_truthfully(tmp_path: Path) -> None:
+    """Acks, nacks and extensions sent to every node while leadership moves: each is done once, by either leader, and
+    what they said is what the records of the new one hold."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        target = followers(nodes, leader)[0]
+        await leader.service.schedule([MessageIn("t", b"1")] * 9, ANONYMOUS)
+        pulled = await leader.service.pull(PullIn("t", 9, 2_000, 20_000), ANONYMOUS)
+        assert len(pulled) == 9
+        said = {"ack": {}, "nack": {"delay": "1h"}, "extend": {"lease": "2h"}}
+
+        async def say(http: aiohttp.ClientSession, node: Node, verb: str, receipt: str) -> str:
+            url = f"http://{node.config.http.listen}/v1/topics/t/{verb}"
+            async with http.post(url, json={"receipts": [receipt], **said[verb]}) as answer:
+                document = await answer.json()
+                assert answer.status == 200, document
+                return str(document["results"][0]["result"])
+
+        async with aiohttp.ClientSession() as http:
+            with stuck_disk(target) as let_go:
+                await schedule(leader)
+                moving = asyncio.ensure_future(leader.service.transfer(target.config.node_id, principal=ANONYMOUS))
+                await until(lambda: leader.transfer.frozen)
+                words = [(node, verb) for node in nodes for verb in said]
+                saying = [
+                    asyncio.ensure_future(say(http, node, verb, delivery.receipt))
+                    for (node, verb), delivery in zip(words, pulled, strict=True)
+                ]
+                await asyncio.sleep(0.05)
+                let_go.set()
+                moved = await moving
+            assert await asyncio.gather(*saying) == ["acked", "nacked", "extended"] * 3
+        new = await leader_of(nodes, term_above=moved.term_before)
+        states = [(await new.service.message(each.id, local=False, principal=ANONYMOUS)).state for each in pulled]
+        assert states == ["delivered", "scheduled", "leased"] * 3
+        assert moved.repeated == 0
+
+    run_nodes(tmp_path, scene)
+
+
+def test_not_during_a_change_of_members_nor_to_one_that_lags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused by name, in the old term, and everything goes on."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        term, to = leader.group.term, followers(nodes, leader)[0].config.node_id
+        with monkeypatch.context() as changing:
+            changing.setattr(type(leader.group), "changing", True)
+            assert await refusal(leader, to) == "change-in-progress"
+        with monkeypatch.context() as lagging:
+            lagging.setattr(leader.transfer, "_lag", lambda peer: 101)
+            with pytest.raises(Problem, match="lacks the last 101 entries"):
+                await leader.service.transfer(to, principal=ANONYMOUS)
+            assert await refusal(leader, None) == "not-caught-up"
+        await schedule(leader)
+        assert leader.group.term == term
+        assert (await leader.service.transfer(to, principal=ANONYMOUS)).to_node == to
+
+    run_nodes(tmp_path, scene)
+
+
 def test_a_caller_that_goes_away_changes_nothing(tmp_path: Path) -> None:
     """Leadership moves all the same, and the next transfer is not held up by the one that nobody waits for."""
 
