@@ -321,8 +321,8 @@ async def remove(place: Place, node_id: str) -> None:
 
 
 def test_every_node_is_replaced_under_load(tmp_path: Path) -> None:
-    """While messages come in, each of three nodes gives way to a new one: nothing that was acknowledged is lost, and all
-    nodes hold the same."""
+    """While messages come in, each of three nodes gives way to a new one: nothing that was acknowledged is lost, and
+    all nodes hold the same."""
 
     async def scene() -> None:
         async with cluster(tmp_path, "n1", "n2", "n3") as place:
