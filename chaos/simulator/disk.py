@@ -153,6 +153,8 @@ class SimDisk(Disk):
         file = self._file(fd)
         size = file.size
         old = super().read(fd, min(len(view), size - offset), offset) if offset < size else b""
+        if file.stuck:
+            file.write_again(offset, len(view))
         file.undo.append(Undo(offset, old, size, len(view)))
         super().write(fd, view, offset)
         file.size = max(size, offset + len(view))
@@ -164,10 +166,9 @@ class SimDisk(Disk):
         try:
             self._step("fdatasync", f"fd {fd}")
         except DiskFailed:
-            file.stuck += file.undo
-            file.undo = []
+            file.stick()
             raise
-        file.undo.clear()
+        file.synced()
 
     def fsync_directory(self, path: Path) -> None:
         """See Disk."""

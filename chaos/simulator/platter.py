@@ -45,6 +45,27 @@ class File:
     undo: list[Undo] = field(default_factory=list)
     stuck: list[Undo] = field(default_factory=list)
 
+    def stick(self) -> None:
+        """A sync failed: the kernel holds these pages for clean. No later sync carries them, though it may carry what
+        is written behind them: then they are a hole in the file."""
+        for each in self.undo:
+            each.old = each.old.ljust(each.new_bytes, b"\0")
+        self.stuck += self.undo
+        self.undo = []
+
+    def write_again(self, offset: int, length: int) -> None:
+        """Stuck pages that are written again are dirty again, and the next sync carries them."""
+        end = offset + length
+        again = [each for each in self.stuck if offset <= each.offset and each.offset + len(each.old) <= end]
+        self.stuck = [each for each in self.stuck if each not in again]
+        self.undo = again + self.undo
+
+    def synced(self) -> None:
+        """All that is not stuck is durable, the length too."""
+        self.undo.clear()
+        for each in self.stuck:
+            each.size = max(each.size, self.size)
+
 
 @dataclass(slots=True)
 class Name:
@@ -90,7 +111,7 @@ class Platter:
         """Everything is durable."""
         self.sync_names(None)
         for file in self.files.values():
-            file.undo.clear()
+            file.synced()
 
     def power_cut(self, *, torn: bool) -> None:
         """What no sync has covered is gone; `torn`: any part of it."""

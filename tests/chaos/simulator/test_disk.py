@@ -223,3 +223,26 @@ def test_a_clean_cut_leaves_what_a_model_says(
     cut(platter, disk)
     found = {path.name: path.read_bytes() for path in platter.root.iterdir()}
     assert found == {name: model.kept[identity] for name, identity in model.kept_names.items()}
+
+
+def test_what_a_failed_sync_left_is_a_hole_unless_it_is_written_again(tmp_path: Path) -> None:
+    """Later syncs carry what is written behind it, and the file's length, but not those pages."""
+    for again in (False, True):
+        platter = Platter(tmp_path / f"root{again}", tmp_path / f"aside{again}", random.Random(1))
+        disk = SimDisk(platter, random.Random(1), lambda operation: None, lambda: None)
+        fd = disk.open_write(platter.root / "file")
+        disk.write(fd, b"first", 0)
+        disk.fdatasync(fd)
+        disk.fsync_directory(platter.root)
+        disk.write(fd, b"second", 5)
+        disk.fail(errno.EIO, "fdatasync")
+        with pytest.raises(DiskFailed):
+            disk.fdatasync(fd)
+        if again:
+            disk.write(fd, b"second", 5)
+        disk.write(fd, b"third", 11)
+        disk.fdatasync(fd)
+        disk.release()
+        platter.power_cut(torn=False)
+        kept = (platter.root / "file").read_bytes()
+        assert kept == (b"firstsecondthird" if again else b"first" + bytes(6) + b"third")
