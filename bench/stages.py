@@ -178,8 +178,7 @@ def outlet(leader: Leader, times: Times, rounds: int) -> None:
 
 
 def _commit_leases(leader: Leader, now_ms: int) -> None:
-    lease, state = leader.dispatcher.collect(now_ms)
-    leader.propose(now_ms, *(command for command in (lease, state) if command is not None))
+    leader.propose(now_ms, *leader.dispatcher.collect(now_ms).commands())
     leader.dispatcher.committed()
 
 
