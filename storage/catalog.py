@@ -36,6 +36,8 @@ from storage.written import Written
 FORMAT: Final = 1
 _FORMAT_KEY: Final = b"format"
 _U32: Final = struct.Struct("<I")
+_FIRST_INDEX: Final = b"first index "
+"""Before an hour's number: a row for each hour that was ever unlinked, so that no position is ever given twice."""
 _TABLES: Final = (b"meta", b"topics", b"keys", b"hour_keys", b"members")
 _MAP_SIZE: Final = 1 << 40
 """Address space, not memory or disk: the most the catalog can grow to."""
@@ -140,6 +142,9 @@ class Catalog:
             )
         try:
             with _lmdb_errors("open", path):
+                if read_only and environment.stat()["entries"] <= len(_TABLES):
+                    environment.close()  # its first start was cut short: there is nothing that could be changed
+                    return cls.open(path, disk)
                 about = environment.open_db(ABOUT, create=not read_only)
                 tables = [Table(name, environment.open_db(name, create=not read_only)) for name in _TABLES]
                 if read_only:
@@ -218,6 +223,18 @@ class Catalog:
     def drop_hour_keys(self, hour: int) -> int:
         """Forget the keys of the messages born in an hour, when it is unlinked; returns how many there were."""
         return self._keys.drop_hour(hour)
+
+    # hours that were unlinked
+
+    def first_index(self, hour: int) -> int:
+        """The first global_index of an hour's units: 0, or where the hour of that number ended that was unlinked."""
+        row = self._meta.get(_FIRST_INDEX + _U32.pack(hour))
+        return 0 if row is None else int.from_bytes(row, "little")
+
+    def set_first_index(self, hour: int, index: int) -> None:
+        """The hour is unlinked, and its units had global indexes below this."""
+        assert index >= self.first_index(hour), f"hour {hour} ends at {index}"
+        self._meta.put(_FIRST_INDEX + _U32.pack(hour), index.to_bytes(8, "little"))
 
     # checkpoint
 

@@ -100,16 +100,17 @@ def link_slots(units: Units, slots: npt.NDArray[np.uint16], after: U32, count: U
     count[used] += lengths.astype(np.uint32)
 
 
-def walk(second: int, last: int, count: int, read: Read, file: str) -> Units:
+def walk(second: int, last: int, count: int, read: Read, file: str, *, least: int = 0) -> Units:
     """The units of one second, in order of local_index, by walking its chain back from its head.
 
-    `read(first, count)` gives verified units of the index. Raises Corrupt if the chain does not hold together.
+    `read(first, count)` gives verified units of the index, which begins with unit `least`. Raises Corrupt if the chain
+    does not hold together.
     """
     missing, at = count, last
     found: list[Units] = []
     size = 1
     while missing:
-        first = max(0, at + 1 - size)
+        first = max(least, at + 1 - size)
         block = read(first, at + 1 - first)
         links = block if size == 1 else block[seconds_of(block["due_ms"]) == second]
         if not len(links):

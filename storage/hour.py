@@ -10,6 +10,7 @@ descriptors   open                                  closed when cool
 ```
 Which of the two it is changes cost, never content: ordinals, offsets and chain follow from the order of appends alone.
 Invariant: 0 <= saved_x <= x for units, log_end and settles; what is between is staged; a near hour has nothing staged.
+The units are numbered first <= global_index < next: an hour that was unlinked and is begun again goes on where it was.
 """
 
 from collections.abc import Iterator
@@ -41,6 +42,7 @@ class Hour:
     def __init__(self, number: int, files: HourFiles, stage: Stage, lengths: HourLengths | None = None) -> None:
         self.number = number
         self.files = files
+        self.first = files.index.first
         self._stage = stage
         self.near = False
         self.units = self.saved_units = lengths.units if lengths else 0
@@ -53,6 +55,11 @@ class Hour:
         self._heads: Heads | None = None  # of a far hour: of the units on disk
         self._states: States | None = None
         self._homes: Homes | None = None
+
+    @property
+    def next(self) -> int:
+        """The global_index of the next unit."""
+        return self.first + self.units
 
     # append
 
@@ -70,7 +77,7 @@ class Hour:
         self.heads().link(units)
         seal(units)
         self.files.log.write(words.view(np.uint8).data, self.saved_log_end)
-        self.files.index.write_rows(units, self.saved_units)
+        self.files.index.write_rows(units, self.first + self.saved_units)
         self.saved_units, self.saved_log_end = self.units, self.log_end
 
     def move_in(self, units: Units, homes: U64) -> None:
@@ -215,7 +222,7 @@ class Hour:
         """What the files are to hold once all that was appended so far is written; 0 for a file not begun."""
         return HourLengths(
             log_len=self.log_end if self.units else 0,
-            index_len=self.files.index.offset(self.units) if self.units else 0,
+            index_len=self.files.index.offset(self.next) if self.units else 0,
             settle_len=self.files.settle.offset(self.settles) if self.settles else 0,
             units=self.units,
             unsettled=self.unsettled,
@@ -228,10 +235,10 @@ class Hour:
 
     def unit_rows(self, at: I64) -> Units:
         """Units by global_index, in that order. One that is staged is NOT_LINKED yet."""
-        if not len(at) or int(at.max()) < self.saved_units:
+        if not len(at) or int(at.max()) < self.first + self.saved_units:
             return self.files.index.gather_rows(at)
         rows = np.empty(len(at), UNIT)
-        saved = at < self.saved_units
+        saved = at < self.first + self.saved_units
         put_rows(rows, saved, self.files.index.gather_rows(at[saved]))
         put_rows(rows, ~saved, self.staged.units.gather(at[~saved], UNIT))
         return rows

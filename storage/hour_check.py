@@ -55,6 +55,7 @@ class HourCheck:
         """Bytes the checkpoint stands for."""
         self.bytes_behind = 0
         """Bytes after those, which are no fault."""
+        self._end = files.index.first + lengths.units
         self._states = States()
         self._arrived: list[U64] = []
 
@@ -65,7 +66,7 @@ class HourCheck:
             self._head(self._files.index, self._lengths.index_len),
             self._head(self._files.settle, self._lengths.settle_len),
         ]
-        index_len = self._files.index.offset(self._lengths.units) if self._lengths.units else 0
+        index_len = self._files.index.offset(self._end) if self._lengths.units else 0
         if self._lengths.index_len != index_len:
             self._fault(self._files.index, 0, "length in the checkpoint", self._lengths.index_len, index_len)
             whole[1] = False
@@ -77,7 +78,7 @@ class HourCheck:
 
     def forwarded(self) -> U64:
         """(home, place) of each unit that is forwarded, shape [n, 2]. After a run without faults."""
-        at = self._states.in_state(FORWARDED, self._lengths.units)
+        at = self._states.in_state(FORWARDED, self._end)
         home = at.astype(np.uint64) | np.uint64(self._number << INDEX_BITS)
         return np.stack([home, self._states.places(at, home)], axis=1)
 
@@ -198,7 +199,7 @@ class HourCheck:
         """Whether every settle record names a unit there is and something that can happen."""
         sound = True
         for name, wrong in (
-            ("global_index", unit >= self._lengths.units),
+            ("global_index", (unit >= self._end) | (unit < self._files.index.first)),
             ("what", (rows["what"] < LEASED) | (rows["what"] > FORWARDED)),
         ):
             for row in np.flatnonzero(wrong).tolist():
@@ -209,8 +210,9 @@ class HourCheck:
     def _rows(self, file: RowFile, count: int) -> Iterator[tuple[int, Rows, npt.NDArray[np.bool_]]]:
         """(ordinal of the first, rows, which of them are damaged) a block at a time; tells of the damaged ones."""
         told = 0
-        for first in range(0, count, BLOCK_ROWS):
-            rows = file.read_unchecked(first, min(BLOCK_ROWS, count - first))
+        end = file.first + count
+        for first in range(file.first, end, BLOCK_ROWS):
+            rows = file.read_unchecked(first, min(BLOCK_ROWS, end - first))
             sums = row_checksums(rows)
             bad = sums != rows["checksum"]
             for row in np.flatnonzero(bad).tolist():

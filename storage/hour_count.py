@@ -104,19 +104,19 @@ class HourCount:
         held = hour.states_held
         # Which homes were forwarded before they ended only the settle file tells.
         use = held is not None and not (held.forwards and which.standings & ENDED)
-        self._state = _copied(held, hour.units, now_ms) if held is not None and use else None
+        self._state = _copied(held, hour, now_ms) if held is not None and use else None
 
     def run(self, tally: Tally, stopped: Callable[[], bool] = lambda: False) -> None:
         """Add them to `tally`, unless `stopped` on the way. Raises Corrupt or DiskFailed, both final unless the hour
         was unlinked meanwhile; and what the tally raises."""
         try:
             state = self._read_states() if self._state is None else self._state
-            first = 0
+            row = 0
             for units in self._blocks():
                 if stopped():
                     return
-                self._count(units, state[first : first + len(units)], first, tally)
-                first += len(units)
+                self._count(units, state[row : row + len(units)], self._hour.first + row, tally)
+                row += len(units)
         finally:
             self._hour.files.close()
 
@@ -172,7 +172,7 @@ class HourCount:
         for rows in hour.staged_settles.arrays:
             self._absorb(state, rows, forwarded)
         for at in forwarded:
-            state[at] = FORWARDED
+            state[at - hour.first] = FORWARDED
         return state
 
     def _absorb(self, state: U8, rows: Settles, forwarded: list[I64]) -> None:
@@ -181,7 +181,7 @@ class HourCount:
         if gone.any():
             forwarded.append(at[gone])
         what[(what == RELEASED) | ((what == LEASED) & (rows["when"] <= self._now_ms))] = PENDING
-        state[at] = what
+        state[at - self._hour.first] = what
 
 
 def _table(values: Iterable[int]) -> Mask:
@@ -190,13 +190,13 @@ def _table(values: Iterable[int]) -> Mask:
     return table
 
 
-def _copied(states: States, units: int, now_ms: int) -> U8:
-    """The states in memory as they are now, leases that are over taken for none."""
-    state = np.zeros(units, np.uint8)
-    held = states.state[:units]
+def _copied(states: States, hour: Hour, now_ms: int) -> U8:
+    """The states in memory as they are now, a row for each unit; leases that are over are taken for none."""
+    state = np.zeros(hour.units, np.uint8)
+    held = states.state[hour.first : hour.next]
     state[: len(held)] = held
     leased = np.flatnonzero(state == LEASED)
-    state[leased[states.when[leased] <= now_ms]] = PENDING
+    state[leased[states.when[hour.first + leased] <= now_ms]] = PENDING
     return state
 
 

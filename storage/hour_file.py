@@ -131,15 +131,18 @@ class HourFile:
 
 
 class RowFile(HourFile):
-    """One file of fixed-size rows that are checked as they are read."""
+    """One file of fixed-size rows that are checked as they are read. Its rows count from `first`: 0 but for the index
+    of an hour that was begun again, whose numbers go on where the former one's ended."""
 
-    def __init__(self, disk: Disk, path: Path, header: FileHeader, dtype: np.dtype[np.void]) -> None:
+    def __init__(self, disk: Disk, path: Path, header: FileHeader, dtype: np.dtype[np.void], first: int = 0) -> None:
         super().__init__(disk, path, header)
         self._dtype = dtype
+        self.first = first
 
     def offset(self, row: int) -> int:
         """Where row `row` begins."""
-        return HEADER_SIZE + row * self._dtype.itemsize
+        assert row >= self.first, f"row {row} of a file that begins with {self.first}"
+        return HEADER_SIZE + (row - self.first) * self._dtype.itemsize
 
     def read_rows(self, first: int, count: int) -> Rows:
         """Rows first .. first + count. Raises Corrupt for a wrong checksum, or a unit that is not in its place."""
@@ -183,8 +186,9 @@ class RowFile(HourFile):
 
     def blocks(self, count: int) -> Iterator[tuple[int, Rows]]:
         """(ordinal of the first row, rows) over the first `count` rows, a block at a time."""
-        for first in range(0, count, BLOCK_ROWS):
-            yield first, self.read_rows(first, min(BLOCK_ROWS, count - first))
+        end = self.first + count
+        for first in range(self.first, end, BLOCK_ROWS):
+            yield first, self.read_rows(first, min(BLOCK_ROWS, end - first))
 
     def write_rows(self, rows: Rows, first: int) -> None:
         """Write sealed rows, the first of which has ordinal `first`."""
@@ -198,21 +202,32 @@ def directory_name(hour: int, generation: int) -> str:
 
 
 class HourFiles:
-    """The three files of one hour partition, `hours/<hour>/{log,index,settle}`; see directory_name for `generation`."""
+    """The three files of one hour partition, `hours/<hour>/{log,index,settle}`; see directory_name for `generation`.
+    `first` is the global_index of the first unit."""
 
     __slots__ = ("_again", "_disk", "directory", "generation", "index", "log", "settle")
 
     def __init__(
-        self, disk: Disk, hours: Path, hour: int, *, group: int, cluster_id: bytes, generation: int = 0
+        self,
+        disk: Disk,
+        hours: Path,
+        hour: int,
+        *,
+        group: int,
+        cluster_id: bytes,
+        generation: int = 0,
+        first: int = 0,
     ) -> None:
         self._disk = disk
-        self._again = partial(HourFiles, disk, hours, hour, group=group, cluster_id=cluster_id, generation=generation)
+        self._again = partial(
+            HourFiles, disk, hours, hour, group=group, cluster_id=cluster_id, generation=generation, first=first
+        )
         self.generation = generation
         self.directory = hours / directory_name(hour, generation)
         self.log = HourFile(disk, self.directory / "log", FileHeader(MAGIC_LOG, group, hour, cluster_id))
         index = FileHeader(MAGIC_INDEX, group, hour, cluster_id)
         settle = FileHeader(MAGIC_SETTLE, group, hour, cluster_id)
-        self.index = RowFile(disk, self.directory / "index", index, UNIT)
+        self.index = RowFile(disk, self.directory / "index", index, UNIT, first)
         self.settle = RowFile(disk, self.directory / "settle", settle, SETTLE)
 
     def again(self) -> "HourFiles":

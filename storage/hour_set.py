@@ -10,7 +10,8 @@ descriptors for a while: warm. Memory depends on these alone, not on how many ho
 An hour that was unlinked may be begun again (a Realign has turned the wheel back): under the same number and, until a
 checkpoint without the old one is durable, under another generation, which gives it a directory of its own. A crash
 would bring the old one back, so not a byte of it may change; and a node that made its checkpoint in between and one
-that did not give the new units the same positions. So it is where a pin holds the old directory (snapshot_pin.py). The
+that did not give the new units the same positions: those behind the old ones', which no unit is ever given again (the
+catalog keeps where an unlinked hour ended). So it is where a pin holds the old directory (snapshot_pin.py). The
 generation is the node's own matter, no replicated content.
 """
 
@@ -65,11 +66,14 @@ class FrozenHours:
 class HourSet:
     """The hours by number. On the loop's thread."""
 
-    def __init__(self, hours: dict[int, Hour], stage: Stage, open_files: OpenFiles, pins: Pins) -> None:
+    def __init__(
+        self, hours: dict[int, Hour], stage: Stage, open_files: OpenFiles, begin_files: OpenFiles, pins: Pins
+    ) -> None:
         self._hours = hours
         self._pins = pins
         self._stage = stage
         self._open_files = open_files
+        self._begin_files = begin_files
         self.units = sum(hour.units for hour in hours.values())
         """Units of all hours, settled ones too."""
         self.moved = sum(hour.moved for hour in hours.values())
@@ -108,7 +112,8 @@ class HourSet:
             hour = self.use(number)
             at = indexes[rows]
             assert hour is not None, f"no unit in hour {number}"
-            assert at[at.argmax()] < hour.units, f"no unit {at.max()} among {hour.units} in hour {number}"
+            assert at[at.argmax()] < hour.next, f"no unit {at.max()} below {hour.next} in hour {number}"
+            assert not hour.first or at.min() >= hour.first, f"unit {at.min()} went with hour {number} when it ended"
             yield hour, rows, at
 
     def begin(self, number: int) -> Hour:
@@ -117,7 +122,7 @@ class HourSet:
         if hour is None:
             old = [generation for each, generation in (*self._unlinked, *self._removing) if each == number]
             old += self._pins.generations(number)
-            files = self._open_files(number, max(old, default=-1) + 1)
+            files = self._begin_files(number, max(old, default=-1) + 1)
             hour = self._hours[number] = Hour(number, files, self._stage)
             hour.near = number in self._near
         return hour

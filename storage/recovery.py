@@ -45,14 +45,15 @@ def recover_hours(
 
 def check_lengths(files: HourFiles, lengths: HourLengths) -> None:
     """Whether the record's lengths, the last unit and the last settle record tell the same. Raises Corrupt."""
-    index_len = files.index.offset(lengths.units) if lengths.units else 0
+    following = files.index.first + lengths.units
+    index_len = files.index.offset(following) if lengths.units else 0
     if lengths.index_len != index_len:
         raise Corrupt("catalog, checkpoint record", 0, f"index of {files.index.name}", lengths.index_len, index_len)
     if lengths.units:
-        last = files.index.read_rows(lengths.units - 1, 1)[0]
+        last = files.index.read_rows(following - 1, 1)[0]
         end = int(last["offset"]) + int(last["size"])
         if end != lengths.log_len:
-            raise Corrupt(files.index.name, files.index.offset(lengths.units - 1), "end of log", end, lengths.log_len)
+            raise Corrupt(files.index.name, files.index.offset(following - 1), "end of log", end, lengths.log_len)
     settles = settle_count(lengths)
     if settles:
         files.settle.read_rows(settles - 1, 1)

@@ -31,6 +31,7 @@ class SlotRead:
         self._files = hour.files.again()
         self._state = hour.states().state
         self._near = hour.near
+        self._first = hour.first
         if hour.near:
             self._last, self._count = hour.heads().second(second)
         else:
@@ -47,7 +48,7 @@ class SlotRead:
 
     def _walk(self) -> Units:
         index = self._files.index
-        return walk(self._second, self._last, self._count, index.read_rows, index.name)
+        return walk(self._second, self._last, self._count, index.read_rows, index.name, least=self._first)
 
     def _scan(self) -> Units:
         blocks = linked_units(self._files, self._saved_units, self._staged)

@@ -88,7 +88,7 @@ def _write_units(group: list[FrozenHour], chunk: Chunk, open_files: OpenFiles) -
         assert hour.saved_units + len(units) == hour.units, f"{len(units)} units staged of hour {hour.number}"
         words = chunk.words[edges[place] : edges[place + 1]]
         its.log.write(words.view(np.uint8).data, offsets[place])
-        its.index.write_rows(units, hour.saved_units)
+        its.index.write_rows(units, its.index.first + hour.saved_units)
         its.close()
 
 

@@ -21,7 +21,7 @@ from storage.disk import Disk
 from storage.format import SETTLE, SETTLED, UNIT, UNKNOWN, Corrupt, Settles, Units, put_rows, take_rows
 from storage.hour import Hour
 from storage.hour_count import ENDED, HourCount, Which
-from storage.hour_file import HourFiles
+from storage.hour_opening import HourOpening
 from storage.hour_set import STAGED_BYTES_SOFT, HourSet
 from storage.move import born_in_state, history, homes, last_places, locate
 from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
@@ -54,13 +54,14 @@ class Store:
         self.catalog = catalog
         self.checkpoint: CheckpointRecord | None = catalog.record
         """The last durable checkpoint; None before the first."""
-        genesis = catalog.genesis
-        self.cluster_id: bytes | None = genesis.cluster_id if genesis else None
-        stage = Stage()
-        recovered = recover_hours(self._directory, self.checkpoint, disk, self._open_files, stage)
+        genesis, stage = catalog.genesis, Stage()
+        named = self.checkpoint.hours if self.checkpoint else {}
+        opening = self._opening = HourOpening(disk, self._directory, group, catalog.first_index, named)
+        opening.cluster_id = genesis.cluster_id if genesis else None
+        recovered = recover_hours(self._directory, self.checkpoint, disk, opening.open, stage)
         self._pins = Pins()
         disk.remove_tree(directory / PINS)
-        self._hours = HourSet(recovered, stage, self._open_files, self._pins)
+        self._hours = HourSet(recovered, stage, opening.open, opening.begin, self._pins)
         self.applied_index = self.checkpoint.applied_index if self.checkpoint else 0
         self.applied_term = self.checkpoint.applied_term if self.checkpoint else 0
 
@@ -87,10 +88,15 @@ class Store:
             hour.files.close()
         self.catalog.close()
 
+    @property
+    def cluster_id(self) -> bytes | None:
+        """16 bytes; None before Genesis."""
+        return self._opening.cluster_id
+
     def found(self, cluster_id: bytes) -> None:
         """The cluster's id, 16 bytes, which every file's header names. The catalog's genesis row keeps it."""
         assert self.cluster_id in (None, cluster_id), "the cluster is already founded"
-        self.cluster_id = cluster_id
+        self._opening.cluster_id = cluster_id
 
     @property
     def unit_count(self) -> int:
@@ -115,7 +121,7 @@ class Store:
         assert arranged.hours[0] >= 0, f"hour {arranged.hours[0]}"
         assert arranged.hours[-1] <= HOUR_MAX, f"hour {arranged.hours[-1]}"
         hours = [self._hours.begin(number) for number in arranged.hours]
-        index = arranged.indexes([hour.units for hour in hours])
+        index = arranged.indexes([hour.next for hour in hours])
         starts = patch(
             arranged.words,
             arranged.columns.size,
@@ -162,7 +168,7 @@ class Store:
                 continue
             at = indexes[rows]
             found = hour.states().at(at)
-            found.state[at >= hour.units] = UNKNOWN
+            found.state[(at >= hour.next) | (at < hour.first)] = UNKNOWN
             result.state[rows] = found.state
             result.attempt[rows] = found.attempt
             result.term[rows] = found.term
@@ -320,10 +326,15 @@ class Store:
         found = self._hours.find(hour)
         return found, found.units if found else 0
 
+    def span(self, hour: int) -> tuple[int, int]:
+        """The positions of an hour's units: of the first, and behind the last."""
+        found, base = self._hours.find(hour), hour << INDEX_BITS
+        return (base + found.first, base + found.next) if found else (base, base)
+
     def topics_from(self, hour: int, first: int) -> U32:
         """The topic of each unit of an hour, from this ordinal on."""
         found = self._hours.use(hour)
-        rows = found.unit_rows(np.arange(first, found.units)) if found else np.empty(0, UNIT)
+        rows = found.unit_rows(np.arange(found.first + first, found.next)) if found else np.empty(0, UNIT)
         topics: U32 = rows["topic"]
         return topics
 
@@ -353,8 +364,12 @@ class Store:
 
     def unlink(self, hour: int) -> None:
         """Forget an hour. Its directory goes when a checkpoint without it is durable. Unknown hours are fine; one that
-        was unlinked may be begun again at once."""
+        was unlinked may be begun again at once, and its units are numbered on from where the former ones ended: what
+        named one of those is unknown for good."""
         self.catalog.written.row(b"unlink", hour.to_bytes(4, "little"))
+        found = self._hours.find(hour)
+        if found is not None:
+            self.catalog.set_first_index(hour, found.next)
         self._hours.unlink(hour)
 
     # checkpoint
@@ -366,7 +381,7 @@ class Store:
         """
         frozen = self._hours.freeze()
         catalog = self.catalog.begin(replace(record, hours=frozen.lengths))
-        return CheckpointJob(self._disk, self._directory, frozen, self._open_files, catalog, self._pins, self._finish)
+        return CheckpointJob(self._disk, self._directory, frozen, self._opening.open, catalog, self._pins, self._finish)
 
     def pin(self) -> Pin | None:
         """Hold the last durable checkpoint fast, to be read in a thread; None before the first. Cheap."""
@@ -381,9 +396,3 @@ class Store:
     def _use_open(self, hour: int) -> Hour | None:
         found = self._hours.find(hour)
         return self._hours.use(hour) if found and found.open else None
-
-    def _open_files(self, hour: int, generation: int) -> HourFiles:
-        assert self.cluster_id is not None, "no hour before genesis"
-        return HourFiles(
-            self._disk, self._directory, hour, group=self._group, cluster_id=self.cluster_id, generation=generation
-        )

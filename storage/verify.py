@@ -91,7 +91,8 @@ def _verify_hours(hours: Path, catalog: Catalog, disk: Disk, group: int, report:
     forwarded: list[U64] = []
     arrived: list[U64] = []
     for number, lengths in sorted(record.hours.items()):
-        files = _open(disk, hours, number, lengths, group, genesis.cluster_id)
+        first = catalog.first_index(number)
+        files = _open(disk, hours, number, lengths, group, genesis.cluster_id, first)
         check = HourCheck(number, files, lengths)
         check.run()
         report.faults += check.faults
@@ -108,8 +109,11 @@ def _verify_hours(hours: Path, catalog: Catalog, disk: Disk, group: int, report:
         report.notes.append(f"{behind} bytes behind the checkpoint, which the next start cuts")
 
 
-def _open(disk: Disk, hours: Path, number: int, lengths: HourLengths, group: int, cluster_id: bytes) -> HourFiles:
-    return HourFiles(disk, hours, number, group=group, cluster_id=cluster_id, generation=lengths.generation)
+def _open(
+    disk: Disk, hours: Path, number: int, lengths: HourLengths, group: int, cluster_id: bytes, first: int = 0
+) -> HourFiles:
+    generation = lengths.generation
+    return HourFiles(disk, hours, number, group=group, cluster_id=cluster_id, generation=generation, first=first)
 
 
 def _verify_deliveries(deliveries: Path, disk: Disk, report: Report) -> None:

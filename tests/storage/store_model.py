@@ -7,7 +7,7 @@ import numpy as np
 
 from storage.array import U64
 from storage.columns import SettleBatch, UnitBatch
-from storage.format import DEAD, FORWARDED, LEASED, MOVED, PENDING, RELEASED, SETTLED
+from storage.format import DEAD, FORWARDED, LEASED, MOVED, PENDING, RELEASED, SETTLED, UNKNOWN
 from storage.hour_count import ENDED, OPEN, READY, DueTally, Tally, TopicTally, Which
 from storage.position import HOUR_MS
 from storage.slot import SlotColumns
@@ -56,6 +56,8 @@ class Model:
     def __init__(self) -> None:
         self.units: dict[int, Unit] = {}
         self.gone: set[int] = set()
+        self.given: Counter[int] = Counter()  # positions of each hour ever given, those of unlinked ones too
+        self.buried: set[int] = set()  # those of unlinked ones
 
     def append(self, batch: UnitBatch, bodies: list[bytes]) -> list[int]:
         """The positions that a store must give."""
@@ -66,7 +68,8 @@ class Model:
 
     def _add(self, due_ms: int, topic: int, body: bytes, home: int | None = None) -> int:
         hour = due_ms // HOUR_MS
-        position = hour << 40 | sum(1 for other in self.units if other >> 40 == hour)
+        position = hour << 40 | self.given[hour]
+        self.given[hour] += 1
         self.units[position] = Unit(position, position if home is None else home, due_ms, topic, body)
         self.gone.discard(hour)
         return position
@@ -118,7 +121,8 @@ class Model:
             self.units[position].history.append((event[0], event[1], event[2], event[3], event[4]))
 
     def unlink(self, hour: int) -> None:
-        """Forget an hour's units."""
+        """Forget an hour's units; their positions are nobody's for good."""
+        self.buried |= {position for position in self.units if position >> 40 == hour}
         self.units = {position: unit for position, unit in self.units.items() if position >> 40 != hour}
         self.gone.add(hour)
 
@@ -134,6 +138,9 @@ class Model:
         for hour in store.hours():  # before anything brings the states into memory
             self._check_counts(store, hour, [unit for unit in units if unit.position >> 40 == hour])
         self._check_states(store, positions, units)
+        buried = np.array(sorted(self.buried), np.uint64)
+        assert set(store.states(buried).state.tolist()) <= {UNKNOWN}
+        assert store.homes(buried).tolist() == buried.tolist()
         rows = store.units(positions)
         assert rows["due_ms"].tolist() == [unit.due_ms for unit in units]
         assert rows["topic"].tolist() == [unit.topic for unit in units]

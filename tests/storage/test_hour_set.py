@@ -8,12 +8,13 @@ import pytest
 
 from storage.columns import SettleBatch
 from storage.disk import Disk
-from storage.format import DELIVERED
+from storage.format import DELIVERED, LEASED, UNKNOWN
+from storage.hour_count import OPEN, DueTally, Which
 from storage.position import HOUR_MS
 from storage.store import Store
 from storage.verify import digest, verify
 from tests.storage.quick_directory import quick_directory
-from tests.storage.workload import HOUR, batch_of, checkpoint, content, found, record_at
+from tests.storage.workload import HOUR, batch_of, checkpoint, content, found, move, record_at
 
 DUE = HOUR * HOUR_MS
 NEAR = pytest.mark.parametrize("near", [True, False])
@@ -43,9 +44,10 @@ def test_begun_again_at_once(quick_path: Path, near: bool) -> None:
             store.unlink(HOUR)
             if checkpoints:
                 checkpoint(store, 2)
-            assert store.append(batch_of([DUE + 9, DUE + 8])).tolist() == [HOUR << 40, HOUR << 40 | 1]
+            assert store.append(batch_of([DUE + 9, DUE + 8])).tolist() == [HOUR << 40 | 3, HOUR << 40 | 4]
             checkpoint(store, 3)
-            assert [record.asked_due_ms for record in store.records(_positions(2))] == [DUE + 9, DUE + 8]
+            assert [record.asked_due_ms for record in store.records(_positions(2, 3))] == [DUE + 9, DUE + 8]
+            assert set(store.states(_positions(3)).state.tolist()) == {UNKNOWN}
             store.close()
             assert verify(path).faults == []
             results.append((content(path), digest(path)))
@@ -62,7 +64,7 @@ def test_a_crash_finds_the_old_hour_whole(quick_path: Path, near: bool) -> None:
     before = content(quick_path)
     store.unlink(HOUR)
     store.append(batch_of([DUE + 500, DUE + 600, DUE + 700]))
-    store.settle(SettleBatch.of(_positions(3), what=DELIVERED, at_ms=1))
+    store.settle(SettleBatch.of(_positions(3, 2), what=DELIVERED, at_ms=1))
     store.close()
     again = Store.open(quick_path, disk=Disk())
     assert [record.asked_due_ms for record in again.records(_positions(2))] == [DUE, DUE + 1]
@@ -87,16 +89,55 @@ def test_begun_again_during_a_checkpoint(quick_path: Path, near: bool, when: str
         if when == "begun":
             job.run()
         job.finish()
-        assert [record.asked_due_ms for record in store.records(_positions(1))] == [DUE + 500 + round_]
+        assert [record.asked_due_ms for record in store.records(_positions(1, 2 + round_))] == [DUE + 500 + round_]
     checkpoint(store, 3)
     assert store.staged_bytes == 0
     store.close()
     assert verify(quick_path).faults == []
     again = Store.open(quick_path, disk=Disk())
-    assert [record.asked_due_ms for record in again.records(_positions(1))] == [DUE + 501]
+    assert [record.asked_due_ms for record in again.records(_positions(1, 3))] == [DUE + 501]
     again.close()
     assert len(_directories(quick_path)) == 1
 
 
-def _positions(count: int) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-    return np.arange(count, dtype=np.uint64) + np.uint64(HOUR << 40)
+@NEAR
+def test_what_is_numbered_on_is_read_in_every_way(quick_path: Path, near: bool) -> None:
+    """Slots, pending units, leases, counts, moves and topics of an hour begun again, before and after a checkpoint and
+    a restart: the same as of any hour, at its own positions."""
+    store = _open(quick_path, near=near)
+    store.append(batch_of([DUE + ms for ms in range(300)]))
+    store.unlink(HOUR)
+    first = 300
+    units = [DUE + 2_000, DUE + 5, DUE + 7, DUE + 6, *(DUE + 9_000 + ms for ms in range(200))]
+    assert store.append(batch_of(units)).tolist() == _positions(len(units), first).tolist()
+    store.settle(SettleBatch.of(_positions(1, first), what=LEASED, at_ms=1, when=5, term=1, attempt=1))
+    for stage in ("staged", "written", "reopened"):
+        if stage == "written":
+            checkpoint(store, 1)
+        elif stage == "reopened":
+            store.close()
+            store = Store.open(quick_path, disk=Disk())
+            store.turn(HOUR if near else HOUR + 50)
+        read = store.slot_read(DUE // 1000)
+        assert read is not None
+        assert read.run().position.tolist() == [HOUR << 40 | first + at for at in (1, 3, 2)]
+        assert len(store.pending(HOUR)) == len(units) - 1
+        assert store.leased(HOUR).position.tolist() == [HOUR << 40 | first]
+        assert store.leased_between(HOUR << 40, (HOUR + 1) << 40).tolist() == [HOUR << 40 | first]
+        assert store.extent(HOUR)[1] == len(store.topics_from(HOUR, 0)) == len(units)
+        assert len(store.topics_from(HOUR, 200)) == 4
+        tally = DueTally(DUE, HOUR_MS, 10)
+        count = store.hour_count(HOUR, Which(OPEN), DUE)
+        assert count is not None
+        count.run(tally)
+        assert sum(tally.buckets.values()) == len(units)
+    (place,) = move(store, [HOUR << 40 | first + 1], [DUE + 77], at_ms=2).tolist()
+    assert place == HOUR << 40 | first + len(units)
+    assert store.homes(np.array([place], np.uint64)).tolist() == [HOUR << 40 | first + 1]
+    checkpoint(store, 2)
+    store.close()
+    assert verify(quick_path).faults == []
+
+
+def _positions(count: int, first: int = 0) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+    return np.arange(first, first + count, dtype=np.uint64) + np.uint64(HOUR << 40)

@@ -146,8 +146,9 @@ def test_homes_are_read_again(store: Store, quick_path: Path, near: bool) -> Non
 
 
 def test_a_place_that_is_another_ones_now(store: Store) -> None:
-    """A place may be unlinked before the home is, and its number come again: for a message born there, for another one
-    that moved there, for the same one. What happened there before is no longer told, and nothing is told twice."""
+    """A place may be unlinked before the home is, and its hour begun again: for a message born there, for another one
+    that moved there, for the same one. What happened there before is no longer told, and nothing is told twice; no
+    place is another one's."""
     (place,) = move(store, BORN[:1], [DUE + HOUR_MS], at_ms=1).tolist()
     for what, at_ms in ((LEASED, 2), (DEAD, 3)):
         _settle(store, what, place, at_ms=at_ms)
@@ -155,18 +156,18 @@ def test_a_place_that_is_another_ones_now(store: Store) -> None:
     assert store.history(BORN[0])["at_ms"].tolist() == [1, 2, 3]
     store.unlink(HOUR + 1)
     assert (store.last_place(BORN[0]), store.history(BORN[0])["at_ms"].tolist()) == (BORN[0], [1, 3])
-    assert store.append(batch_of([DUE + HOUR_MS])).tolist() == [place]
-    _settle(store, LEASED, place, at_ms=4)
+    assert store.append(batch_of([DUE + HOUR_MS])).tolist() == [place + 1]
+    _settle(store, LEASED, place + 1, at_ms=4)
     assert (store.last_place(BORN[0]), store.history(BORN[0])["at_ms"].tolist()) == (BORN[0], [1, 3])
     store.unlink(HOUR + 1)
-    assert move(store, BORN[1:2], [DUE + HOUR_MS], at_ms=5).tolist() == [place]
-    _settle(store, LEASED, place, at_ms=6)
+    assert move(store, BORN[1:2], [DUE + HOUR_MS], at_ms=5).tolist() == [place + 2]
+    _settle(store, LEASED, place + 2, at_ms=6)
     assert (store.last_place(BORN[0]), store.history(BORN[0])["at_ms"].tolist()) == (BORN[0], [1, 3])
     assert store.history(BORN[1])["at_ms"].tolist() == [5, 6]
     store.unlink(HOUR + 1)
-    assert move(store, BORN[:1], [DUE + HOUR_MS], at_ms=7).tolist() == [place]
-    _settle(store, LEASED, place, at_ms=8)
-    assert (store.last_place(BORN[0]), store.history(BORN[0])["at_ms"].tolist()) == (place, [1, 3, 7, 8])
+    assert move(store, BORN[:1], [DUE + HOUR_MS], at_ms=7).tolist() == [place + 3]
+    _settle(store, LEASED, place + 3, at_ms=8)
+    assert (store.last_place(BORN[0]), store.history(BORN[0])["at_ms"].tolist()) == (place + 3, [1, 3, 7, 8])
     store.close()
 
 

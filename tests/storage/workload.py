@@ -151,7 +151,7 @@ ENTRIES: list[Entry] = [
     append(34 * H, 21 * H + 6),
     unlink(34),
     append(34 * H + 2),
-    settle(LEASED, (34, 0), (35, 2)),
+    settle(LEASED, (34, 2), (35, 3)),
 ]
 """Near and far hours, hours that become near and far again, settles of each; messages moved, ended elsewhere, redriven;
 hours unlinked, and begun again before a checkpoint knows it."""
