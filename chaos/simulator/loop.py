@@ -31,8 +31,19 @@ T = TypeVar("T")
 #: Rounds of callbacks that a turn takes at one moment; what is still ready then waits for RESTLESS_S.
 ROUNDS_MAX = 64
 RESTLESS_S = 0.0001
+#: Timers go off so much later, which is more than rounding takes away: who looks at the clock then, and finds it a hair
+#: before its time, would wait for no time at all, for ever.
+ROUNDING_S = 1e-9
 #: How often closing a coroutine is tried: one whose `finally` waits again is suspended again.
 CLOSINGS_MAX = 100
+
+
+#: Events at one moment, after which somebody is taken to wait for no time at all, for ever.
+STILL_MAX = 100_000
+
+
+class TimeStandsStill(Exception):
+    """Events make events at the same moment without end: a mistake of the simulator, or a loop of a node's."""
 
 
 class Gone(BaseException):
@@ -58,11 +69,16 @@ class Scheduler:
         self.at(self.now + seconds, call, *args)
 
     def run(self, until_s: float, wanted: Callable[[], bool] | None = None) -> bool:
-        """Let time pass up to `until_s`; True as soon as `wanted` holds after an event, False if it never did."""
-        heap = self._heap
+        """Let time pass up to `until_s`; True as soon as `wanted` holds after an event, False if it never did. Raises
+        TimeStandsStill."""
+        heap, before_s, since = self._heap, -1.0, 0
         while heap and heap[0][0] <= until_s:
             self.now, _number, call, args = heapq.heappop(heap)
             self.events += 1
+            if self.now != before_s:
+                before_s, since = self.now, self.events
+            elif self.events - since > STILL_MAX:
+                raise TimeStandsStill(f"at {self.now} s; the last event was {call}")
             call(*args)
             if wanted is not None and wanted():
                 return True
@@ -138,7 +154,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         """When this host's clock shows `when`."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         if not self.dead:
-            self._scheduler.at(self._clock.true_s(when), self._timer, handle)
+            self._scheduler.at(self._clock.true_s(when) + ROUNDING_S, self._timer, handle)
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

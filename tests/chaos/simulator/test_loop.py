@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from chaos.simulator.clock import SimClock
-from chaos.simulator.loop import RESTLESS_S, ROUNDS_MAX, Gone, Scheduler, SimLoop
+from chaos.simulator.loop import RESTLESS_S, ROUNDS_MAX, Gone, Scheduler, SimLoop, TimeStandsStill
 
 
 class Lab:
     """A scheduler and a loop on it."""
 
-    def __init__(self, *, job_s: float = 0.01) -> None:
+    def __init__(self, *, job_s: float = 0.01, zero_s: float = 500.0) -> None:
         self.scheduler = Scheduler()
-        self.clock = SimClock(lambda: self.scheduler.now, epoch_s=1e9, zero_s=500.0)
+        self.clock = SimClock(lambda: self.scheduler.now, epoch_s=1e9, zero_s=zero_s)
         self.complaints: list[dict[str, Any]] = []
         self.seen: list[tuple[float, object]] = []
         self.tasks: list[asyncio.Task[Any]] = []
@@ -70,7 +70,7 @@ def test_what_asyncio_offers_on_top_works() -> None:
         await event.wait()
         async with asyncio.Lock():
             both = await asyncio.gather(asyncio.sleep(1, "a"), asyncio.shield(asyncio.to_thread(lambda: "b")))
-        return [lab.scheduler.now, *both, asyncio.get_running_loop() is lab.loop]
+        return [round(lab.scheduler.now, 6), *both, asyncio.get_running_loop() is lab.loop]
 
     tasks = lab.begin(work)
     lab.scheduler.run(10)
@@ -174,3 +174,28 @@ def test_timers_follow_the_host_s_crystal() -> None:
     lab.loop.arrive(lambda: lab.loop.call_later(1.01, lab.see, "one"))
     lab.scheduler.run(5)
     assert lab.seen == [(1.0, "one")]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_timer_never_goes_off_before_its_time(seed: int) -> None:
+    """Whatever the host's zero and crystal, the clock shows at least what was asked for: one who sleeps on until then
+    would otherwise do so for ever, at one moment of virtual time."""
+    drawn = random.Random(seed)
+    lab = Lab(zero_s=drawn.uniform(0, 1e4))
+    lab.clock.drift(drawn.uniform(-300, 300))
+    when = lab.clock.monotonic() + drawn.uniform(0, 100)
+    lab.loop.call_at(when, lambda: lab.see(lab.loop.time() >= when))
+    lab.scheduler.run(200)
+    assert [what for _at_s, what in lab.seen] == [True]
+
+
+def test_a_world_whose_time_stands_still_is_told() -> None:
+    """A timer that sets itself for now, for ever, ends the run instead of hanging it."""
+    scheduler = Scheduler()
+
+    def again() -> None:
+        scheduler.after(0, again)
+
+    again()
+    with pytest.raises(TimeStandsStill):
+        scheduler.run(1)
