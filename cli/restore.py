@@ -68,6 +68,8 @@ def command(
     )
 
     def write_journal(directory: Path, manifest: Manifest) -> None:
+        if manifest.applied_term + TERM_GAP >= 1 << 32:
+            raise SnapshotRefused(f"the backup is of term {manifest.applied_term}: there are no terms left above it")
         install_journal(
             directory,
             disk,

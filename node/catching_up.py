@@ -30,7 +30,7 @@ from replication.command import CatchUp, Fail
 from replication.command_handover import DEAD
 from storage.array import U64
 from storage.format import LEASED, PENDING
-from storage.position import HOUR_MS, INDEX_BITS
+from storage.position import HOUR_MS
 
 if TYPE_CHECKING:
     from node.reign import Reign
@@ -84,18 +84,18 @@ class CatchingUp:
             await asyncio.sleep(PAUSE_S)
 
     async def _give_up(self, hour: int) -> None:
-        first = hour << INDEX_BITS
-        while not self._reign.over and first < (hour << INDEX_BITS) + self._node.store.extent(hour)[1]:
-            unwanted = self._unwanted(hour, first)
-            for piece in move_pieces(move_weights(self._node.store, unwanted), ENTRY_MOVES_MAX):
+        store = self._node.store
+        first, _ = store.span(hour)
+        while not self._reign.over and first < (end := store.span(hour)[1]):
+            unwanted = self._unwanted(first, min(first + LOOK_ROWS, end))
+            for piece in move_pieces(move_weights(store, unwanted), ENTRY_MOVES_MAX):
                 await self._bury(unwanted[piece])
             first += LOOK_ROWS
             await asyncio.sleep(0)
 
-    def _unwanted(self, hour: int, first: int) -> U64:
+    def _unwanted(self, first: int, end: int) -> U64:
         """Of these positions the ones that are open, in nobody's hands, and were due before the moment."""
         store = self._node.store
-        end = min(first + LOOK_ROWS, (hour << INDEX_BITS) + store.extent(hour)[1])
         positions = np.arange(first, end, dtype=np.uint64)
         states = store.states(positions)
         free = (states.state == PENDING) | (

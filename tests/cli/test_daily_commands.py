@@ -274,3 +274,21 @@ def test_transfer(node: ScriptedNode, call: Call) -> None:
     assert json.loads(call("cluster", "transfer", "-o", "json").stdout) == answer
     assert call("cluster", "transfer", "--to", "n3").exit_code == ExitCode.CONFLICT
     assert [request[2] for request in node.requests] == [{"to": "n3"}, {}, {"to": "n3"}]
+
+
+def test_snapshot(node: ScriptedNode, call: Call) -> None:
+    """Into the node's directory, or one below it; where it is is shown, and what went wrong."""
+    answer = {"node": "n2", "directory": "/b/1", "cluster_id": "00", "applied_index": 7, "bytes": 9, "took_ms": 3}
+    node.say(201, answer)
+    node.say(201, answer)
+    node.say(503, {"code": "backup-failed", "detail": "/b has 100 bytes free, the backup needs 9000"})
+    node.say(409, {"code": "change-in-progress", "detail": "this node is writing a backup"})
+    node.hang_up()
+    assert "/b/1" in call("cluster", "snapshot").stdout
+    assert json.loads(call("cluster", "snapshot", "--directory", "nightly", "-o", "json").stdout) == answer
+    failed = call("cluster", "snapshot")
+    assert (failed.exit_code, "100 bytes free" in failed.output) == (ExitCode.UNAVAILABLE, True)
+    assert call("cluster", "snapshot").exit_code == ExitCode.CONFLICT
+    assert call("cluster", "snapshot").exit_code == ExitCode.UNKNOWN
+    assert [request[:2] for request in node.requests] == [("POST", "/v1/cluster/snapshot")] * 5
+    assert [request[2] for request in node.requests[:2]] == [{}, {"directory": "nightly"}]
