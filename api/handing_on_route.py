@@ -26,6 +26,7 @@ class _Outcomes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _OUTCOMES: Final = msgspec.json.Decoder(_Outcomes)
 _TOLD: Final = msgspec.json.Decoder(OpenHandOvers)
 _DRAIN: Final = Fields({"node": read_node})
+_WAITS: Final = Fields({"node": read_node}, required={"node": "node is required: who passed the waits on"})
 CODE_MAX: Final = 0xFFFF
 INT63_MAX: Final = (1 << 63) - 1
 
@@ -98,6 +99,14 @@ async def takeover(exchange: Exchange) -> Answer:
     )
 
 
+async def waits(exchange: Exchange) -> Answer:
+    """POST /v1/cluster/waits: a node that stops asks the leader to answer the waits that it passed on, for it is about
+    to close their connections."""
+    exchange.query(())
+    node = read_object(await exchange.read(), _WAITS)["node"]
+    return exchange.document({"ended": exchange.server.end_waits(node)})
+
+
 def _decode(decoder: Any, data: bytes) -> Any:
     try:
         return decoder.decode(data)
@@ -116,5 +125,6 @@ ROUTES: Final = (
     Route("DELETE", "/v1/node/drain", undrain, leader=False, health=True),
     Route("POST", "/v1/cluster/outcomes", outcomes, leader=False, batch=True, health=True),
     Route("POST", "/v1/cluster/takeover", takeover, leader=False, health=True),
+    Route("POST", "/v1/cluster/waits", waits, leader=False, health=True),
 )
 """What this file serves."""

@@ -71,6 +71,9 @@ _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
 #: How often the watchdog looks at connections, and how long requests at work are waited for at the end.
 WATCH_EVERY_S: Final = 1.0
 GRACE_S: Final = 10.0
+#: How long a server that drains leaves the waits to whom it passed them on.
+PASSED_ON_S: Final = 0.5
+_ENDED: Final = "\n"  # instead of who passed a wait on: no node's id
 
 
 class ListenFailed(Exception):
@@ -89,7 +92,7 @@ class Server:
         self._listener = Listener(self.handle, self._refuse_bytes)
         self._socket: asyncio.Server | None = None
         self._watchdog: asyncio.Task[None] | None = None
-        self._waiting: dict[asyncio.Task[Any], None] = {}  # in the order in which they came
+        self._waiting: dict[asyncio.Task[Any], str] = {}  # and the node that passed it on
         self._numbers = itertools.count(1)
         self._id_prefix = f"{port.node_id}-{port.now_ms():x}-"
         self._stamp = ("", -1, -1)
@@ -116,10 +119,29 @@ class Server:
         return name[0], name[1]
 
     def drain(self) -> None:
-        """Refuse new work with 503 `draining` and end every wait with it. Idempotent; health routes go on."""
+        """Refuse new work with 503 `draining` and end every wait with it. Idempotent; health routes go on.
+
+        Waits that were passed on have a moment: the leader is asked to end them (`end_waits`), for what it has just
+        handed over to one of them would be lost on a connection that closes, and come again after its lease."""
+        if self.draining:
+            return
         self.draining = True
+        if self.port.leads():
+            self._cancel_waits()
+        else:
+            asyncio.get_running_loop().call_later(PASSED_ON_S, self._cancel_waits)
+
+    def _cancel_waits(self) -> None:
         for task in list(self._waiting):
             task.cancel()
+
+    def end_waits(self, node_id: str) -> int:
+        """End the waits that this node passed on: each is answered as one that found nothing. Returns how many."""
+        passed_on = [task for task, came_by in self._waiting.items() if came_by == node_id]
+        for task in passed_on:
+            self._waiting[task] = _ENDED
+            task.cancel()
+        return len(passed_on)
 
     async def close(self, grace_s: float = GRACE_S) -> None:
         """Drain, stop listening, let requests at work finish for `grace_s`, close all connections. Idempotent."""
@@ -188,13 +210,16 @@ class Server:
         """Run a handler that may wait for long, so that draining can end it."""
         task = asyncio.current_task()
         assert task is not None
-        self._waiting[task] = None
+        self._waiting[task] = exchange.request.headers.get(FORWARDED, "")
         try:
             return await self._run(route, exchange)
         except asyncio.CancelledError:
-            if not self.draining or exchange.request.transport is None:
+            ended = self._waiting[task] == _ENDED
+            if not (self.draining or ended) or exchange.request.transport is None:
                 raise
             task.uncancel()
+            if ended:
+                return exchange.document({"messages": []})
             raise _draining() from None
         finally:
             self._waiting.pop(task, None)

@@ -22,9 +22,11 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import structlog
 
 from api.handing_on import DrainView
+from api.port import ForwardRequest
 from api.problem import Problem
 from node.push import DRAIN_S, PASS_ON_S
 from node.transfer import LINGER_S, QUIESCE_S
@@ -39,6 +41,9 @@ LEAVE_S: Final = DRAIN_S + PASS_ON_S
 #: A leader that leaves leads on for so long, to hear whether those that it could give leadership to leave as well: two
 #: heartbeats. Orders to stop that come later than that find their node a leader, or about to be one: a caretaker.
 HEAR_S: Final = 0.1
+#: How long the leader may take to be asked for the long polls that were passed on to it.
+WAITS_S: Final = 0.3
+_JSON: Final = {"Content-Type": "application/json"}
 #: How often the state of others, which comes with heartbeats and echoes, is looked at.
 LOOK_S: Final = 0.01
 #: Without a leader for so long, nobody is there to be waited for. An election takes 0.4 to 1.2 s.
@@ -125,6 +130,7 @@ class Leaving:
         node, group = self._node, self._node.group
         loop = asyncio.get_running_loop()
         until_s = loop.time() + LEAVE_S
+        await self._end_waits()
         if node.reign is not None:
             await asyncio.sleep(HEAR_S)
             await self._give_away()
@@ -144,6 +150,17 @@ class Leaving:
             elif loop.time() - led_s > ALONE_S:
                 break
             await asyncio.sleep(LOOK_S)
+
+    async def _end_waits(self) -> None:
+        """Let the leader answer the long polls that this node passed on: what it has just handed over to one of them
+        would be lost with the connection."""
+        node = self._node
+        if node.group.leader_id in (None, node.config.node_id):
+            return
+        body = msgspec.json.encode({"node": node.config.node_id})
+        with contextlib.suppress(Problem, TimeoutError):
+            async with asyncio.timeout(WAITS_S):
+                await node.forwarder.forward(ForwardRequest("POST", "/v1/cluster/waits", _JSON, body))
 
     async def _give_away(self) -> None:
         """If this node leads and anybody can take it; and hear who took it."""

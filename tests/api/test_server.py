@@ -274,6 +274,38 @@ def test_a_pull_passed_on_ends_too() -> None:
     run(story())
 
 
+def test_a_node_that_stops_lets_the_leader_end_the_waits_it_passed_on() -> None:
+    """Draining leaves them for a moment; the leader, asked by that node, answers them as having found nothing, and no
+    others; what it had to hand over it hands over to those."""
+
+    async def story() -> None:
+        follower_port = MemoryPort("n2")
+        follower_port.leading = False
+        async with running(MemoryPort("n1")) as leader, running(follower_port) as follower:
+            follower_port.forward_to = leader.pass_on
+            await leader.send("PUT", "/v1/topics/a", {})
+            waits = [
+                asyncio.create_task(client.send("POST", "/v1/topics/a/pull", {"wait": "30s"}))
+                for client in (follower, leader)
+            ]
+            while len(leader.server._waiting) < 2:
+                await leader.port.waiting.wait()
+                await asyncio.sleep(0)
+            follower.server.drain()
+            for named, ended in (("n3", 0), ("n2", 1)):
+                asked = await leader.send("POST", "/v1/cluster/waits", {"node": named})
+                assert (asked.status, asked.json) == (200, {"ended": ended})
+            answer = await waits[0]
+            assert (answer.status, answer.json) == (200, {"messages": []})
+            assert not waits[1].done()
+            leader.server.drain()
+            assert (await waits[1]).json["code"] == "draining"
+            missing = await leader.send("POST", "/v1/cluster/waits", {})
+            assert (missing.status, missing.json["errors"][0]["pointer"]) == (422, "/node")
+
+    run(story())
+
+
 def test_close_lets_work_finish() -> None:
     """A request at work is answered before its connection goes; then nothing listens."""
 
