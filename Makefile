@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peers chaos golden clean
+.PHONY: help demo test check bench bench-peers chaos chaos-kills golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,6 +44,10 @@ bench-peers: $(READY) ## the same, and Redis, PostgreSQL and beanstalkd in the s
 
 chaos: $(READY) ## kills, pauses, slow disks, transfers, stops, clocks, 20 of each, on real processes (about 30 minutes)
 	$(BIN)/python -m chaos.run
+
+chaos-kills: $(READY) ## the leader killed 100 times in strict mode, 50 in fast mode, 50 with commits slowed to 200 ms (about 45 minutes)
+	$(BIN)/python -m chaos.run kill-leader-strict --times 100
+	$(BIN)/python -m chaos.run kill-leader kill-leader-slow --times 50
 
 golden: $(READY) ## rewrite the golden byte files (read the diff in review)
 	$(BIN)/pytest tests/storage tests/replication --golden

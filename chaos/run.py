@@ -72,6 +72,7 @@ def scenarios(times: int) -> dict[str, Scenario]:
         "stop-all": Scenario(stops_of_all(times), times, waiting),
         "rolling-restart": Scenario(rolling_restarts(times), 3 * times, waiting),
         "race": Scenario(kills("leader", times), times, races),
+        "race-strict": Scenario(kills("leader", times), times, replace(races, strict=True)),
         "clock": Scenario(clock_steps(times), times, load, skewed=True, bounds=SKEWED),
     }
 

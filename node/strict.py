@@ -26,8 +26,8 @@ from storage.array import U32, U64
 from storage.format import LEASED, PLANNED
 from storage.store import Store
 
-PLEDGED_MAX: Final = 100_000
-"""Units that may wait for their Lease or their time: the entry that carries them stays below 3 MiB."""
+PLEDGED_MAX: Final = 20_000
+"""Units that may wait for their Lease or their time: their Leases take half a MiB of an entry."""
 
 SKEW_MS: Final = 500
 """How far two nodes' clocks may be apart before a leader yields. A push planned for later than this by the clock of a

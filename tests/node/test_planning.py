@@ -1,7 +1,9 @@
 """Strict pushes between the wheel and their time, and what leaders do with the plans of others. On the real machine."""
 
 import numpy as np
+import pytest
 
+import node.strict
 from node.lease_book import HandOver
 from node.planning import AHEAD_MS
 from node.strict import SKEW_MS
@@ -190,3 +192,37 @@ def test_a_lease_that_ended_before_it_was_begun_belongs_to_the_next(leader: Lead
     leader.commit(T0 + 1_100)
     assert begin(leader, old, T0 + 1_110) == []
     assert begin(leader, new, T0 + 1_110) == [one]
+
+
+def test_a_topic_about_to_be_strict_hands_over_strictly(leader: Leader) -> None:
+    """From the proposal on, so that the log has every fast hand-over in the entry of the change at the latest."""
+    fast, strictly = leader.schedule(T0, T0)
+    leader.run(T0)
+    assert not leader.hand_over(T0, 1).strict
+    leader.dispatcher.strict.expect(leader.topic())
+    made = leader.hand_over(T0 + 1, 1)
+    assert (made.position.tolist(), bool(made.strict)) == ([strictly], True)
+    riding = leader.dispatcher.collect(T0 + 1)
+    assert riding.lease is not None
+    assert riding.lease.position.tolist() == [fast, strictly]
+    leader.propose(PutTopic("default", "orders", {"handover": "strict"}, replace=False), *riding.commands())
+    (pledged,) = leader.dispatcher.committed()
+    assert begin(leader, pledged, T0 + 2) == [strictly]
+    leader.propose(PutTopic("default", "orders", {"handover": "fast"}, replace=False))
+    leader.schedule(T0 + 3)
+    leader.run(T0 + 3)
+    assert not leader.hand_over(T0 + 3).strict
+
+
+def test_who_has_pledged_too_much_pledges_no_more(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in the book has a bound; a step after the commit goes on."""
+    monkeypatch.setattr(node.strict, "PLEDGED_MAX", 2)
+    strict(leader, mode="pull")
+    leader.schedule(T0, T0, T0)
+    leader.run(T0)
+    made = leader.hand_over(T0, 2)
+    assert len(leader.hand_over(T0)) == 0
+    assert leader.dispatcher.blocked(T0)
+    leader.commit(T0)
+    assert len(begin(leader, made, T0)) == 2
+    assert len(leader.hand_over(T0)) == 1
