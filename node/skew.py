@@ -26,21 +26,38 @@ class Skew:
         self._clock = clock
         self._bound_ms = bound_ms
         self.led_since_s = 0.0
+        self._found: tuple[float, float] | None = None
 
     def median_ms(self) -> float:
         """How far the median of the nodes' clocks is ahead of ours; known to the leader alone, 0 elsewhere.
 
-        A node that is down counts as one that agrees: else, with one of three down, a single slow clock would make
-        everything late. One that is up and about to be heard is left out, and of two clocks the lower one counts: for
-        that moment nothing may be early.
+        A node that is down counts as one that stands where the median was when it was last known, which time has moved
+        on since: so one whose wall clock jumped before it was elected knows that it is off, though another node is down
+        and of two nobody could tell. Was it never known, it counts as one that agrees: else a single slow clock would
+        make everything late. One that is up and about to be heard is left out, and of two clocks the lower one counts:
+        for that moment nothing may be early.
         """
-        offsets_ms = [0.0]
+        if not self._clock.leading:
+            return 0.0
+        offsets_ms, absent = [0.0], 0
         for peer in self._group.peers.values():
             if self._heard(peer):
                 offsets_ms.append(peer.clock_offset_ms)
             elif not peer.connected:
-                offsets_ms.append(0.0)
-        return statistics.median_low(offsets_ms) if self._clock.leading else 0.0
+                absent += 1
+        if len(offsets_ms) == len(self._group.peers) + 1:
+            median_ms = statistics.median_low(offsets_ms)
+            self._found = (self._clock.own_ms() + median_ms, self._clock.monotonic())
+            return median_ms
+        known_ms = self._known_ms()
+        return statistics.median_low([*offsets_ms, *([known_ms or 0.0] * absent)])
+
+    def _known_ms(self) -> float | None:
+        """How far the median, as it was known last by this leader or told by one, is ahead of our clock now."""
+        known = max((each for each in (self._found, self._group.median) if each), key=lambda at: at[1], default=None)
+        if known is None:
+            return None
+        return known[0] + (self._clock.monotonic() - known[1]) * 1000 - self._clock.own_ms()
 
     def agrees(self, peer: Peer) -> bool:
         """Whether the peer's clock is within the bound of the median."""
@@ -55,14 +72,18 @@ class Skew:
         where there is no leader, or nobody to compare with."""
         if self._clock.leading:
             return -self.median_ms() if any(map(self._heard, self._group.peers.values())) else None
-        return self._group.ahead_ms
+        known_ms = self._known_ms() if self._group.leader_id is not None else None
+        return None if known_ms is None else -known_ms
 
     def outvoted(self) -> bool:
         """Whether this leader is farther off the median than the bound, and a majority of all nodes is not: of two
-        nodes, or with one of three down, nobody can say whose clock is wrong."""
-        return abs(self.median_ms()) > self._bound_ms and self._majority(
-            sum(map(self.agrees, self._group.peers.values()))
-        )
+        nodes nobody can say whose clock is wrong, nor with one of three down, unless the median is still known."""
+        peers = self._group.peers.values()
+        agreeing = sum(map(self.agrees, peers))
+        known_ms = self._known_ms()
+        if known_ms is not None and abs(known_ms - self.median_ms()) <= self._bound_ms:
+            agreeing += sum(not self._heard(peer) and not peer.connected for peer in peers)
+        return abs(self.median_ms()) > self._bound_ms and self._majority(agreeing)
 
     def outvotes(self, peer: Peer) -> bool:
         """Whether that peer would be outvoted as leader."""

@@ -68,7 +68,7 @@ class Sweep:
     def promote(self, last_hour: int) -> None:
         """Look through every hour up to `last_hour` that is not wholly settled."""
         self._last_hour = max(self._last_hour, last_hour)
-        self._found += (_hour_span(hour) for hour in self._store.open_hours() if hour <= last_hour)
+        self._found += (self._hour_span(hour) for hour in self._store.open_hours() if hour <= last_hour)
 
     def again(self, positions: U64) -> None:
         """Look at these once more, in whatever state they are."""
@@ -129,7 +129,7 @@ class Sweep:
         first_hour = position >> INDEX_BITS
         for hour in self._store.open_hours():
             if first_hour <= hour <= self._last_hour:
-                span = _hour_span(hour)
+                span = self._hour_span(hour)
                 return Span(max(position, span.first), span.end)
         return None
 
@@ -138,7 +138,7 @@ class Sweep:
         positions, end = self._leased(span) if leased_only else _all(span)
         states = self._store.states(positions)
         if not leased_only and states.state[-1] == UNKNOWN:
-            end = _hour_span(span.first >> INDEX_BITS).end  # past the hour's last unit
+            end = ((span.first >> INDEX_BITS) + 1) << INDEX_BITS  # past the hour's last unit
         leased = states.state == LEASED
         ended = leased & (states.lease_end_ms <= now_ms)
         rows = np.flatnonzero(((states.state == PENDING) | ended) & ~self._claims.mask(positions))
@@ -156,6 +156,10 @@ class Sweep:
         queued = Queued(positions[rows[order]], units["tags"][order])
         return Found(since[order] <= self._start_ms, units["topic"][order], queued, end)
 
+    def _hour_span(self, hour: int) -> Span:
+        """All positions an hour can have: from its first unit's, for it may have been begun again, to its last."""
+        return Span(self._store.span(hour)[0], (hour + 1) << INDEX_BITS)
+
     def _leased(self, span: Span) -> tuple[U64, int]:
         """The leased units of the first piece of a span, and where it ends."""
         end = min(span.end, span.first + LEASED_LOOK_ROWS)
@@ -169,8 +173,3 @@ def _all(span: Span) -> tuple[U64, int]:
     """The positions of the first piece of a span, and where it ends."""
     end = min(span.end, span.first + LOOK_ROWS)
     return np.arange(span.first, end, dtype=np.uint64), end
-
-
-def _hour_span(hour: int) -> Span:
-    """All positions an hour can have."""
-    return Span(hour << INDEX_BITS, (hour + 1) << INDEX_BITS)

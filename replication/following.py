@@ -38,9 +38,9 @@ class Following:
         """Whether the leader said last that this node, which is leaving, is not needed for a majority any more."""
         self.leader_commit = 0
         """What the leader last said is committed; this node may not have it yet."""
-        self.ahead_ms = 0
-        """How far this node's clock was ahead of the median of the nodes' when the leader last spoke, and by its word:
-        the way the word took counts as being ahead."""
+        self.median: tuple[int, float] | None = None
+        """The median of the nodes' clocks, ms, by the word of the leader heard last, and the monotonic second of that;
+        the way the word took makes it seem earlier."""
         self._station = station
         self._core = station.core
         self._ballot = ballot
@@ -132,7 +132,7 @@ class Following:
         if term == core.term:
             core.commit_index = max(core.commit_index, min(message["commit_index"], verified))
         vitals, index = station.vitals(), message["check_index"]
-        self.ahead_ms = vitals.wall_ms - message["median_ms"]
+        self.median = (message["median_ms"], self.heard_s)
         held = station.agreement.sum_at(index)
         echo = {
             "type": "echo",

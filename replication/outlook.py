@@ -91,9 +91,9 @@ class Outlook:
         return self.agreement.agreed_index
 
     @property
-    def ahead_ms(self) -> int | None:
-        """How far this follower's clock is ahead of the median, as its leader sees it; None without a leader."""
-        return self._following.ahead_ms if self.leader_id not in (None, self.options.node_id) else None
+    def median(self) -> tuple[int, float] | None:
+        """The median of the nodes' clocks, ms, and the monotonic second at which a leader told it last; None before."""
+        return self._following.median
 
     @property
     def pending_bytes(self) -> int:

@@ -39,7 +39,7 @@ def test_a_follower_whose_clock_jumps_knows_it(tmp_path: Path, jump_s: float) ->
 
     async def scene(trio: Trio, leader: Node) -> None:
         off, other = (node for node in trio.nodes if node is not leader)
-        await until(lambda: clock_of(off) == clock_of(other) == "ok" and off.group.ahead_ms is not None)
+        await until(lambda: clock_of(off) == clock_of(other) == "ok" and off.skew.ahead_ms() is not None)
         term = leader.group.term
         trio.world(off).ahead_s = jump_s
         await until(lambda: clock_of(off) != "ok")
@@ -98,7 +98,7 @@ def test_the_bound_is_the_configured_one(tmp_path: Path) -> None:
 
     async def scene(trio: Trio, leader: Node) -> None:
         off = next(node for node in trio.nodes if node is not leader)
-        await until(lambda: off.group.ahead_ms is not None)
+        await until(lambda: off.skew.ahead_ms() is not None)
         off.clock._offset_s += 0.1
         trio.world(off).ahead_s = 0.1
         await until(lambda: "at most 60 ms" in clock_of(off))

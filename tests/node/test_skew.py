@@ -13,8 +13,8 @@ AWAY = None
 """Of a peer that is down and was not heard in this term."""
 
 
-def skew(*offsets_ms: float | None) -> tuple[Skew, list[Peer]]:
-    """Of a leader whose peers' clocks are ahead of its own by so much."""
+def skew(*offsets_ms: float | None, median: tuple[int, float] | None = None) -> tuple[Skew, list[Peer]]:
+    """Of a leader whose peers' clocks are ahead of its own by so much; `median` is what a former leader told."""
     peers = [
         Peer(f"n{row + 2}", connected=offset_ms is not AWAY, clock_offset_ms=offset_ms or 0.0)
         for row, offset_ms in enumerate(offsets_ms)
@@ -23,7 +23,7 @@ def skew(*offsets_ms: float | None) -> tuple[Skew, list[Peer]]:
         peer.last_echo_s = 11.0 if offset_ms is not AWAY else 9.0
     clock = NodeClock(lambda: 1e9, lambda: 12.0)
     clock.leading = True
-    one = Skew(cast(Any, SimpleNamespace(peers={peer.node_id: peer for peer in peers})), clock)
+    one = Skew(cast(Any, SimpleNamespace(peers={peer.node_id: peer for peer in peers}, median=median)), clock)
     one.led_since_s = 10.0
     return one, peers
 
@@ -77,6 +77,28 @@ def test_clocks_heard_in_an_earlier_term_say_nothing() -> None:
     assert one.median_ms() == 0
 
 
+@pytest.mark.parametrize("jump_s", [60, -60])
+def test_with_one_down_a_leader_remembers_where_the_median_was(jump_s: int) -> None:
+    """Its wall clock jumped before it was elected: it was told the median 7 s ago, and the one peer that is up agrees
+    with that. It stamps by the median and yields. Where the peer is the one that jumped, it does not."""
+    told = (int((1e9 - 7 - jump_s) * 1000), 5.0)
+    one, _ = skew(-jump_s * 1000, AWAY, median=told)
+    assert abs(one.median_ms() + jump_s * 1000) < 1
+    assert one.outvoted()
+    one, _ = skew(jump_s * 1000, AWAY, median=(int((1e9 - 7) * 1000), 5.0))
+    assert abs(one.median_ms()) < 1
+    assert not one.outvoted()
+
+
+def test_a_leader_remembers_the_median_it_found_itself() -> None:
+    """All were heard; then one is down, and the clock of the other jumps: nothing changes."""
+    one, peers = skew(20, -20)
+    assert one.median_ms() == 0
+    peers[1].connected, peers[1].last_echo_s, peers[0].clock_offset_ms = False, 0.0, -60_000
+    assert abs(one.median_ms()) < 1
+    assert not one.outvoted()
+
+
 class Drifting:
     """Three clocks on one monotonic time, in seconds; one wall clock runs too fast or too slow. `odd_leads`: it is the
     leader's."""
@@ -88,7 +110,7 @@ class Drifting:
         self.clocks = [off, *true] if odd_leads else [true[0], off, true[1]]
         self.clocks[0].leading = True
         self.peers = [Peer(f"n{row + 2}", connected=True) for row in range(2)]
-        group = SimpleNamespace(peers={peer.node_id: peer for peer in self.peers})
+        group = SimpleNamespace(peers={peer.node_id: peer for peer in self.peers}, median=None)
         self.skew = Skew(cast(Any, group), self.clocks[0])
 
     def _time(self) -> float:
