@@ -21,7 +21,7 @@ import random
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context, copy_context
+from contextvars import Context
 from typing import Any, TypeVar
 
 from chaos.simulator.clock import SimClock
@@ -40,6 +40,10 @@ CLOSINGS_MAX = 100
 
 #: Events at one moment, after which somebody is taken to wait for no time at all, for ever.
 STILL_MAX = 100_000
+
+
+#: What a turn runs: a handle of asyncio's, or, cheaper, a call that came from outside.
+_Ready = asyncio.Handle | tuple[Callable[..., object], tuple[Any, ...]]
 
 
 class TimeStandsStill(Exception):
@@ -111,12 +115,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._chance = chance
         self._complain = complain
         self._job_s = job_s
-        self._ready: deque[asyncio.Handle] = deque()
-        self._due: list[asyncio.Handle] = []  # while paused
-        self._arrived: list[asyncio.Handle] = []  # while paused
+        self._ready: deque[_Ready] = deque()
+        self._due: list[_Ready] = []  # while paused
+        self._arrived: list[_Ready] = []  # while paused
         self._turning = False
         self._resting = False
-        self._context: Context = copy_context()
         self._jobs: dict[int, Callable[[], None]] = {}
         self._job_number = 0
 
@@ -223,11 +226,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Something from outside: run it in a turn of its own, or when the node wakes."""
         if self.dead:
             return
-        handle = asyncio.Handle(call, args, self, self._context)
         if self.paused:
-            self._arrived.append(handle)
+            self._arrived.append((call, args))
         else:
-            self._ready.append(handle)
+            self._ready.append((call, args))
             if not self._turning and not self._resting:
                 self._turn()
 
@@ -322,11 +324,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         try:
             for _ in range(ROUNDS_MAX):
                 for _ in range(len(ready)):
-                    handle = ready.popleft()
-                    if not handle._cancelled:
-                        handle._run()
-                        if self.dead:
-                            return
+                    self._carry_out(ready.popleft())
+                    if self.dead:
+                        return
                 if not ready:
                     return
         finally:
@@ -335,6 +335,19 @@ class SimLoop(asyncio.AbstractEventLoop):
             if ready and not self._resting:
                 self._resting = True
                 self._scheduler.after(RESTLESS_S, self._rested)
+
+    def _carry_out(self, ready: _Ready) -> None:
+        """As asyncio's handles do it; what fails is told and the turn goes on."""
+        try:
+            if type(ready) is tuple:
+                call, args = ready
+                call(*args)
+            elif not ready._cancelled:  # type: ignore[union-attr]
+                ready._context.run(ready._callback, *ready._args)  # type: ignore[union-attr]
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.call_exception_handler({"message": f"in {ready}", "exception": error})
 
 
 def _close(coroutine: Any) -> None:

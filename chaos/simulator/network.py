@@ -283,14 +283,16 @@ class Network:
         self.sent += 1
         socket.queue.append((data, size))
         socket.queued_bytes += size
-        at_s = self._scheduler.now + self._draw_delay(here, there)
+        scheduler = self._scheduler
+        at_s = scheduler.now + self._draw_delay(here, there)
         if self._bytes_per_s:
             at_s = self._throttled(here, there, size, at_s)
         if self._loss:
             at_s += self._losses(socket)
-        at_s = max(at_s, socket.busy_s)
+        if at_s < socket.busy_s:
+            at_s = socket.busy_s
         socket.busy_s = at_s
-        self._scheduler.at(at_s, self._arrive, socket)
+        scheduler.at(at_s, self._arrive, socket)
 
     def _arrive(self, socket: Socket) -> None:
         """It is time for one more piece to arrive: the first of those that did not."""
