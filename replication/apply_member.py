@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
-
 from replication.command import Genesis
 from replication.command_member import ADD, PROMOTE, ChangeMember
-from storage.members import LEARNER, NUMBER_MAX, REMOVED, VOTER, Member, Members
+from storage.members import LEARNER, NUMBER_MAX, REMOVED, VOTER, Member, Members, Role
 
 MEMBERS_MAX = 9
 """Voters and learners together: a majority of more is slower, and a hello carries them all."""
@@ -51,8 +49,8 @@ def apply_change(members: Members, command: ChangeMember, index: int) -> MemberC
         )
     else:
         assert member is not None
-        role = VOTER if command.what == PROMOTE else REMOVED
-        member = msgspec.structs.replace(member, role=role, since_index=index)
+        role: Role = VOTER if command.what == PROMOTE else REMOVED
+        member = member.became(role, index)
     members.put(member)
     return MemberChanged(member)
 

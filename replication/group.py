@@ -148,6 +148,7 @@ class RaftGroup(Outlook):
         self.roster.set(voters, learners)
         self._core.set_voters(self.roster.others)
         self._leading.set_members()
+        self.journal.keep_commit()
         self.on_wake()
 
     def propose(self, blob: bytes, done: Done) -> None:

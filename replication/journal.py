@@ -171,6 +171,10 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
 
     def onOneSecondTimer(self) -> None:
         """Keep the commit index, if it moved. Its record also proves the writes before it, see recovery."""
+        self.keep_commit()
+
+    def keep_commit(self) -> None:
+        """The same, now: it goes with the next sync."""
         if self._commit != self._commit_kept:
             self._write_meta()
 

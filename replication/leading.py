@@ -29,6 +29,7 @@ class Leading:
         self._progress = Progress(station.peers, resend_s=options.resend_s, idle_s=options.idle_s)
         self.next_beat = NEVER
         """When heartbeats go out again, while this node leads."""
+        self._members_index = 0
         self._stores: dict[str, bytes] = {}  # of all that ever connected: one may become a member later
         self.lets_go = False
         """Nodes that leave may go though they leave no majority behind: nothing needs one any more."""
@@ -47,6 +48,8 @@ class Leading:
         for peer in self.peers.values():
             peer.store_id = self._stores.get(peer.node_id, b"")
             peer.learner = peer.node_id in roster.learners
+        self._members_index = self._core.applied_index + 1
+        self.next_beat = NEVER  # they learn at once what is committed
         self.trust.set_members(roster.peers, roster.others, own=roster.votes)
         self._progress.set_members(roster.peers, roster.others, own=roster.votes, last_index=last)
 
@@ -64,10 +67,7 @@ class Leading:
         # Only an entry of the own term is committed by counting (figure 8 of the Raft paper); it brings the rest along.
         if index > core.commit_index and self._station.journal.term_at(index) == core.term:
             core.commit_index = index
-        if not self._station.roster.votes:
-            self._beat_all(now)  # its own removal is applied: the others learn that it is committed, and go on
-            core.step_down()
-        elif not self.trust.holds(now):
+        if self._is_out() or not self.trust.holds(now):
             core.step_down()
 
     def send(self, now: float) -> None:
@@ -80,6 +80,15 @@ class Leading:
         for follower in self._progress.followers.values():
             if self._progress.due(follower, last, now) and self._station.wire.connected(follower.peer):
                 self._append(follower, last, now)
+
+    def _is_out(self) -> bool:
+        """Whether its own removal is applied here, and by a majority of those that stay. Sooner they would not know
+        that it is committed, and might need a vote of this node, which ends."""
+        roster = self._station.roster
+        if roster.votes:
+            return False
+        aware = sum(self.peers[voter].applied_index >= self._members_index for voter in roster.others)
+        return aware >= roster.majority
 
     def _beat_all(self, now: float) -> None:
         self.next_beat = now + self._station.options.heartbeat_s

@@ -13,6 +13,7 @@ import msgspec
 
 from storage.table import Table
 
+Role = Literal["voter", "learner", "removed"]
 VOTER: Final = "voter"
 LEARNER: Final = "learner"
 REMOVED: Final = "removed"
@@ -30,8 +31,12 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     raft: str
     http: str
-    role: Literal["voter", "learner", "removed"]
+    role: Role
     since_index: int
+
+    def became(self, role: Role, index: int) -> "Member":
+        """The same member in another role, since the change at `index`."""
+        return msgspec.structs.replace(self, role=role, since_index=index)
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(Member)

@@ -206,6 +206,8 @@ class SimNetwork:
         self.held: dict[tuple[str, str], list[tuple[SimNode, Message]]] = {}
         self.seen: list[tuple[float, str, str, Message]] = []
         self.watch: Callable[[str, str, Message], bool] = lambda source, target, message: False
+        self.drop: Callable[[str, str, Message], bool] = lambda source, target, message: False
+        """Messages that are lost."""
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
         self._busy: dict[tuple[str, str], float] = defaultdict(float)
@@ -241,6 +243,8 @@ class SimNetwork:
         if target not in self.nodes:
             return False
         if (source, target) in self.cut or (source in self.mute and message["type"] == "pre_vote"):
+            return True
+        if self.drop(source, target, message):
             return True
         if self.loss and self.random.random() < self.loss:
             return True
