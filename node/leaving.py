@@ -183,7 +183,8 @@ class Leaving:
                 await node.pusher.quiet()
         await _until(lambda: node.reign is not reign or loop.time() >= until_s or not self._awaited(began_s))
         if node.reign is reign:
-            await node.proposer.quiesce(QUIESCE_S, node.transfer.freeze)
+            await node.proposer.seal(QUIESCE_S, node.transfer.freeze)
+            await node.proposer.landed(QUIESCE_S)
             node.group.let_go()
             node.proposer.resume()
 

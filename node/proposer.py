@@ -129,9 +129,11 @@ class Proposer:
         #: this node leads they are in the log and will be applied.
         self._late: deque[tuple[int, Riders]] = deque()
         self._late_look: asyncio.TimerHandle | None = None
-        #: Set while `quiesce` waits; resolved when the last entry is applied.
+        #: Set while `seal` waits; resolved when the last entry is proposed.
         self._quiet: asyncio.Future[None] | None = None
         self._freeze: Callable[[], None] = _nothing
+        #: Set while `landed` waits.
+        self._landed: asyncio.Future[None] | None = None
         #: From then on nothing is proposed, until `resume` or another term.
         self._held = False
         self._flush_soon = False
@@ -242,16 +244,14 @@ class Proposer:
 
     def _propose(self) -> None:
         """Put one entry together and propose it, if there is anything to propose."""
-        last = self._quiet is not None
-        if last:
+        if self._quiet is not None:
             self._freeze()  # in the step that collects the Leases: none is made behind them
         now_ms = self._clock.now_ms()
         self._asked = False
         sections = self._take_sections(now_ms)
         riding = self._take_riders(sections, now_ms)
         if not sections:
-            if last:
-                self._hold()
+            self._hold()
             return
         sections.sort(key=lambda section: section[0][0])
         entry = encode_entry(
@@ -265,7 +265,9 @@ class Proposer:
         self._gather.end()
         self.entries += 1
         takers = [taker for _, taker in sections]
-        self._group.propose(entry, lambda outcome: self._applied(outcome, takers, riding, last))
+        self._group.propose(entry, lambda outcome: self._applied(outcome, takers, riding))
+        if self._in_flight:  # not refused at once
+            self._hold()
 
     def _take_sections(self, now_ms: int) -> list[Section]:
         """What waits, as far as the entry has room; who found none comes first in the next one."""
@@ -281,14 +283,12 @@ class Proposer:
             sections += taken
         return sections
 
-    def _applied(self, outcome: Outcome, takers: list[Taker], riding: Riders | None, last: bool) -> None:
+    def _applied(self, outcome: Outcome, takers: list[Taker], riding: Riders | None) -> None:
         self._in_flight = False
         applied: Applied | None = outcome.result
         error = outcome.error
         if applied is not None and applied.refused is not None:
             error = "refused"
-        if last and error is None and self._quiet is not None:
-            self._hold()
         self._messages.singles = 0
         for i, taker in enumerate(takers):
             taker(applied.results[i] if applied and error is None else None, error, outcome.index)
@@ -300,6 +300,7 @@ class Proposer:
                 riding.returned()
             elif outcome.index:
                 self._late.append((outcome.index, riding))
+        self._wake_landed()
         if self._asked or not self._gather.begin(self._messages.singles, self._messages.requests):
             self.kick()
 
@@ -321,9 +322,9 @@ class Proposer:
         sections += [(command.pack(), _ignore) for command in riding.commands()]
         return self.riders if riding.awaited else None
 
-    async def quiesce(self, seconds: float, freeze: Callable[[], None]) -> bool:
+    async def seal(self, seconds: float, freeze: Callable[[], None]) -> bool:
         """Before a leader steps down on purpose: one last entry, with what waits and the Leases of all hand-overs made,
-        so that no successor repeats them. True when it is applied, and then nothing is proposed until `resume` or
+        so that no successor repeats them. True when it is proposed, and from then on nothing is until `resume` or
         another term: what still comes waits. False after `seconds`, or when leadership is lost.
 
         `freeze` ends hand-overs. It is called when the last entry is put together, not before: until the one in flight
@@ -340,13 +341,25 @@ class Proposer:
             self._quiet, self._freeze = None, _nothing
         return self._held
 
+    async def landed(self, seconds: float) -> bool:
+        """After `seal`: whether the last entry had its outcome within that time."""
+        if self._in_flight:
+            landed = self._landed = asyncio.get_running_loop().create_future()
+            await asyncio.wait((landed,), timeout=seconds)
+        return not self._in_flight
+
+    def _wake_landed(self) -> None:
+        if self._landed is not None:
+            resolve(self._landed, None, None)
+            self._landed = None
+
     def _hold(self) -> None:
-        assert self._quiet is not None
-        self._held = True
-        resolve(self._quiet, None, None)
+        if self._quiet is not None:
+            self._held = True
+            resolve(self._quiet, None, None)
 
     def resume(self) -> None:
-        """This leader leads on after a `quiesce`."""
+        """This leader leads on after a `seal`."""
         self._held = False
         self.kick()
 

@@ -40,6 +40,9 @@ log = structlog.get_logger()
 
 #: How soon to look again when a hand-over was refused for lack of trust: less than a heartbeat.
 TRUST_RETRY_MS = 20
+#: A slot of so few units is read on the loop when it is due already: 0.25 us each, less than the way to a thread costs
+#: where ten slots are read at once.
+INLINE_ROWS = 10_000
 
 
 class Reign:
@@ -195,6 +198,9 @@ class Reign:
             read = self._node.store.slot_read(tick)
             if read is None:
                 self.dispatcher.loaded(tick, SlotColumns.empty())
+            elif tick <= now_ms // 1000 and read.quick(INLINE_ROWS):  # it is due: a new leader's first second
+                self.dispatcher.loaded(tick, read.run())
+                self.poke()
             else:
                 self._node.spawn(self._read_slot(tick, read))
 

@@ -1,6 +1,6 @@
 """Moving leadership on purpose, so that nobody notices: POST /v1/cluster/transfer, SIGTERM, a clock that is off.
 
-    quiesce  when the entry in flight is applied, what waits is proposed, the Leases of all hand-overs and the dispatch
+    seal     when the entry in flight is applied, what waits is proposed, the Leases of all hand-overs and the dispatch
              state with it; from then on nothing is (proposer.py)
     freeze   in the same step: nothing is taken from ready, new requests wait in the forwarder for whoever leads next
     wait     until the target has all of that on disk and applied (replication/transfer.py)
@@ -10,8 +10,9 @@
 
 Until the last moment it can be called off, and then everything goes on here. Why nothing is handed over twice: every
 hand-over of this term was made before the freeze, so its Lease is in the log before the target is asked, and the target
-has applied it. Why no request is proposed twice or lost: one that was put into an entry has its result before this node
-steps down; one that was not is sent on, once, or refused as `no-leader`, which says that nothing happened.
+has applied it. Why no request is proposed twice or lost: one that was put into an entry has its result from this node,
+for that entry is committed before it steps down; one that was not is sent on, once, or refused as `no-leader`, which
+says that nothing happened.
 
 The gap is measured on one clock, the old leader's monotonic one: from the freeze, the last moment at which it could
 hand anything over, to the moment at which the new leader's account arrives, less the time for which that leader says it
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-#: How long the last entries may take to be written, while new requests wait.
+#: How long the entry before the last one may take to be applied.
 QUIESCE_S = 1.0
 #: How soon a leader whose clock is off tries again to hand over to one of those that outvote it.
 YIELD_EVERY_S = 10.0
@@ -252,7 +253,7 @@ class Transfer:
         node, told = self._node, asyncio.get_running_loop().create_future()
         given, self._giving = False, True
         try:
-            if await node.proposer.quiesce(QUIESCE_S, self.freeze):
+            if await node.proposer.seal(QUIESCE_S, self.freeze):  # in the log, hence before whatever the target leads
                 node.group.transfer(to, told.set_result)
                 given = await told
         finally:

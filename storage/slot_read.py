@@ -37,6 +37,10 @@ class SlotRead:
         else:
             self._saved_units, self._staged = hour.saved_units, hour.staged
 
+    def quick(self, rows: int) -> bool:
+        """Whether at most so many rows are looked at."""
+        return self._near and self._count <= rows
+
     def run(self) -> SlotColumns:
         """The units in order of (due_ms, local_index). Raises Corrupt or DiskFailed, both final."""
         try:

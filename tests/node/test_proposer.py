@@ -182,8 +182,9 @@ def test_leases_given_up_come_before_those_of_later_entries() -> None:
     run(test)
 
 
-def test_quiesce_writes_what_waits_and_the_last_leases() -> None:
-    """A leader that stops proposes its queue and its riders, and is done when they are applied."""
+def test_the_last_entry_takes_what_waits_and_the_last_leases() -> None:
+    """A leader that stops proposes its queue and its riders once more: it is sealed when they are proposed, and lands
+    when they are applied."""
 
     async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
         riders.loaded = 1
@@ -192,18 +193,43 @@ def test_quiesce_writes_what_waits_and_the_last_leases() -> None:
         second = asyncio.create_task(proposer.schedule([MessageIn("t", b"2", "", None, None)]))
         await turns()
         riders.loaded = 1
-        quiet = asyncio.create_task(proposer.quiesce(5, nothing))
-        for _ in range(2):
-            await turns()
-            assert not quiet.done()
-            assert len(group.open) == 1
-            group.answer("refused")
+        sealed = asyncio.create_task(proposer.seal(5, nothing))
         await turns()
-        assert quiet.done()
+        assert not sealed.done()
+        group.answer("refused")
+        await turns()
+        assert await sealed
+        assert (riders.loaded, len(group.open)) == (0, 1)
+        landed = asyncio.create_task(proposer.landed(5))
+        await turns()
+        assert not landed.done()
+        group.answer("refused")
+        assert await landed
+        assert await proposer.landed(5), "at once"
+        await turns()
         assert not group.open
-        assert first.done()
-        assert second.done()
         await asyncio.gather(first, second)
+
+    run(test)
+
+
+def test_a_last_entry_that_is_refused_at_once_is_proposed_again() -> None:
+    """Its Leases come back, and there is nothing in the log yet: not sealed."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        riders.loaded = 1
+        propose = group.propose
+
+        def full(blob: bytes, done: Callable[[Outcome], None]) -> None:
+            group.propose = propose  # type: ignore[method-assign]
+            done(Outcome(error="overloaded"))
+
+        group.propose = full  # type: ignore[method-assign]
+        sealed = asyncio.create_task(proposer.seal(5, nothing))
+        for _ in range(3):
+            await turns()
+        assert riders.told == ["returned"]
+        assert await sealed
 
     run(test)
 
@@ -219,7 +245,7 @@ def test_hand_overs_go_on_until_the_last_entry_is_put_together() -> None:
         frozen: list[int] = []
         first = asyncio.create_task(proposer.schedule([MessageIn("t", b"1", "", None, None)]))
         await turns()
-        quiet = asyncio.create_task(proposer.quiesce(5, lambda: frozen.append(riders.loaded)))
+        quiet = asyncio.create_task(proposer.seal(5, lambda: frozen.append(riders.loaded)))
         await turns()
         assert (frozen, len(group.open)) == ([], 1)
         riders.loaded = 1
@@ -227,19 +253,18 @@ def test_hand_overs_go_on_until_the_last_entry_is_put_together() -> None:
         await turns()
         assert frozen == [1], "before the Leases were collected"
         assert (riders.loaded, len(group.open)) == (0, 1)
-        assert not quiet.done()
-        group.answer()
         assert await quiet
+        group.answer()
         await first
 
     run(test)
 
 
-def test_after_quiesce_nothing_is_proposed_until_it_leads_on() -> None:
+def test_once_sealed_nothing_is_proposed_until_it_leads_on() -> None:
     """What comes then waits; a leader that leads on proposes it, one that steps down refuses it."""
 
     async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
-        assert await proposer.quiesce(5, nothing)
+        assert await proposer.seal(5, nothing)
         waiting = asyncio.create_task(proposer.schedule([MessageIn("t", b"1", "", None, None)]))
         riders.loaded = 1
         await turns()
@@ -249,7 +274,7 @@ def test_after_quiesce_nothing_is_proposed_until_it_leads_on() -> None:
         assert len(group.open) == 1
         group.answer("refused")
         await waiting
-        assert await proposer.quiesce(5, nothing)
+        assert await proposer.seal(5, nothing)
         waiting = asyncio.create_task(proposer.schedule([MessageIn("t", b"2", "", None, None)]))
         await turns()
         proposer.step_down()
@@ -262,34 +287,36 @@ def test_after_quiesce_nothing_is_proposed_until_it_leads_on() -> None:
 
 
 def test_the_dispatch_state_goes_once_more_and_not_for_ever() -> None:
-    """It moves with time: when nothing else is left it is proposed one last time, and then quiesce is done."""
+    """It moves with time: when nothing else is left it is proposed one last time, and that seals."""
 
     async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
         riders.moving = True
-        quiet = asyncio.create_task(proposer.quiesce(5, nothing))
+        quiet = asyncio.create_task(proposer.seal(5, nothing))
         await turns()
         assert len(group.open) == 1
-        assert not quiet.done()
+        assert await quiet
         group.answer()
         await turns()
-        assert await quiet
         assert not group.open
 
     run(test)
 
 
-def test_quiesce_ends_with_leadership_and_with_its_time() -> None:
+def test_sealing_ends_with_leadership_and_with_its_time() -> None:
     """A stop does not wait for a majority that is not there."""
 
     async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
         riders.loaded = 1
-        quiet = asyncio.create_task(proposer.quiesce(60, nothing))
+        proposer.kick()
+        await turns()
+        assert len(group.open) == 1, "it has no outcome for as long as this test lasts"
+        quiet = asyncio.create_task(proposer.seal(60, nothing))
         await turns()
         proposer.step_down()
         assert not await asyncio.wait_for(quiet, 1)
-        assert not await asyncio.wait_for(proposer.quiesce(0.01, nothing), 1)
+        assert not await asyncio.wait_for(proposer.seal(0.01, nothing), 1)
         group.established = False
-        assert not await asyncio.wait_for(proposer.quiesce(60, nothing), 1)
+        assert not await asyncio.wait_for(proposer.seal(60, nothing), 1)
 
     run(test)
 
