@@ -112,6 +112,11 @@ def test_cancel_of_unknown_prior_allows_what_a_dead_leader_did() -> None:
     place = next(place for place, event in enumerate(history.events) if type(event).__name__ == "Cancelled")
     history.events[place] = msgspec.structs.replace(history.events[place], prior="unknown")
     assert broken(history) == ""
+    offer = next(
+        place for place, event in enumerate(history.events) if isinstance(event, Offered) and event.number == CANCELLED
+    )
+    history.events[offer] = msgspec.structs.replace(history.events[offer], strict=True)
+    assert "U" in broken(history), "a strict topic never doubts"
 
 
 def rescheduled(number: int, ms: int, due_ms: int) -> Event:

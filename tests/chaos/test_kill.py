@@ -81,6 +81,28 @@ def test_cancels_and_reschedules_race_the_due_time_while_leaders_die(tmp_path: P
 
 
 @pytest.mark.timeout(200)
+def test_strict_topics_repeat_nothing_and_never_doubt(tmp_path: Path) -> None:
+    """The leader killed under strict pulls and pushes, with cancels and reschedules that race the due time: no failover
+    duplicate; what comes again does so at the end of its lease."""
+    plan = Plan(
+        rate=300,
+        duration_s=FOREVER_S,
+        batch=10,
+        lease_ms=3_000,
+        cancel_share=0.2,
+        reschedule_share=0.2,
+        push_share=0.5,
+        push_fail_share=0.05,
+        strict=True,
+    )
+    outcome = run(tmp_path, plan, kills("leader", 2))
+    assert not outcome.broken, outcome.describe()
+    assert count(outcome, "D", "failover") == 0
+    assert count(outcome, "P", "webhooks") > 300
+    assert count(outcome, "U", "cancelled") > 20
+
+
+@pytest.mark.timeout(200)
 def test_leader_killed_while_followers_commit_slowly(tmp_path: Path) -> None:
     """Commits take 100 ms, twice the stop rule: hand-over pauses rather than let the duplicates span more."""
     plan = Plan(rate=300, duration_s=FOREVER_S, batch=10, lease_ms=5_000)
