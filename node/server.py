@@ -131,6 +131,12 @@ class Node:
         self.group.on_established = self._established
         self.group.on_stepped_down = self._stepped_down
         self.group.on_leader_changed = self._leader_changed
+        self._make_parts()
+        self.members.begin()
+
+    def _make_parts(self) -> None:
+        """What works on the group, the store and each other."""
+        config = self.config
         writer = self.outside.writer()
         self.driver = GroupDriver(self.group, self.transport, on_fatal=self.fatal, writer=writer)
         self.reserve = Reserve(
@@ -158,7 +164,7 @@ class Node:
             ).needed_from,
         )
         self.delivery_log = DeliveryLog(
-            directory.deliveries,
+            self.directory.deliveries,
             self.disk,
             group=GROUP,
             node=self.members.number,
@@ -179,7 +185,6 @@ class Node:
         self.counting = Counting(self)
         self.backups = Backups(self)
         self.service = Service(self, self._limits())
-        self.members.begin()
 
     # -- life
 

@@ -10,8 +10,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from api.handing_on import DrainView, OpenHandOvers, PushOutcome, TakeoverView
-from api.member import MemberView
 from api.message_query import BulkResult, CountQuery, DeadMessage, DeadPage, DeadQuery, HistogramBucket
 from api.port import (
     CONFLICT,
@@ -38,11 +36,10 @@ from api.port import (
     Target,
     TopicChange,
     TopicView,
-    TransferResult,
 )
-from api.problem import FieldFault, Problem
-from api.snapshot import SnapshotView
+from api.problem import Problem
 from api.timestamp import render_time
+from tests.api.memory_cluster import MemoryCluster
 
 NOW_MS = 1_795_227_020_125  # the port's clock unless a test moves it: 2026-11-21T02:10:20.125Z
 
@@ -59,15 +56,14 @@ class Held(msgspec.Struct):
     leased_until_ms: int = 0
 
 
-class MemoryPort:
+class MemoryPort(MemoryCluster):
     """See the module. `principals` records who asked; `forwarded` what was passed on."""
 
     def __init__(self, node_id: str = "n1", limits: Limits | None = None) -> None:
-        self.node_id = node_id
+        super().__init__(node_id)
         self.limits = limits or Limits()
         self.clock_ms = NOW_MS
         self.leading = True
-        self.known_leader: str | None = node_id
         self.held: dict[str, Held] = {}
         self.keys: dict[tuple[str, str], tuple[str, bytes]] = {}
         self.topic_views: dict[str, TopicView] = {}
@@ -82,8 +78,6 @@ class MemoryPort:
         self.arrived = asyncio.Event()
         self.wait_ended = asyncio.Event()
         self.waiting = asyncio.Event()
-        self.is_drained = False
-        self.told: list[PushOutcome] = []
 
     def now_ms(self) -> int:
         return self.clock_ms
@@ -388,70 +382,6 @@ class MemoryPort:
         for held in found:
             held.state, held.due_ms = "scheduled", self.clock_ms
         return BulkResult(len(found), len(found), 4711)
-
-    async def snapshot(self, directory: str | None) -> SnapshotView:
-        """Nothing is written."""
-        return SnapshotView(
-            node=self.node_id,
-            directory=f"/backups/{directory}/1" if directory else "/backups/1",
-            cluster_id="00" * 16,
-            applied_index=4711,
-            applied_term=7,
-            bytes=10_000,
-            files=4,
-            took_ms=12,
-        )
-
-    async def add_member(self, node_id: str, raft: str, http: str) -> MemberView:
-        """A learner, the fourth; n2 is there already."""
-        if node_id == "n2":
-            detail = "n2 is a member already"
-            raise Problem("invalid-field", detail, errors=[FieldFault("/id", detail)])
-        return MemberView(id=node_id, number=4, raft=raft, http=http, role="learner", index=4711)
-
-    async def remove_member(self, node_id: str) -> MemberView:
-        """n1, n2 and n3 are there, and n2 is needed."""
-        if node_id not in ("n1", "n2", "n3"):
-            raise Problem("unknown-node", f"no member of this cluster is named {node_id}")
-        if node_id == "n2":
-            raise Problem("quorum-loss", "n2 is needed")
-        address = f"10.0.0.{node_id[1:]}"
-        return MemberView(
-            id=node_id, number=1, raft=f"{address}:7500", http=f"{address}:7400", role="removed", index=4712
-        )
-
-    def drained(self) -> bool:
-        """Whether somebody drained it."""
-        return self.is_drained
-
-    async def drain(self, node: str | None, *, principal: Principal) -> DrainView:
-        """At once."""
-        self.is_drained = True
-        return DrainView(node=self.node_id, draining=True, led=True, leader="n2", pushes=0)
-
-    async def undrain(self, node: str | None, *, principal: Principal) -> DrainView:
-        """At once."""
-        self.is_drained = False
-        return DrainView(node=self.node_id, draining=False, led=False, leader="n2", pushes=0)
-
-    async def outcomes(self, told: Sequence[PushOutcome], *, principal: Principal) -> Sequence[str]:
-        """All are taken, and remembered."""
-        self.told += told
-        return ["acked" if 200 <= outcome.code < 300 else "nacked" for outcome in told]
-
-    async def takeover(self, told: OpenHandOvers, *, principal: Principal) -> TakeoverView:
-        """Nothing was carried over but what is told."""
-        count = len(told.positions) // 8
-        return TakeoverView(node=self.node_id, term=8, ready_us=1, in_flight_carried=count, repeated=0)
-
-    async def transfer(self, to: str | None, *, principal: Principal) -> TransferResult:
-        if to not in (None, "n1", "n2"):
-            raise Problem("unknown-node", f"there is no node {to}")
-        moved = TransferResult(from_node="n1", to_node=to or "n2", term_before=7, term_after=8, took_ms=12)
-        return msgspec.structs.replace(moved, gap_ms=9, in_flight_carried=4, repeated=0)
-
-    async def cluster(self) -> Mapping[str, Any]:
-        return {"cluster_id": "c", "leader": self.known_leader, "term": 7, "nodes": []}
 
     def ready(self) -> Readiness:
         has_leader = self.known_leader is not None
