@@ -49,7 +49,13 @@ TABLE: Final[Mapping[str, tuple[int, str]]] = {
 }
 
 #: Seconds a client should wait when the raiser knows no better. An election takes 0.4 to 0.8 s.
-RETRY_AFTER_S: Final[Mapping[str, int]] = {"over-limit": 1, "no-leader": 1, "draining": 1, "disk-full": 10}
+RETRY_AFTER_S: Final[Mapping[str, int]] = {
+    "over-limit": 1,
+    "no-leader": 1,
+    "draining": 1,
+    "disk-full": 10,
+    "backup-failed": 60,
+}
 
 
 class FieldFault(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -21,7 +21,7 @@ def test_every_code_of_the_contract_is_there() -> None:
         422: "invalid-field unknown-field beyond-max-delay not-supported-yet",
         429: "over-limit",
         500: "internal",
-        503: "no-leader draining disk-full",
+        503: "no-leader draining disk-full backup-failed",
         504: "outcome-unknown",
     }
     for status, codes in contract.items():
