@@ -13,6 +13,7 @@ from chaos.simulator.disk import SimDisk
 from chaos.simulator.loop import Gone
 from chaos.simulator.platter import Platter
 from storage.disk import DiskFailed
+from tests.storage import test_disk as real
 
 
 def make(root: Path, seed: int = 0) -> tuple[Platter, SimDisk, list[str]]:
@@ -246,3 +247,13 @@ def test_what_a_failed_sync_left_is_a_hole_unless_it_is_written_again(tmp_path: 
         platter.power_cut(torn=False)
         kept = (platter.root / "file").read_bytes()
         assert kept == (b"firstsecondthird" if again else b"first" + bytes(6) + b"third")
+
+
+@pytest.mark.parametrize("name", ["test_write_and_read", "test_names", "test_a_lock_is_exclusive"])
+def test_the_simulated_disk_passes_the_real_one_s_tests(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One suite for both: what a node is shown here holds on a real disk."""
+    platter = Platter(tmp_path / "data", tmp_path / "aside", random.Random(0))
+    monkeypatch.setattr(real, "Disk", lambda: SimDisk(platter, random.Random(0), lambda _: None, lambda: None))
+    getattr(real, name)(platter.root)
