@@ -66,3 +66,15 @@ def test_many_leases_that_end_together_are_read_in_pieces(leader: Leader, monkey
     leader.run(T0 + 31_000)
     assert dispatcher.ready_count == 100
     assert sorted(leader.pull(T0 + 31_000)) == [*units[:50], *units[150:]]
+
+
+def test_an_hour_begun_again_is_swept_from_its_first_unit(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its positions begin where those of the unlinked one ended, many pieces on: a promotion that began at the hour's
+    first possible one would meet nothing there and take the hour for read."""
+    monkeypatch.setattr(node.sweep, "LOOK_ROWS", 16)
+    leader.schedule(*[T0 + 5] * 100)
+    leader.store.unlink(T0 // 3_600_000)
+    (unit,) = leader.schedule(T0 + 7)
+    assert unit == T0 // 3_600_000 << 40 | 100
+    leader.promote(T0 + 1_000)
+    assert leader.pull(T0 + 1_000) == [unit]

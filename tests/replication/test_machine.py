@@ -202,6 +202,35 @@ def test_an_hour_is_unlinked_only_when_it_is_over(log: Log) -> None:
     assert log.apply(ack((position, 1, 1)), now_ms=late_ms + 60_002).results[0].tolist() == [INVALID]
 
 
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(1, 5), st.booleans(), st.booleans()), min_size=1, max_size=6))
+def test_no_position_is_given_twice_however_the_clock_jumps(
+    tmp_path_factory: pytest.TempPathFactory, rounds: list[tuple[int, bool, bool]]
+) -> None:
+    """A leader's clock runs days ahead, hours end and are unlinked, and a Realign sets it back, again and again, with
+    checkpoints and restarts in between: each id names one message for ever, and those of unlinked hours none."""
+    directory = tmp_path_factory.mktemp("jumps") / "n1"
+    directory.mkdir()
+    log = Log(directory)
+    log.apply(GENESIS)
+    hour, given_before = T0 // HOUR_MS, set[int]()
+    for count, with_checkpoint, restarted in rounds:
+        log.apply(Realign(T0 // 1000, T0, log.index))
+        positions = placed(log.apply(schedule(*(T0 + ms for ms in range(count)))))
+        assert not given_before & set(positions)
+        assert all(log.state(position) == 255 for position in given_before)
+        given_before |= set(positions)
+        log.apply(cancel(*positions))
+        log.apply(DispatchState((T0 + HOUR_MS) // 1000, 0, log.index))
+        assert log.apply(Unlink(np.array([hour], np.int64)), now_ms=T0 + 10 * HOUR_MS).results[0] == 1
+        if with_checkpoint:
+            checkpoint(log)
+        if with_checkpoint and restarted:
+            log.store.close()
+            log = Log(directory)
+    log.store.close()
+
+
 def test_a_broken_entry_is_refused_alike_and_the_machine_goes_on(make: Callable[[str], Log]) -> None:
     """Poison: the same refusal on every node, nothing applied, the next entry works."""
     refusals = []
