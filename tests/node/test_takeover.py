@@ -13,7 +13,8 @@ from api.problem import Problem
 from node.server import Node
 from node.takeover import HANDED_MAX, NEWEST_S, WATCH_S, Takeover
 from replication.command import Lease
-from tests.node.pushing import until, view
+from tests.node.pushing import LOOPBACK, put, schedule, until, view
+from tests.node.receiver import Request, answer, answering, receiver
 from tests.node.three_nodes import leader_of, run_nodes
 
 
@@ -165,3 +166,27 @@ def test_only_a_leader_gives_an_account(tmp_path: Path) -> None:
         assert view.ready_us >= 100_000
 
     run_nodes(tmp_path, scene)
+
+
+def test_strict_pushes_that_were_leased_ahead_are_no_repeats(tmp_path: Path) -> None:
+    """Leadership moves three times while strict messages come due: what was leased ahead and not sent is released, sent
+    once by whoever leads then, and not counted as handed over twice."""
+    seen: list[Request] = []
+
+    async def scene(nodes: list[Node]) -> None:
+        async with receiver(answering(answer(200), seen=seen)) as url:
+            leader = await leader_of(nodes)
+            await put(leader, "orders", url, handover="strict")
+            for start in range(3):
+                due = [MessageIn("orders", b"{}", "", None, start * 200 + each * 4) for each in range(50)]
+                await schedule(leader, *due)
+            for _ in range(3):
+                leader = await leader_of(nodes)
+                before = len(seen)
+                await until(lambda before=before: len(seen) > before + 10)
+                moved = await leader.service.transfer(None, principal=ANONYMOUS)
+                assert moved.repeated == 0
+            await until(lambda: len({each.headers["webhook-id"] for each in seen}) == 150)
+        assert len(seen) == 150
+
+    run_nodes(tmp_path, scene, push=LOOPBACK)
