@@ -8,7 +8,7 @@ nodes share one machine's clock.
 
 from typing import Literal
 
-from chaos.inside import Applied, Begun, Crashed, Digest, Ended, Promoted, Sure
+from chaos.inside import Applied, Begun, Crashed, Digest, Ended, LeftOut, Promoted, Sure
 from chaos.seen import Seen
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "GaveBack",
     "HandedOver",
     "Led",
+    "LeftOut",
     "Offered",
     "Promoted",
     "Rescheduled",
@@ -214,6 +215,7 @@ Event = (
     | Begun
     | Ended
     | Crashed
+    | LeftOut
     | Applied
     | Sure
     | Promoted

@@ -55,6 +55,17 @@ class Applied(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     units: tuple[tuple[int, int], ...] = ()
 
 
+class LeftOut(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A leader proposed a dispatch state that names this open unit, due before slot `tick`, and had not dispatched
+    it."""
+
+    node: str
+    term: int
+    position: int
+    due_ms: int
+    tick: int
+
+
 class Sure(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """At this moment this node trusts in its own leadership: it would hand over."""
 

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections import defaultdict
 
 from chaos.bounds import Bounds
-from chaos.event import Applied
+from chaos.event import Applied, LeftOut
 from chaos.history import History
 from chaos.verdict import Verdict
 
@@ -16,6 +16,7 @@ def check_dispatch_state(history: History, bounds: Bounds) -> Verdict:
     by that stamp, of slot `tick` at least `local_index` units of entries up to `applied_index` were due by it, and
     states never go back but by a Realign.
 
+    And where the simulator saw a leader propose one, every open unit that it names had been dispatched by then.
     Nothing is dispatched before it is due, so a state that names more than that names what was not dispatched; its
     successor would pass over those units, were there no records.
     """
@@ -43,4 +44,9 @@ def check_dispatch_state(history: History, bounds: Bounds) -> Verdict:
             before = (tick, local_index)
         for _, due_ms in event.units:
             slots[due_ms // MS_PER_TICK].append((event.index, due_ms))
+    faults += [
+        f"{left.node} says that second {left.tick - 1} is dispatched, and had not dispatched the unit at "
+        f"{left.position:#x}, due {left.due_ms}"
+        for left in history.of(LeftOut)
+    ]
     return Verdict("state", {"states": states, "seconds": len(slots)}, faults)

@@ -6,19 +6,23 @@ true moment at which it is recorded.
 
 from __future__ import annotations
 
+import heapq
 import zlib
 from typing import Any, Final
 
 import numpy as np
 
-from chaos.event import Applied, Begun, Ended, Promoted, Sure
+from chaos.event import Applied, Begun, Ended, LeftOut, Promoted, Sure
 from chaos.history import History
 from chaos.simulator.world import World
 from node.delivery_log import FAILED, PUSH
 from node.queues import GROUP
+from node.reign import Reign
 from node.server import Node
 from replication.envelope import EntryRefused, Kind, decode_entry
+from replication.machine import MS_PER_TICK
 from storage.array import U64
+from storage.format import PENDING
 from storage.message_id import encode_ids
 from storage.position import HOUR_MS
 
@@ -38,6 +42,7 @@ class Probe:
         self._told: set[int] = set()  # indexes whose entry was told of
         self._units: list[tuple[int, int]] = []  # made by the entry that is being applied
         self._reigns: dict[str, object] = {}
+        self._wheels: dict[str, Dispatched] = {}
         self._over = False
         world.after(LOOK_S, self._look)
 
@@ -66,6 +71,9 @@ class Probe:
             result = apply(index, term, entry)
             after = (machine.tick, machine.local_index, machine.state_applied_index)
             self._tell(node_id, node, index, term, entry, None if after == before else after)
+            wheel = self._wheels.get(node_id)
+            if wheel is not None:
+                wheel.made(index, self._units)
             return result
 
         _replace(node.store, "append", appended)
@@ -166,6 +174,7 @@ class Probe:
 
     def _promoted(self, node_id: str, node: Node) -> None:
         """By the records alone: what is due, and neither leased nor settled."""
+        self._watch_state(node_id, node)
         store, now_ms = node.store, node.clock.now_ms()
         found: list[U64] = []
         for hour in store.open_hours():
@@ -182,6 +191,75 @@ class Probe:
         self._history.record(
             Promoted(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, term=node.reign.term, open_ids=open_ids)
         )
+
+    def _watch_state(self, node_id: str, node: Node) -> None:
+        """From now on every state that this reign proposes is held against what was dispatched."""
+        reign = node.reign
+        assert reign is not None
+        wheel = self._wheels[node_id] = Dispatched(node, reign)
+        collect = reign.collect
+
+        def collected(now_ms: int, *, going: bool) -> Any:
+            riding = collect(now_ms, going=going)
+            if riding.state is not None and self._wheels.get(node_id) is wheel:
+                left = wheel.left_out(riding.state.tick, riding.state.applied_index)
+                mono_ms, wall_ms = self._history.now()
+                for position, due_ms in left:
+                    self._history.record(
+                        LeftOut(
+                            mono_ms=mono_ms,
+                            wall_ms=wall_ms,
+                            node=node_id,
+                            term=reign.term,
+                            position=position,
+                            due_ms=due_ms,
+                            tick=riding.state.tick,
+                        )
+                    )
+            return riding
+
+        _replace(reign, "collect", collected)
+
+
+class Dispatched:
+    """What one reign has dispatched of the units made in it, against what its dispatch state says."""
+
+    def __init__(self, node: Node, reign: Reign) -> None:
+        self._node = node
+        self._pending: list[tuple[int, int, int]] = []  # heap of (due_ms, position, index of the entry)
+        self._seen: set[int] = set()
+        ready = reign.dispatcher._ready
+        push = ready.push
+
+        def pushed(kind: Any, topics: Any, units: Any, *, swept: bool = False) -> None:
+            self._seen.update(units.position.tolist())
+            push(kind, topics, units, swept=swept)
+
+        _replace(ready, "push", pushed)
+
+    def made(self, index: int, units: list[tuple[int, int]]) -> None:
+        """An entry made these units, as (position, due_ms)."""
+        for position, due_ms in units:
+            heapq.heappush(self._pending, (due_ms, position, index))
+
+    def left_out(self, tick: int, applied_index: int) -> list[tuple[int, int]]:
+        """(position, due_ms) of units that a state names which are open and were not dispatched. Each is told once."""
+        later: list[tuple[int, int, int]] = []
+        left: list[tuple[int, int]] = []
+        while self._pending and self._pending[0][0] < tick * MS_PER_TICK:
+            due_ms, position, index = heapq.heappop(self._pending)
+            if index > applied_index:
+                later.append((due_ms, position, index))
+            elif position not in self._seen and self._is_open(position):
+                left.append((position, due_ms))
+            self._seen.discard(position)
+        for unit in later:
+            heapq.heappush(self._pending, unit)
+        return left
+
+    def _is_open(self, position: int) -> bool:
+        states = self._node.store.states(np.array([position], np.uint64))
+        return int(states.state[0]) == PENDING
 
 
 def _replace(owner: object, name: str, call: Any) -> None:

@@ -16,6 +16,7 @@ from chaos.event import (
     Extended,
     GaveBack,
     HandedOver,
+    LeftOut,
     Offered,
     Promoted,
     Rescheduled,
@@ -152,6 +153,8 @@ def test_dispatch_state_that_names_too_much() -> None:
     assert broken(altered(Applied, lambda event: event.index == 250 and event.stamp_ms > 0, state=back)) == {"state"}
     realigned = altered(Applied, lambda event: event.index == 250 and event.stamp_ms > 0, state=back, realigned=True)
     assert broken(realigned) == set()
+    left_out = LeftOut(**at(2_600), node="n2", term=2, position=250, due_ms=EPOCH_MS + 2_510, tick=tick + 1)
+    assert broken(with_more(left_out)) == {"state"}
 
 
 def test_promotion_that_leaves_something_behind() -> None:

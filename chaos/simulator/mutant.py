@@ -1,0 +1,192 @@
+"""Mistakes planted on purpose, each of which the simulator must find: seven that somebody could make tomorrow.
+
+A mutant changes code while it is on, in this process; nothing of it is reachable otherwise. `make soak-mutants` shows
+from seed 1 on how many seeds each one takes; the tests run seeds that are known to find it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+import replication.machine
+from node.dispatcher import Dispatcher
+from node.proposer import Proposer
+from node.queues import GROUP
+from node.reign import Reign
+from replication.apply_settle import apply_lease
+from replication.command import Lease
+from replication.envelope import Envelope, encode_entry
+from replication.group import RaftGroup
+from replication.machine import Machine
+from replication.outbox import Outbox
+from replication.trust import Trust
+from storage.catalog import Catalog
+from storage.checkpoint_job import CheckpointJob
+from storage.second_wheel import SecondWheel
+from storage.stage_write import write_staged
+
+Patch = tuple[object, str, Any]
+
+
+def _acknowledge_before_sync() -> list[Patch]:
+    """A follower says that it has an entry, or that it votes, before that is on its disk."""
+
+    def send(self: Outbox, peer: str, message: Any) -> None:
+        self._send(peer, message)
+
+    return [(Outbox, "send", send)]
+
+
+def _trust_from_receipt() -> list[Patch]:
+    """A leader counts its trust from when an echo came, not from when it sent what is echoed."""
+
+    def echoed(self: Trust, peer: str, stamp: float, now: float) -> None:
+        if self._stamps[peer] < now:
+            self._stamps[peer] = now
+
+    return [(Trust, "echoed", echoed)]
+
+
+def _dispatch_state_off_by_one() -> list[Patch]:
+    """The state names one unit more than was dispatched."""
+
+    def state(self: SecondWheel) -> tuple[int, int]:
+        tick, local_index = self._state
+        return tick, local_index + 1
+
+    return [(SecondWheel, "state", property(state))]
+
+
+def _late_merge() -> list[Patch]:
+    """What was applied reaches the wheel from a thread that is late; the state counts it as merged at once."""
+    now = Dispatcher.on_units
+
+    def on_units(self: Reign, due_ms: Any, position: Any, topic: Any, tags: Any, priority: Any, index: int) -> None:
+        dispatcher = self.dispatcher
+        dispatcher._merged = index
+
+        def merge() -> None:
+            if not self.over:
+                now(dispatcher, due_ms, position, topic, tags, priority, dispatcher._merged)
+                self.poke()
+
+        self._loop.call_later(0.15, merge)
+
+    return [(Reign, "on_units", on_units)]
+
+
+def _catalog_ahead() -> list[Patch]:
+    """The catalog's transaction is made before the files are synced that it speaks of."""
+
+    def run(self: CheckpointJob) -> None:
+        self.catalog.commit()
+        write_staged(self.hours.staged, self.hours.chunks, self._open_files)
+        self._sync(self.hours.synced)
+
+    return [(CheckpointJob, "run", run)]
+
+
+def _old_lease() -> list[Patch]:
+    """A leader that comes back proposes the last Leases of its former term, and apply takes them as they come."""
+    collect, begin = Reign.collect, Reign.begin
+    leases: dict[int, tuple[int, Lease]] = {}  # by node: the term and the newest Lease that was collected in it
+
+    def collected(self: Reign, now_ms: int, *, going: bool) -> Any:
+        riding = collect(self, now_ms, going=going)
+        if riding.lease is not None:
+            leases[self._node.proposer.node] = (self.term, riding.lease)
+        return riding
+
+    def begun(self: Reign) -> None:
+        begin(self)
+        former = leases.pop(self._node.proposer.node, None)
+        if former is not None and former[0] < self.term:
+            self._loop.call_later(0.5, _propose_again, self._node.group, self._node.proposer, *former)
+
+    def lease(self: Machine, command: Lease, envelope: Envelope) -> Any:
+        taken = apply_lease(self.store, command, envelope)
+        if self.listener is not None:
+            held = taken.view(bool)
+            self.listener.on_leased(command.position[held], command.attempt[held], command.lease_end_ms[held])
+        return taken
+
+    def apply_one(self: Machine, command: Any, envelope: Envelope, index: int, term: int) -> Any:
+        if isinstance(command, Lease) and envelope.term != term:
+            return lease(self, command, envelope)
+        return one(self, command, envelope, index, term)
+
+    one = Machine._apply_one
+    any_term = _without_fence(apply_lease)
+    return [
+        (Reign, "collect", collected),
+        (Reign, "begin", begun),
+        (Machine, "_apply_one", apply_one),
+        (replication.machine, "apply_lease", any_term),
+    ]
+
+
+def _propose_again(group: RaftGroup, proposer: Proposer, term: int, lease: Lease) -> None:
+    now_ms = proposer._clock.now_ms()
+    entry = encode_entry(group=GROUP, term=term, node=proposer.node, now_ms=now_ms, sections=[lease.pack()])
+    group.propose(entry, lambda outcome: None)
+
+
+def _without_fence(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """apply_lease, for which every hand-over is newer than the newest."""
+
+    def fence(term: Any, attempt: Any) -> Any:
+        ours = np.ndim(term) == 0
+        return np.ones(len(attempt), np.uint64) if ours else np.zeros(len(attempt), np.uint64)
+
+    def any_term(store: Any, command: Lease, envelope: Envelope) -> Any:
+        with patched([(_module(apply), "fence", fence)]):
+            return apply(store, command, envelope)
+
+    return any_term
+
+
+def _module(call: Callable[..., Any]) -> object:
+    import sys
+
+    return sys.modules[call.__module__]
+
+
+def _id_again() -> list[Patch]:
+    """An hour that is begun again after it was unlinked numbers its units from 0."""
+    return [(Catalog, "first_index", lambda self, hour: 0)]
+
+
+#: Name -> what it changes.
+MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
+    "acknowledge-before-sync": _acknowledge_before_sync,
+    "trust-from-receipt": _trust_from_receipt,
+    "dispatch-state-off-by-one": _dispatch_state_off_by_one,
+    "late-merge": _late_merge,
+    "catalog-ahead-of-checkpoint": _catalog_ahead,
+    "lease-of-an-old-term": _old_lease,
+    "id-again-after-unlinking": _id_again,
+}
+
+
+@contextlib.contextmanager
+def patched(patches: list[Patch]) -> Iterator[None]:
+    """These attributes are others inside the block."""
+    before = [(owner, name, vars(owner)[name]) for owner, name, _ in patches]
+    for owner, name, value in patches:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
+
+
+@contextlib.contextmanager
+def planted(name: str) -> Iterator[None]:
+    """The mutant of this name is on inside the block. Raises KeyError."""
+    with patched(MUTANTS[name]()):
+        yield
