@@ -197,7 +197,8 @@ class Transfer:
 
     async def _move(self, to: str) -> TransferResult:
         node, reign = self._node, self._node.reign
-        assert reign is not None
+        if reign is None:  # lost since `run` looked: a task begins in a later step of the loop
+            raise Problem("no-leader", "leadership was lost by itself meanwhile; look who leads")
         term, begun_s = node.group.term, node.clock.monotonic()
         if not await self._give(to):
             if node.group.term != term or node.reign is None:
