@@ -118,7 +118,7 @@ class StorageOptions(Struct, frozen=True, forbid_unknown_fields=True):
     checkpoint_journal_mb: Annotated[int, Meta(ge=1, le=65_536)] = 256  # or this much journal
     staged_mb: Annotated[int, Meta(ge=1, le=4096)] = 64  # or this much of far hours in memory
     # Journal kept behind the checkpoint for nodes that lag or are down; one that needs more gets a snapshot.
-    journal_keep_mb: Annotated[int, Meta(ge=1, le=1 << 20)] = 1024
+    journal_keep_mb: Annotated[int, Meta(ge=0, le=1 << 20)] = 1024
     # Journal kept for one node while it takes over a snapshot; past it the snapshot is given up.
     snapshot_journal_mb: Annotated[int, Meta(ge=1, le=1 << 20)] = 8192
     snapshot_mb_per_s: Annotated[int, Meta(ge=1, le=10_000)] = 64  # how fast a leader sends snapshots, all together

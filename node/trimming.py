@@ -26,7 +26,7 @@ _SEGMENTS_KEPT = 8
 
 def segment_bytes(keep_mb: int) -> int:
     """Size of a segment such that what is kept can be told to a fraction: segments go whole."""
-    return min(SEGMENT_BYTES, max(MB // 4, keep_mb * MB // _SEGMENTS_KEPT))
+    return min(SEGMENT_BYTES, max(MB // 16, keep_mb * MB // _SEGMENTS_KEPT))
 
 
 class Trimming:

@@ -35,7 +35,8 @@ def test_what_is_needed(low_water: int, hold: int | None, expected: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("keep_mb", "expected"), [(1, MB // 4), (16, 2 * MB), (1024, SEGMENT_BYTES), (1 << 20, SEGMENT_BYTES)]
+    ("keep_mb", "expected"),
+    [(0, MB // 16), (1, MB // 8), (16, 2 * MB), (1024, SEGMENT_BYTES), (1 << 20, SEGMENT_BYTES)],
 )
 def test_segments_are_a_fraction_of_what_is_kept(keep_mb: int, expected: int) -> None:
     """Segments go whole: with a small bound they are small, and never larger than they were."""
