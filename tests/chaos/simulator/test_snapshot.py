@@ -1,155 +1,71 @@
-"""Snapshots in simulated worlds: one that is away too long takes one over, whatever fails on the way."""
-
-from random import Random
+"""A node that was away for longer than the others keep journal takes over a snapshot and starts again in place."""
 
 import pytest
 
 from api.port import ANONYMOUS, MessageIn
-from chaos.simulator.client import Outcome
 from chaos.simulator.world import World
-from node.server import Node
-from replication.core import NO_OP
 from tests.chaos.simulator.load import Load
+from tests.chaos.simulator.test_world import finish
 
-CONFIG = {
-    "storage": {
-        "checkpoint_s": 1,
-        "checkpoint_journal_mb": 1,
-        "journal_keep_mb": 1,
-        "snapshot_journal_mb": 64,
-        "snapshot_mb_per_s": 2,
-    }
-}
-FAR_MS = 72 * 3_600_000
+#: Journals of a megabyte, in segments of a quarter.
+CONFIG = {"storage": {"checkpoint_s": 1, "journal_keep_mb": 1, "checkpoint_journal_mb": 1}}
 
 
-class Snapshots:
-    """A world in which every start from a snapshot is counted, by node."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.load = Load(world)
-        self.taken_over = dict.fromkeys(world.ids, 0)
-        self.filled: list[Outcome] = []
-        world.on_node = self._made
-
-    def _made(self, node_id: str, node: Node) -> None:
-        journal = node.journal
-        if journal.first_index == journal.last_index > 1 and journal[0][0] == NO_OP:
-            self.taken_over[node_id] += 1
-
-    def fill(self, count: int = 300) -> None:
-        """A batch through the leader; its outcome comes in time."""
-        leader = self.world.leader()
-        if leader is not None:
-            batch = [MessageIn("far", b"x" * 1000, "text/plain", delay_ms=FAR_MS) for _ in range(count)]
-            client = self.world.client(leader)
-            client.call(lambda port: port.schedule(batch, ANONYMOUS), self.filled.append, label="fill")
-
-    def strand(self, away: str) -> None:
-        """Take this node away and fill until no other has in its journal what it needs next."""
-        world = self.world
-        node = world.processes[away].node
-        assert node is not None
-        index = node.machine.applied_index
-        world.processes[away].kill()
-        for _ in range(60):
-            self.fill()
-            world.run(0.3)
-            if all(other.journal.first_index > index + 1 for other in world.nodes().values()):
-                return
-        raise AssertionError("the journals were not trimmed")
-
-    def settle(self, seconds: float = 15) -> None:
-        """Mend everything; then nothing acknowledged is missing, nobody complained, all nodes hold the same."""
-        world = self.world
-        world.network.heal_all()
-        for process in world.processes.values():
-            process.resume()
-        for _ in range(5):
-            world.start()  # again: a crash at an operation may have been still to come
-            world.run(seconds / 5)
-        assert self.load.acknowledged <= self.load.handed_over
-        assert [process.failure for process in world.processes.values()] == [None, None, None]
-        assert [process.errors for process in world.processes.values()] == [[], [], []]
-        digests = world.digests()
-        assert len(digests) == 3
-        assert len(set(digests.values())) == 1, digests
-        wanted = sum(len(each.value.ids) for each in self.filled if each.kind == "ok")
-        held = [node.store.unit_count for node in world.nodes().values()]
-        assert min(held) >= wanted, (held, wanted)
+def strand(world: World, load: Load, how: str) -> str:
+    """Take a follower away (kill, power-cut, wipe) while the others write four megabytes; which one. It is down."""
+    leader = world.leader()
+    victim = next(each for each in world.ids if each != leader)
+    process = world.processes[victim]
+    if how == "power-cut":
+        process.power_cut(torn=True)
+    else:
+        process.kill()
+    if how == "wipe":
+        process.wipe()
+    client = load.clients[world.ids.index(leader or "n1")]
+    for number in range(20):
+        message = MessageIn(topic="queue", body=bytes([number]) * 200_000, delay_ms=2_000)
+        world.after(
+            number * 0.1,
+            lambda message=message: client.call(
+                lambda port: port.schedule([message], ANONYMOUS), load.outcomes.append, label="large"
+            ),
+        )
+    world.run(7)
+    others = [node for node_id, node in world.nodes().items() if node_id != victim]
+    assert all(node.journal.first_index > 1 for node in others), "nobody kept the beginning of the journal"
+    return victim
 
 
-def begun(seed: int) -> tuple[World, Snapshots, str]:
-    """A world under load in which a follower is down and stranded."""
-    world = World(seed, config=CONFIG, turn_s=300)
-    snapshots = Snapshots(world)
-    snapshots.load.found()
-    snapshots.load.consume()
-    snapshots.load.schedule(100, per_second=10)
-    away = next(node_id for node_id in world.ids if node_id != world.leader())
-    snapshots.strand(away)
-    return world, snapshots, away
+@pytest.mark.parametrize("how", ["kill", "power-cut", "wipe"])
+def test_a_stranded_node_comes_back(how: str) -> None:
+    """It gets the files, the node is made anew in the same process, and in the end it has what the others have."""
+    with World(21, config=CONFIG) as world:
+        load = Load(world)
+        load.found()
+        load.consume()
+        load.schedule(20)
+        world.run(2)
+        victim = strand(world, load, how)
+        made: list[str] = []
+        world.on_node = lambda node_id, _: made.append(node_id)
+        finish(world, load)
+        assert made == [victim] * 2, "once at the start, once with the snapshot in place"
+        assert world.processes[victim].ends[1:] == []
 
 
-@pytest.mark.parametrize("wipe", [False, True])
-def test_it_catches_up_under_load(wipe: bool) -> None:
-    """A node that was away for too long, or comes back empty, has everything again after one snapshot."""
-    world, snapshots, away = begun(3)
-    with world:
-        if wipe:
-            world.processes[away].wipe()
-        world.start(away)
-        assert world.run_until(lambda: snapshots.taken_over[away] == 1, 20)
-        snapshots.settle()
-        assert snapshots.taken_over[away] == 1
-
-
-def test_a_seed_with_snapshots_is_one_history() -> None:
-    """Twice the same trace: what a snapshot does in threads follows from the seed as well."""
-
-    def run() -> str:
-        world, snapshots, away = begun(4)
-        with world:
-            world.start(away)
-            world.run(4)
-            assert snapshots.taken_over[away] == 1
-            return world.trace.hexdigest()
-
-    assert run() == run()
-
-
-def harm(world: World, away: str, random: Random) -> None:
-    """Something goes wrong for a while."""
-    other = random.choice([node_id for node_id in world.ids if node_id != away])
-    which = random.choice([away, away, other, world.leader() or other])
-    what = random.choice(("kill", "power cut", "crash", "pause", "cut"))
-    process, back_s = world.processes[which], random.uniform(0.1, 1.5)
-    if what == "cut":
-        a, b = random.sample(world.ids, 2)
-        world.network.cut(a, b)
-        world.after(back_s, world.network.heal, a, b)
-    elif process.alive and what == "pause":
-        process.pause()
-        world.after(back_s, process.resume)
-    elif process.alive:
-        act = {"kill": process.kill, "power cut": process.power_cut}
-        act.get(what, lambda: process.crash_at(random.randint(1, 60)))()
-        world.after(back_s, world.start)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_whatever_fails_on_the_way(seed: int) -> None:
-    """Kills, power cuts, crashes at an operation of a disk, pauses and cuts, of both ends and the third: it takes a
-    snapshot over in the end, and nothing is lost."""
-    world, snapshots, away = begun(100 + seed)
-    with world:
-        random = world.random("harm")
-        world.start(away)
-        for _ in range(8):
-            world.run(random.uniform(0.05, 0.8))
-            harm(world, away, random)
-            if random.random() < 0.3:
-                snapshots.fill(50)
-        snapshots.settle(25)
-        assert snapshots.taken_over[away] >= 1
+def test_a_node_that_dies_again_and_again_while_it_takes_over_gets_there() -> None:
+    """Crashes at disk operations of the installation, power cuts among them: the old state or the new, then the new."""
+    with World(22, config=CONFIG) as world:
+        load = Load(world)
+        load.found()
+        load.consume()
+        load.schedule(20)
+        world.run(2)
+        process = world.processes[strand(world, load, "kill")]
+        for count in (20, 30, 40, 50, 60, 70):
+            process.start()
+            process.crash_at(count)
+            world.run_until(lambda: not process.alive, 4)
+            process.power_cut(torn=True)
+        finish(world, load)
