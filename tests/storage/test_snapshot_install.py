@@ -1,21 +1,41 @@
 """A snapshot taken in, stopped anywhere: the old state or the new one, and the next try gets there."""
 
+import itertools
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from storage.backup import BackupWriter
 from storage.data_directory import DataDirectory, DirectoryRefused
 from storage.disk import Disk
-from storage.snapshot import Manifest
+from storage.restore import RestoreOptions, restore
+from storage.snapshot import PIECE, Manifest
 from storage.snapshot_install import INSTALL, INSTALLED, Install, InstallRefused, PieceRefused
 from storage.snapshot_pin import Pin, checksum_of
 from storage.store import Store
 from storage.verify import digest, verify
 from tests.storage.faulty_disk import Stopped, StoppingDisk
-from tests.storage.workload import ENTRIES, HOUR, H, append, checkpoint, found, replay, settle, topic, turn
+from tests.storage.quick_directory import quick_directory
+from tests.storage.workload import (
+    ENTRIES,
+    HOUR,
+    Entry,
+    H,
+    append,
+    batch_of,
+    checkpoint,
+    found,
+    replay,
+    settle,
+    topic,
+    turn,
+    void,
+)
 
 FEW = [
     found,
@@ -194,6 +214,78 @@ def test_what_was_left_is_not_believed(quick_path: Path) -> None:
             install.verify()
         assert fetch(pin, install) == pin.manifest.total_bytes
         install.verify()
+
+
+def large(count: int) -> Entry:
+    """An entry of so many messages of 100 KB."""
+    due = [HOUR * H + number for number in range(count)]
+    bodies = [bytes([number]) * 100_000 for number in range(count)]
+    return lambda store: void(store.append(batch_of(due, bodies=bodies)))
+
+
+def test_files_of_several_pieces(quick_path: Path) -> None:
+    """A file of more than one piece that the node has half of: the rest is sent, from the byte where it ends; and it
+    goes through a backup and back as well."""
+    leader = make(quick_path / "a", 4, which=[found, turn(0), large(14), large(17)])
+    follower = make(quick_path / "b", 3, which=[found, turn(0), large(14)])
+    name = f"hours/{HOUR}/log"
+    before = (follower / name).stat().st_size
+    with pinned(leader) as pin:
+        assert len([piece for piece in pin.manifest.pieces() if piece[0] == name]) == 3
+        assert before % PIECE > 0
+        sent = fetch(pin, Install(follower, pin.manifest, Disk()))
+        assert sent <= pin.manifest.total_bytes - before
+        take_in(follower, pin, Disk())
+        writer = BackupWriter(pin, quick_path, "n1", Disk())
+        for piece in writer.pieces():
+            writer.copy(*piece)
+        writer.finish()
+    assert state(follower) == digest(leader)[0]
+    options = RestoreOptions(node_id="n1", cluster_id=bytes(16), store_id=bytes(16), raft="h:1", http="h:2")
+    restore(writer.path, quick_path / "c", options, lambda directory, _: (directory / "1").touch(), Disk())
+    restored = (quick_path / "c" / name).read_bytes()
+    assert restored[64:] == (leader / name).read_bytes()[64:]
+
+
+DAMAGE = st.sampled_from(["gone", "cut", "longer", "flipped", "zeroed", "sound"])
+
+
+@given(st.lists(DAMAGE, min_size=24, max_size=24), st.integers(0, 2**20))
+@settings(max_examples=40, deadline=None)
+def test_whatever_was_left(states: list[str], at: int) -> None:
+    """Whatever an earlier try and the node's own hours look like, the outcome is the leader's content, byte for byte;
+    and what was sound in either is not sent."""
+    with quick_directory() as path, pinned(make(path / "a", 7)) as pin:
+        follower = make(path / "b", 6)
+        fetch(pin, Install(follower, pin.manifest, Disk()))
+        names = [name for name, _ in pin.manifest.files]
+        for (place, name), state in zip(itertools.product((INSTALL, "."), names), states, strict=False):
+            if (follower / place / name).exists() and not (place == "." and name.startswith("catalog")):
+                _damage(follower / place / name, state, at)
+        install = Install(follower, pin.manifest, Disk())
+        sent = fetch(pin, install)
+        install.verify()
+        sound = sum(
+            length for (name, length), state in zip(pin.manifest.files, states, strict=False) if state == "sound"
+        )
+        assert sent <= pin.manifest.total_bytes - sound
+        for name, _, _ in pin.manifest.pieces():
+            assert (follower / INSTALL / name).read_bytes() == pin.read(name, 0, pin.manifest.lengths[name])
+
+
+def _damage(path: Path, state: str, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    at %= len(data)
+    if state == "gone":
+        path.unlink()
+        return
+    if state == "flipped":
+        data[at] ^= 1 << at % 8
+    elif state == "zeroed":
+        data[at:] = bytes(len(data) - at)
+    elif state == "longer":
+        data += b"more"
+    path.write_bytes(data[:at] if state == "cut" else data)
 
 
 def test_pieces_refused(quick_path: Path) -> None:
