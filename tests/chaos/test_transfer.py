@@ -74,7 +74,7 @@ def test_a_rolling_restart_under_load(tmp_path: Path) -> None:
 
     outcome = asyncio.run(trial())
     assert not outcome.broken, outcome.describe()
-    assert outcome.verdicts["T"].figure["stops"] >= 1
+    assert outcome.verdicts["T"].figure["stops"] in (1, 2, 3)
     assert outcome.verdicts["D"].figure["failover"] == 0
 
 

@@ -13,7 +13,7 @@ from node.proposer import Proposer
 from replication.apply_schedule import Fresh, Scheduled
 from replication.command import Settle
 from replication.envelope import decode_entry
-from tests.node.test_proposer import Group, Riders, run, turns
+from tests.node.proposing import Group, Riders, run, turns
 
 
 @pytest.mark.parametrize(

@@ -3,99 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from api.port import MessageIn
 from api.problem import Problem
-from node.clock import NodeClock
-from node.entropy import Entropy
 from node.proposer import Proposer
 from node.queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX, RescheduleOrder
-from node.riding import Riding
-from replication.command import DispatchState, Fail, Lease, Redrive, Reschedule, Settle
+from replication.command import Fail, Redrive, Reschedule, Settle
 from replication.command_handover import RETRY
 from replication.envelope import decode_entry
-from replication.group import RaftGroup
-from replication.options import GroupOptions
-from replication.proposal import Done, Outcome
-
-OPTIONS = GroupOptions("n1", ())
-
-
-class Group:
-    """Keeps what is proposed; the test says what became of it. Refuses what the real one refuses."""
-
-    established = True
-    term = 3
-
-    def __init__(self) -> None:
-        self.applied_index = 0
-        self.open: list[tuple[bytes, Done]] = []
-
-    def propose(self, blob: bytes, done: Done) -> None:
-        assert 2 <= len(blob) <= OPTIONS.max_entry_bytes
-        self.open.append((blob, done))
-
-    def answer(self, error: str | None = None, index: int = 0) -> None:
-        """The oldest proposal has this outcome, with an empty result for each of its sections."""
-        blob, done = self.open.pop(0)
-        applied = SimpleNamespace(refused=None, results=(None,) * len(decode_entry(blob).sections))
-        done(Outcome(applied if error is None else None, error, index))
-
-    def answer_with(self, *results: Any, index: int = 1) -> None:
-        """The oldest proposal is applied with these results."""
-        _, done = self.open.pop(0)
-        done(Outcome(SimpleNamespace(refused=None, results=results), None, index))
-
-
-class Riders:
-    """Has Leases for one entry each time it is loaded; notes what it is told."""
-
-    def __init__(self) -> None:
-        self.loaded = 0
-        self.moving = False
-        self.told: list[str] = []
-
-    def collect(self, now_ms: int, *, going: bool) -> Riding:
-        if not self.loaded:
-            return Riding(state=DispatchState(1, 2, 3) if self.moving else None)
-        self.loaded -= 1
-        one = np.ones(1, np.int64)
-        return Riding(Lease(one.astype(np.uint64), one.astype(np.uint16), one, one))
-
-    def committed(self) -> None:
-        self.told.append("committed")
-
-    def returned(self) -> None:
-        self.told.append("returned")
-
-
-def run(test: Callable[[Proposer, Group, Riders], Any]) -> None:
-    """Run a test on a loop of its own."""
-
-    async def go() -> None:
-        group, riders = Group(), Riders()
-        proposer = Proposer(cast(RaftGroup, group), NodeClock(), Entropy(), node=1, waiting_max=200_000, fatal=failed)
-        proposer.riders = riders
-        await test(proposer, group, riders)
-
-    asyncio.run(go())
-
-
-def failed(error: BaseException) -> None:
-    """A flush must not fail."""
-    raise error
-
-
-async def turns() -> None:
-    """Let what was asked for in this iteration of the loop happen."""
-    for _ in range(5):
-        await asyncio.sleep(0)
+from tests.node.proposing import OPTIONS, Group, Riders, run, turns
 
 
 def test_entries_of_messages_with_all_their_extras_fit() -> None:
@@ -178,145 +97,6 @@ def test_leases_given_up_come_before_those_of_later_entries() -> None:
         group.applied_index = 9
         await turns()
         assert (riders.told, successor.told) == (["committed", "committed"], [])
-
-    run(test)
-
-
-def test_the_last_entry_takes_what_waits_and_the_last_leases() -> None:
-    """A leader that stops proposes its queue and its riders once more: it is sealed when they are proposed, and lands
-    when they are applied."""
-
-    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
-        riders.loaded = 1
-        first = asyncio.create_task(proposer.schedule([MessageIn("t", b"1", "", None, None)]))
-        await turns()
-        second = asyncio.create_task(proposer.schedule([MessageIn("t", b"2", "", None, None)]))
-        await turns()
-        riders.loaded = 1
-        sealed = asyncio.create_task(proposer.seal(5, nothing))
-        await turns()
-        assert not sealed.done()
-        group.answer("refused")
-        await turns()
-        assert await sealed
-        assert (riders.loaded, len(group.open)) == (0, 1)
-        landed = asyncio.create_task(proposer.landed(5))
-        await turns()
-        assert not landed.done()
-        group.answer("refused")
-        assert await landed
-        assert await proposer.landed(5), "at once"
-        await turns()
-        assert not group.open
-        await asyncio.gather(first, second)
-
-    run(test)
-
-
-def test_a_last_entry_that_is_refused_at_once_is_proposed_again() -> None:
-    """Its Leases come back, and there is nothing in the log yet: not sealed."""
-
-    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
-        riders.loaded = 1
-        propose = group.propose
-
-        def full(blob: bytes, done: Callable[[Outcome], None]) -> None:
-            group.propose = propose  # type: ignore[method-assign]
-            done(Outcome(error="overloaded"))
-
-        group.propose = full  # type: ignore[method-assign]
-        sealed = asyncio.create_task(proposer.seal(5, nothing))
-        for _ in range(3):
-            await turns()
-        assert riders.told == ["returned"]
-        assert await sealed
-
-    run(test)
-
-
-def nothing() -> None:
-    """No hand-overs to end."""
-
-
-def test_hand_overs_go_on_until_the_last_entry_is_put_together() -> None:
-    """While an entry is in flight they may: their Leases go in the last one, and none is made behind it."""
-
-    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
-        frozen: list[int] = []
-        first = asyncio.create_task(proposer.schedule([MessageIn("t", b"1", "", None, None)]))
-        await turns()
-        quiet = asyncio.create_task(proposer.seal(5, lambda: frozen.append(riders.loaded)))
-        await turns()
-        assert (frozen, len(group.open)) == ([], 1)
-        riders.loaded = 1
-        group.answer("refused")
-        await turns()
-        assert frozen == [1], "before the Leases were collected"
-        assert (riders.loaded, len(group.open)) == (0, 1)
-        assert await quiet
-        group.answer()
-        await first
-
-    run(test)
-
-
-def test_once_sealed_nothing_is_proposed_until_it_leads_on() -> None:
-    """What comes then waits; a leader that leads on proposes it, one that steps down refuses it."""
-
-    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
-        assert await proposer.seal(5, nothing)
-        waiting = asyncio.create_task(proposer.schedule([MessageIn("t", b"1", "", None, None)]))
-        riders.loaded = 1
-        await turns()
-        assert not group.open
-        proposer.resume()
-        await turns()
-        assert len(group.open) == 1
-        group.answer("refused")
-        await waiting
-        assert await proposer.seal(5, nothing)
-        waiting = asyncio.create_task(proposer.schedule([MessageIn("t", b"2", "", None, None)]))
-        await turns()
-        proposer.step_down()
-        assert await waiting == [(0, 1, "not-leader")]
-        proposer.kick()
-        await turns()
-        assert not group.open
-
-    run(test)
-
-
-def test_the_dispatch_state_goes_once_more_and_not_for_ever() -> None:
-    """It moves with time: when nothing else is left it is proposed one last time, and that seals."""
-
-    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
-        riders.moving = True
-        quiet = asyncio.create_task(proposer.seal(5, nothing))
-        await turns()
-        assert len(group.open) == 1
-        assert await quiet
-        group.answer()
-        await turns()
-        assert not group.open
-
-    run(test)
-
-
-def test_sealing_ends_with_leadership_and_with_its_time() -> None:
-    """A stop does not wait for a majority that is not there."""
-
-    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
-        riders.loaded = 1
-        proposer.kick()
-        await turns()
-        assert len(group.open) == 1, "it has no outcome for as long as this test lasts"
-        quiet = asyncio.create_task(proposer.seal(60, nothing))
-        await turns()
-        proposer.step_down()
-        assert not await asyncio.wait_for(quiet, 1)
-        assert not await asyncio.wait_for(proposer.seal(0.01, nothing), 1)
-        group.established = False
-        assert not await asyncio.wait_for(proposer.seal(60, nothing), 1)
 
     run(test)
 

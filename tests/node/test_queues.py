@@ -11,7 +11,8 @@ from node.proposer import Proposer
 from node.queues import ENTRY_MOVES_MAX, MOVE_AGAIN_WEIGHT, CancelOrder, RescheduleOrder
 from replication.command import Cancel, Extend, PutTopic, Reschedule, Settle
 from replication.envelope import decode_entry
-from tests.node.test_proposer import Group, Riders, fail, run, turns
+from tests.node.proposing import Group, Riders, run, turns
+from tests.node.test_proposer import fail
 
 
 def test_failures_of_large_messages_wait_for_each_other() -> None:

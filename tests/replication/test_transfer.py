@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from replication.frame import Message
 from replication.proposal import NOT_LEADER, Outcome
 from tests.replication.sim_network import SimNetwork, SimNode
 
 
-def led(directory: Path, ids: str = "ABC", **options: float) -> tuple[SimNetwork, SimNode, SimNode]:
+def led(directory: Path, ids: str = "ABC", **options: Any) -> tuple[SimNetwork, SimNode, SimNode]:
     """A network with some entries, its leader, and a follower."""
     network = SimNetwork(directory, ids, **options)
     leader = network.elect()
@@ -192,12 +194,12 @@ def test_a_lost_message_costs_an_election_at_most(tmp_path: Path, lost: str) -> 
     and the caller was told the truth: given away, or leading on."""
     network, leader, target = led(tmp_path, resend_s=0.3)
     term, texts = leader.group.term, leader.texts()
-    until = network.now + 0.03
+    wanted, until = target.id, network.now + 0.03
     real = network.send
 
-    def losing(source: str, to: str, message: dict[str, object]) -> bool:
-        concerned = target.id in (source, to) and message["type"] == lost and network.now < until
-        return True if concerned else real(source, to, message)
+    def losing(source: str, target: str, message: Message) -> bool:
+        concerned = wanted in (source, target) and message["type"] == lost and network.now < until
+        return True if concerned else real(source, target, message)
 
     network.send = losing  # type: ignore[method-assign]
     told = transfer(leader, target.id)
