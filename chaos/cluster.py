@@ -57,7 +57,7 @@ def free_ports(count: int) -> list[int]:
 
 class Cluster:
     """`count` nodes n1.. below `directory`; `settings` are further config tables; `slow` makes their disks slowable,
-    `skewed` gives each a wall clock of its own.
+    `skewed` gives each a wall clock of its own, `spare` further nodes can join later.
     """
 
     def __init__(
@@ -67,13 +67,24 @@ class Cluster:
         settings: Mapping[str, Mapping[str, object]] | None = None,
         slow: bool = False,
         skewed: bool = False,
+        spare: int = 0,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        ports = free_ports(2 * count)
-        rows = [LocalNode(f"n{i + 1}", ports[2 * i], ports[2 * i + 1], directory / f"n{i + 1}") for i in range(count)]
-        self.nodes = {node.node_id: node for node in rows}
-        for node in rows:
-            write_config(node, rows, settings)
+        total = count + spare
+        ports = free_ports(2 * total)
+        rows = [LocalNode(f"n{i + 1}", ports[2 * i], ports[2 * i + 1], directory / f"n{i + 1}") for i in range(total)]
+        founders, spares = rows[:count], rows[count:]
+        self.nodes = {node.node_id: node for node in founders}
+        self.spare = {node.node_id: node for node in spares}
+        """Nodes that are configured to join and not started; see replacing.py."""
+        self.gone: dict[str, LocalNode] = {}
+        """Nodes that were removed."""
+        self.leaving: set[str] = set()
+        """Nodes that were told to go: that they end is no failure."""
+        for node in founders:
+            write_config(node, founders, settings)
+        for node in spares:
+            write_config(node, [*founders, node], settings, join=True)
         self.slow_disk = SlowDisk(directory) if slow else None
         if self.slow_disk is not None:
             self.slow_disk.build()
@@ -98,6 +109,11 @@ class Cluster:
     def running(self) -> list[str]:
         """Ids of the nodes whose process lives (paused ones too)."""
         return [node_id for node_id, process in self._processes.items() if process.poll() is None]
+
+    def forget(self, node_id: str) -> None:
+        """A node that was removed, and has ended, is none of the cluster's any more; its files stay."""
+        self.gone[node_id] = self.nodes.pop(node_id)
+        del self._processes[node_id]
 
     def pid(self, node_id: str) -> int:
         """Of the node's last process."""
@@ -167,7 +183,7 @@ class Cluster:
         async def ready() -> bool:
             return all([await self.is_ready(node_id) for node_id in wanted])
 
-        await self._until(ready, f"{', '.join(wanted)} ready", timeout_s)
+        await self.until(ready, f"{', '.join(wanted)} ready", timeout_s)
 
     async def leadership(self) -> Leadership | None:
         """The leader of the highest term that says so itself, or None."""
@@ -187,7 +203,7 @@ class Cluster:
                 found.append(now)
             return bool(found)
 
-        await self._until(led, f"a leader of a term above {after_term}", timeout_s)
+        await self.until(led, f"a leader of a term above {after_term}", timeout_s)
         return found[0]
 
     async def wait_applied(self, index: int, *node_ids: str, timeout_s: float = READY_S) -> None:
@@ -196,7 +212,7 @@ class Cluster:
         async def applied() -> bool:
             return all([_applied(await self.status(node_id), node_id) >= index for node_id in node_ids])
 
-        await self._until(applied, f"{', '.join(node_ids)} at index {index}", timeout_s)
+        await self.until(applied, f"{', '.join(node_ids)} at index {index}", timeout_s)
 
     async def wait_level(self, timeout_s: float = READY_S) -> int:
         """Until all running nodes have applied the same index, and again a moment later. Returns that index."""
@@ -209,7 +225,7 @@ class Cluster:
             seen[0] = now
             return steady
 
-        await self._until(level, "the same applied index on all nodes", timeout_s, POLL_S * 10)
+        await self.until(level, "the same applied index on all nodes", timeout_s, POLL_S * 10)
         return seen[0].pop()
 
     async def digests(self, attempts: int = 4) -> dict[str, tuple[str, int]]:
@@ -244,7 +260,8 @@ class Cluster:
                 raise ClusterFailed(f"transfer to {to or 'the best'} asked of {via}: {answer.status} {document}")
             return document
 
-    async def _until(self, condition: Callable[[], Any], what: str, timeout_s: float, poll_s: float = POLL_S) -> None:
+    async def until(self, condition: Callable[[], Any], what: str, timeout_s: float, poll_s: float = POLL_S) -> None:
+        """Until the coroutine function says so; raises ClusterFailed if a node ends by itself, or after the time."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not await condition():
@@ -256,7 +273,7 @@ class Cluster:
     def _check_alive(self) -> None:
         for node_id, process in self._processes.items():
             returncode = process.poll()
-            if returncode is not None and returncode > 0:
+            if returncode is not None and returncode > 0 and node_id not in self.leaving:
                 raise ClusterFailed(
                     f"{node_id} ended by itself: {how_it_ended(returncode)}\n{last_words(self.nodes[node_id], 30)}"
                 )

@@ -20,6 +20,7 @@ from chaos.scenario import (
     kills,
     kills_of_all,
     pauses,
+    replacements,
     rolling_restarts,
     slow_followers,
     stops,
@@ -38,6 +39,7 @@ class Scenario:
     plan: Plan
     slow: bool = False
     skewed: bool = False
+    spare: int = 0
     bounds: Bounds = Bounds()  # noqa: RUF009
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
@@ -71,6 +73,7 @@ def scenarios(times: int) -> dict[str, Scenario]:
         "stop-leader": Scenario(stops(times), times, load),
         "stop-all": Scenario(stops_of_all(times), times, waiting),
         "rolling-restart": Scenario(rolling_restarts(times), 3 * times, waiting),
+        "replace": Scenario(replacements(times), times, load, spare=times),
         "race": Scenario(kills("leader", times), times, races),
         "race-strict": Scenario(kills("leader", times), times, replace(races, strict=True)),
         "clock": Scenario(clock_steps(times), times, load, skewed=True, bounds=SKEWED),
@@ -80,9 +83,8 @@ def scenarios(times: int) -> dict[str, Scenario]:
 async def run(name: str, scenario: Scenario, directory: Path) -> bool:
     """Runs one scenario and prints what came out; whether all promises held."""
     print(f"{name}: {scenario.times} faults at {scenario.plan.rate:g} messages/s ...", flush=True)
-    async with Trial(
-        directory, scenario.plan, slow=scenario.slow, skewed=scenario.skewed, settings=scenario.settings
-    ) as trial:
+    made = {name: getattr(scenario, name) for name in ("slow", "skewed", "settings", "spare")}
+    async with Trial(directory, scenario.plan, **made) as trial:
         await trial.run(scenario.script)
         outcome = await trial.judge(scenario.bounds)
     print(outcome.describe())

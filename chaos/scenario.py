@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from chaos import replacing
 from chaos.nemesis import Role
 from chaos.trial import Trial
 
@@ -171,5 +172,24 @@ def pauses(times: int, seconds: float) -> Script:
             node_id, _ = await trial.nemesis.pause_leader(seconds)
             await trial.served(calm)
             await trial.cluster.wait_ready(node_id)
+
+    return script
+
+
+def replacements(times: int) -> Script:
+    """A new node is added and the one that was there longest is removed, so many times: with three nodes or more every
+    founder goes, whoever leads.
+    """
+
+    async def script(trial: Trial) -> None:
+        calm = int(trial.plan.rate * CALM_S / 2)
+        for _ in range(times):
+            await trial.served(calm)
+            oldest, newest = next(iter(trial.cluster.nodes)), next(iter(trial.cluster.spare))
+            await replacing.add(trial.cluster, newest)
+            await trial.served(calm)
+            await replacing.remove(trial.cluster, oldest)
+            await trial.nemesis.leader()
+        await trial.served(calm)
 
     return script

@@ -56,13 +56,15 @@ class Trial:
         slow: bool = False,
         skewed: bool = False,
         settings: Mapping[str, Mapping[str, object]] | None = None,
+        spare: int = 0,
     ) -> None:
         self.directory, self.plan = directory, plan
         self.history = History()
         settings = {**PUSH_SETTINGS, **(settings or {})} if plan.push_share else settings
-        self.cluster = Cluster(directory, slow=slow, skewed=skewed, settings=settings)
+        self.cluster = Cluster(directory, slow=slow, skewed=skewed, settings=settings, spare=spare)
         self.nemesis = Nemesis(self.cluster, self.history)
-        self.workload = Workload(list(self.cluster.nodes.values()), plan, self.history)
+        everybody = [*self.cluster.nodes.values(), *self.cluster.spare.values()]
+        self.workload = Workload(everybody, plan, self.history)
         self._served = 0
         self._more = asyncio.Event()
         self.history.listen(self._count)
@@ -107,7 +109,8 @@ class Trial:
         """Stops all nodes gracefully and judges the history and the files."""
         digests = await self.cluster.digests()
         if self.plan.push_share:
-            data_paths = {node_id: node.data_path for node_id, node in self.cluster.nodes.items()}
+            everybody = self.cluster.nodes | self.cluster.gone
+            data_paths = {node_id: node.data_path for node_id, node in everybody.items()}
             self.history = account(self.history, starts(data_paths), self.plan)
         damage = {node_id: verify(node.data_path).faults for node_id, node in self.cluster.nodes.items()}
         return Outcome({verdict.promise: verdict for verdict in judge(self.history, bounds)}, digests, damage)

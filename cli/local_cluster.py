@@ -68,16 +68,22 @@ def by_port(directory: Path, count: int, port: int) -> list[LocalNode]:
 
 
 def write_config(
-    node: LocalNode, nodes: Sequence[LocalNode], settings: Mapping[str, Mapping[str, object]] | None = None
+    node: LocalNode,
+    nodes: Sequence[LocalNode],
+    settings: Mapping[str, Mapping[str, object]] | None = None,
+    *,
+    join: bool = False,
 ) -> None:
     """Writes the node's config file; `settings` are further tables, {table: {key: value}}, merged into those of this
-    file.
+    file. `join`: the node founds no cluster, it is added to one.
     """
     quoted = json.dumps
     tables: dict[str, dict[str, object]] = {"http": {"listen": node.http}, "raft": {"listen": node.raft}}
     for table, values in (settings or {}).items():
         tables.setdefault(table, {}).update(values)
     lines = [f"node_id = {quoted(node.node_id)}", f"data_dir = {quoted(str(node.data_path.resolve()))}"]
+    if join:
+        lines.append("join = true")
     for table, values in tables.items():
         lines += ["", f"[{table}]"] + [f"{key} = {quoted(value)}" for key, value in values.items()]
     for peer in nodes:
