@@ -251,7 +251,7 @@ DAMAGE = st.sampled_from(["gone", "cut", "longer", "flipped", "zeroed", "sound"]
 
 
 @given(st.lists(DAMAGE, min_size=24, max_size=24), st.integers(0, 2**20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_whatever_was_left(states: list[str], at: int) -> None:
     """Whatever an earlier try and the node's own hours look like, the outcome is the leader's content, byte for byte;
     and what was sound in either is not sent."""
