@@ -114,6 +114,18 @@ def test_a_listener_beyond_loopback_is_a_decision() -> None:
     assert config.http.host == "0.0.0.0"
 
 
+def test_a_node_that_joins_lists_whom_to_ask() -> None:
+    """A cluster is founded by 1, 3 or 5 nodes; one that exists may have any number, but a node has to ask somebody."""
+    peers = document()["peers"]
+    two = [peers[0], peers[1]]
+    assert parse_config(document(peers=two, join=True), {}).join
+    assert not parse_config(document(), {}).join
+    with pytest.raises(ConfigError, match="1, 3 or 5 nodes found a cluster, found 2; .* sets join = true"):
+        parse_config(document(peers=two), {})
+    with pytest.raises(ConfigError, match="lists members of the cluster beside itself"):
+        parse_config(document(peers=peers[:1], join=True), {})
+
+
 def test_a_missing_file_and_broken_toml_are_named(tmp_path: Path) -> None:
     """The path stands in front of every error."""
     with pytest.raises(ConfigError, match=r"nowhere\.toml: No such file"):

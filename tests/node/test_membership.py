@@ -15,6 +15,7 @@ from api.problem import Problem
 from node.config import parse_config
 from node.membership import NodeRemoved
 from node.server import Node
+from replication.command_member import REMOVE, ChangeMember
 from tests.node.single_node import free_ports
 from tests.node.three_nodes import leader_of
 
@@ -352,5 +353,38 @@ def test_every_node_is_replaced_under_load(tmp_path: Path) -> None:
             assert acked < nodes[0].store.unit_count <= acked + unknown + 1
             assert len({node.machine.rolling_hash for node in nodes}) == 1
             assert acked > 200
+
+    asyncio.run(scene())
+
+
+def test_a_leader_that_finds_itself_removed_ends(tmp_path: Path) -> None:
+    """As one would that was elected with its own removal in the log: it ends in order, and the others elect one of
+    themselves."""
+
+    async def scene() -> None:
+        async with cluster(tmp_path, "n1", "n2", "n3") as place:
+            leader = await place.leader()
+            own = leader.config.node_id
+            await leader.members._change(ChangeMember(REMOVE, own, leader.members.table.index))
+            assert isinstance(await place.ended(own), NodeRemoved)
+            successor = await place.leader()
+            await schedule(successor)
+            assert sorted(successor.members.ids()) == sorted(place.nodes)
+
+    asyncio.run(scene())
+
+
+def test_a_majority_that_lags_keeps_a_node_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the one that keeps up every commit would wait for the other."""
+
+    async def scene() -> None:
+        async with cluster(tmp_path, "n1", "n2", "n3") as place:
+            leader = await place.leader()
+            slow, quick = (node_id for node_id in place.nodes if node_id != leader.config.node_id)
+            monkeypatch.setattr(leader.members, "_lag", lambda peer: 1_000 * (peer.node_id == slow))
+            behind = await refusal(leader.service.remove_member(quick))
+            assert (behind.code, slow in behind.detail) == ("not-caught-up", True)
+            assert (await leader.service.remove_member(slow)).role == "removed"
+            assert isinstance(await place.ended(slow), NodeRemoved)
 
     asyncio.run(scene())
