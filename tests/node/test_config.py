@@ -120,7 +120,7 @@ def test_a_node_that_joins_lists_whom_to_ask() -> None:
     two = [peers[0], peers[1]]
     assert parse_config(document(peers=two, join=True), {}).join
     assert not parse_config(document(), {}).join
-    with pytest.raises(ConfigError, match="1, 3 or 5 nodes found a cluster, found 2; .* sets join = true"):
+    with pytest.raises(ConfigError, match="1, 3 or 5 nodes found a cluster, found 2"):
         parse_config(document(peers=two), {})
     with pytest.raises(ConfigError, match="lists members of the cluster beside itself"):
         parse_config(document(peers=peers[:1], join=True), {})
