@@ -25,6 +25,7 @@ from replication.snapshot_fetch import SnapshotFetcher
 from replication.snapshot_send import SnapshotSender
 from storage.snapshot import Manifest
 from storage.snapshot_install import Install, discard_install
+from storage.snapshot_pin import Pin
 
 if TYPE_CHECKING:
     from node.server import Node
@@ -47,7 +48,7 @@ class Snapshots:
         self._node = node
         self.sender = SnapshotSender(
             node.group,
-            node.store.pin,
+            self._pin,
             checkpoint_index=lambda: node.store.checkpoint.applied_index if node.store.checkpoint else 0,
             monotonic=node.clock.monotonic,
             spawn=node.spawn,
@@ -63,6 +64,15 @@ class Snapshots:
             ready=self._ready,
         )
         node.group.on_snapshot = self._receive
+
+    def _pin(self) -> Pin | None:
+        """The last checkpoint, once a majority was heard to stand where this node does behind it: a leader whose own
+        state is the one that differs hands nothing on (replication/agreement.py). Else not yet."""
+        pin = self._node.store.pin()
+        if pin is not None and pin.applied_index > self._node.group.agreed_index:
+            pin.release()
+            return None
+        return pin
 
     def start(self) -> None:
         """Serve and fetch, until the node ends."""

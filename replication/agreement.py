@@ -5,15 +5,17 @@
                                       <-       echo: sum_index = 1207, sum = 9f..
     a majority of all members, itself counted, stands at 9f..: agreed
     heartbeat: agreed_index = 1207,
-               agreed_sum = 9f..      ->       the same here: fine. Another: this node is the odd one out and stops
+               agreed_sum = 9f..      ->       the same here: fine. Another: it asks all others itself (`sum_asked`),
+                                               and if a majority says the same, it is the odd one out and stops
 
-No message of its own, no disk, no wait: a round is as long as a round trip, or a second where a node has not applied
-the index yet (it is asked again later; a difference does not go away). The leader that finds itself against a majority
-is the odd one out like any other and stops, and the others elect one of them.
+No message of its own while all agree, no disk, no wait: a round is as long as a round trip, or a second where a node
+has not applied the index yet (it is asked again later; a difference does not go away). The leader that finds itself
+against a majority is the odd one out like any other and stops, and the others elect one of them.
 
 Without a majority on one side nobody can say who is wrong: nobody stops, `split` says who stands where, and it is
-decided when one more node is heard. One lying node among three cannot stop the others: what is agreed is what two
-hold. Only the hash is compared; why a node differs (a bug, a bit of memory, an edited file) it does not say.
+decided when one more node is heard. No node stops on the word of one other, be that the leader: a follower that is told
+to differ hears it from a majority before it stops, so one node that has gone mad cannot stop the rest. Only the hash is
+compared; why a node differs (a bug, a bit of memory, an edited file) it does not say.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from dataclasses import dataclass
 
 from replication.rolling import Sums
 
+ASK_AGAIN = 40
+"""Heartbeats for which one index is asked about, before a newer one is: some node may not remember it any more."""
 ROUND_S = 1.0
 """How long a round waits for nodes that are connected and have not applied its index."""
 
@@ -63,6 +67,9 @@ class Agreement:
         """Members that were found to stand elsewhere than the majority in this reign; they stop."""
         self.asked = 0
         """Index of the round, 0 while there is nothing to compare."""
+        self._accused = 0
+        self._asks = 0
+        self._witnesses: dict[str, bytes] = {}
         self._node_id = node_id
         self._sums = sums
         self._said: dict[str, bytes] = {}
@@ -95,13 +102,31 @@ class Agreement:
             self._said[peer] = held
             self._decide(voters)
 
-    def heard(self, index: int, held: bytes) -> None:
-        """The leader says that a majority stands at this hash. Raises OddOneOut if this node does not."""
+    def heard(self, index: int, held: bytes) -> int:
+        """The leader says that a majority stands at this hash. An index at which to ask all others, 0 if there is no
+        need: this node stands there too, or cannot tell."""
         own = self._sums.at(index)
-        if own is not None and own != held:
+        if own is None:
+            return 0
+        if own == held:
+            self.agreed_index, self.agreed_sum, self._accused = index, held, 0
+            return 0
+        if not self._accused or self._asks >= ASK_AGAIN:
+            self._accused, self._asks = index, 0
+            self._witnesses.clear()
+        self._asks += 1
+        return self._accused
+
+    def told(self, peer: str, index: int, held: bytes, voters: Collection[str], majority: int) -> None:
+        """Asked, `peer` says that it stands at this hash; b"" if it cannot tell. Raises OddOneOut when a `majority` of
+        the `voters` stands at one hash that is not this node's."""
+        own = self._sums.at(index)
+        if index != self._accused or own is None or not held:
+            return
+        self._witnesses[peer] = held
+        stands = [said for witness, said in self._witnesses.items() if witness in voters]
+        if held != own and stands.count(held) >= majority:
             raise OddOneOut(self._node_id, index, own, held)
-        if own is not None:
-            self.agreed_index, self.agreed_sum = index, held
 
     def _decide(self, voters: Collection[str]) -> None:
         own = self._sums.at(self.asked)

@@ -49,7 +49,12 @@ class Following:
     @property
     def handlers(self) -> dict[str, Callable[[str, Message], None]]:
         """The kinds of message this part takes."""
-        return {"append_entries": self._append_entries, "heartbeat": self._heartbeat}
+        return {
+            "append_entries": self._append_entries,
+            "heartbeat": self._heartbeat,
+            "sum_asked": self._sum_asked,
+            "sum_told": self._sum_told,
+        }
 
     def may_forget(self, leader: str, term: int, index: int) -> bool:
         """Whether this node may forget its log for a snapshot up to `index` that `leader` offered in `term`.
@@ -150,4 +155,15 @@ class Following:
             "sum": held,
         }
         station.wire.send(peer, echo)  # never behind an fdatasync: it says that we listen, not that we have anything
-        station.agreement.heard(message["agreed_index"], message["agreed_sum"])
+        doubtful = station.agreement.heard(message["agreed_index"], message["agreed_sum"])
+        for other in station.peers if doubtful else ():
+            station.wire.send(other, {"type": "sum_asked", "index": doubtful})
+
+    def _sum_asked(self, peer: str, message: Message) -> None:
+        index = message["index"]
+        told = {"type": "sum_told", "index": index, "sum": self._station.agreement.sum_at(index)}
+        self._station.wire.send(peer, told)
+
+    def _sum_told(self, peer: str, message: Message) -> None:
+        roster = self._station.roster
+        self._station.agreement.told(peer, message["index"], message["sum"], roster.others, roster.majority)

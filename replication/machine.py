@@ -114,6 +114,8 @@ class Machine:
         self.now_ms = record.max_now_ms if record else 0
         self.rolling_hash = record.rolling_hash if record else bytes(16)
         self.sums = Sums()
+        if record:
+            self.sums.note(self.applied_index, self.rolling_hash)
 
     def apply(self, index: int, term: int, entry: bytes) -> Applied:
         """Apply the entry at `index`. Raises `UnknownCommand` (this node must stop) for a command it cannot read, and

@@ -92,3 +92,23 @@ def test_a_node_that_differs_by_one_bit_stops_for_good(
     assert (tmp_path / odd_id / CONDEMNED).exists()
     with pytest.raises(DirectoryRefused, match=f"condemned: node {odd_id} differs .* remove it"):
         DataDirectory.open(tmp_path / odd_id, odd_id, Disk(), bytes(16))
+
+
+def test_a_state_that_nobody_agrees_with_is_not_handed_on(tmp_path: Path) -> None:
+    """A leader gives out its checkpoint only when a majority was heard to stand where it does behind it."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        await _work(leader)
+        job = leader.store.begin_checkpoint(leader.machine.checkpoint_record())
+        job.run()
+        job.finish()
+        agreement = leader.group.agreement
+        agreement.agreed_index = job.catalog.record.applied_index - 1
+        assert leader.snapshots._pin() is None
+        agreement.agreed_index = job.catalog.record.applied_index
+        pin = leader.snapshots._pin()
+        assert pin is not None
+        pin.release()
+
+    run_nodes(tmp_path, scene)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from replication.agreement import ROUND_S, Agreement, OddOneOut
+from replication.agreement import ASK_AGAIN, ROUND_S, Agreement, OddOneOut
 from replication.rolling import Sums
 
 RIGHT, WRONG, OTHER = b"r" * 16, b"w" * 16, b"o" * 16
@@ -29,15 +29,42 @@ def test_one_that_agrees_makes_a_majority_of_three() -> None:
 
 
 def test_a_follower_that_differs_is_named_and_told() -> None:
-    """The leader goes on; the follower finds in the next heartbeat that the majority stands elsewhere, and stops."""
+    """The leader goes on; the follower finds in the next heartbeat that the majority stands elsewhere, hears it from
+    them, and stops."""
     agreement, _ = leader()
     agreement.answered("n2", 7, WRONG, PEERS)
     assert "n1 at 727272727272, n2 at 777777777777" in str(agreement.split)
     agreement.answered("n3", 7, RIGHT, PEERS)
     assert (agreement.agreed_index, agreement.split, agreement.differing) == (7, None, ("n2",))
     follower, _ = leader(WRONG)
+    assert follower.heard(agreement.agreed_index, agreement.agreed_sum) == 7
+    follower.told("n2", 7, agreement.sum_at(7), PEERS, 2)
     with pytest.raises(OddOneOut, match=f"node n1 .* entry 7 .* {WRONG.hex()}.* {RIGHT.hex()}.*remove it"):
-        follower.heard(agreement.agreed_index, agreement.agreed_sum)
+        follower.told("n3", 7, RIGHT, PEERS, 2)
+
+
+def test_a_leader_that_lies_stops_nobody() -> None:
+    """The others stand where this node does, or elsewhere than each other, or cannot tell: no majority against it."""
+    follower, sums = leader()
+    assert follower.heard(7, b"") == 7
+    follower.told("n2", 7, WRONG, PEERS, 2)
+    for held in (RIGHT, OTHER, b""):
+        follower.told("n3", 7, held, PEERS, 2)
+    follower.told("n9", 7, WRONG, PEERS, 2)
+    sums.note(8, RIGHT)
+    assert follower.heard(8, WRONG) == 7
+    assert follower.heard(8, RIGHT) == 0
+    follower.told("n2", 7, WRONG, PEERS, 2)
+    follower.told("n3", 7, WRONG, PEERS, 2)
+    assert follower.agreed_index == 8
+
+
+def test_who_is_asked_long_enough_is_asked_about_a_newer_entry() -> None:
+    """One of the others may have forgotten that one."""
+    follower, sums = leader()
+    sums.note(8, RIGHT)
+    assert {follower.heard(7, WRONG) for _ in range(ASK_AGAIN)} == {7}
+    assert follower.heard(8, WRONG) == 8
 
 
 def test_a_leader_that_differs_stops() -> None:
@@ -115,5 +142,5 @@ def test_a_follower_without_that_entry_says_nothing_and_stays() -> None:
     """It has not applied it, or long ago: the next rounds will ask."""
     agreement = Agreement("n1", Sums())
     assert agreement.sum_at(7) == b""
-    agreement.heard(7, RIGHT)
+    assert agreement.heard(7, RIGHT) == 0
     assert agreement.agreed_index == 0

@@ -66,6 +66,8 @@ MESSAGES: list[Message] = [
         "agreed_index": 5,
         "agreed_sum": bytes(16),
     },
+    {"type": "sum_asked", "index": 7},
+    {"type": "sum_told", "index": 7, "sum": b"s" * 16},
     {"type": "standing", "term": 1, "index": 2, "known_term": 3, "known_index": 4},
     {
         "type": "echo",

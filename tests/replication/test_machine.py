@@ -1,6 +1,7 @@
 """The machine on a real store in a temporary directory: what entries do to units, and that all nodes do the same."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -308,4 +309,23 @@ def test_restart_from_a_checkpoint_and_replay_gives_the_same(make: Callable[[str
     for log in (whole, again):
         checkpoint(log)
     assert files(tmp_path / "whole") == files(tmp_path / "cut")
+    again.store.close()
+
+
+def test_a_checkpoint_does_not_cement_a_difference(make: Callable[[str], Log], tmp_path: Path) -> None:
+    """One bit of one entry's effect differs, a checkpoint is made of it, the node starts again: its hash differs at
+    every later index, and at that of the checkpoint itself, which it can tell at once."""
+    right, wrong = make("right"), make("wrong")
+    right.apply(schedule(T0 + 5))
+    append = wrong.store.append
+    wrong.store.append = lambda batch: append(replace(batch, priority=batch.priority ^ 1))  # type: ignore[method-assign]
+    wrong.apply(schedule(T0 + 5))
+    index = wrong.index
+    checkpoint(wrong)
+    wrong.store.close()
+    again = Log(tmp_path / "wrong")
+    assert again.machine.sums.at(index) not in (None, right.machine.sums.at(index))
+    for log in (right, again):
+        log.apply(schedule(T0 + 9))
+    assert again.machine.rolling_hash != right.machine.rolling_hash
     again.store.close()
