@@ -204,7 +204,7 @@ class Leaving:
         node = self._node
         if node.reign is None or node.draining or self._caring is not None:
             return
-        if node.group.outnumbered and any(peer.leaving for peer in node.group.peers.values()):
+        if node.group.outnumbered and any(peer.leaving and peer.connected for peer in node.group.peers.values()):
             work = self._care_for_others()
         elif self.drained and node.transfer.target_of_best():
             work = node.transfer.give_up()
