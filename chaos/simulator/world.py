@@ -122,18 +122,28 @@ class World:
 
     # -- who is there
 
-    def process(self, node_id: str, peers: tuple[str, ...], **tables: Mapping[str, Any]) -> Process:
+    def join(self, node_id: str) -> Process:
+        """A machine for a new node, to be added to those there are; not started."""
+        process = self.processes[node_id] = self.process(node_id, (*self.processes, node_id), join=True)
+        return process
+
+    def process(
+        self, node_id: str, peers: tuple[str, ...], *, join: bool = False, **tables: Mapping[str, Any]
+    ) -> Process:
         """A machine for a node that believes in these peers; not started, and not in `processes`."""
         drawn = self.random(f"{node_id} machine")
         clock = SimClock(lambda: self.scheduler.now, epoch_s=self.epoch_s, zero_s=1000 * drawn.random())
         root = self.directory / node_id / "data"
         platter = Platter(root, self.directory / node_id / "aside", self.random(f"{node_id} platter"))
-        return Process(self.config_of(node_id, peers, tables), platter, clock, self._around)
+        return Process(self.config_of(node_id, peers, tables, join=join), platter, clock, self._around)
 
-    def config_of(self, node_id: str, peers: tuple[str, ...], tables: Mapping[str, Mapping[str, Any]]) -> Config:
+    def config_of(
+        self, node_id: str, peers: tuple[str, ...], tables: Mapping[str, Mapping[str, Any]], *, join: bool = False
+    ) -> Config:
         """A node's configuration."""
         raw: dict[str, Any] = {
             "node_id": node_id,
+            "join": join,
             "data_dir": str(self.directory / node_id / "data"),
             "http": {"listen": f"{node_id}:{HTTP_PORT}", "insecure": True},
             "raft": {"listen": f"{node_id}:{RAFT_PORT}", "insecure": True},
