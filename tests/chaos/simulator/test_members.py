@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from chaos.simulator.client import Outcome
+from chaos.simulator.process import Process
 from chaos.simulator.world import HTTP_PORT, RAFT_PORT, World
 from node.membership import NodeRemoved
 from tests.chaos.simulator.load import Load
@@ -71,10 +72,8 @@ def trouble(world: World, seed_name: str) -> Callable[[], None]:
         process = world.processes[victim]
         kind = draw.choice(["kill", "power", "pause", "cut", "none"])
         if kind in ("kill", "power"):
-            world.after(
-                draw.random(), lambda: process.alive and (process.kill() if kind == "kill" else process.power_cut())
-            )
-            world.after(1.5, lambda: process.alive or isinstance(process.failure, NodeRemoved) or process.start())
+            world.after(draw.random(), down, process, kind)
+            world.after(1.5, up, process)
         elif kind == "pause":
             world.after(draw.random(), process.pause)
             world.after(2.0, process.resume)
@@ -85,6 +84,20 @@ def trouble(world: World, seed_name: str) -> Callable[[], None]:
             world.after(2.0, world.network.heal_all)
 
     return happens
+
+
+def down(process: Process, kind: str) -> None:
+    """End it, if it has not ended by itself."""
+    if process.alive and kind == "kill":
+        process.kill()
+    elif process.alive:
+        process.power_cut()
+
+
+def up(process: Process) -> None:
+    """Start it again, unless it has ended for good."""
+    if not process.alive and not isinstance(process.failure, NodeRemoved):
+        process.start()
 
 
 @pytest.mark.parametrize("seed", range(3))
