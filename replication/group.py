@@ -24,6 +24,7 @@ Which repair of RAFT.md lives where:
     R15, R16  frame.py, handshake.py, link.py, transport.py
     R17 `max_pending_bytes`, the transport's bounds, the journal's segments
     R18 `max_entry_bytes` is below the frame limit, and an entry is never sent in chunks
+    R20 membership.py (a learner is sent everything and counts for nothing)
 
 An entry is applied when it is committed AND durable on this node. Raft needs only the first; the second keeps the
 files behind the journal, so that a checkpoint never covers an entry that a power cut takes from this node's own log.
