@@ -2,13 +2,15 @@
 
 Drawing all kinds alike gives runs that all look the same; a few kinds at a time, often, meet each other in ways that a
 mixture hides. So a seed takes some kinds as its own, one of them by its number, so that any run of as many seeds as
-there are kinds has them all; most faults are of these, some of any.
+there are kinds has them all; most faults are of these, some of any. And some come as a storm: faults that are harmless
+apart, close together (a leader that is paused, and cut off before it wakes).
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from chaos.fault_plan import KINDS, Fault, FaultPlan, Value
@@ -20,6 +22,20 @@ GAP_S: Final = 2.5
 OWN_KINDS: Final = 4
 OWN_SHARE: Final = 0.8
 #: What ends a term: at least one of these is in every plan.
+STORM_SHARE: Final = 0.15
+#: Kinds of a storm, each with its target and how long after the one before it comes at the latest, in seconds.
+STORMS: Final = (
+    (("delay", "*-*", 0.0), ("pause", "leader", 1.0), ("partition", "leader|*", 0.3)),
+    (("slow", "*", 0.0), ("power", "*", 1.5)),
+    (("cut", "leader>*", 0.0), ("pause", "follower", 0.5)),
+    (("crash", "leader", 0.0), ("power", "follower", 0.3), ("kill", "*", 0.5)),
+    (("pause", "leader", 0.0), ("jump", "leader", 0.5), ("kill", "follower", 0.5)),
+    (("transfer", "follower", 0.0), ("kill", "leader", 0.1)),
+    (("stop", "*", 0.0), ("kill", "leader", 0.2)),
+)
+ALL_CLOCKS_S: Final = 50.0
+#: All clocks together: rarely, for it takes the run's own time away from its nodes.
+ALL_CLOCKS_SHARE: Final = 0.04
 _ENDS_TERM: Final = ("kill", "power", "pause", "stop", "partition", "transfer")
 
 
@@ -32,11 +48,25 @@ def draw_plan(seed: int, seconds: float, nodes: int = 3) -> FaultPlan:
     faults = [_draw(chance, chance.choice(_ENDS_TERM), _moment(chance, seconds), nodes, hits="leader")]
     faults.append(_draw(chance, kinds[seed % len(kinds)], _moment(chance, seconds), nodes))
     at_s = FIRST_S + chance.expovariate(1 / GAP_S)
+    if chance.random() < ALL_CLOCKS_SHARE and seconds >= ALL_CLOCKS_S:
+        by_s = round(chance.uniform(1_000, 8_000), 3)
+        faults.append(Fault(FIRST_S, "jump", "*", round(seconds * chance.uniform(0.5, 0.7), 3), (("by", by_s),)))
     while at_s < seconds - LAST_S:
+        if chance.random() < STORM_SHARE:
+            faults += _storm(chance, at_s, seconds, nodes)
         kind = chance.choice(sorted(own)) if chance.random() < OWN_SHARE else chance.choice(kinds)
         faults.append(_draw(chance, kind, at_s, nodes))
         at_s += chance.expovariate(1 / GAP_S)
     return FaultPlan(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)))
+
+
+def _storm(chance: random.Random, at_s: float, seconds: float, nodes: int) -> list[Fault]:
+    faults = []
+    for kind, target, within_s in chance.choice(STORMS):
+        at_s = min(at_s + within_s * chance.random(), seconds - LAST_S)
+        drawn = _draw(chance, kind, at_s, nodes)
+        faults.append(replace(drawn, target=target))
+    return faults
 
 
 def _moment(chance: random.Random, seconds: float) -> float:

@@ -41,6 +41,8 @@ CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
 
 #: A leader outvoted by one clock may be 500 ms off while another node is down, and slews for long after.
 BOUNDS: Final = Bounds(skew_ms=1_050)
+#: Where all clocks were set together nodes know no other time: a receiver's says nothing of theirs.
+ANY_TIME: Final = Bounds(skew_ms=1 << 40)
 
 HAND_OVERS_MIN: Final = 500
 CHANGES_MIN: Final = 1

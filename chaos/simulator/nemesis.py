@@ -45,6 +45,7 @@ class Nemesis:
         self._world, self._history, self._plan = world, history, plan
         self._chance = world.random("nemesis")
         self._cuts: Counter[tuple[str, str]] = Counter()
+        self.ahead_s = 0.0  # the farthest that all clocks together were set ahead
         self._wrong_clock: str | None = None
         self._wiped: set[str] = set()  # since when they have not been seen as voters
         self._flipped: set[str] = set()  # and not emptied since
@@ -67,6 +68,7 @@ class Nemesis:
         for node_id, process in sorted(world.processes.items()):
             process.clock.drift(0.0)
             process.clock.true()
+            process.clock.jump(self.ahead_s)
             process.platter.slow_s, process.platter.free_bytes = 0.0, FREE_BYTES
             process.resume()
             if node_id in self._flipped:
@@ -309,6 +311,8 @@ class Nemesis:
 
     def _wrong(self, fault: PlannedFault, move: Callable[[Process], None]) -> bool:
         nodes = self._nodes(fault.target)
+        if fault.target == "*" and fault.kind == "jump":
+            return self._all_clocks(fault)
         if self._wrong_clock is not None or len(nodes) != 1:
             return False
         process = self._world.processes[nodes[0]]
@@ -316,6 +320,19 @@ class Nemesis:
         self._mark(fault.kind, process.id)
         move(process)
         self._after(fault, self._right, process)
+        return True
+
+    def _all_clocks(self, fault: PlannedFault) -> bool:
+        """All clocks jump together, so that no node can tell: what is due by then is due. At the end of the load they
+        do so once more, and stay, so that leases and due times given meanwhile come to their end."""
+        if self._wrong_clock is not None:
+            return False
+        self._wrong_clock = "*"
+        by_s = fault.number("by")
+        self.ahead_s = max(self.ahead_s, by_s)
+        for process in self._world.processes.values():
+            process.clock.jump(by_s)
+            self._after(fault, self._right, process)
         return True
 
     def _right(self, process: Process) -> None:

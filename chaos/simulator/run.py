@@ -21,7 +21,7 @@ from chaos.history import History
 from chaos.simulator.changer import Changer
 from chaos.simulator.client import Outcome
 from chaos.simulator.consumer import Consumer
-from chaos.simulator.judge import changes_of_leader, counts, judge
+from chaos.simulator.judge import ANY_TIME, BOUNDS, changes_of_leader, counts, judge
 from chaos.simulator.load import DEAD, PULL, STRICT_PULL, Caller, Producer, Shape, topic_settings
 from chaos.simulator.nemesis import Nemesis
 from chaos.simulator.probe import Probe
@@ -199,7 +199,7 @@ def run_plan(plan: FaultPlan, shape: Shape | None = None, directory: Path | None
             history.write(directory / "history.ndjson")
         return Run(
             plan=plan,
-            verdicts=judge(history),
+            verdicts=judge(history, ANY_TIME if running.nemesis.ahead_s else BOUNDS),
             fired=running.nemesis.fired,
             passed=running.nemesis.passed,
             hand_overs=len(history.of(Begun)),
