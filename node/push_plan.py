@@ -31,8 +31,8 @@ LATE_MOST_MS: Final = 2_000
 AGAIN_MS: Final = 20
 #: Pushes are planned so long before their time, and twice as long as a Lease took of late; AHEAD_MS at most.
 AHEAD_LEAST_MS: Final = 20
-#: Of the longest time that a Lease took, what is left of it at the next one that took less.
-FORGET: Final = 0.98
+#: Of the longest time that a Lease took, what counts a second later: a slow disk is remembered for a while.
+FORGET: Final = 0.9
 
 Went = list[tuple[HandOver, list[StagedUnit]]]
 
@@ -61,6 +61,7 @@ class PushPlans:
         self._leased: list[_Plan] = []
         self._timer: asyncio.TimerHandle | None = None
         self._took_ms = AHEAD_MS / 2
+        self._took_s = 0.0  # when that was
 
     @property
     def waiting(self) -> int:
@@ -98,8 +99,9 @@ class PushPlans:
         if leasing is None:  # it was given up meanwhile
             return
         since_s, planned, units = leasing
-        took_ms = (asyncio.get_running_loop().time() - since_s) * 1000
-        self._took_ms = max(took_ms, FORGET * self._took_ms)
+        now_s = asyncio.get_running_loop().time()
+        self._took_ms = max((now_s - since_s) * 1000, self._took_ms * FORGET ** (now_s - self._took_s))
+        self._took_s = now_s
         reign.dispatcher.planning.ahead_ms = min(AHEAD_MS, AHEAD_LEAST_MS + round(2 * self._took_ms))
         heapq.heappush(self._leased, _Plan(planned.handed_over_ms, planned.strict, planned, units))
         self._turn_at(reign, self._leased[0].send_ms)
