@@ -43,6 +43,14 @@ log = structlog.get_logger()
 
 #: How often a leader looks whether a learner can have its vote.
 PROMOTE_S = 0.2
+#: How often to look whether the sync that a change goes with has been made.
+SPREAD_S = 0.002
+
+
+ADVICE = (
+    "Its data directory is of no more use to the cluster; to bring the machine back, start it with another node_id and "
+    "an empty directory, and add that"
+)
 
 
 class NodeRemoved(Exception):
@@ -66,11 +74,12 @@ class Membership:
         """Tell the group and the transport what the store knows, before they start."""
         node = self._node
         node.machine.on_members = self._applied
-        node.transport.on_removed = self._end
+        node.transport.on_removed = self._told
         node.transport.on_contacts = node.forwarder.leader_changed
         if node.config.join:
             node.group.set_members(self._configured.keys() - {self._own}, (self._own,))
-        self._tell()
+        self._count()
+        node.transport.set_contacts(self._contacts())
 
     # -- what others ask
 
@@ -225,18 +234,27 @@ class Membership:
 
     def _applied(self) -> None:
         """A change, or Genesis, was applied; called from inside the group's tick."""
-        self._tell()
-        self._node.forwarder.leader_changed()
+        self._count()
+        self._node.spawn(self._spread(self._node.journal.write_seq))
         own = self.table.find(self._own)
         if own is not None and own.role == REMOVED:
-            self._end(self._removed(own))
+            self._node.end(NodeRemoved(self._removed(own)))
 
-    def _tell(self) -> None:
+    async def _spread(self, seq: int) -> None:
+        """Talk to the members of now, when this disk knows that the change is committed: whoever was removed is told by
+        that, and ends, and nobody who stays may need its vote any more."""
+        while True:
+            if self._node.journal.durable_seq >= seq:
+                break
+            await asyncio.sleep(SPREAD_S)
+        self._node.transport.set_contacts(self._contacts())
+        self._node.forwarder.leader_changed()
+
+    def _count(self) -> None:
         node, current = self._node, self.table.current()
         if current:
             voters = [member.id for member in current if member.role == VOTER]
             node.group.set_members(voters, [member.id for member in current if member.role == LEARNER])
-        node.transport.set_contacts(self._contacts())
         node.proposer.node = node.delivery_log.node = self.number
 
     def _contacts(self) -> Contacts:
@@ -249,14 +267,11 @@ class Membership:
         return Contacts(self.table.index, tuple(members), removed)
 
     def _removed(self, own: Member) -> str:
-        return (
-            f"node {self._own} was removed from the cluster at entry {own.since_index}. Its data directory is of no "
-            "more use to the cluster; to bring the machine back, start it with another node_id and an empty directory, "
-            "and add that"
-        )
+        return f"node {self._own} was removed from the cluster at entry {own.since_index}. {ADVICE}"
 
-    def _end(self, why: str) -> None:
-        self._node.end(NodeRemoved(why))
+    def _told(self, why: str) -> None:
+        """By a peer that knows it."""
+        self._node.end(NodeRemoved(f"{why}. {ADVICE}"))
 
 
 def _view(member: Member) -> MemberView:

@@ -42,8 +42,6 @@ class Leading:
     def set_members(self) -> None:
         """The roster has changed: book new members in, removed ones out."""
         roster, last = self._station.roster, self._core.last_index
-        for gone in sorted(self.peers.keys() - set(roster.peers)) if self._core.state == LEADER else ():
-            self.beat(gone, self._station.monotonic())  # so that it learns that its removal is committed
         self.peers = {peer: self.peers.get(peer) or Peer(peer) for peer in roster.peers}
         for peer in self.peers.values():
             peer.store_id = self._stores.get(peer.node_id, b"")
