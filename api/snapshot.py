@@ -27,8 +27,8 @@ class SnapshotPort(Protocol):
     """What the node does to write a backup; part of `api.port.Port`."""
 
     async def snapshot(self, directory: str | None) -> SnapshotView:
-        """Write a backup of this node's state into `directory` below the configured one (None: into that), and read it
-        back. A caller that goes away changes nothing. `invalid-field`, `change-in-progress` (one at a time),
+        """Write a backup of this node's state into `directory` below the configured one (None: into that); it is
+        durable then. A caller that goes away changes nothing. `invalid-field`, `change-in-progress` (one at a time),
         `backup-failed` (that place cannot be written), `no-leader` (nothing is founded yet), `draining`."""
 
 

@@ -3,7 +3,7 @@
     checkpoint   of what is applied now, as any other
     pin          that checkpoint, so that it stays as it is (storage/snapshot_pin.py)
     copy         a MiB at a time in a thread, no faster than configured: the journal needs the disk too
-    finish       synced, read back whole, and given its name
+    finish       synced, and given its name
 
 Any node can do it and does it on its own disk: what it holds is what was applied there, at one index of the log. A
 follower is the better one to ask. Nothing waits for it, and what it meets at the place it writes to is an answer to

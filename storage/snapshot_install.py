@@ -31,7 +31,7 @@ from storage.verify import verify
 INSTALL: Final = "install"
 INSTALLED: Final = "installed"
 _FOLDERS: Final = ("hours", "catalog", "journal")
-_DIRTY_BYTES_MAX: Final = 64 << 20
+_DIRTY_BYTES_MAX: Final = 8 << 20
 """Written bytes after which the file is synced, so that the sync of everything at the end finds little to do."""
 
 
