@@ -18,7 +18,8 @@ Which repair of RAFT.md lives where:
     R1  outbox.py (what leaves waits for the disk), progress.py (the own copy counts when durable), journal.py
     R2  journal.py, with following.py
     R3, R4  progress.py        R5  ballot.py, leading.py        R6  election.py, ballot.py        R7  trust.py
-    R8  station.py             R11 core.py, journal.py          R13 proposal.py                   R19 core.py
+    R8  station.py             R9  journal.py, node/checkpointer.py       R10 snapshot_fetch.py, journal_install.py
+    R11 core.py, journal.py          R13 proposal.py                   R19 core.py
     R12 `_apply`: a refusal is a result; an exception would come again on every node and every restart, so it ends the
         process. The library stops ticks and network instead and lives on
     R15, R16  frame.py, handshake.py, link.py, transport.py
