@@ -1,13 +1,14 @@
 """The data directory: made once, locked, and refused to everybody else."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from storage.data_directory import DataDirectory, DirectoryRefused
+from storage.data_directory import CONDEMNED, DataDirectory, DirectoryRefused
 from storage.disk import Disk
 
 STORE, OTHER = b"s" * 16, b"o" * 16
@@ -204,3 +205,18 @@ def test_inspect_opens_any_nodes_directory_and_makes_none(tmp_path: Path) -> Non
     with pytest.raises(DirectoryRefused, match="not a data directory"):
         DataDirectory.inspect(tmp_path, Disk())
     assert [path.name for path in tmp_path.iterdir()] == ["d"]
+
+
+def test_a_condemned_directory_is_refused_until_it_is_removed(tmp_path: Path) -> None:
+    """With the reason, which outlives the process; also when the file was torn as it was written. Tools may look, and
+    an emptied directory is a new one."""
+    make(tmp_path / "d")
+    directory = DataDirectory.open(tmp_path / "d", "n1", Disk(), OTHER)
+    directory.condemn("node n1 differs from the majority")
+    directory.close()
+    refused(tmp_path / "d", "n1", "is condemned: node n1 differs from the majority")
+    DataDirectory.inspect(tmp_path / "d", Disk()).close()
+    (tmp_path / "d" / CONDEMNED).write_bytes(b"")
+    refused(tmp_path / "d", "n1", "is condemned: its data is not to be trusted")
+    shutil.rmtree(tmp_path / "d")
+    DataDirectory.open(tmp_path / "d", "n1", Disk(), OTHER).close()
