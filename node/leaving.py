@@ -122,7 +122,9 @@ class Leaving:
         if self._node.group.peers:
             await self._leave()
         else:
+            self._node.transfer.freeze()
             await self._node.pusher.drain()  # nobody else could take the outcomes
+            await self._write_last()
         self.gone = True
         self._node.group.resign()  # so that an election begins while connections are closed
 
@@ -183,10 +185,16 @@ class Leaving:
                 await node.pusher.quiet()
         await _until(lambda: node.reign is not reign or loop.time() >= until_s or not self._awaited(began_s))
         if node.reign is reign:
-            await node.proposer.seal(QUIESCE_S, node.transfer.freeze)
-            await node.proposer.landed(QUIESCE_S)
+            await self._write_last()
             node.group.let_go()
             node.proposer.resume()
+
+    async def _write_last(self) -> None:
+        """As a leader that hands nothing over any more: the Leases of what it handed over, and what waits, are in the
+        log; at most 2 * QUIESCE_S."""
+        proposer = self._node.proposer
+        if await proposer.seal(QUIESCE_S, self._node.transfer.freeze):
+            await proposer.landed(QUIESCE_S)
 
     def _awaited(self, began_s: float) -> list[str]:
         """The peers that have pushes on the wire, or did not say since then that they have none."""
