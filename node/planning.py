@@ -82,6 +82,8 @@ class Planning:
         if not self._strict.pushed:
             return
         due = wheel.ahead(now_ms + self.ahead_ms)
+        if not len(due):
+            return
         mine = np.isin(due.topic, np.fromiter(self._strict.pushed, np.uint32, len(self._strict.pushed)))
         if mine.any():
             units = Queued(due.position[mine], due.tags[mine])

@@ -144,8 +144,10 @@ class SecondWheel:
 
     def after_ms(self, until_ms: int) -> int | None:
         """Due time of the first unit in memory that is due later than `until_ms`; None if there is none."""
-        afters = [slot.after_ms(until_ms) for slot in self._slots.values() if not slot.loading]
-        return min((after for after in afters if after is not None), default=None)
+        for tick, slot in sorted(self._slots.items()):
+            if (tick + 1) * _MS > until_ms and not slot.loading and (after := slot.after_ms(until_ms)) is not None:
+                return after
+        return None
 
     def wake_ms(self, now_ms: int) -> int | None:
         """When next to act, at the earliest now: the first due time in memory, or the next second to load. None: not
