@@ -120,7 +120,8 @@ class AsyncTransport:
         for timer in (self._sweeper, self._retry):
             if timer is not None:
                 timer.cancel()
-        for dialler in self._diallers.values():
+        self._sweeper = None  # from here on nobody new is dialled
+        for dialler in list(self._diallers.values()):
             await dialler.close()
         for connection in [*self._strangers, *self._incoming.values()]:
             connection.abort()
