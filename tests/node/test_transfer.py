@@ -252,6 +252,24 @@ def test_not_during_a_change_of_members_nor_to_one_that_lags(tmp_path: Path, mon
     run_nodes(tmp_path, scene)
 
 
+def test_leadership_lost_before_it_begins_is_a_refusal(tmp_path: Path) -> None:
+    """Between the request and the first step of its task: it ended the node."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        term = leader.group.term
+        asked = asyncio.ensure_future(leader.service.transfer(None, principal=ANONYMOUS))
+        await asyncio.sleep(0)
+        leader.group.resign()
+        with pytest.raises(Problem, match="no-leader"):
+            await asked
+        new = await leader_of(nodes, term_above=term)
+        assert not leader.failed
+        assert (await new.service.transfer(None, principal=ANONYMOUS)).repeated == 0
+
+    run_nodes(tmp_path, scene)
+
+
 def test_a_caller_that_goes_away_changes_nothing(tmp_path: Path) -> None:
     """Leadership moves all the same, and the next transfer is not held up by the one that nobody waits for."""
 
