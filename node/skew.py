@@ -78,17 +78,20 @@ class Skew:
     def outvoted(self) -> bool:
         """Whether this leader is farther off the median than the bound, and a majority of all nodes is not: of two
         nodes nobody can say whose clock is wrong, nor with one of three down, unless the median is still known."""
-        peers = self._group.peers.values()
-        agreeing = sum(map(self.agrees, peers))
-        known_ms = self._known_ms()
-        if known_ms is not None and abs(known_ms - self.median_ms()) <= self._bound_ms:
-            agreeing += sum(not self._heard(peer) and not peer.connected for peer in peers)
+        agreeing = sum(map(self.agrees, self._group.peers.values())) + self._absent()
         return abs(self.median_ms()) > self._bound_ms and self._majority(agreeing)
 
     def outvotes(self, peer: Peer) -> bool:
         """Whether that peer would be outvoted as leader."""
-        others = sum(self.agrees(each) for each in self._group.peers.values() if each is not peer)
+        others = sum(self.agrees(each) for each in self._group.peers.values() if each is not peer) + self._absent()
         return not self.agrees(peer) and self._majority(others + (abs(self.median_ms()) <= self._bound_ms))
+
+    def _absent(self) -> int:
+        """How many nodes are down that agree with the median, as it was known when they were not."""
+        known_ms = self._known_ms()
+        if known_ms is None or abs(known_ms - self.median_ms()) > self._bound_ms:
+            return 0
+        return sum(not self._heard(peer) and not peer.connected for peer in self._group.peers.values())
 
     def _majority(self, count: int) -> bool:
         return count > (len(self._group.peers) + 1) // 2

@@ -88,6 +88,8 @@ def test_with_one_down_a_leader_remembers_where_the_median_was(jump_s: int) -> N
     one, _ = skew(jump_s * 1000, AWAY, median=(int((1e9 - 7) * 1000), 5.0))
     assert abs(one.median_ms()) < 1
     assert not one.outvoted()
+    one, (jumped, _) = skew(jump_s * 1000, AWAY, median=(int((1e9 - 7) * 1000), 5.0))
+    assert one.outvotes(jumped)
 
 
 def test_a_leader_remembers_the_median_it_found_itself() -> None:
