@@ -14,6 +14,7 @@ import pytest
 from chaos.simulator.client import Outcome
 from chaos.simulator.receivers import Behaviour
 from chaos.simulator.world import World
+from node.server import Node
 from storage.verify import verify
 from tests.chaos.simulator.load import Load
 
@@ -320,3 +321,30 @@ def test_a_world_leaves_nothing_behind(tmp_path: Path, recwarn: pytest.WarningsR
     assert not own.exists()
     assert len(os.listdir("/proc/self/fd")) <= before + 1
     assert not [str(warning.message) for warning in recwarn]
+
+
+def test_a_cluster_at_rest_wakes_for_heartbeats_only() -> None:
+    """The group says when it needs a tick: a quiet node steps for heartbeats, echoes and its own timer, at most that
+    often, and still elects a leader at once when there is none."""
+    with World(13) as world:
+        steps: dict[str, int] = dict.fromkeys(world.ids, 0)
+
+        def count(node_id: str, node: Node) -> None:
+            tick = node.group.tick
+
+            def counted(*, writing: bool = False) -> bool:
+                steps[node_id] += 1
+                return tick(writing=writing)
+
+            node.group.tick = counted  # type: ignore[method-assign]
+
+        world.on_node = count
+        world.start()
+        assert world.run_until(lambda: world.leader() is not None, 5)
+        world.run(2)
+        steps.update(dict.fromkeys(world.ids, 0))
+        world.run(5)
+        assert max(steps.values()) < 5 * 80, steps
+        former = world.leader()
+        world.processes[former or "n1"].kill()
+        assert world.run_until(lambda: world.leader() not in (None, former), 1.5)
