@@ -22,7 +22,7 @@ class Leader:
         self.peers = {name: Peer(name, connected=True, clock_offset_ms=-ahead_ms) for name in ("n2", "n3")}
         node = self.node = Node.__new__(Node)
         node.clock = NodeClock(lambda: self.true_s + ahead_ms / 1000, lambda: self.now_s)
-        node.group = cast(Any, SimpleNamespace(peers=self.peers, is_leader=True, term=1))
+        node.group = cast(Any, SimpleNamespace(peers=self.peers, is_leader=True, term=1, median=None))
         node.forwarder = node.transfer = cast(Any, SimpleNamespace(leader_changed=lambda: None))
         node.skew = Skew(node.group, node.clock)
         node.spawn = lambda work: cast(Any, work.close())  # type: ignore[method-assign]
