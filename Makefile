@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peers chaos chaos-kills golden clean
+.PHONY: help demo test check bench bench-peers chaos chaos-kills soak-sim soak-mutants golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,6 +48,12 @@ chaos: $(READY) ## kills, pauses, slow disks, transfers, stops, clocks, 20 of ea
 chaos-kills: $(READY) ## the leader killed 100 times in strict mode, 50 in fast mode, 50 with commits slowed to 200 ms (about 45 minutes)
 	$(BIN)/python -m chaos.run kill-leader-strict --times 100
 	$(BIN)/python -m chaos.run kill-leader kill-leader-slow --times 50
+
+soak-sim: $(READY) ## 1,000 simulated clusters, a minute of every fault each (about an hour on two cores)
+	$(BIN)/hourwheel chaos sim --seeds 0:1000 --seconds 60
+
+soak-mutants: $(READY) ## how many seeds it takes to find each of seven mistakes planted in the code
+	$(BIN)/python -m chaos.simulator.hunt
 
 golden: $(READY) ## rewrite the golden byte files (read the diff in review)
 	$(BIN)/pytest tests/storage tests/replication --golden

@@ -23,15 +23,23 @@ OWN_KINDS: Final = 4
 OWN_SHARE: Final = 0.8
 #: What ends a term: at least one of these is in every plan.
 STORM_SHARE: Final = 0.15
-#: Kinds of a storm, each with its target and how long after the one before it comes at the latest, in seconds.
+#: The faults of a storm as lines of a plan, their moments counted from its begin; what is drawn is when each comes
+#: after the one before it, from nothing to twice as long as the line says.
 STORMS: Final = (
-    (("delay", "*-*", 0.0), ("pause", "leader", 1.0), ("partition", "leader|*", 0.3)),
-    (("slow", "*", 0.0), ("power", "*", 1.5)),
-    (("cut", "leader>*", 0.0), ("pause", "follower", 0.5)),
-    (("crash", "leader", 0.0), ("power", "follower", 0.3), ("kill", "*", 0.5)),
-    (("pause", "leader", 0.0), ("jump", "leader", 0.5), ("kill", "follower", 0.5)),
-    (("transfer", "follower", 0.0), ("kill", "leader", 0.1)),
-    (("stop", "*", 0.0), ("kill", "leader", 0.2)),
+    ("0 delay *-* for=4 low=0.02 high=0.08", "0.5 pause leader for=1.4", "0.6 partition leader|* for=2.5"),
+    (
+        "0 slow * for=2 by=0.4",
+        "0.001 slow leader for=2 by=0",
+        "0.8 power leader for=4 unsynced=lost",
+        "0.801 power * for=0.3 unsynced=lost",
+    ),
+    ("0 slow * for=2 by=0.05", "0.5 power * for=0.2 unsynced=torn"),
+    ("0 cut leader>* for=2", "0.3 pause follower for=0.6"),
+    ("0 crash leader for=0.5 operation=12", "0.2 power follower for=0.4 unsynced=torn", "0.4 kill * for=0.2"),
+    ("0 pause leader for=1", "0.3 jump leader for=4 by=0.4", "0.5 kill follower for=1"),
+    ("0 transfer follower for=0.1", "0.03 kill leader for=1"),
+    ("0 stop * for=0.3", "0.1 kill leader for=0.5"),
+    ("0 fail leader for=0.3 errno=EIO operation=sync", "0.4 power * for=0.3 unsynced=lost"),
 )
 ALL_CLOCKS_S: Final = 50.0
 #: All clocks together: rarely, for it takes the run's own time away from its nodes.
@@ -53,20 +61,24 @@ def draw_plan(seed: int, seconds: float, nodes: int = 3) -> FaultPlan:
         faults.append(Fault(FIRST_S, "jump", "*", round(seconds * chance.uniform(0.5, 0.7), 3), (("by", by_s),)))
     while at_s < seconds - LAST_S:
         if chance.random() < STORM_SHARE:
-            faults += _storm(chance, at_s, seconds, nodes)
+            faults += _storm(chance, at_s, seconds)
         kind = chance.choice(sorted(own)) if chance.random() < OWN_SHARE else chance.choice(kinds)
         faults.append(_draw(chance, kind, at_s, nodes))
         at_s += chance.expovariate(1 / GAP_S)
     return FaultPlan(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)))
 
 
-def _storm(chance: random.Random, at_s: float, seconds: float, nodes: int) -> list[Fault]:
-    faults = []
-    for kind, target, within_s in chance.choice(STORMS):
-        at_s = min(at_s + within_s * chance.random(), seconds - LAST_S)
-        drawn = _draw(chance, kind, at_s, nodes)
-        faults.append(replace(drawn, target=target))
-    return faults
+def _storm(chance: random.Random, at_s: float, seconds: float) -> list[Fault]:
+    """One of STORMS from `at_s` on, as long as there is load."""
+    lines = "\n".join(chance.choice(STORMS))
+    faults = FaultPlan.parse(f"plan seed=0 nodes=3 seconds={seconds}\n{lines}").faults
+    drawn: list[Fault] = []
+    before_s = 0.0
+    for fault in faults:
+        at_s = min(at_s + 2 * chance.random() * (fault.at_s - before_s), seconds - LAST_S)
+        before_s = fault.at_s
+        drawn.append(replace(fault, at_s=round(at_s, 3)))
+    return drawn
 
 
 def _moment(chance: random.Random, seconds: float) -> float:

@@ -30,6 +30,8 @@ FREE_BYTES: Final = 50 << 30
 FULL_BYTES: Final = 256 << 20
 #: A process that failed by itself is started again after so long.
 AGAIN_S: Final = 1.0
+#: Of rounding, in sums of seconds.
+EPSILON_S: Final = 1e-6
 FLIPPED: Final = {"journal": "journal/*", "hours": "hours/*/*", "catalog": "catalog/data.mdb"}
 OPERATION: Final = {"write": "write", "sync": "fdatasync"}
 #: Errors with which a node ends that finds its files damaged.
@@ -50,6 +52,7 @@ class Nemesis:
         self._wiped: set[str] = set()  # since when they have not been seen as voters
         self._flipped: set[str] = set()  # and not emptied since
         self._failing: set[str] = set()  # whose disk is to fail
+        self._down_until_s: dict[str, float] = {}
         self._again_s: dict[str, float] = {}  # who is started again so long after its end
         self._over = False
         self._leader = world.ids[0]
@@ -141,15 +144,25 @@ class Nemesis:
         def kill(process: Process) -> bool:
             alive = process.alive
             process.kill()
-            self._after(fault, process.start)
+            self._down(fault, process)
             return alive
 
         return self._each(fault, kill)
 
+    def _down(self, fault: PlannedFault, process: Process) -> None:
+        """It stays down until the last of the faults that took it down is over."""
+        until_s = self._down_until_s.get(process.id, 0.0)
+        self._down_until_s[process.id] = max(until_s, self._world.now_s + fault.for_s)
+        self._after(fault, self._up, process)
+
+    def _up(self, process: Process) -> None:
+        if self._world.now_s >= self._down_until_s[process.id] - EPSILON_S:
+            process.start()
+
     def _power(self, fault: PlannedFault) -> bool:
         def cut(process: Process) -> None:
             process.power_cut(torn=fault.word("unsynced") == "torn")
-            self._after(fault, process.start)
+            self._down(fault, process)
 
         return self._each(fault, cut)
 

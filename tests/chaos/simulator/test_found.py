@@ -1,0 +1,25 @@
+"""What the simulator has found: each with the plan that shows it."""
+
+import pytest
+
+from chaos.fault_plan import FaultPlan
+from chaos.simulator.run import run_plan
+from node.reign import Reign
+
+
+def test_leader_without_trust_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pushes that are refused for lack of trust wait: the pump woke the dispatcher, the dispatcher turned the pump, as
+    fast as the processor allowed, for as long as a leader was cut off. A step a millisecond is plenty.
+    """
+    steps = 0
+    step = Reign._step
+
+    def counted(self: Reign) -> int | None:
+        nonlocal steps
+        steps += 1
+        return step(self)
+
+    monkeypatch.setattr(Reign, "_step", counted)
+    run = run_plan(FaultPlan.parse("plan seed=1 nodes=3 seconds=10\n5 partition leader|* for=2\n"))
+    assert not run.broken
+    assert steps < 1_000 * run.simulated_s
