@@ -178,7 +178,7 @@ class Service:
         self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal
     ) -> TopicView:
         """Set what `change` names; a PUT replaces all."""
-        strict = self._reign().dispatcher.strict
+        reign = self._reign()
         topic = self._node.store.catalog.topic(name) if create else self._topic(name)
         if if_match == 0:  # no topic has it, and the command takes 0 for "whatever it is now"
             raise _another_revision(topic, if_match)
@@ -188,11 +188,11 @@ class Service:
         check_target(settings, None if create else topic)
         command = PutTopic("default", name, settings, replace=create, revision=if_match or 0)
         if topic is not None and settings.get("handover") == "strict":
-            strict.expect(topic.number)
+            reign.dispatcher.strict.expect(topic.number)
         put = await self._node.proposer.put_topic(command)
         if not put.changed or put.topic is None:
             if put.topic is not None:
-                strict.on_topic(put.topic.number, put.topic.settings)
+                reign.dispatcher.strict.on_topic(put.topic.number, put.topic.settings)
             raise _another_revision(put.topic, if_match)
         return view_topic(put.topic)
 
