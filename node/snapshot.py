@@ -67,9 +67,9 @@ class Snapshots:
 
     def _pin(self) -> Pin | None:
         """The last checkpoint, once a majority was heard to stand where this node does behind it: a leader whose own
-        state is the one that differs hands nothing on (replication/agreement.py). Else not yet."""
+        state is the one that differs hands nothing on (replication/agreement.py). Else not yet, if one can be."""
         pin = self._node.store.pin()
-        if pin is not None and pin.applied_index > self._node.group.agreed_index:
+        if pin is not None and pin.applied_index > self._node.group.agreed_index and self._can_agree():
             pin.release()
             return None
         return pin
@@ -114,6 +114,13 @@ class Snapshots:
             "hourwheel_snapshot_lacking_bytes": self.fetcher.total_bytes - self.fetcher.done_bytes,
             "hourwheel_snapshots_refused": self.fetcher.failures,
         }
+
+    def _can_agree(self) -> bool:
+        """Whether nodes that need no snapshot are a majority. If not, nobody can agree before one is taken over, and
+        nothing can be committed either: to wait for it would be to wait for ever."""
+        peers = self._node.group.peers.values()
+        level = 1 + sum(peer.connected and peer.voter and not peer.stranded for peer in peers)
+        return level > (len(peers) + 1) // 2
 
     def _receive(self, peer: str, message: Message) -> None:
         (self.sender if message["type"] == "snapshot_pull" else self.fetcher).receive(peer, message)
