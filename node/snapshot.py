@@ -66,13 +66,10 @@ class Snapshots:
         node.group.on_snapshot = self._receive
 
     def _pin(self) -> Pin | None:
-        """The last checkpoint, once a majority was heard to stand where this node does behind it: a leader whose own
-        state is the one that differs hands nothing on (replication/agreement.py). Else not yet, if one can be."""
-        pin = self._node.store.pin()
-        if pin is not None and pin.applied_index > self._node.group.agreed_index and self._can_agree():
-            pin.release()
-            return None
-        return pin
+        """The last checkpoint; none while nodes differ and no majority says which is right (replication/agreement.py):
+        this one may be the odd one, and two with its state would be a majority. Where there is nobody to compare with,
+        it is given: with one of three gone, a follower that cannot commit without it may be all there is."""
+        return None if self._node.group.agreement.split is not None else self._node.store.pin()
 
     def start(self) -> None:
         """Serve and fetch, until the node ends."""

@@ -318,7 +318,7 @@ def test_a_checkpoint_does_not_cement_a_difference(make: Callable[[str], Log], t
     right, wrong = make("right"), make("wrong")
     right.apply(schedule(T0 + 5))
     append = wrong.store.append
-    wrong.store.append = lambda batch: append(replace(batch, priority=batch.priority ^ 1))  # type: ignore[method-assign]
+    wrong.store.append = lambda batch: append(replace(batch, priority=batch.priority ^ 1))  # type: ignore[method-assign, arg-type]
     wrong.apply(schedule(T0 + 5))
     index = wrong.index
     checkpoint(wrong)
