@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from chaos.simulator.run import Run
 
 
-class _Seeds(click.ParamType):
+class _Seeds(click.ParamType[range]):
     """A:B, from A up to and without B."""
 
     name = "A:B"

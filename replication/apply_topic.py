@@ -15,10 +15,9 @@ from replication.envelope import Envelope
 from storage.store import Store
 from storage.topic import Topic
 
-
 STRICT_SINCE = "strict_since_ms"
-"""Kept beside the settings of a strict topic: since when it is one. No hand-over of what became due later can be unknown
-to the log."""
+"""Kept beside the settings of a strict topic: since when it is one. No hand-over of what became due later can be
+unknown to the log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,7 +230,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return sum(segment.size for segment in self._segments if segment.end > index or segment is self._active)
 
     def first_within(self, limit_bytes: int) -> int:
-        """The oldest entry of the newest whole segments that are `limit_bytes` together; the last one is always kept."""
+        """The oldest entry of the newest whole segments that are `limit_bytes` together; the last is always kept."""
         first, held = self._log.last, 0
         for segment in reversed(self._segments):
             held += segment.size

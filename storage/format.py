@@ -67,8 +67,8 @@ FORWARDED: Final = 8
 """What a settle record says of its unit. All but released are its state too; released makes it pending again.
 Forwarded is said at home: neither open there nor settled, it lives elsewhere."""
 PLANNED: Final = 1
-"""The `code` of a leased record whose hand-over was only planned when it was written, for its `at_ms`. A released record
-carries the term and attempt of the newest hand-over that was made before, 0 if there was none."""
+"""The `code` of a leased record whose hand-over was only planned when it was written, for its `at_ms`. A released
+record carries the term and attempt of the newest hand-over that was made before, 0 if there was none."""
 SETTLED: Final = frozenset((DELIVERED, CANCELLED, MOVED, DEAD, EXPIRED))
 """The states that are for good."""
 

@@ -319,7 +319,7 @@ Kind = Literal["acknowledged", "refused", "unknown", "not-done"]
 def _of_row(outcome: Outcome, row: int) -> tuple[Kind, str, int, str]:
     """(kind, id, due, code) of one message of a request."""
     if outcome.kind != "ok":
-        kind: Kind = "not-done" if is_not_done(outcome) else outcome.kind  # type: ignore[assignment]
+        kind: Kind = "not-done" if is_not_done(outcome) else outcome.kind
         return kind, "", 0, code_of(outcome.problem)
     result: ScheduleResult = outcome.value
     if result.status[row] == FAILED:
