@@ -39,6 +39,8 @@ AGAIN_S = 0.02
 TRANSFER = "/v1/cluster/transfer"
 #: So does the one to the removal of the former leader.
 MEMBERS = "/v1/cluster/members/"
+#: How long a node may take to say who it is.
+WHO_S = 1.0
 #: Longest answer: a pull that waits 30 s, and then some.
 ANSWER_TIMEOUT_S = 45.0
 
@@ -100,6 +102,15 @@ class Forwarder:
             if under_way in self._under_way and under_way.address != self._leader_http():
                 under_way.ended = True
                 under_way.task.cancel()
+
+    async def who(self, address: str) -> str | None:
+        """The id of the node whose HTTP listener is at this host:port; None where no node answers."""
+        try:
+            async with asyncio.timeout(WHO_S):
+                answer = await self._send(address, ForwardRequest("GET", "/livez", {}, b""))
+        except (Problem, TimeoutError, ValueError):  # a host that no URL can hold is a ValueError
+            return None
+        return None if answer is None else answer.headers.get("Hourwheel-Node")
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
         """Raises `no-leader` (nothing was sent, or nothing changed) or `outcome-unknown`."""

@@ -4,7 +4,7 @@ The table of the catalog decides (storage/members.py, replication/membership.py)
 node starts from before it has one. Only then, and to move a member to another address: of a member that is listed
 there, the configured addresses are used.
 
-    add      is it a member, or was it; does it answer, and to that id; has it other data  -> a learner
+    add      is it a member, or was it; does it answer at both addresses, to that id; has it other data  -> a learner
     promote  it is up, its disk forgets nothing, it lacks next to nothing, a majority of the new voters is up -> a voter
     remove   enough of those that stay are up, and have what it takes to go on at once     -> out
 
@@ -125,6 +125,11 @@ class Membership:
             raise _fault("/raft", f"no node of this build answers at {raft}; start it first, with join = true")
         if isinstance(said, Refusal) and said.reason != UNKNOWN_NODE:  # which it will say until it is added
             raise _fault("/raft", f"the node at {raft} cannot join: {said.detail}")
+        # The others would send there, once it leads, what they are asked; an address is fixed with the member.
+        there = await self._node.forwarder.who(http)
+        if there != node_id:
+            found = "no node answers" if there is None else f"not {node_id} but {there} answers"
+            raise _fault("/http", f"{found} HTTP at {http}; give the address at which other nodes reach {node_id}")
         self._check_new(node_id, raft, http)
         return await self._change(ChangeMember(ADD, node_id, self.table.index, raft, http))
 

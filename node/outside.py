@@ -61,6 +61,8 @@ class Forwarding(Protocol):
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer: ...
 
+    async def who(self, address: str) -> str | None: ...
+
 
 class Receivers(Protocol):
     """What sends webhooks, as node.push_client has it."""

@@ -63,8 +63,15 @@ class Place:
         return self.serving.pop(node_id).exception()
 
     async def listens(self, node_id: str) -> None:
-        """Until the node can be reached."""
+        """Until the node can be reached by peers and by clients."""
         await until(lambda: getattr(self.nodes[node_id].transport, "_socket", None) is not None)
+        host, port = self.peer(node_id)["http"].split(":")
+        async with asyncio.timeout(15):
+            while True:
+                with contextlib.suppress(OSError):
+                    (await asyncio.open_connection(host, int(port)))[1].close()
+                    return
+                await asyncio.sleep(0.01)
 
     async def is_out(self, node_id: str) -> None:
         """Started again on its old directory, a removed node ends: at once if it has applied its removal, else told."""

@@ -96,6 +96,12 @@ def test_refusals_name_what_is_wrong(tmp_path: Path) -> None:
             await place.listens("n5")
             pointer, detail = await faults("n4", joining.config.raft.listen, free[1])
             assert "looks for n4, this is n5" in detail
+            pointer, detail = await faults("n5", joining.config.raft.listen, free[1])
+            assert pointer == "/http"
+            assert "no node answers HTTP at" in detail
+            pointer, detail = await faults("n5", joining.config.raft.listen, other.peer("m1")["http"])
+            assert pointer == "/http"
+            assert "not n5 but m1 answers" in detail
             stranger = other.peer("m1")
             pointer, detail = await faults("m1", stranger["raft"], stranger["http"])
             assert "belongs to cluster" in detail
