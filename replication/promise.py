@@ -12,6 +12,9 @@ below what others know gives up its vote and is handled like a wiped disk: it fo
 has committed, without it, an entry made after that (election.py, CatchUp). A leader that finds a follower below what it
 knows takes back everything it believed to be on its disk.
 
+A node talks over the connection it dials and hears over the one that the peer dials. So one that was restarted is often
+heard before it can be told: what it has forgotten is kept for the greeting that reaches it.
+
 What a node knows of others is kept in memory only, from the messages to itself. So it stays undetected when no node
 that remembers is reached before the vote: all of them were restarted too, or are cut off, or the only one that heard
 the promise is gone; and when nothing was promised between the copy and the end. docs/guarantees.md says what follows.
@@ -51,6 +54,7 @@ class Promises:
         self.own: Promise = (core.term, journal.last_index)
         self._admitted = NOTHING  # the most that others knew and this node had forgotten
         self._known: dict[str, Promise] = {}
+        self._forgotten: dict[str, Promise] = {}  # by peer, until it stands there again; it may not have been told yet
         self._stores: dict[str, bytes] = {}
         self._send = send
         self._distrust = distrust
@@ -75,7 +79,11 @@ class Promises:
         if self._stores.setdefault(peer, store_id) != store_id:
             self._stores[peer] = store_id
             self._known.pop(peer, None)
-        known = self._known.get(peer, NOTHING)
+            self._forgotten.pop(peer, None)
+        self._greet(peer)
+
+    def _greet(self, peer: str) -> None:
+        known = max(self._known.get(peer, NOTHING), self._forgotten.get(peer, NOTHING))
         self._send(
             peer,
             {
@@ -97,7 +105,11 @@ class Promises:
                 *known,
             )
             self._known[peer] = stands
+            self._forgotten[peer] = max(known, self._forgotten.get(peer, NOTHING))
             self._forget(peer)
+            self._greet(peer)
+        elif stands >= self._forgotten.get(peer, NOTHING):
+            self._forgotten.pop(peer, None)
         told = (message["known_term"], message["known_index"])
         if told > max(self.own, self._admitted):
             log.error(

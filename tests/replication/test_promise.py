@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replication.frame import Message
 from replication.promise import NOTHING, Promises
 from tests.replication.sim_network import SimNetwork
 
@@ -114,6 +115,46 @@ def test_a_restart_a_power_cut_and_a_wiped_disk_are_no_old_copies(tmp_path: Path
     network.wipe("C")
     assert network.run(20, lambda: network.nodes["C"].journal.voter)
     assert all(node.group._promises._admitted == NOTHING for node in network.nodes.values())
+
+
+def test_a_copy_that_is_heard_before_it_can_be_told_is_told_all_the_same() -> None:
+    """It dials at once, and who remembers dials it a moment later: a greeting over a direction that is not up yet is
+    dropped, and the copy's own word must not take its place."""
+    core = type("Core", (), {"term": 7})()
+    journal = type("Journal", (), {"last_index": 10})()
+    said: dict[str, list[Message]] = {"copy": [], "other": []}
+    alarms: list[str] = []
+    reaches = False
+
+    def to_copy(_: str, message: Message) -> bool:
+        if reaches:
+            said["copy"].append(message)
+        return reaches
+
+    def to_other(_: str, message: Message) -> bool:
+        said["other"].append(message)
+        return True
+
+    copy = Promises(core, journal, to_other, lambda: alarms.append("copy"), alarms.append)
+    other = Promises(core, journal, to_copy, lambda: alarms.append("other"), lambda _: alarms.append("forget"))
+    other.showed("copy", 9, 20)
+    other.greet("copy", b"s")  # the copy has dialled; nobody has dialled the copy
+    copy.greet("other", b"o")
+    other.handlers["standing"]("copy", said["other"].pop())
+    assert alarms == ["forget"]
+    reaches = True
+    other.greet("copy", b"s")
+    copy.handlers["standing"]("other", said["copy"].pop())
+    assert alarms == ["forget", "copy"]
+    for _ in range(2):  # said once: further connections, and the copy that has caught up, change nothing
+        other.greet("copy", b"s")
+        copy.handlers["standing"]("other", said["copy"].pop())
+        copy.greet("other", b"o")
+        other.handlers["standing"]("copy", said["other"].pop())
+        copy.made(9, 30)
+    assert alarms == ["forget", "copy"]
+    other.greet("copy", b"s")
+    assert (said["copy"][-1]["known_term"], said["copy"][-1]["known_index"]) == (7, 10), "it has it all again"
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9), st.booleans()), max_size=20), st.integers(0, 20))
