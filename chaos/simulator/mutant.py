@@ -7,12 +7,13 @@ from seed 1 on how many seeds each one takes; the tests run seeds that are known
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
 
-import replication.machine
+import replication.apply_settle
 from node.dispatcher import Dispatcher
 from node.proposer import Proposer
 from node.queues import GROUP
@@ -30,6 +31,9 @@ from storage.second_wheel import SecondWheel
 from storage.stage_write import write_staged
 
 Patch = tuple[object, str, Any]
+#: How many Leases of an old term come late, and how late: their consumers' leases have ended by then.
+LATE_LEASES: Final = 20
+LATE_S: Final = 2.5
 
 
 def _acknowledge_before_sync() -> list[Patch]:
@@ -91,24 +95,23 @@ def _catalog_ahead() -> list[Patch]:
 
 
 def _old_lease() -> list[Patch]:
-    """A leader that comes back proposes the last Leases of its former term, and apply takes them as they come."""
+    """The last Leases of a term come late, through the next leader, and apply takes them as they come."""
     collect, begin = Reign.collect, Reign.begin
-    leases: dict[int, tuple[int, Lease]] = {}  # by node: the term and the newest Lease that was collected in it
+    leases: deque[tuple[int, Lease]] = deque(maxlen=LATE_LEASES)  # and the terms they were decided in
 
     def collected(self: Reign, now_ms: int, *, going: bool) -> Any:
         riding = collect(self, now_ms, going=going)
         if riding.lease is not None:
-            leases[self._node.proposer.node] = (self.term, riding.lease)
+            leases.append((self.term, riding.lease))
         return riding
 
     def begun(self: Reign) -> None:
         begin(self)
-        former = leases.pop(self._node.proposer.node, None)
-        if former is not None and former[0] < self.term:
-            self._loop.call_later(0.5, _propose_again, self._node.group, self._node.proposer, *former)
+        for former in [each for each in leases if each[0] < self.term]:
+            self._loop.call_later(LATE_S, _propose_again, self._node.group, self._node.proposer, *former)
 
     def lease(self: Machine, command: Lease, envelope: Envelope) -> Any:
-        taken = apply_lease(self.store, command, envelope)
+        taken = any_term(self.store, command, envelope)
         if self.listener is not None:
             held = taken.view(bool)
             self.listener.on_leased(command.position[held], command.attempt[held], command.lease_end_ms[held])
@@ -119,14 +122,8 @@ def _old_lease() -> list[Patch]:
             return lease(self, command, envelope)
         return one(self, command, envelope, index, term)
 
-    one = Machine._apply_one
-    any_term = _without_fence(apply_lease)
-    return [
-        (Reign, "collect", collected),
-        (Reign, "begin", begun),
-        (Machine, "_apply_one", apply_one),
-        (replication.machine, "apply_lease", any_term),
-    ]
+    one, any_term = Machine._apply_one, _without_fence(apply_lease)
+    return [(Reign, "collect", collected), (Reign, "begin", begun), (Machine, "_apply_one", apply_one)]
 
 
 def _propose_again(group: RaftGroup, proposer: Proposer, term: int, lease: Lease) -> None:
@@ -143,16 +140,10 @@ def _without_fence(apply: Callable[..., Any]) -> Callable[..., Any]:
         return np.ones(len(attempt), np.uint64) if ours else np.zeros(len(attempt), np.uint64)
 
     def any_term(store: Any, command: Lease, envelope: Envelope) -> Any:
-        with patched([(_module(apply), "fence", fence)]):
+        with patched([(replication.apply_settle, "fence", fence)]):
             return apply(store, command, envelope)
 
     return any_term
-
-
-def _module(call: Callable[..., Any]) -> object:
-    import sys
-
-    return sys.modules[call.__module__]
 
 
 def _id_again() -> list[Patch]:

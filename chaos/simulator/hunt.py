@@ -1,0 +1,55 @@
+"""`make soak-mutants`: from seed 1 on, how many seeds it takes to find each planted mistake. Exit 1 if 200 miss one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Final
+
+from chaos.fault_draw import draw_plan
+from chaos.simulator.mutant import MUTANTS, planted
+from chaos.simulator.run import run_plan
+from chaos.simulator.seeds import cores
+
+SEEDS_MAX: Final = 200
+SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """A mutant, the first seed that finds it (None: none did), and the promises it broke."""
+
+    name: str
+    seed: int | None
+    promises: tuple[str, ...] = ()
+
+
+def hunt(name: str, seeds_max: int = SEEDS_MAX) -> Found:
+    """Plant the mutant of this name, and run seeds from 1 on until one goes wrong."""
+    for seed in range(1, seeds_max + 1):
+        with planted(name):
+            run = run_plan(draw_plan(seed, SECONDS))
+        if run.broken:
+            return Found(name, seed, tuple(sorted(run.promises)))
+    return Found(name, None)
+
+
+def main() -> None:
+    """Hunt the mutants named, all by default."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("names", nargs="*", choices=[*MUTANTS, []], metavar="NAME", help=f"of {', '.join(MUTANTS)}")
+    names = parser.parse_args().names or list(MUTANTS)
+    missed = False
+    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn")) as pool:
+        for found in pool.map(hunt, names):
+            missed |= found.seed is None
+            what = f"seed {found.seed}: {', '.join(found.promises)}" if found.seed else f"not in {SEEDS_MAX} seeds"
+            print(f"{found.name:<32} {what}", flush=True)
+    sys.exit(missed)
+
+
+if __name__ == "__main__":
+    main()
