@@ -57,7 +57,7 @@ def draw_plan(seed: int, seconds: float, nodes: int = 3) -> FaultPlan:
     faults.append(_draw(chance, kinds[seed % len(kinds)], _moment(chance, seconds), nodes))
     at_s = FIRST_S + chance.expovariate(1 / GAP_S)
     if chance.random() < ALL_CLOCKS_SHARE and seconds >= ALL_CLOCKS_S:
-        by_s = round(chance.uniform(1_000, 8_000), 3)
+        by_s = round(chance.uniform(1_000, 7_000), 3)
         faults.append(Fault(FIRST_S, "jump", "*", round(seconds * chance.uniform(0.5, 0.7), 3), (("by", by_s),)))
     while at_s < seconds - LAST_S:
         if chance.random() < STORM_SHARE:
