@@ -231,6 +231,7 @@ class Leaving:
         await self._care(asyncio.get_running_loop().time() + LEAVE_S)
         await _until(lambda: node.reign is not reign or not node.group.outnumbered or node.draining)
         if not node.draining:
+            node.group.let_go(False)  # hand-overs go on: the next ones that leave wait for theirs
             node.transfer.thaw()
 
 

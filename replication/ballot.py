@@ -20,6 +20,10 @@ from replication.frame import Message
 from replication.membership import unapplied_changes
 from replication.station import Station
 
+YIELDS_FOR = 4
+"""A node that shall not lead stands all the same when nobody has led for so many of the longest election timeouts: the
+others cannot win, as when it alone has the newest committed entries. To wait for ever would leave a majority idle."""
+
 
 class Ballot:
     """One node's part in elections."""
@@ -37,6 +41,8 @@ class Ballot:
         )
         self._census = Census(station.peers)
         self._catch_up = CatchUp()
+        self._heard_s = station.monotonic()
+        self._voted_seq = 0  # the write that holds the own vote
 
     @property
     def handlers(self) -> dict[str, Callable[[str, Message], None]]:
@@ -56,7 +62,12 @@ class Ballot:
         """Become a voter, or ask for votes, when it is time."""
         if not self._station.journal.voter:
             self._seek_vote(now)
-        elif self._core.state != LEADER and self._election.due(now) and self._ready():
+        elif self._core.state == CANDIDATE and self._station.roster.majority == 1:
+            # The own vote is a majority, and it counts when it is on disk, as every vote does: a leader whose power is
+            # cut before would lead the same term twice, and be told that it has forgotten one.
+            if self._station.journal.durable_seq >= self._voted_seq:
+                self._core.win()
+        elif self._core.state != LEADER and self._election.due(now) and self._ready(now):
             if self._election.ask(self._core.term + 1, now):
                 self._campaign(now)
             else:
@@ -69,6 +80,7 @@ class Ballot:
 
     def heard_leader(self, now: float) -> None:
         """The leader of the current term spoke."""
+        self._heard_s = now
         self._election.heard_leader(now)
 
     def heard_heartbeat(self, term: int, last_index: int, median_ms: int) -> None:
@@ -101,8 +113,10 @@ class Ballot:
     def _empty(self) -> bool:
         return self._core.term == 0 and self._core.last_index <= 1
 
-    def _ready(self) -> bool:
-        return not self._station.vitals().retiring and self._may_stand()
+    def _ready(self, now: float) -> bool:
+        vitals = self._station.vitals()
+        alone = now - self._heard_s >= YIELDS_FOR * self._station.options.election_max_s
+        return (not vitals.retiring or (alone and not vitals.leaving)) and self._may_stand()
 
     def _may_stand(self) -> bool:
         """Rule 2 of membership.py. What is known to be committed is applied first."""
@@ -128,9 +142,9 @@ class Ballot:
     def _campaign(self, now: float, *, transfer: bool = False) -> None:
         self._election.campaigned(now)
         self._core.campaign()
+        self._voted_seq = self._station.journal.write_seq
         self._station.promises.made(self._core.term)
-        if self._core.state == CANDIDATE:
-            self._ask({"type": "request_vote", "term": self._core.term, "transfer": transfer})
+        self._ask({"type": "request_vote", "term": self._core.term, "transfer": transfer})
 
     def _timeout_now(self, peer: str, message: Message) -> None:
         """The leader of this very term gave up and chose this node. Of any other term, or of anybody else: void."""

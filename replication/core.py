@@ -210,13 +210,17 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         self._SyncObj__raftLeader = None
 
     def campaign(self) -> None:
-        """Begin an election: a new term, the own vote; the caller asks the peers, unless the own vote is a majority."""
+        """Begin an election: a new term, the own vote; the caller asks the peers, or calls `win`."""
         self._SyncObj__raftLeader = None
         self._SyncObj__setState(CANDIDATE)
         self._SyncObj__setCurrentTerm(self.term + 1, self._me.id)
         self._SyncObj__votesCount = 1
-        if not self._SyncObj__otherNodes:
-            self._SyncObj__onBecomeLeader()
+
+    def win(self) -> None:
+        """Candidate, and the own vote is a majority: lead."""
+        assert self.state == CANDIDATE, self.state
+        assert not self._SyncObj__otherNodes, "others have a vote"
+        self._SyncObj__onBecomeLeader()
 
 
 def check_library() -> None:

@@ -127,11 +127,14 @@ class RaftGroup(Outlook):
         self._told_leader: str | None = None
         self._last_tick = self._next_second = monotonic()
 
-    def let_go(self) -> None:
-        """As leader: nothing here needs a majority any more; the nodes that wait to leave are told so at once."""
-        self._leading.lets_go = True
-        for peer in self.peers:
-            self._leading.beat(peer, self._monotonic())
+    def let_go(self, goes: bool = True) -> None:
+        """As leader: nothing here needs a majority any more; the nodes that wait to leave are told so at once. Until it
+        is taken back (`goes` False) or another reign begins. Nothing happens when leadership is lost already: whoever
+        beats leads, to all who hear it."""
+        if self.is_leader:
+            self._leading.lets_go = goes
+            for peer in self.peers:
+                self._leading.beat(peer, self._monotonic())
 
     def start_at(self, applied_index: int) -> None:
         """Before the first tick: all up to `applied_index` is in the store already. Raises StartRefused."""
@@ -314,6 +317,7 @@ class RaftGroup(Outlook):
 
     def _state_changed(self, old: int, new: int) -> None:
         if new == LEADER:
+            self._change_index = 0  # what an earlier reign proposed is applied before this one is established, or gone
             self._leading.begin(self._monotonic())
         elif old == LEADER:
             assert new == FOLLOWER, new

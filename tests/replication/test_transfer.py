@@ -213,7 +213,7 @@ def test_a_lost_message_costs_an_election_at_most(tmp_path: Path, lost: str) -> 
 
 
 def test_who_shall_not_lead_does_not_stand_but_takes_what_is_given(tmp_path: Path) -> None:
-    """A node that is drained waits for others to stand, for ever; it votes; and given leadership on purpose it leads,
+    """A node that is drained waits for others to stand; it votes; and given leadership on purpose it leads,
     which is better than nobody."""
     network, leader, target = led(tmp_path)
     network.says[target.id] = {"retiring"}
