@@ -13,6 +13,7 @@ import click
 
 from cli.exit_code import ExitCode
 from cli.failure import Failure
+from cli.lossy import bear_lost_output
 from cli.parent import end_with
 
 _ADDRESS_ERRORS = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
@@ -23,6 +24,7 @@ _ADDRESS_ERRORS = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
 @click.option("--parent", type=int, hidden=True, help="end when this process, the parent, is gone")
 def command(config_path: Path, parent: int | None) -> None:
     """Runs one node until SIGTERM or SIGINT."""
+    bear_lost_output()
     if parent is not None:
         end_with(parent)
     from cli.variable import strangers

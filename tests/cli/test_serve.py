@@ -2,9 +2,12 @@
 traceback.
 """
 
+import os
 import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -104,3 +107,39 @@ def test_data_directory_in_use(tmp_path: Path) -> None:
         assert str(node.data_path) in refused(node, ExitCode.DATA)
     finally:
         held.close()
+
+
+@pytest.mark.parametrize("lost", ["full", "unread"])
+def test_a_log_that_cannot_be_written_ends_nobody(tmp_path: Path, lost: str) -> None:
+    """On a full disk, or with nobody at the other end: the node serves, ends in order, and a refusal keeps its code."""
+    node = local_node(tmp_path)
+    command = [sys.executable, "-m", "cli", "serve", "--config", str(node.config_path)]
+    if lost == "full":
+        output = os.open("/dev/full", os.O_WRONLY)
+    else:
+        unread, output = os.pipe()
+        os.close(unread)
+    try:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+        try:
+            deadline = time.monotonic() + END_S
+            while not ready(node):
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        finally:
+            process.terminate()
+            assert process.wait(END_S) == 0
+        node.config_path.write_text("nodeid = 1\n")
+        assert subprocess.run(command, stdout=output, stderr=output, check=False).returncode == ExitCode.CONFIG
+    finally:
+        os.close(output)
+
+
+def ready(node: LocalNode) -> bool:
+    """Whether it says so."""
+    try:
+        with urllib.request.urlopen(f"http://{node.http}/readyz", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
