@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import permutations, product
 from typing import Any, Final
 
 from api.port import ANONYMOUS, TransferResult
@@ -264,18 +265,10 @@ class Nemesis:
     def _partition(self, fault: PlannedFault) -> bool:
         groups: list[list[str]] = []
         for part in fault.target.split("|"):
-            taken = {name for group in groups for name in group}
-            found = [name for target in part.split(",") for name in self._nodes(target)]
-            groups.append(sorted(set(found) - taken))
-        pairs = [
-            (one, other)
-            for group in groups
-            for others in groups
-            if group is not others
-            for one in group
-            for other in others
-        ]
-        return self._cut_links(fault, pairs)
+            found = {name for target in part.split(",") for name in self._nodes(target)}
+            groups.append(sorted(found.difference(*groups)))
+        apart = permutations(groups, 2)
+        return self._cut_links(fault, [link for group, others in apart for link in product(group, others)])
 
     def _cut(self, fault: PlannedFault) -> bool:
         return self._cut_links(fault, sorted(set(self._links(fault.target))))
