@@ -53,6 +53,7 @@ class Ballot:
             "response_vote": self._response_vote,
             "pre_vote": self._pre_vote,
             "pre_vote_ok": self._pre_vote_ok,
+            "committed": self._committed,
             "timeout_now": self._timeout_now,
             "census": self._census_asked,
             "census_answer": self._census_answered,
@@ -177,11 +178,26 @@ class Ballot:
         theirs = (message["last_log_term"], message["last_log_index"])
         if self._may_grant() and theirs >= (core.last_term, core.last_index):
             self._station.wire.send(peer, {"type": "pre_vote_ok", "term": message["term"]})
+        elif self._election.may_grant(self._station.monotonic()):
+            # What is committed is a fact, whoever says it, and may be a change of the members that the asker counts.
+            index = core.commit_index
+            entry_term = self._station.journal.term_at(index) or 0
+            self._station.wire.send(peer, {"type": "committed", "index": index, "entry_term": entry_term})
 
     def _pre_vote_ok(self, peer: str, message: Message) -> None:
         wanted = message["term"] == self._core.term + 1 and self._core.state != LEADER
         if wanted and peer in self._station.roster.others and self._election.pre_voted(peer, message["term"]):
             self._campaign(self._station.monotonic())
+
+    def _committed(self, peer: str, message: Message) -> None:
+        """`peer`, which does not vote for us, knows that this entry is committed; if our log holds it, so do we."""
+        core, index = self._core, message["index"]
+        if core.state == LEADER or index <= core.commit_index:
+            return
+        if self._station.journal.term_at(index) == message["entry_term"]:
+            if core.state == CANDIDATE:
+                core.step_down()  # its votes were asked for by the members of before
+            core.commit_index = index
 
     def _census_asked(self, peer: str, message: Message) -> None:
         self._station.wire.send(peer, {"type": "census_answer", "empty": self._empty})

@@ -102,6 +102,7 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
     "ping": (12, ()),
     "pong": (13, ()),
     "timeout_now": (14, (("term", int),)),
+    "committed": (18, (("index", int), ("entry_term", int))),
     "sum_asked": (31, (("index", int),)),
     "sum_told": (32, (("index", int), ("sum", bytes))),
     "standing": (30, (("term", int), ("index", int), ("known_term", int), ("known_index", int))),

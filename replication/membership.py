@@ -18,7 +18,9 @@ Rules, each with the reason it is needed:
    applied, itself only if it is one. A node gives its vote, and acknowledges, whatever it believes of itself: one that
    does not yet know of its own promotion may be needed for the majority that tells it.
 4. A leader that applies its own removal leads on, without counting itself, until a majority of those that stay has
-   applied it too, and steps down then. They might need its vote otherwise, and it ends.
+   applied it too, and steps down then. They might need its vote otherwise, and it ends. Should it lose leadership
+   before, it stands no more, and whoever asks it for a pre-vote hears what is committed (`Ballot._committed`): the log
+   of who knows may be longer, and without that word neither of the two would ever lead.
 
 Claim: two leaders that count at the same time do it in neighbouring sets. Let X win with the voters of Cn, and let
 change n + 2 be committed, first by a leader in Cn+1, in a term before X's. A voter of X's majority of Cn is in the

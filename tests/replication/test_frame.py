@@ -67,6 +67,7 @@ MESSAGES: list[Message] = [
         "agreed_sum": bytes(16),
     },
     {"type": "sum_asked", "index": 7},
+    {"type": "committed", "index": 7, "entry_term": 3},
     {"type": "sum_told", "index": 7, "sum": b"s" * 16},
     {"type": "standing", "term": 1, "index": 2, "known_term": 3, "known_index": 4},
     {

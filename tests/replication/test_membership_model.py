@@ -267,6 +267,51 @@ def test_a_removed_leader_leaves_nobody_who_needs_its_vote(tmp_path: Path) -> No
     network.fill(network.leader(), 2)
 
 
+def test_a_removed_leader_that_lost_leadership_says_what_it_knows(tmp_path: Path) -> None:
+    """Of two, the leader applies its own removal, goes on, and steps down before the other one heard that it is
+    committed. Its log is the longer one, so it gives no vote, and it stands no more; the other one hears from it that
+    it is alone. (Both were up, and nobody led for ever.)"""
+    network = SimNetwork(tmp_path, "AB")
+    leader = network.elect("A")
+    network.fill(leader, 2)
+    network.run(0.2)
+    network.drop = lambda source, target, message: (source, message["type"]) == ("A", "heartbeat")
+    network.change_now(leader, "remove", "A")
+    network.isolate("B")
+    network.propose(leader, "of nobody")
+    network.run(1)
+    assert not leader.group.is_leader
+    assert network.nodes["B"].voters == ["A", "B"]
+    network.heal()
+    assert network.elect(seconds=5).id == "B"
+    assert network.nodes["B"].voters == ["B"]
+    assert leader.group.last_index > leader.group.commit_index
+    network.fill(network.leader(), 2, "after")
+
+
+def test_what_is_committed_is_taken_for_that_only_if_the_log_holds_it(tmp_path: Path) -> None:
+    """Another entry at that index, one that is not there, or an older one changes nothing; a candidate that learns of
+    more stops counting votes."""
+    network = SimNetwork(tmp_path)
+    leader = network.elect("A")
+    network.fill(leader, 3)
+    network.run(0.2)
+    network.isolate("B")
+    network.kill("A")
+    network.kill("C")
+    group = network.nodes["B"].group
+    index, term = group.commit_index, group.term
+    network.nodes["B"].journal.add(b"tail", index + 1, term)
+    for said in ((index + 1, term + 1), (index + 2, term), (index - 1, term)):
+        group.receive("A", {"type": "committed", "index": said[0], "entry_term": said[1]})
+        assert group.commit_index == index
+    group._ballot._campaign(network.now)
+    assert group.role == "candidate"
+    group.receive("A", {"type": "committed", "index": index + 1, "entry_term": term})
+    assert group.commit_index == index + 1
+    assert group.role == "follower"
+
+
 def test_a_voter_that_does_not_know_it_yet_gives_its_vote(tmp_path: Path) -> None:
     """One node has given a second one its vote, and loses power before that one heard of it: the two need each other,
     and the second votes although it takes itself for a learner."""
