@@ -55,8 +55,10 @@ def sim(
     shrink: int,
     quiet: bool,
 ) -> None:
-    """Simulate clusters under faults: one --seed, a range of --seeds, or a --plan. Exit 1 if a promise was broken."""
-    from chaos.simulator.seeds import cores, explain, plans_of, run_seeds
+    """Simulate clusters under faults: one --seed, a range of --seeds, or a --plan. Exit 1 if a promise was broken, or
+    if it was stopped (Ctrl-C, SIGTERM): what is at work comes to its end, then the summary is shown.
+    """
+    from chaos.simulator.seeds import cores, explain, plans_of, run_seeds, stopping
 
     if sum(given is not None for given in (seed, seeds, plan_file)) != 1:
         raise click.UsageError("one of --seed, --seeds and --plan is needed")
@@ -72,12 +74,15 @@ def sim(
         if not quiet or run.broken:
             click.echo(_line(run))
 
-    tally = run_seeds(plans, min(jobs or cores(), len(plans)), show)
+    with stopping() as stopped:
+        tally = run_seeds(plans, min(jobs or cores(), len(plans)), show, stopped)
     for run in failed:
-        explain(run, click.echo, shrink_tries=shrink, directory=Path())
+        explain(run, click.echo, shrink_tries=0 if stopped() else shrink, directory=Path())
+    if stopped():
+        click.echo(f"stopped after {tally.runs} of {len(plans)}")
     for line in tally.lines():
         click.echo(line)
-    if failed:
+    if failed or stopped():
         ctx.exit(1)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 from chaos.fault_draw import draw_plan
@@ -58,8 +61,12 @@ class Tally:
         lines = ["fault         fired  passed over"]
         lines += [f"{kind:<12} {self.fired[kind]:>6} {self.passed[kind]:>12}" for kind in KINDS]
         lines.append(
-            f"{self.runs} runs, {self.simulated_s:.0f} s simulated, {self.simulated_s / max(self.worked_s, 1e-9):.1f} "
-            f"cluster-seconds a second; {self.hand_overs} hand-overs, {self.changes} changes of leader"
+            f"{self.runs} runs, {self.counted} of them count; {self.hand_overs} hand-overs, {self.changes} changes of "
+            f"leader, {self.fired.total()} faults"
+        )
+        lines.append(
+            f"{self.simulated_s:.0f} cluster-seconds in {self.worked_s:.0f} s of a core: "
+            f"{self.simulated_s / max(self.worked_s, 1e-9):.1f} a second"
         )
         if self.not_counted:
             lines.append(f"too little happened in {len(self.not_counted)}: seeds {_some(self.not_counted)}")
@@ -80,27 +87,59 @@ def plans_of(seeds: Iterable[int], seconds: float, nodes: int) -> Iterator[Fault
     return (draw_plan(seed, seconds, nodes) for seed in seeds)
 
 
-def run_seeds(plans: Iterable[FaultPlan], jobs: int, show: Callable[[Run], None]) -> Tally:
-    """Runs all, `jobs` at a time in processes of their own (1: in this one); `show` is told of each as it ends."""
+def run_seeds(
+    plans: Iterable[FaultPlan], jobs: int, show: Callable[[Run], None], stopped: Callable[[], bool] = lambda: False
+) -> Tally:
+    """Runs all, `jobs` at a time in processes of their own (1: in this one); `show` is told of each as it ends. Once it
+    is `stopped` none begins: those at work come to their end and count.
+    """
     tally = Tally()
-    for run in _runs(plans, jobs):
+    for run in _runs(takewhile(lambda _: not stopped(), plans), jobs, stopped):
         tally.add(run)
         show(run)
     return tally
 
 
-def _runs(plans: Iterable[FaultPlan], jobs: int) -> Iterator[Run]:
+def _runs(plans: Iterable[FaultPlan], jobs: int, stopped: Callable[[], bool]) -> Iterator[Run]:
     if jobs == 1:
         yield from map(_run, plans)
         return
     left = iter(plans)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=50) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_work, max_tasks_per_child=50) as pool:
         at_work: set[Future[Run]] = {pool.submit(_run, plan) for plan in islice(left, 2 * jobs)}
         while at_work:
             done, at_work = wait(at_work, return_when=FIRST_COMPLETED)
             at_work |= {pool.submit(_run, plan) for plan in islice(left, len(done))}
             yield from (future.result() for future in done)
+            if stopped():
+                at_work = {future for future in at_work if not future.cancel()}
+
+
+def _work() -> None:
+    """In a worker: a Ctrl-C, which the terminal sends to all, is for the process that counts."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def stopping() -> Iterator[Callable[[], bool]]:
+    """Whether a first SIGINT or SIGTERM has asked to stop; a second one ends the process as ever."""
+    asked = False
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    for number in before:
+        signal.signal(number, ask)
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _run(plan: FaultPlan) -> Run:

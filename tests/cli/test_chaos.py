@@ -1,11 +1,16 @@
 """`hourwheel chaos sim`: what it says, and its exit status."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from chaos.fault_plan import FaultPlan
+from chaos.simulator import seeds
 from chaos.simulator.mutant import planted
+from chaos.simulator.run import Run, run_plan
 from cli.main import main
 
 PLAN = "plan seed=1 nodes=3 seconds=10\n4 kill leader for=1\n6 full n1 for=1\n"
@@ -63,3 +68,21 @@ def test_wrong_plan_names_its_line(tmp_path: Path) -> None:
     status, output = run("--plan", str(tmp_path / "a.plan"))
     assert status == 2
     assert "line 2: kind 'explode'" in output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_range_counts_what_was_done(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run at work comes to its end; the summary counts it, and the exit status says that not all was done."""
+    before = signal.getsignal(number)
+    done = run_plan(FaultPlan.parse("plan seed=1 nodes=3 seconds=1\n"))
+
+    def stop(plan: FaultPlan) -> Run:
+        os.kill(os.getpid(), number)
+        return done
+
+    monkeypatch.setattr(seeds, "run_plan", stop)
+    status, output = run("--seeds", "0:1000", "--jobs", "1")
+    assert status == 1, output
+    assert "stopped after 1 of 1000" in output
+    assert "1 runs, 0 of them count" in output
+    assert signal.getsignal(number) is before
