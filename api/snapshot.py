@@ -7,6 +7,7 @@ import msgspec
 from api.field import Fault, wrong_type
 
 _CHARS_MAX = 1024
+_NAME_BYTES_MAX = 255  # what file systems take
 
 
 class SnapshotView(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,4 +39,6 @@ def read_directory(value: object) -> str:
         raise wrong_type('a directory such as "nightly"', value)
     if not value or len(value) > _CHARS_MAX or "\0" in value:
         raise Fault("invalid-field", f"a directory has 1 to {_CHARS_MAX} characters, none of them NUL")
+    if any(len(name.encode()) > _NAME_BYTES_MAX for name in value.split("/")):
+        raise Fault("invalid-field", f"each name between slashes has at most {_NAME_BYTES_MAX} bytes")
     return value

@@ -67,6 +67,8 @@ def restore(
     manifest = read_manifest(backup, disk)
     if manifest.group:
         raise BackupRefused(f"{backup} is of group {manifest.group}; this build has group 0 alone")
+    if directory.absolute().is_relative_to(backup.absolute()):
+        raise BackupRefused(f"{directory} is within the backup, which stays as it is; restore beside it")
     made = _claim(directory, disk)
     try:
         restored = _build(backup, manifest, directory / INSTALLED, options, write_journal, disk)

@@ -31,6 +31,7 @@ def test_snapshot() -> None:
         ({"directory": ""}, "invalid-field", "/directory"),
         ({"directory": "a\0b"}, "invalid-field", "/directory"),
         ({"directory": "a" * 1025}, "invalid-field", "/directory"),
+        ({"directory": "a/" + "ä" * 128}, "invalid-field", "/directory"),
         ({"path": "a"}, "unknown-field", "/path"),
     ],
 )

@@ -241,6 +241,10 @@ def test_directory_in_use(quick_path: Path, backup: Path) -> None:
     assert sorted(path for path in (quick_path / "source").rglob("*")) == before
     with pytest.raises(BackupRefused, match="does not exist"):
         restore(backup, quick_path / "no" / "where", options(), journal, Disk())
+    with pytest.raises(BackupRefused, match="is within the backup"):
+        restore(backup, backup / "data", options(), journal, Disk())
+    assert verify_backup(backup).sound
+    assert not (backup / "data").exists()
 
 
 @pytest.mark.parametrize("loss", ["torn", "unsynced"])
