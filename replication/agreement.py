@@ -102,6 +102,14 @@ class Agreement:
             self._said[peer] = held
             self._decide(voters)
 
+    def forget(self, peer: str) -> None:
+        """What it said is no opinion any more: its disk was emptied, or it is no member. A split that it was one side
+        of is none."""
+        self._said.pop(peer, None)
+        if self.split is not None:
+            sums = {node_id: held for node_id, held in self.split.sums.items() if node_id != peer}
+            self.split = Split(self.split.index, sums) if len(set(sums.values())) > 1 else None
+
     def heard(self, index: int, held: bytes) -> int:
         """The leader says that a majority stands at this hash. An index at which to ask all others, 0 if there is no
         need: this node stands there too, or cannot tell."""

@@ -42,6 +42,8 @@ class Leading:
     def set_members(self) -> None:
         """The roster has changed: book new members in, removed ones out."""
         roster, last = self._station.roster, self._core.last_index
+        for gone in sorted(self.peers.keys() - set(roster.peers)):
+            self._station.agreement.forget(gone)
         self.peers = {peer: self.peers.get(peer) or Peer(peer) for peer in roster.peers}
         for peer in self.peers.values():
             peer.store_id = self._stores.get(peer.node_id, b"")
@@ -109,6 +111,7 @@ class Leading:
         if peer in self.peers:
             self._progress.forget(peer)
             self.trust.forget(peer)
+            self._station.agreement.forget(peer)
 
     def survey(self) -> dict[str, Peer]:
         """The peers with all that is known now."""

@@ -92,6 +92,23 @@ def test_without_a_majority_nobody_stops_and_it_is_said() -> None:
     assert not agreement.split
 
 
+def test_who_was_wiped_or_removed_has_no_opinion_any_more() -> None:
+    """A split ends with the one that differed; with two others that differ it goes on. (Two of three differed and the
+    third lacked a snapshot, which is withheld meanwhile; the operator emptied one of the two, and then both waited for
+    a snapshot for as long as the leader ran.)"""
+    agreement, sums = leader()
+    agreement.answered("n2", 7, WRONG, PEERS)
+    agreement.answered("n3", 7, OTHER, PEERS)
+    agreement.forget("n2")
+    assert "n3 at 6f6f6f6f6f6f" in str(agreement.split)
+    agreement.forget("n3")
+    assert agreement.split is None
+    sums.note(8, RIGHT)
+    agreement.tick(1.0 + ROUND_S, PEERS, PEERS)
+    agreement.answered("n2", 8, RIGHT, PEERS)
+    assert (agreement.agreed_index, agreement.split) == (8, None)
+
+
 def test_a_learner_that_differs_is_told_and_counts_for_nothing() -> None:
     """Its word makes no majority, neither for the leader nor against it."""
     agreement, _ = leader()
