@@ -65,7 +65,7 @@ class Transfer:
         #: Nothing is taken from ready and no request is begun here, because leadership is about to move.
         self.frozen = False
         self._frozen_s = 0.0
-        self._giving = False
+        self._giving = asyncio.Lock()
         self._task: asyncio.Task[TransferResult] | None = None
         self._heard = asyncio.Event()
         self._yield_s = 0.0
@@ -108,7 +108,7 @@ class Transfer:
         return self._node.reign is not None and target is not None and await self._give(target)
 
     def _busy(self) -> bool:
-        return self._task is not None or self._giving or self.frozen
+        return self._task is not None or self._giving.locked() or self.frozen
 
     def target_of_best(self) -> str | None:
         """Who would be asked to lead now; None if nobody can."""
@@ -250,15 +250,19 @@ class Transfer:
             return None
 
     async def _give(self, to: str) -> bool:
-        """Whether leadership was given away. If not, everything goes on as before."""
+        """Whether leadership was given away. If not, everything goes on as before. One at a time: the end of one that
+        fails would thaw another that is about to give."""
+        async with self._giving:
+            return self._node.group.is_leader and await self._seal_and_give(to)
+
+    async def _seal_and_give(self, to: str) -> bool:
         node, told = self._node, asyncio.get_running_loop().create_future()
-        given, self._giving = False, True
+        given = False
         try:
             if await node.proposer.seal(QUIESCE_S, self.freeze):  # in the log, hence before whatever the target leads
                 node.group.transfer(to, told.set_result)
                 given = await told
         finally:
-            self._giving = False
             if given:
                 self.frozen = False
             else:

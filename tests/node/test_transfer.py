@@ -13,6 +13,7 @@ import pytest
 from api.port import ANONYMOUS, MessageIn, PullIn
 from api.problem import Problem
 from node.server import Node
+from node.transfer import QUIESCE_S
 from tests.node.three_nodes import leader_of, run_nodes
 
 
@@ -59,6 +60,40 @@ def stuck_disk(node: Node) -> Iterator[threading.Event]:
     finally:
         let_go.set()
         node.disk.fdatasync = real  # type: ignore[method-assign]
+
+
+def test_a_leader_that_is_told_to_stop_while_it_yields_gives_once(tmp_path: Path) -> None:
+    """Its clock is off, it seals and gives; SIGTERM comes in between and waits for that. (Both sealed at once: one
+    waited a second for nothing, and its failure set hand-overs free while the other's leadership was on its way.)"""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        seen: list[bool] = []
+        thaw = leader.transfer.thaw
+
+        def thawed() -> None:
+            seen.append(leader.group.is_leader)
+            thaw()
+
+        leader.transfer.thaw = thawed  # type: ignore[method-assign]
+        loop = asyncio.get_running_loop()
+        with stuck_disk(leader) as let_go:  # so that the one is not over before the other comes
+            waits = loop.create_task(schedule(leader))
+            first = loop.create_task(leader.transfer.give_up())
+            await asyncio.sleep(0)
+            second = loop.create_task(leader.transfer.leave())
+            await asyncio.sleep(0)
+            begun_s = loop.time()
+            let_go.set()
+            await first
+            assert not await second
+        assert loop.time() - begun_s < QUIESCE_S
+        assert True not in seen
+        assert leader.reign is None
+        assert await leader_of(nodes) is not leader
+        await asyncio.gather(waits, return_exceptions=True)
+
+    run_nodes(tmp_path, scene)
 
 
 def test_the_answer_says_who_leads_since_which_term(tmp_path: Path) -> None:
