@@ -58,6 +58,8 @@ TICK_S = 0.01
 """What ticks come at where one is overdue, or wanted soon and nobody can say when."""
 APPLY_LATER = 4
 """How many committed entries a follower may leave unapplied while its journal is being written."""
+BEATS = ("heartbeat", "echo")
+"""What comes all the time and mostly changes nothing."""
 
 
 class StartRefused(Exception):
@@ -229,11 +231,23 @@ class RaftGroup(Outlook):
         """A message of `peer`. Whatever it makes go wrong here ends the process: it is our own mistake, or a disk's."""
         if self._closed:
             return
+        core, kind = self._core, message["type"]
+        before = (core.term, core.last_index)
         try:
-            self._handlers[message["type"]](peer, message)
+            self._handlers[kind](peer, message)
         except Exception as error:
             self.fail(error)
-        self.on_wake()
+        if kind not in BEATS or before != (core.term, core.last_index) or not self._rests:
+            self.on_wake()
+
+    @property
+    def _rests(self) -> bool:
+        """Whether a step would find nothing to do: what is committed is applied or waits for the disk, and everybody
+        knows who leads. The timer asks again within a heartbeat (`rest_s`)."""
+        if self.applied_index < min(self.commit_index, self.journal.durable_index) or self._transfer.under_way:
+            return False
+        told = self.leader_id == self._told_leader and self.established == self.is_leader
+        return told and self.journal.voter and self.roster.votes  # who waits to be a voter, or out, looks at each
 
     def peer_connected(self, peer: str, store_id: bytes) -> None:
         """A connection to or from `peer` was made; it works on the directory `store_id`."""

@@ -371,8 +371,8 @@ def test_transfers_under_loss_and_delay(tmp_path: Path, seed: int) -> None:
         network.run(draw.choice([0.05, 0.3, 1.5]))
     network.loss, network.delay_s = 0.0, lambda: 0.001
     assert network.answered(outcomes, 40, 30)
+    assert network.run(5, lambda: len(told) == 20), told
     assert network.run(30, lambda: network.equal() and any(node.group.established for node in network.nodes.values()))
-    assert len(told) == 20
     assert any(told)
     texts = Counter(network.leader().texts())
     for text, outcome in outcomes:
