@@ -1,7 +1,8 @@
 """Simulated consumers: long polls at every node; what becomes of each message is drawn.
 
-Most are acked soon. Some are acked late, or twice, given back, kept longer, or forgotten, as if their consumer had
-crashed: those come again when their lease ends. When the load is over consumers are well behaved, so that all ends.
+Most are acked soon, together with what else came within a beat. Some are acked late, or twice, given back, kept longer,
+or forgotten, as if their consumer had crashed: those come again when their lease ends. When the load is over consumers
+are well behaved, so that all ends.
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ from api.port import ANONYMOUS, Delivery, PullIn
 from chaos.event import Acked, DeadLettered, Extended, GaveBack, HandedOver
 from chaos.history import History
 from chaos.simulator.client import Outcome
-from chaos.simulator.load import AGAIN_S, DEAD, LEASE_MS, Caller
+from chaos.simulator.load import DEAD, LEASE_MS, Caller
 from chaos.simulator.probe import Probe
 from chaos.simulator.world import World
 
-WAIT_MS: Final = 2_000
+WAIT_MS: Final = 3_000
+#: After a poll that was refused.
+AFTER_S: Final = 0.25
+#: Acks go together once in so many seconds; of so many responses one is acked by itself, at any moment.
+BEAT_S: Final = 0.25
+ALONE_SHARE: Final = 0.1
 MAX: Final = 50
 ACK_S: Final = 12.0
 EXTEND_MS: Final = 3_000
@@ -36,10 +42,11 @@ class Consumer:
         self._caller = Caller(world, f"consumer {node_id} {topic}")
         self._chance = self._caller.chance
         self._responses = 0
+        self._together: dict[str, list[Delivery]] = {}  # fate: what is acked at the next beat
 
     def begin(self) -> None:
         """Poll for ever."""
-        most = self._chance.choice([1, 5, MAX])
+        most = self._chance.choice([1, 5, MAX, MAX])
         request = PullIn(self._topic, max=most, wait_ms=WAIT_MS, lease_ms=None)
         self._caller.call(
             self._node,
@@ -52,7 +59,7 @@ class Consumer:
 
     def _answered(self, outcome: Outcome) -> None:
         if outcome.kind != "ok":
-            self._world.after(AGAIN_S * (0.5 + self._chance.random()), self.begin)
+            self._world.after(AFTER_S * (0.5 + self._chance.random()), self.begin)
             return
         self._receive(outcome.value)
         self._world.after(0.001 + 0.02 * self._chance.random(), self.begin)
@@ -103,8 +110,10 @@ class Consumer:
     def _meet(self, fate: str, deliveries: list[Delivery]) -> None:
         world, chance = self._world, self._chance
         match fate:
-            case "ack" | "ack letter":
+            case "ack" | "ack letter" if chance.random() < ALONE_SHARE:
                 world.after(0.2 * chance.random() ** 2, self._ack, deliveries, fate == "ack")
+            case "ack" | "ack letter":
+                self._ack_together(fate, deliveries)
             case "late":
                 world.after(LEASE_MS / 1000 * (0.9 + 0.2 * chance.random()), self._ack, deliveries, True)
             case "twice":
@@ -115,6 +124,15 @@ class Consumer:
             case "extend":
                 world.after(LEASE_MS / 1000 * chance.random(), self._extend, deliveries)
                 world.after((LEASE_MS + EXTEND_MS) / 1000 * chance.random(), self._ack, deliveries, True)
+
+    def _ack_together(self, fate: str, deliveries: list[Delivery]) -> None:
+        together = self._together.setdefault(fate, [])
+        if not together:
+            self._world.after(BEAT_S - self._world.now_s % BEAT_S, self._beat, fate)
+        together += deliveries
+
+    def _beat(self, fate: str) -> None:
+        self._ack(self._together.pop(fate), fate == "ack")
 
     def _ack(self, deliveries: list[Delivery], told: bool) -> None:
         self.acks += 1

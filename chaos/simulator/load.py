@@ -39,6 +39,10 @@ PUSH_TIMEOUT_MS: Final = 1_000
 PUSH_LEASE_MORE_MS: Final = 5_000
 ATTEMPTS_DEAD: Final = 3
 HOUR_MS: Final = 3_600_000
+#: What clients ask for is round; so many messages are due at one moment, as they are outside.
+ROUND_MS: Final = 500
+#: A request comes so soon, on average 1 / SOON_PER_S seconds, after it is due by the pace.
+SOON_PER_S: Final = 5.0
 
 PULL, PUSH, POISON, DEAD = "pull", "push", "poison", "dead"
 STRICT_PULL, STRICT_PUSH = "strict-pull", "strict-push"
@@ -48,10 +52,11 @@ STRICT_PULL, STRICT_PUSH = "strict-pull", "strict-push"
 class Shape:
     """How much of what; shares of messages but where it says otherwise."""
 
-    requests_per_s: float = 3.5
-    messages_max: int = 8  # of a request: 1 to this
+    messages_per_s: float = 9.5  # the pace is kept, so that every run has about as many
+    messages_max: int = 14  # of a request: 1 to this
     burst_share: float = 0.02  # of the requests: this many times as many messages
-    burst: int = 12
+    burst: int = 8
+    scattered_share: float = 0.15  # due at any millisecond; the rest when the second is full, or half over
     topics: tuple[tuple[str, float], ...] = (
         (PULL, 0.45),
         (PUSH, 0.25),
@@ -185,11 +190,13 @@ class Producer:
         self._caller = Caller(world, "producer")
         self._chance = self._caller.chance
         self._number = 0
+        self._begun_s = 0.0
         self._over = True
 
     def begin(self) -> None:
         """Offer from now on."""
         self._over = False
+        self._begun_s = self._world.now_s
         self._next()
 
     def end(self) -> None:
@@ -200,7 +207,8 @@ class Producer:
         if self._over:
             return
         self._send(self._draw())
-        self._world.after(self._chance.expovariate(self._shape.requests_per_s), self._next)
+        pace_s = self._begun_s + self._number / self._shape.messages_per_s
+        self._world.after(max(0.0, pace_s - self._world.now_s) + self._chance.expovariate(SOON_PER_S), self._next)
 
     def _draw(self) -> list[Offer]:
         shape, chance = self._shape, self._chance
@@ -215,6 +223,8 @@ class Producer:
             topic = chance.choices(names, weights)[0]
             far = chance.random() < shape.far_share
             due_ms = wall_ms + (self._far_ms() if far else self._near_ms())
+            if chance.random() >= shape.scattered_share:
+                due_ms -= due_ms % ROUND_MS
             offer = Offer(self._number, topic, due_ms, keyed, far)
             self._number += 1
             offers.append(offer)

@@ -111,8 +111,8 @@ class Running:
         world.start()
         if not self._make_topics():
             return ["no leader took the topics: the cluster did not start"]
-        for topic in (PULL, STRICT_PULL, DEAD):
-            for node_id in world.ids:
+        for topic, nodes in ((PULL, world.ids), (STRICT_PULL, world.ids), (DEAD, world.ids[:1])):
+            for node_id in nodes:
                 consumer = Consumer(world, self.history, self.probe, node_id, topic)
                 self._consumers.append(consumer)
                 consumer.begin()
@@ -172,7 +172,8 @@ class Running:
             indexes = {node.machine.applied_index for node in nodes.values()} | {
                 node.group.last_index for node in nodes.values()
             }
-            return len(nodes) == len(world.ids) and len(indexes) == 1
+            at_rest = not any(node.store.catalog.in_checkpoint for node in nodes.values())
+            return len(nodes) == len(world.ids) and len(indexes) == 1 and at_rest
 
         if not world.run_until(level, 30):
             told = {name: node.machine.applied_index for name, node in world.nodes().items()}
