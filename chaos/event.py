@@ -8,7 +8,7 @@ nodes share one machine's clock.
 
 from typing import Literal
 
-from chaos.inside import Applied, Begun, Crashed, Digest, Ended, LeftOut, Promoted, Sure
+from chaos.inside import Applied, Begun, Crashed, Digest, Ended, LeftOut, Promoted, SetBack, Sure
 from chaos.seen import Seen
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Promoted",
     "Rescheduled",
     "Seen",
+    "SetBack",
     "Sure",
     "Transferred",
 ]
@@ -216,6 +217,7 @@ Event = (
     | Ended
     | Crashed
     | LeftOut
+    | SetBack
     | Applied
     | Sure
     | Promoted

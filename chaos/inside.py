@@ -7,7 +7,9 @@ from chaos.seen import Seen
 
 
 class Begun(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A node wrote down that it begins a hand-over. `at_ms` by its own clock; `wall_ms` is the truth."""
+    """A node wrote down that it begins a hand-over. `at_ms` by its own clock; `wall_ms` is the truth. `due_ms`: of the
+    unit, by that node's records. `median_ahead_ms`: how far the median of all nodes' clocks is ahead of the truth, at
+    the most within the last second; None: not told."""
 
     node: str
     message_id: str
@@ -16,6 +18,8 @@ class Begun(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     at_ms: int
     asked_due_ms: int
     pushed: bool
+    due_ms: int = 0
+    median_ahead_ms: float | None = None
 
 
 class Ended(Seen, frozen=True, kw_only=True, tag=True, gc=False):
@@ -41,7 +45,8 @@ class Applied(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
     What the entry did is told by the first node that applied it, else empty: `stamp_ms` (of the leader, 0: not told),
     the dispatch state it left if it changed, `realigned` if that was by a Realign, and the units it made as pairs of
-    (position, due_ms).
+    (position, due_ms). `shown_ms`: the latest time from which the clock of its term's leader was set back while it led;
+    0: it never was.
     """
 
     node: str
@@ -53,6 +58,7 @@ class Applied(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     state: tuple[int, int, int] | None = None
     realigned: bool = False
     units: tuple[tuple[int, int], ...] = ()
+    shown_ms: int = 0
 
 
 class LeftOut(Seen, frozen=True, kw_only=True, tag=True, gc=False):
@@ -64,6 +70,16 @@ class LeftOut(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     position: int
     due_ms: int
     tick: int
+
+
+class SetBack(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A node wrote down a hand-over of the unit at `position` that is older than the newest it knew: `fence`, (term,
+    attempt), after `newest`."""
+
+    node: str
+    position: int
+    fence: tuple[int, int]
+    newest: tuple[int, int]
 
 
 class Sure(Seen, frozen=True, kw_only=True, tag=True, gc=False):

@@ -9,14 +9,12 @@ from chaos.history import History
 from chaos.verdict import Verdict
 
 MS_PER_TICK = 1_000
-#: A clock that is set right may go back by so much between the dispatch and the stamp.
-CLOCK_BACK_MS = 500
 
 
 def check_dispatch_state(history: History, bounds: Bounds) -> Verdict:
-    """A state (tick, local_index, applied_index), stamped by its leader: by the latest stamp of its term (and what a
-    clock may go back) the slots before `tick` are over, and of slot `tick` at least `local_index` units of entries up
-    to `applied_index` were due; and states never go back but by a Realign.
+    """A state (tick, local_index, applied_index), stamped by its leader: by the latest time that its clock showed (the
+    latest stamp of its term, or what the clock was set back from) the slots before `tick` are over, and of slot `tick`
+    at least `local_index` units of entries up to `applied_index` were due; and states never go back but by a Realign.
 
     And where the simulator saw a leader propose one, every open unit that it names had been dispatched by then.
     Nothing is dispatched before it is due, so a state that names more than that names what was not dispatched; its
@@ -34,8 +32,7 @@ def check_dispatch_state(history: History, bounds: Bounds) -> Verdict:
             states += 1
             tick, local_index, applied_index = event.state
             name = f"index {event.index}: the dispatch state ({tick}, {local_index}, {applied_index})"
-            latest_ms = stamps_ms[event.term] = max(stamps_ms[event.term], event.stamp_ms)
-            latest_ms += CLOCK_BACK_MS
+            latest_ms = stamps_ms[event.term] = max(stamps_ms[event.term], event.stamp_ms, event.shown_ms)
             if tick * MS_PER_TICK > latest_ms and not event.realigned:
                 faults.append(f"{name} is ahead of its stamp {event.stamp_ms}")
             due = sorted(due_ms for index, due_ms in slots.get(tick, ()) if index <= applied_index)

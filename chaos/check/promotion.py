@@ -1,16 +1,17 @@
-"""Promotion brings back every unit that is neither leased nor settled, exactly once."""
+"""Promotion brings back every unit that is neither leased nor settled, exactly once, and the log knows each newest
+hand-over: a lease of an earlier one never takes its place."""
 
 from collections import Counter, defaultdict
 
 from chaos.bounds import Bounds
-from chaos.event import Acked, Begun, Cancelled, DeadLettered, HandedOver, Promoted, Rescheduled
+from chaos.event import Acked, Begun, Cancelled, DeadLettered, HandedOver, Promoted, Rescheduled, SetBack
 from chaos.history import History
 from chaos.verdict import Verdict
 
 
 def check_promotion(history: History, bounds: Bounds) -> Verdict:
     """What was open when a term began is handed over in that term or a later one, unless it ended or moved meanwhile;
-    and no hand-over of a term has the name, (id, term, attempt), of another.
+    no hand-over of a term has the name, (id, term, attempt), of another; and no node sets a unit back to an older one.
     """
     begun: dict[str, int] = defaultdict(int)  # id -> the last term in which it was handed over
     names: Counter[tuple[str, int, int]] = Counter()
@@ -27,6 +28,11 @@ def check_promotion(history: History, bounds: Bounds) -> Verdict:
     for reign in promoted:
         left = [name for name in reign.open_ids if begun[name] < reign.term and name not in ended]
         faults += [f"{name}: open when {reign.node} began term {reign.term}, never handed over after" for name in left]
+    faults += [
+        f"{back.node} sets the unit at {back.position:#x} back to the hand-over of term {back.fence[0]}, attempt "
+        f"{back.fence[1]}, after that of term {back.newest[0]}, attempt {back.newest[1]}"
+        for back in history.of(SetBack)
+    ]
     figure = {"promotions": len(promoted), "brought_back": sum(len(reign.open_ids) for reign in promoted)}
     return Verdict("promotion", figure, faults)
 

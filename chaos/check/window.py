@@ -1,30 +1,44 @@
 """W: each hand-over in its window, never early."""
 
+from collections.abc import Iterator
+from typing import Final
+
 from chaos.bounds import Bounds
-from chaos.event import Rescheduled
+from chaos.event import Begun, Rescheduled
 from chaos.history import History
 from chaos.verdict import Verdict, percentiles
+
+#: So far past the median of the nodes' clocks a leader's may be, slewed or held back (DESIGN, node/clock.py).
+AHEAD_MS: Final = 500
+#: What the way of an echo hides of another node's clock.
+MEASURED_MS: Final = 10
 
 
 def check_window(history: History, bounds: Bounds) -> Verdict:
     """W: nothing before its due millisecond by the leader's clock, nor by the receiver's beyond the skew bound; first
     hand-overs in time.
 
-    Of what was moved the due time counts that it came with. Lateness is the receiver's clock minus the due time asked
-    for. The late bound applies to messages due outside the fault windows.
+    Due is what the answer to the schedule said, for the first attempt at what was not moved since; what the consumer
+    was told; and, where the simulator sees it, what the leader's records say of the unit, for every attempt. There the
+    skew bound is what is promised: AHEAD_MS past the median of the nodes' clocks at that moment.
+
+    Lateness is the receiver's clock minus the due time asked for. The late bound applies to messages due outside the
+    fault windows.
     """
     moved = {event.number for event in history.of(Rescheduled) if event.outcome != "refused"}
     answered = {number: event for number, event in history.acknowledged().items() if number not in moved}
+    begun = {(event.message_id, event.term, event.attempt): event for event in history.of(Begun)}
     windows = bounds.fault_windows(history)
-    faults: list[str] = []
-    early = 0
+    faults = [fault for event in begun.values() for fault in _begun_early(event)]
+    late = 0
     lateness: list[float] = []
     for number, events in history.hand_overs().items():
         for event in events:
             first_due_ms = answered[number].due_ms if number in answered and event.attempt == 1 else 0
             due_ms = max(event.due_ms, first_due_ms)
-            if event.handed_over_ms < due_ms or event.wall_ms < due_ms - bounds.skew_ms:
-                early += 1
+            seen = begun.get((event.message_id, event.term, event.attempt))
+            skew_ms = bounds.skew_ms if seen is None or seen.median_ahead_ms is None else _may_be_ahead_ms(seen)
+            if event.handed_over_ms < due_ms or event.wall_ms < due_ms - skew_ms:
                 faults.append(
                     f"message {number}: due {due_ms}, handed over {event.handed_over_ms}, received {event.wall_ms}"
                 )
@@ -33,4 +47,23 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
         calm = not any(begin <= first.mono_ms and first.mono_ms - lateness[-1] <= end for begin, end in windows)
         if bounds.late_ms is not None and calm and lateness[-1] > bounds.late_ms:
             faults.append(f"message {number}: {lateness[-1]:.0f} ms late, outside any fault window")
-    return Verdict("W", {"early": early, "lateness_ms": percentiles(lateness)}, faults)
+            late += 1
+    return Verdict("W", {"early": len(faults) - late, "lateness_ms": percentiles(lateness)}, faults)
+
+
+def _may_be_ahead_ms(begun: Begun) -> float:
+    """By how much a leader's clock may be ahead of the truth at this moment."""
+    assert begun.median_ahead_ms is not None
+    return begun.median_ahead_ms + AHEAD_MS + MEASURED_MS
+
+
+def _begun_early(event: Begun) -> Iterator[str]:
+    """What is wrong with the time of one hand-over, as its node saw it."""
+    name = f"{event.message_id} in term {event.term}, attempt {event.attempt}"
+    if event.at_ms < event.due_ms:
+        yield f"{name}: {event.node} begins it at {event.at_ms} by its clock, and has it due at {event.due_ms}"
+    if event.median_ahead_ms is not None and event.at_ms - event.wall_ms > _may_be_ahead_ms(event):
+        yield (
+            f"{name}: the clock of {event.node} is {event.at_ms - event.wall_ms} ms ahead, that of the median "
+            f"{event.median_ahead_ms:.0f} ms"
+        )

@@ -7,12 +7,14 @@ true moment at which it is recorded.
 from __future__ import annotations
 
 import heapq
+import statistics
 import zlib
+from collections import deque
 from typing import Any, Final
 
 import numpy as np
 
-from chaos.event import Applied, Begun, Ended, LeftOut, Promoted, Sure
+from chaos.event import Applied, Begun, Ended, LeftOut, Promoted, SetBack, Sure
 from chaos.history import History
 from chaos.simulator.world import World
 from node.delivery_log import FAILED, PUSH
@@ -20,14 +22,18 @@ from node.queues import GROUP
 from node.reign import Reign
 from node.server import Node
 from replication.envelope import EntryRefused, Kind, decode_entry
+from replication.fence import fence
 from replication.machine import MS_PER_TICK
 from storage.array import U64
-from storage.format import PENDING
+from storage.columns import SettleBatch
+from storage.format import LEASED, PENDING
 from storage.message_id import encode_ids
 from storage.position import HOUR_MS
 
 #: How often nodes are asked whether they are sure to lead.
 LOOK_S: Final = 0.01
+#: A leader learns within this time of another median: echoes, and how often it looks (node.housekeeping).
+LEARNS_S: Final = 1.0
 
 Name = tuple[str, int, int]  # (message id, term, attempt): names one hand-over
 
@@ -44,6 +50,8 @@ class Probe:
         self._reigns: dict[str, object] = {}
         self._wheels: dict[str, Dispatched] = {}
         self._over = False
+        self._medians_ms: deque[float] = deque(maxlen=round(LEARNS_S / LOOK_S))  # one a look
+        self._shown_ms: dict[int, int] = {}  # by term: from when its leader's clock was set back, the latest
         world.after(LOOK_S, self._look)
 
     def stop(self) -> None:
@@ -54,6 +62,7 @@ class Probe:
         """Be told of what this incarnation of a node does."""
         self._watch_apply(node_id, node)
         self._watch_deliveries(node_id, node)
+        self._watch_clock(node)
 
     # -- entries
 
@@ -76,7 +85,13 @@ class Probe:
                 wheel.made(index, self._units)
             return result
 
+        def settled(batch: SettleBatch) -> None:
+            self._look_back(node_id, node, batch)
+            settle(batch)
+
+        settle = node.store.settle
         _replace(node.store, "append", appended)
+        _replace(node.store, "settle", settled)
         _replace(node.group, "_apply_command", applied)
 
     def _tell(
@@ -94,6 +109,7 @@ class Probe:
                 kinds = {section.kind for section in envelope.sections}
                 told = {"stamp_ms": envelope.now_ms, "state": state, "realigned": Kind.REALIGN in kinds}
                 told["units"] = tuple(self._units)
+                told["shown_ms"] = self._shown_ms.get(term, 0)
         self._history.record(
             Applied(
                 mono_ms=mono_ms,
@@ -107,6 +123,27 @@ class Probe:
             )
         )
 
+    def _look_back(self, node_id: str, node: Node, batch: SettleBatch) -> None:
+        """A lease is about to be recorded; an older one than the newest is what the fence is there to keep out."""
+        leases = (batch.what == LEASED).nonzero()[0]
+        if not len(leases):
+            return
+        states = node.store.states(batch.position[leases])
+        older = fence(batch.term[leases], batch.attempt[leases]) < fence(states.term, states.attempt)
+        mono_ms, wall_ms = self._history.now()
+        for row in older.nonzero()[0].tolist():
+            at = leases[row]
+            self._history.record(
+                SetBack(
+                    mono_ms=mono_ms,
+                    wall_ms=wall_ms,
+                    node=node_id,
+                    position=int(batch.position[at]),
+                    fence=(int(batch.term[at]), int(batch.attempt[at])),
+                    newest=(int(states.term[row]), int(states.attempt[row])),
+                )
+            )
+
     # -- hand-overs
 
     def _watch_deliveries(self, node_id: str, node: Node) -> None:
@@ -115,7 +152,7 @@ class Probe:
 
         def started(**columns: Any) -> None:
             start(**columns)
-            self._begun(node_id, columns)
+            self._begun(node_id, node, columns)
 
         def ended(**columns: Any) -> None:
             end(**columns)
@@ -125,11 +162,13 @@ class Probe:
         _replace(log, "start", started)
         _replace(log, "end", ended)
 
-    def _begun(self, node_id: str, columns: dict[str, Any]) -> None:
+    def _begun(self, node_id: str, node: Node, columns: dict[str, Any]) -> None:
         mono_ms, wall_ms = self._history.now()
         ids = encode_ids(GROUP, columns["home"], columns["random"]).astype("U26").tolist()
         asked = np.broadcast_to(columns["asked_due_ms"], len(ids)).tolist()
-        for name, attempt, asked_due_ms in zip(ids, columns["attempt"].tolist(), asked, strict=True):
+        due = node.store.units(node.store.locate(columns["home"]))["due_ms"].tolist()
+        median_ms = max(self._medians_ms, default=self._median_ms())
+        for name, attempt, asked_due_ms, due_ms in zip(ids, columns["attempt"].tolist(), asked, due, strict=True):
             event = Begun(
                 mono_ms=mono_ms,
                 wall_ms=wall_ms,
@@ -140,6 +179,8 @@ class Probe:
                 at_ms=columns["at_ms"],
                 asked_due_ms=asked_due_ms,
                 pushed=columns["mode"] == PUSH,
+                due_ms=due_ms,
+                median_ahead_ms=median_ms,
             )
             self.begun.setdefault((name, columns["term"], attempt), event)
             self._history.record(event)
@@ -153,6 +194,30 @@ class Probe:
                 Ended(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, message_id=name, term=term, attempt=attempt)
             )
 
+    # -- clocks
+
+    def _watch_clock(self, node: Node) -> None:
+        """What a leader's clock showed before it was held back more than before."""
+        bound, clock = node.clock.bound, node.clock
+
+        def bounded(median_ms: float) -> None:
+            before_ms = clock.now_ms()
+            bound(median_ms)
+            if clock.leading and clock.now_ms() < before_ms:
+                term = node.group.term
+                self._shown_ms[term] = max(self._shown_ms.get(term, 0), before_ms)
+
+        _replace(clock, "bound", bounded)
+
+    def _median_ms(self) -> float:
+        """How far the median of the nodes' clocks is ahead of the truth; of one that is down its machine's counts."""
+        ahead_ms = []
+        for process in self._world.processes.values():
+            node = process.node if process.alive else None
+            skew_ms = process.clock.skew_s * 1000
+            ahead_ms.append(skew_ms - (node.clock.error_ms() if node is not None else 0.0))
+        return statistics.median_high(ahead_ms)
+
     # -- leadership
 
     def _look(self) -> None:
@@ -160,6 +225,7 @@ class Probe:
         if self._over:
             return
         mono_ms, wall_ms = self._history.now()
+        self._medians_ms.append(self._median_ms())
         for node_id in sorted(self._world.processes):
             process = self._world.processes[node_id]
             node = process.node

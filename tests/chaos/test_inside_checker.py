@@ -38,12 +38,17 @@ def of_message(number: int) -> Any:
     return lambda event: getattr(event, "number", None) == number
 
 
-def begun(number: int, ms: int, term: int, attempt: int = 1) -> Begun:
+def of_id(number: int) -> Any:
+    """Chooses events of one message that bear its id only."""
+    return lambda event: getattr(event, "message_id", None) == f"id{number}"
+
+
+def begun(number: int, ms: int, term: int, attempt: int = 1, **seen: Any) -> Begun:
     """A hand-over of message `number` begun at `ms` by the term's leader."""
     node = {1: "n1", 2: "n2", 3: "n3"}[term]
     due_ms = EPOCH_MS + 10 * number + 10
     fields: dict[str, Any] = {"term": term, "attempt": attempt, "at_ms": EPOCH_MS + ms, "asked_due_ms": due_ms}
-    return Begun(**at(ms), node=node, message_id=f"id{number}", pushed=False, **fields)
+    return Begun(**at(ms), node=node, message_id=f"id{number}", pushed=False, **(fields | seen))
 
 
 def test_good_history_holds_every_promise() -> None:
@@ -72,6 +77,33 @@ def test_one_hand_over_moved_out_of_its_window() -> None:
     history = altered(HandedOver, of_message(320), handed_over_ms=EPOCH_MS + 10 * 320 + 9)
     assert broken(history) == {"W"}
     assert broken(altered(HandedOver, of_message(320), due_ms=EPOCH_MS + 5_000)) == {"W"}
+
+
+def test_any_attempt_before_its_unit_is_due() -> None:
+    """A retry or a moved message, which only its leader's records know to be due: to the millisecond."""
+    retry = begun(320, 4_000, 2, 2, due_ms=EPOCH_MS + 4_000)
+    assert broken(with_more(retry)) == set()
+    assert broken(with_more(msgspec.structs.replace(retry, at_ms=EPOCH_MS + 3_999))) == {"W"}
+    assert broken(altered(Begun, of_id(320), due_ms=EPOCH_MS + 3_211)) == {"W"}
+
+
+def test_leader_whose_clock_is_too_far_ahead() -> None:
+    """More than half a second past the median of the nodes' clocks; the median may be off itself."""
+
+    def ahead(ms: int, median_ms: float, received_ms: int = 2) -> set[str]:
+        """Message 320, due at 4,000 ms by a clock that is so far ahead."""
+        due = {"due_ms": EPOCH_MS + 4_000}
+        event = begun(320, 4_000 - ms, 2, 2, at_ms=EPOCH_MS + 4_000, median_ahead_ms=median_ms, **due)
+        arrives = hand_over(320, 4_000, 2, 2, wall_ms=EPOCH_MS + 4_000 - ms + received_ms, leased_until_ms=0, **due)
+        name = {"number": 320, "message_id": "id320", "term": 2, "attempt": 1}
+        nacked = GaveBack(**at(3_300), **name, result="nacked", asked_wall_ms=EPOCH_MS + 3_250)  # type: ignore[arg-type]
+        events = with_more(event, arrives, nacked).events
+        return broken(History(each for each in events if not (isinstance(each, Acked) and each.number == 320)))
+
+    assert ahead(500, 0.0) == set()
+    assert ahead(520, 0.0) == {"W"}
+    assert ahead(1_000, 495.0) == set()
+    assert ahead(500, 0.0, received_ms=-20) == {"W"}
 
 
 def test_one_hand_over_doubled() -> None:
@@ -155,6 +187,17 @@ def test_dispatch_state_that_names_too_much() -> None:
     assert broken(realigned) == set()
     left_out = LeftOut(**at(2_600), node="n2", term=2, position=250, due_ms=EPOCH_MS + 2_510, tick=tick + 1)
     assert broken(with_more(left_out)) == {"state"}
+
+
+def test_dispatch_state_of_a_clock_that_was_set_back() -> None:
+    """Its stamp is earlier than what it names, due at 2,490 ms: honest only if the clock had shown that before."""
+
+    def shown(ms: int) -> set[str]:
+        times = {"stamp_ms": EPOCH_MS + 2_484, "shown_ms": EPOCH_MS + ms}
+        return broken(altered(Applied, lambda event: event.index == 250 and event.stamp_ms > 0, **times))
+
+    assert shown(2_490) == set()
+    assert shown(2_489) == {"state"}
 
 
 def test_promotion_that_leaves_something_behind() -> None:
