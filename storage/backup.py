@@ -131,8 +131,9 @@ class BackupWriter:
 
 
 def is_backup(directory: Path, disk: Disk) -> bool:
-    """Whether this is, or was, a backup and no data directory."""
-    return disk.exists(directory / MANIFEST)
+    """Whether this is, was, or was to become a backup, and no data directory."""
+    unfinished = directory.name.endswith(PART) and not disk.exists(directory / "LOCK")
+    return unfinished or disk.exists(directory / MANIFEST)
 
 
 def read_manifest(directory: Path, disk: Disk) -> Manifest:

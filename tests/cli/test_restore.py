@@ -279,3 +279,9 @@ def test_verify_reads_a_backup(backed: Backed, tmp_path: Path) -> None:
     (damaged / "MANIFEST").write_bytes(b"HWSNAP")
     code, said = hourwheel("verify", damaged)
     assert code == ExitCode.DATA, said
+    unfinished = tmp_path / "killed.part"
+    (unfinished / "hours").mkdir(parents=True)
+    for arguments in ([], ["--digest"]):
+        code, said = hourwheel("verify", unfinished, *arguments)
+        assert code == ExitCode.DATA, said
+        assert arguments or "a backup that was never finished" in said
