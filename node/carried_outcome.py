@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from api.handing_on import PushOutcome
+from node.all_of import all_of
 from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_MOVES_MAX
 from node.receipt import ReceiptColumns
@@ -47,12 +48,7 @@ async def take_outcomes(node: Node, reign: Reign, told: Sequence[PushOutcome]) -
     for piece in move_pieces(move_weights(node.store, named.position[failed]), ENTRY_MOVES_MAX):
         some = failed[piece]
         parts.append(reign.fail(_fail(node, named.select(some), [told[row] for row in rows[some].tolist()])))
-    # Shielded: whoever told it and goes away takes back neither the Fails nor the holds that go with them.
-    results: list[U8] = []
-    for each in await asyncio.shield(asyncio.gather(*parts, return_exceptions=True)):
-        if isinstance(each, BaseException):
-            raise each
-        results.append(each)
+    results = await all_of(parts)
     if len(settled):
         acked = results.pop(0)
         for row, result in zip(rows[settled].tolist(), acked.tolist(), strict=True):

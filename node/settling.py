@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from api.port import TOPIC_DEFAULTS
+from node.all_of import all_of
 from node.delivery_log import DELIVERED, GIVEN_BACK, PULL
 from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_MOVES_MAX
@@ -98,8 +99,7 @@ class Settling:
                 if parts:
                     await asyncio.sleep(0)  # what a piece reads takes milliseconds
                 parts.append(reign.fail(self._failed(topic, named.select(piece), delay_ms, counted=counted)))
-            # Shielded: a client that goes away takes back neither the Fails nor the holds that go with them.
-            results = np.concatenate(await asyncio.shield(asyncio.gather(*parts)))
+            results = np.concatenate(await all_of(parts))
             shown.give(results)
             self._log_ends(shown, results, GIVEN_BACK, NACKED)
         return shown.words("nacked")
