@@ -39,7 +39,7 @@ CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
     check_alive,
 )
 
-#: A leader outvoted by one clock may be 500 ms off while another node is down, and slews for long after.
+#: Of two clocks: each may be off by 500 ms that are slewed. Early is judged by what the probe saw (check/window.py).
 BOUNDS: Final = Bounds(skew_ms=1_050)
 #: Where all clocks were set together nodes know no other time: a receiver's says nothing of theirs.
 ANY_TIME: Final = Bounds(skew_ms=1 << 40)
