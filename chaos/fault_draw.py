@@ -22,7 +22,7 @@ GAP_S: Final = 2.5
 OWN_KINDS: Final = 4
 OWN_SHARE: Final = 0.8
 #: What ends a term: at least one of these is in every plan.
-STORM_SHARE: Final = 0.15
+STORM_SHARE: Final = 0.2
 #: The faults of a storm as lines of a plan, their moments counted from its begin; what is drawn is when each comes
 #: after the one before it, from nothing to twice as long as the line says.
 STORMS: Final = (
@@ -35,21 +35,30 @@ STORMS: Final = (
     ),
     ("0 slow * for=2 by=0.05", "0.5 power * for=0.2 unsynced=torn"),
     ("0 cut leader>* for=2", "0.3 pause follower for=0.6"),
-    ("0 crash leader for=0.5 operation=12", "0.2 power follower for=0.4 unsynced=torn", "0.4 kill * for=0.2"),
+    ("0 crash leader for=0.5 operation=12 files=any", "0.2 power follower for=0.4 unsynced=torn", "0.4 kill * for=0.2"),
     ("0 pause leader for=1", "0.3 jump leader for=4 by=0.4", "0.5 kill follower for=1"),
     ("0 transfer follower for=0.1", "0.03 kill leader for=1"),
+    ("0 transfer follower for=0.1", "3 transfer follower for=0.1", "6 kill leader for=0.5"),
+    (
+        "0 crash leader for=0.2 operation=3 files=hours",
+        "0.2 crash follower for=0.2 operation=2 files=hours",
+        "3 crash * for=0.2 operation=6 files=hours",
+    ),
     ("0 stop * for=0.3", "0.1 kill leader for=0.5"),
     ("0 fail leader for=0.3 errno=EIO operation=sync", "0.4 power * for=0.3 unsynced=lost"),
 )
+FIVE_NODES_EVERY: Final = 5
 ALL_CLOCKS_S: Final = 50.0
 #: All clocks together: rarely, for it takes the run's own time away from its nodes.
-ALL_CLOCKS_SHARE: Final = 0.04
+ALL_CLOCKS_SHARE: Final = 0.06
 _ENDS_TERM: Final = ("kill", "power", "pause", "stop", "partition", "transfer")
 
 
-def draw_plan(seed: int, seconds: float, nodes: int = 3) -> FaultPlan:
-    """The plan of a seed, a function of the arguments alone. `seconds` is the length of the load, at least 10."""
+def draw_plan(seed: int, seconds: float, nodes: int | None = None) -> FaultPlan:
+    """The plan of a seed, a function of the arguments alone. `seconds` is the length of the load, at least 10; `nodes`
+    are five with every fifth seed, else three, unless it says."""
     assert seconds >= 10, f"{seconds} s leave no room for faults"
+    nodes = nodes or (5 if seed % FIVE_NODES_EVERY == FIVE_NODES_EVERY - 1 else 3)
     chance = random.Random(f"plan {seed}")
     kinds = list(KINDS)
     own = {kinds[seed % len(kinds)], *chance.sample(kinds, OWN_KINDS - 1)}
@@ -141,7 +150,9 @@ def _arguments(chance: random.Random, kind: str) -> dict[str, Value]:
         case "power":
             return {"unsynced": chance.choice(["lost", "torn"])}
         case "crash":
-            return {"operation": float(chance.randint(1, chance.choice([5, 60, 400])))}
+            files = chance.choice(["any", "hours", "journal"])
+            most = chance.choice([5, 60, 400]) if files == "any" else chance.choice([3, 15])
+            return {"operation": float(chance.randint(1, most)), "files": files}
         case "flip":
             return {"file": chance.choice(KINDS["flip"].words["file"]), "at": chance.random()}
         case "loss":

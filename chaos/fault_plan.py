@@ -45,7 +45,12 @@ _FILES: Final = ("journal", "hours", "catalog")
 KINDS: Final[Mapping[str, Kind]] = {
     "kill": Kind("node", "kill -9; what was written but not synced stays; started again after `for`"),
     "power": Kind("node", "the power goes: what was not synced is lost, or torn", words={"unsynced": ("lost", "torn")}),
-    "crash": Kind("node", "the power goes at the n-th disk operation from now", {"operation": (1, 10_000)}),
+    "crash": Kind(
+        "node",
+        "the power goes at the n-th disk operation from now, of all or of those on such files: a checkpoint's",
+        {"operation": (1, 10_000)},
+        {"files": ("any", "journal", "hours")},
+    ),
     "pause": Kind("node", "SIGSTOP; SIGCONT after `for`"),
     "stop": Kind("node", "SIGTERM: drains and transfers; started again after `for`"),
     "wipe": Kind("node", "killed, its directory emptied; started again after `for`"),

@@ -39,7 +39,7 @@ def command() -> None:
 @click.option("--seeds", type=_Seeds(), help="seeds A to B-1")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="a plan of faults written before")
 @click.option("--seconds", type=click.FloatRange(min=10), default=60.0, show_default=True, help="length of the load")
-@click.option("--nodes", type=click.Choice(["3", "5"]), default="3", show_default=True)
+@click.option("--nodes", type=click.Choice(["3", "5"]), help="of each cluster  [default: 5 every fifth seed, else 3]")
 @click.option("--jobs", type=click.IntRange(min=1), help="runs at a time  [default: one a core]")
 @click.option("--shrink", type=click.IntRange(min=0), default=60, show_default=True, help="runs to shrink a plan with")
 @click.option("--quiet", is_flag=True, help="no line per run")
@@ -50,7 +50,7 @@ def sim(
     seeds: range | None,
     plan_file: Path | None,
     seconds: float,
-    nodes: str,
+    nodes: str | None,
     jobs: int | None,
     shrink: int,
     quiet: bool,
@@ -65,7 +65,7 @@ def sim(
     if plan_file is not None:
         plans: list[FaultPlan] = [_read(plan_file)]
     else:
-        plans = list(plans_of(seeds if seeds is not None else [seed or 0], seconds, int(nodes)))
+        plans = list(plans_of(seeds if seeds is not None else [seed or 0], seconds, int(nodes) if nodes else None))
     failed: list[Run] = []
 
     def show(run: "Run") -> None:

@@ -18,8 +18,9 @@ log = structlog.get_logger()
 
 #: How often the clock is slewed, free space measured and the near hours turned.
 HOUSEKEEPING_S = 0.5
-#: How often a leader looks for hours that are over.
+#: How often a leader looks for hours that are over; more often where they are kept for less than so many looks.
 RETENTION_S = 20.0
+KEPT_LOOKS = 4
 
 
 async def keep_house(node: Node) -> None:
@@ -42,7 +43,7 @@ async def keep_house(node: Node) -> None:
 async def unlink_hours(node: Node) -> None:
     """Until cancelled: hours that are over, on the leader; old delivery logs, on every node."""
     while True:
-        await asyncio.sleep(RETENTION_S)
+        await asyncio.sleep(min(RETENTION_S, node.config.storage.retention_ms / KEPT_LOOKS / 1000))
         node.delivery_log.remove_before(node.clock.now_ms() - node.config.storage.retention_ms)
         if node.reign is not None:
             with contextlib.suppress(Problem):  # the leader changed: the next one sees to it

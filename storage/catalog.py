@@ -105,7 +105,8 @@ class Catalog:
         self._about = about
         self._tables = tables
         self._reader = environment.begin()
-        self._in_checkpoint = False
+        self.in_checkpoint = False
+        """Whether one is on its way, from begin to finish."""
         self.written = Written()
         """What entries write: here, and what the store adds."""
         for table in tables:
@@ -245,18 +246,18 @@ class Catalog:
 
     def begin(self, record: CheckpointRecord) -> Frozen:
         """Set the changes aside for a checkpoint. Cheap. One at a time: finish it, or end the process."""
-        assert not self._in_checkpoint, "one checkpoint at a time"
+        assert not self.in_checkpoint, "one checkpoint at a time"
         if self.record is not None:
             assert record.applied_index >= self.record.applied_index, "a checkpoint does not go back"
             record = replace(record, catalog_count=self.record.catalog_count, catalog_hash=self.record.catalog_hash)
-        self._in_checkpoint = True
+        self.in_checkpoint = True
         changes = [(table, table.freeze()) for table in self._tables]
         return Frozen(record, self._environment, self._about, changes, self._path)
 
     def finish(self, frozen: Frozen) -> None:
         """The checkpoint is durable: read from it from now on."""
         assert frozen.committed, "finished before it was committed"
-        self._in_checkpoint = False
+        self.in_checkpoint = False
         self._reader.abort()
         self._reader = self._environment.begin()
         for table in self._tables:

@@ -27,6 +27,10 @@ OPERATIONS = (
 )
 
 
+#: Operations on all files, not on those below one directory.
+ANY = "any"
+
+
 @dataclass(slots=True)
 class _Fault:
     """`errno` at the `after`-th coming operation of this kind."""
@@ -48,15 +52,16 @@ class SimDisk(Disk):
         self._chance = chance
         self._note = note
         self._crashed = crashed
-        self._crash_at = 0
+        self._crash_after, self._crash_files = 0, ANY
         self._faults: list[_Fault] = []
         self._open: dict[int, int] = {}  # descriptor -> inode number
+        self._paths: dict[int, str] = {}  # descriptor -> path
 
     # -- what the world does to it
 
-    def crash_at(self, count: int) -> None:
-        """The process ends in the `count`-th operation from now."""
-        self._crash_at = self.operations + count
+    def crash_at(self, count: int, files: str = ANY) -> None:
+        """The process ends in the `count`-th operation from now; `files`: of those below this directory of its data."""
+        self._crash_after, self._crash_files = count, files
 
     def fail(self, number: int, operation: str, after: int = 1) -> None:
         """The `after`-th coming operation of this kind (OPERATIONS) fails with this errno."""
@@ -82,7 +87,7 @@ class SimDisk(Disk):
             raise Gone
         self.operations += 1
         self._note(operation)
-        if self.operations == self._crash_at:
+        if self._crash_after and self._crashes(path):
             if torn is not None and self._chance.random() < 0.5:
                 torn()
             self.dead = True
@@ -96,6 +101,14 @@ class SimDisk(Disk):
                     if torn is not None and fault.number == errno.ENOSPC:
                         torn()
                     raise DiskFailed(operation, path, fault.number)
+
+    def _crashes(self, path: str) -> bool:
+        """Count an operation down to the one that was chosen."""
+        root = self._platter.root
+        if self._crash_files == ANY or Path(path).is_relative_to(root / self._crash_files):
+            self._crash_after -= 1
+            return self._crash_after == 0
+        return False
 
     def _file(self, fd: int) -> File:
         number = self._open[fd]
@@ -113,7 +126,7 @@ class SimDisk(Disk):
         """See Disk."""
         self._alive()
         fd = super().open_read(path)
-        self._open[fd] = os.fstat(fd).st_ino
+        self._open[fd], self._paths[fd] = os.fstat(fd).st_ino, str(path)
         return fd
 
     def open_write(self, path: Path) -> int:
@@ -124,6 +137,7 @@ class SimDisk(Disk):
         self._alive()
         fd = super().open_write(path)
         number = self._open[fd] = os.fstat(fd).st_ino
+        self._paths[fd] = str(path)
         if new:
             self._platter.files[number] = File(0)  # the number may have been another file's
             self._named(path.parent, lambda: path.unlink(missing_ok=True))
@@ -146,7 +160,7 @@ class SimDisk(Disk):
         def torn() -> None:
             self._write(fd, view[: self._chance.randint(0, len(view))], offset)
 
-        self._step("write", f"fd {fd}", torn)
+        self._step("write", self._paths[fd], torn)
         self._write(fd, view, offset)
 
     def _write(self, fd: int, view: memoryview, offset: int) -> None:
@@ -164,7 +178,7 @@ class SimDisk(Disk):
         self._alive()
         file = self._file(fd)
         try:
-            self._step("fdatasync", f"fd {fd}")
+            self._step("fdatasync", self._paths[fd])
         except DiskFailed:
             file.stick()
             raise
@@ -177,12 +191,12 @@ class SimDisk(Disk):
 
     def syncfs(self, fd: int) -> None:
         """See Disk."""
-        self._step("syncfs", f"fd {fd}")
+        self._step("syncfs", self._paths[fd])
         self._platter.sync_all()
 
     def truncate(self, fd: int, length: int) -> None:
         """See Disk."""
-        self._step("truncate", f"fd {fd}")
+        self._step("truncate", self._paths[fd])
         file = self._file(fd)
         size = file.size
         old = super().read(fd, size - length, length) if length < size else b""

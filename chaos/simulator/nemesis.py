@@ -172,7 +172,7 @@ class Nemesis:
             if not process.alive:
                 return False
             self._again_s[process.id] = fault.for_s
-            process.crash_at(int(fault.number("operation")))
+            process.crash_at(int(fault.number("operation")), fault.word("files"))
             return True
 
         return self._each(fault, crash)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaos.simulator.clock import SimClock
-from chaos.simulator.disk import SimDisk
+from chaos.simulator.disk import ANY, SimDisk
 from chaos.simulator.loop import Gone, Scheduler, SimLoop
 from chaos.simulator.network import Network
 from chaos.simulator.outside import SimOutside
@@ -170,9 +170,10 @@ class Process:
         self._around.trace.note(self.id, "power-cut", torn)
         self.platter.power_cut(torn=torn)
 
-    def crash_at(self, operations: int) -> None:
-        """The process ends, as by kill -9, in its `operations`-th disk operation from now (disk.OPERATIONS)."""
-        self.disk.crash_at(operations)
+    def crash_at(self, operations: int, files: str = ANY) -> None:
+        """The process ends, as by kill -9, in its `operations`-th disk operation from now (disk.OPERATIONS), of all or
+        of those below a directory of its data."""
+        self.disk.crash_at(operations, files)
 
     def pause(self) -> None:
         """SIGSTOP."""

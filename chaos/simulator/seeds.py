@@ -82,7 +82,7 @@ def _some(seeds: Sequence[int]) -> str:
     return told + (", ..." if len(seeds) > 20 else "")
 
 
-def plans_of(seeds: Iterable[int], seconds: float, nodes: int) -> Iterator[FaultPlan]:
+def plans_of(seeds: Iterable[int], seconds: float, nodes: int | None) -> Iterator[FaultPlan]:
     """The plan of each seed."""
     return (draw_plan(seed, seconds, nodes) for seed in seeds)
 

@@ -26,6 +26,12 @@ def test_every_kind_comes_within_as_many_seeds_as_there_are_kinds() -> None:
         assert seen == set(KINDS)
 
 
+def test_every_fifth_seed_has_five_nodes() -> None:
+    """Majorities of three are another thing than of two; they cost more, so they come more rarely."""
+    assert [draw_plan(seed, 20).nodes for seed in range(5)] == [3, 3, 3, 3, 5]
+    assert draw_plan(3, 20, 5).nodes == 5
+
+
 def test_faults_begin_when_there_is_load() -> None:
     """None before the cluster has a leader, none so late that nothing is under load after it."""
     for seed in range(50):

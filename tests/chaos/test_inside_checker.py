@@ -20,6 +20,7 @@ from chaos.event import (
     Offered,
     Promoted,
     Rescheduled,
+    SetBack,
     Sure,
 )
 from chaos.history import History
@@ -157,6 +158,11 @@ def test_two_sure_leaders() -> None:
     assert broken(with_more(Sure(**at(1_600), node="n1", term=1))) == {"trust"}
     assert broken(with_more(Sure(**at(1_600), node="n3", term=2))) == {"trust"}
     assert "trust" in broken(with_more(begun(180, 1_811, 1)))
+
+
+def test_unit_set_back_to_an_earlier_hand_over() -> None:
+    """A lease of an old term took the place of the newest."""
+    assert broken(with_more(SetBack(**at(1_600), node="n2", position=7, fence=(1, 3), newest=(2, 1)))) == {"promotion"}
 
 
 def test_committed_entry_replaced_or_forgotten() -> None:

@@ -114,6 +114,23 @@ def test_a_torn_cut_leaves_any_part(tmp_path: Path) -> None:
     assert len(seen) > 4
 
 
+def test_a_crash_may_count_the_operations_on_some_files_alone(tmp_path: Path) -> None:
+    """Those of a checkpoint, say, whatever the journal does between them."""
+    platter, disk, told = make(tmp_path)
+    disk.make_directory(platter.root / "hours")
+    disk.make_directory(platter.root / "journal")
+    hours = written(disk, platter.root / "hours" / "a", b"1")
+    journal = written(disk, platter.root / "journal" / "a", b"1")
+    disk.crash_at(2, "hours")
+    disk.write(journal, b"2", 1)
+    disk.write(hours, b"2", 1)
+    disk.fdatasync(journal)
+    assert told[-1] == "fdatasync"
+    with pytest.raises(Gone):
+        disk.fdatasync(hours)
+    assert told[-1] == "crashed"
+
+
 def test_a_crash_comes_at_the_chosen_operation_and_the_dead_reach_nothing(tmp_path: Path) -> None:
     """The k-th operation ends the process; what it then tries is refused, and its descriptors are closed."""
     platter, disk, told = make(tmp_path)
