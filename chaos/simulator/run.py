@@ -9,6 +9,7 @@ A run is a function of its plan: same plan, same trace.
 from __future__ import annotations
 
 import time
+import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -185,11 +186,17 @@ class Running:
             )
         for node_id, process in sorted(world.processes.items()):
             for error in process.errors:
-                told_error = f"{type(error).__name__}: {error}"
                 self.history.record(
-                    Crashed(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, error=told_error, expected=False)
+                    Crashed(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, error=_told(error), expected=False)
                 )
         return []
+
+
+def _told(error: BaseException) -> str:
+    """What it is, where it was raised, and in what."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return " ".join([f"{type(error).__name__}: {error}{place}", *getattr(error, "__notes__", ())])
 
 
 def run_plan(plan: FaultPlan, shape: Shape | None = None, directory: Path | None = None) -> Run:
@@ -197,7 +204,10 @@ def run_plan(plan: FaultPlan, shape: Shape | None = None, directory: Path | None
     began_s = time.process_time()
     with World(plan.seed, directory, nodes=plan.nodes, config=config_of(plan.seed)) as world:
         running = Running(plan, world, shape or Shape())
-        wrong = running.run()
+        try:
+            wrong = running.run()
+        except Exception:  # of the simulation itself, time that stands still say: one seed's, not the range's
+            wrong = [traceback.format_exc()]
         history = running.history
         if directory is not None:
             history.write(directory / "history.ndjson")
