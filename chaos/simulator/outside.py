@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,7 @@ from replication.frame import Message
 from replication.journal_sync import Sync
 from replication.journal_writer import Writer, Written
 from replication.transport import AsyncTransport, Identity
+from storage.disk import DiskFailed
 
 #: How long dialling the leader may take, as node.forward has it.
 CONNECT_S = 1.0
@@ -91,6 +93,7 @@ class SimWriter:
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self._written: Written | None = None
+        self._under_way: Sync | None = None
 
     def start(self, written: Written) -> None:
         """See Writer."""
@@ -98,11 +101,20 @@ class SimWriter:
 
     def put(self, sync: Sync) -> None:
         """See Writer."""
-        self._loop.job(sync.run, lambda _, error: self._tell(sync, error))
+        self._under_way = sync
+        self._loop.job(lambda: self._run(sync), lambda _, error: self._tell(sync, error))
+
+    def _run(self, sync: Sync) -> None:
+        if self._under_way is sync:
+            self._under_way = None
+            sync.run()
 
     def close(self) -> None:
-        """See Writer."""
+        """See Writer; what is under way takes effect, as where a thread is waited for. Nobody hears of its error."""
         self._written = None
+        if self._under_way is not None:
+            with suppress(DiskFailed):
+                self._run(self._under_way)
 
     def _tell(self, sync: Sync, error: BaseException | None) -> None:
         if self._written is not None:
