@@ -22,7 +22,7 @@ WAIT_MS: Final = 3_000
 #: After a poll that was refused.
 AFTER_S: Final = 0.25
 #: Acks go together once in so many seconds; of so many responses one is acked by itself, at any moment.
-BEAT_S: Final = 0.25
+BEAT_S: Final = 0.5
 ALONE_SHARE: Final = 0.1
 MAX: Final = 50
 ACK_S: Final = 12.0

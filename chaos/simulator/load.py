@@ -40,7 +40,7 @@ PUSH_LEASE_MORE_MS: Final = 5_000
 ATTEMPTS_DEAD: Final = 3
 HOUR_MS: Final = 3_600_000
 #: What clients ask for is round; so many messages are due at one moment, as they are outside.
-ROUND_MS: Final = 500
+ROUND_MS: Final = 1_000
 #: A request comes so soon, on average 1 / SOON_PER_S seconds, after it is due by the pace.
 SOON_PER_S: Final = 5.0
 
@@ -56,7 +56,7 @@ class Shape:
     messages_max: int = 14  # of a request: 1 to this
     burst_share: float = 0.02  # of the requests: this many times as many messages
     burst: int = 8
-    scattered_share: float = 0.15  # due at any millisecond; the rest when the second is full, or half over
+    scattered_share: float = 0.15  # due at any millisecond; the rest when a second is full
     topics: tuple[tuple[str, float], ...] = (
         (PULL, 0.45),
         (PUSH, 0.25),
