@@ -97,7 +97,7 @@ class Backups:
         assert pin is not None, "no checkpoint, though one was made"
         try:
             await in_thread(pin.prepare)
-            writer = await in_thread(BackupWriter, pin, parent, node.config.node_id, node.disk)
+            writer = await in_thread(self._writer, pin, parent)
             manifest = await self._copy(pin, writer)
         finally:
             await in_thread(pin.release)
@@ -110,6 +110,17 @@ class Backups:
             bytes=manifest.total_bytes,
             files=len(manifest.files),
             took_ms=round((node.clock.monotonic() - began_s) * 1000),
+        )
+
+    def _writer(self, pin: Pin, parent: Path) -> BackupWriter:
+        node = self._node
+        return BackupWriter(
+            pin,
+            parent,
+            node.config.node_id,
+            node.disk,
+            beside=node.config.directory,
+            reserve_bytes=node.reserve.reserve_bytes,
         )
 
     async def _copy(self, pin: Pin, writer: BackupWriter) -> Manifest:

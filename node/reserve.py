@@ -29,7 +29,7 @@ class Reserve:
         self._disk = disk
         self._nodes = nodes
         self._low_peers = low_peers
-        self.free_bytes = self.spare_bytes = 0
+        self.free_bytes = self.spare_bytes = self.reserve_bytes = 0
         self.low = False
         self._low_nodes = 0
         self._refusing = False
@@ -39,9 +39,9 @@ class Reserve:
         """Look at the file system; called once a second."""
         self.free_bytes = self._disk.free_bytes(self._directory)
         total = self._disk.total_bytes(self._directory)
-        reserve = max(RESERVE_BYTES, int(total * RESERVE_SHARE))
-        self.spare_bytes = max(0, self.free_bytes - reserve)
-        self.low = self.free_bytes < reserve
+        self.reserve_bytes = max(RESERVE_BYTES, int(total * RESERVE_SHARE))
+        self.spare_bytes = max(0, self.free_bytes - self.reserve_bytes)
+        self.low = self.free_bytes < self.reserve_bytes
         self._low_nodes = self.low + self._low_peers()
         self._refusing = self.low or self._low_nodes > self._nodes() // 2
 

@@ -45,9 +45,14 @@ class BackupWriter:
     files, which is final.
     """
 
-    def __init__(self, pin: Pin, parent: Path, node_id: str, disk: Disk) -> None:
+    def __init__(
+        self, pin: Pin, parent: Path, node_id: str, disk: Disk, *, beside: Path | None = None, reserve_bytes: int = 0
+    ) -> None:
+        """`reserve_bytes` stay free where the backup lies on the file system of `beside`, the node's data directory:
+        else a backup could make the node refuse new work."""
         self._pin = pin
         self._disk = disk
+        self._beside, self._reserve_bytes = beside, reserve_bytes
         self.path = parent / backup_name(pin.manifest, node_id)
         """Where the backup stands when it is finished."""
         self._part = parent / (self.path.name + PART)
@@ -108,8 +113,11 @@ class BackupWriter:
                 raise BackupRefused(f"{self.path} is there already: nothing was applied since it was written")
             self._disk.remove_tree(self._part)
             needed, free = self._pin.manifest.total_bytes, self._disk.free_bytes(parent)
-            if needed > free:
-                raise BackupRefused(f"{parent} has {free} bytes free, the backup needs {needed}")
+            shared = self._beside is not None and self._disk.same_file_system(parent, self._beside)
+            reserve = self._reserve_bytes if shared else 0
+            if needed > free - reserve:
+                kept = f" and keeps {reserve} of them for the node" if reserve else ""
+                raise BackupRefused(f"{parent} has {free} bytes free{kept}, the backup needs {needed}")
             for folder in (self._part, self._part / "hours", self._part / "catalog"):
                 self._disk.make_directory(folder)
         except DiskFailed as error:

@@ -181,6 +181,10 @@ class Disk:
         stat = self._guard("statvfs", path, lambda: os.statvfs(path))
         return stat.f_blocks * stat.f_frsize
 
+    def same_file_system(self, one: Path, other: Path) -> bool:
+        """Whether what is written below one path takes room below the other."""
+        return self._guard("stat", one, lambda: os.stat(one).st_dev == os.stat(other).st_dev)
+
     def _guard(self, operation: str, where: Path | int, call: Callable[[], T]) -> T:
         try:
             return call()

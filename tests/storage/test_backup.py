@@ -132,6 +132,30 @@ def test_full_disk_fails_the_backup_alone(quick_path: Path, disk: Disk, why: str
         back_up(source, quick_path / "backups", disk)
 
 
+class _Spare(Disk):
+    """A file system with room for the backup and not for the reserve too."""
+
+    def __init__(self, shared: bool) -> None:
+        self._shared = shared
+
+    def free_bytes(self, path: Path) -> int:
+        """More than the backup needs."""
+        return 1 << 30
+
+    def same_file_system(self, one: Path, other: Path) -> bool:
+        """As the case says."""
+        return self._shared
+
+
+def test_a_backup_leaves_the_node_its_reserve(quick_path: Path) -> None:
+    """A backup beside the data does not take the room the node keeps for its work; on a disk of its own it may."""
+    source, parent = make(quick_path / "source", 7), quick_path / "backups"
+    with pinned(source) as pin:
+        with pytest.raises(BackupRefused, match="keeps 1073741824 of them for the node"):
+            BackupWriter(pin, parent, "n1", _Spare(shared=True), beside=source, reserve_bytes=1 << 30)
+        BackupWriter(pin, parent, "n1", _Spare(shared=False), beside=source, reserve_bytes=1 << 30).abandon()
+
+
 def test_every_flipped_byte_is_found(quick_path: Path, backup: Path) -> None:
     """A bit flipped anywhere in a backup is found by verify, and a restore from it is refused with nothing left."""
     files = sorted(path for path in backup.rglob("*") if path.is_file())
