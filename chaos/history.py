@@ -45,7 +45,7 @@ class History:
 
     def of(self, kind: type[E]) -> list[E]:
         """All events of one kind, in order."""
-        return [event for event in self.events if isinstance(event, kind)]
+        return [event for event in self.events if type(event) is kind]
 
     def offered(self) -> dict[int, Offered]:
         """Offers by number."""
