@@ -28,10 +28,10 @@ STORM_SHARE: Final = 0.2
 STORMS: Final = (
     ("0 delay *-* for=4 low=0.02 high=0.08", "0.5 pause leader for=1.4", "0.6 partition leader|* for=2.5"),
     (
-        "0 slow * for=2 by=0.4",
-        "0.001 slow leader for=2 by=0",
-        "0.8 power leader for=4 unsynced=lost",
-        "0.801 power * for=0.3 unsynced=lost",
+        "0 slow * for=3 by=1.5",
+        "0.001 slow leader for=3 by=0",
+        "1.2 power leader for=4 unsynced=lost",
+        "1.201 power * for=0.3 unsynced=lost",
     ),
     ("0 slow * for=2 by=0.05", "0.5 power * for=0.2 unsynced=torn"),
     ("0 cut leader>* for=2", "0.3 pause follower for=0.6"),
