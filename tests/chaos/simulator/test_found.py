@@ -10,7 +10,9 @@ from chaos.fault_plan import FaultPlan
 from chaos.simulator.loop import TimeStandsStill
 from chaos.simulator.outside import SimWriter
 from chaos.simulator.run import Running, run_plan
+from node.clock import NodeClock
 from node.reign import Reign
+from node.skew import Skew
 
 
 def test_leader_without_trust_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,3 +60,13 @@ def test_node_that_fails_in_the_middle_of_a_write_waits_for_it() -> None:
     jobs[0]()  # the moment drawn for it comes later
     assert runs == ["ran"]
     assert not told
+
+
+def test_leader_that_ignores_the_others_clocks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.9 s ahead of the median when it is elected: held back to half a second and gone at once; else early."""
+    text = "plan seed=3 nodes=3 seconds=16\n6 jump n2 for=10 by=0.9\n6 cut n1-n3 for=8\n8 kill leader for=5\n"
+    plan = FaultPlan.parse(text)
+    assert not run_plan(plan).broken
+    monkeypatch.setattr(NodeClock, "bound", lambda self, median_ms: None)
+    monkeypatch.setattr(Skew, "outvoted", lambda self: False)
+    assert run_plan(plan).promises == {"W"}
