@@ -22,6 +22,7 @@ from chaos.simulator.run import Run, run_plan
 from chaos.simulator.shrink import shrink_plan
 
 LOG_LINES: Final = 400
+SAME_S: Final = 1.0
 Print = Callable[[str], None]
 
 
@@ -117,26 +118,34 @@ def _runs(plans: Iterable[FaultPlan], jobs: int, stopped: Callable[[], bool]) ->
 
 
 def _work() -> None:
-    """In a worker: a Ctrl-C, which the terminal sends to all, is for the process that counts."""
+    """In a worker: a Ctrl-C, which the terminal sends to all, is for the process that counts, and so is what `timeout`
+    sends to all."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 @contextmanager
 def stopping() -> Iterator[Callable[[], bool]]:
-    """Whether a first SIGINT or SIGTERM has asked to stop; a second one ends the process as ever."""
-    asked = False
+    """Whether a SIGINT or SIGTERM has asked to stop. Another one more than SAME_S later ends the process as ever; one
+    that comes sooner is the same, sent by a `make` or `timeout` in between as well.
+    """
+    asked_s: float | None = None
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def ask(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        nonlocal asked_s
+        now_s = time.monotonic()
+        if asked_s is not None and now_s - asked_s > SAME_S:
+            for worker in multiprocessing.active_children():
+                worker.kill()
+            signal.signal(number, before[signal.Signals(number)])
+            signal.raise_signal(number)
+        asked_s = asked_s or now_s
 
     for number in before:
         signal.signal(number, ask)
     try:
-        yield lambda: asked
+        yield lambda: asked_s is not None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -77,7 +77,8 @@ def test_stopped_range_counts_what_was_done(number: signal.Signals, monkeypatch:
     done = run_plan(FaultPlan.parse("plan seed=1 nodes=3 seconds=1\n"))
 
     def stop(plan: FaultPlan) -> Run:
-        os.kill(os.getpid(), number)
+        for _ in range(2):  # a `make` that is ended passes on what the terminal or `timeout` has sent as well
+            os.kill(os.getpid(), number)
         return done
 
     monkeypatch.setattr(seeds, "run_plan", stop)
@@ -86,3 +87,13 @@ def test_stopped_range_counts_what_was_done(number: signal.Signals, monkeypatch:
     assert "stopped after 1 of 1000" in output
     assert "1 runs, 0 of them count" in output
     assert signal.getsignal(number) is before
+
+
+def test_asked_again_it_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who does not want to wait for what is at work asks a second time."""
+    monkeypatch.setattr(seeds, "SAME_S", -1.0)
+    with seeds.stopping() as stopped:
+        signal.raise_signal(signal.SIGINT)
+        assert stopped()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
