@@ -52,7 +52,7 @@ STRICT_PULL, STRICT_PUSH = "strict-pull", "strict-push"
 class Shape:
     """How much of what; shares of messages but where it says otherwise."""
 
-    messages_per_s: float = 9.5  # the pace is kept, so that every run has about as many
+    messages_per_s: float = 10.5  # the pace is kept, so that every run has about as many
     messages_max: int = 14  # of a request: 1 to this
     burst_share: float = 0.02  # of the requests: this many times as many messages
     burst: int = 8
