@@ -14,7 +14,8 @@ MS_PER_TICK = 1_000
 def check_dispatch_state(history: History, bounds: Bounds) -> Verdict:
     """A state (tick, local_index, applied_index), stamped by its leader: by the latest time that its clock showed (the
     latest stamp of its term, or what the clock was set back from) the slots before `tick` are over, and of slot `tick`
-    at least `local_index` units of entries up to `applied_index` were due; and states never go back but by a Realign.
+    at least `local_index` units of entries up to `applied_index` were due, unless the state before it, perhaps of a
+    leader whose clock was ahead of this one's, had named them; and states never go back but by a Realign.
 
     And where the simulator saw a leader propose one, every open unit that it names had been dispatched by then.
     Nothing is dispatched before it is due, so a state that names more than that names what was not dispatched; its
@@ -33,11 +34,12 @@ def check_dispatch_state(history: History, bounds: Bounds) -> Verdict:
             tick, local_index, applied_index = event.state
             name = f"index {event.index}: the dispatch state ({tick}, {local_index}, {applied_index})"
             latest_ms = stamps_ms[event.term] = max(stamps_ms[event.term], event.stamp_ms, event.shown_ms)
-            if tick * MS_PER_TICK > latest_ms and not event.realigned:
+            more = (tick, local_index) > before
+            if more and tick * MS_PER_TICK > latest_ms and not event.realigned:
                 faults.append(f"{name} is ahead of its stamp {event.stamp_ms}")
             due = sorted(due_ms for index, due_ms in slots.get(tick, ()) if index <= applied_index)
             there = bisect_right(due, latest_ms)
-            if local_index > there:
+            if more and local_index > there:
                 faults.append(f"{name} names {local_index} units, {there} of its second were due by {latest_ms}")
             if (tick, local_index) < before and not event.realigned:
                 faults.append(f"{name} goes back from {before}")

@@ -206,6 +206,30 @@ def test_dispatch_state_of_a_clock_that_was_set_back() -> None:
     assert shown(2_489) == {"state"}
 
 
+def test_dispatch_state_that_names_what_the_one_before_named() -> None:
+    """A leader whose clock is behind its predecessor's begins with that one's state (seed 66 of 412b6bd, all clocks set
+    back): honest, but for one unit more."""
+
+    def behind(more: int) -> set[str]:
+        """Entry 250 in a third term, stamped a second earlier, with the state of entry 249 or more."""
+        history = altered(Applied, lambda event: event.index == 250 and event.stamp_ms > 0, term=3)
+        place = next(
+            place for place, event in enumerate(history.events) if isinstance(event, Applied) and event.term == 3
+        )
+        before = next(
+            event for event in history.events if isinstance(event, Applied) and event.index == 249 and event.state
+        )
+        assert before.state is not None
+        tick, local_index, applied_index = before.state
+        history.events[place] = msgspec.structs.replace(
+            history.events[place], stamp_ms=EPOCH_MS + 1_494, state=(tick, local_index + more, applied_index)
+        )
+        return broken(history)
+
+    assert "state" not in behind(0)
+    assert "state" in behind(1)
+
+
 def test_promotion_that_leaves_something_behind() -> None:
     """A unit open at a promotion, acknowledged to nobody, is to be handed over all the same."""
     assert broken(altered(Promoted, lambda event: True, open_ids=("id120", "idX"))) == {"promotion"}
