@@ -167,7 +167,7 @@ class Probe:
         ids = encode_ids(GROUP, columns["home"], columns["random"]).astype("U26").tolist()
         asked = np.broadcast_to(columns["asked_due_ms"], len(ids)).tolist()
         due = node.store.units(node.store.locate(columns["home"]))["due_ms"].tolist()
-        median_ms = max(self._medians_ms, default=self._median_ms())
+        median_ms = max([*self._medians_ms, self._median_ms()])
         for name, attempt, asked_due_ms, due_ms in zip(ids, columns["attempt"].tolist(), asked, due, strict=True):
             event = Begun(
                 mono_ms=mono_ms,
