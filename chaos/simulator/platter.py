@@ -116,10 +116,10 @@ class Platter:
     def power_cut(self, *, torn: bool) -> None:
         """What no sync has covered is gone; `torn`: any part of it."""
         self._lose_names(torn)
-        numbers = {path.stat().st_ino: path for path in sorted(self.root.rglob("*")) if path.is_file()}
-        for number, file in sorted(self.files.items()):
-            if number in numbers and (file.undo or file.stuck):
-                self._lose_bytes(numbers[number], [*file.stuck, *file.undo], torn)
+        for path in sorted(self.root.rglob("*")):  # by name: inode numbers are another file system's to give
+            file = self.files.get(path.stat().st_ino) if path.is_file() else None
+            if file is not None and (file.undo or file.stuck):
+                self._lose_bytes(path, [*file.stuck, *file.undo], torn)
         self.files.clear()
 
     def _lose_names(self, torn: bool) -> None:
