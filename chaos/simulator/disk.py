@@ -18,7 +18,9 @@ from typing_extensions import Buffer
 
 from chaos.simulator.loop import Gone
 from chaos.simulator.platter import File, Name, Platter, Undo
+from storage.data_directory import DirectoryRefused
 from storage.disk import Disk, DiskFailed
+from storage.format import Corrupt, FormatRefused
 
 #: What counts as an operation: a crash may come at any of these.
 OPERATIONS = (
@@ -29,6 +31,14 @@ OPERATIONS = (
 
 #: Operations on all files, not on those below one directory.
 ANY = "any"
+
+
+def finds_damage(error: BaseException | None) -> bool:
+    """Whether a node ends with this that has found its files damaged: by a checksum, or because LMDB, whose pages have
+    none, met one that makes no sense (its own errors bear no number of the system's)."""
+    return isinstance(error, Corrupt | FormatRefused | DirectoryRefused) or (
+        isinstance(error, DiskFailed) and not error.errno
+    )
 
 
 @dataclass(slots=True)

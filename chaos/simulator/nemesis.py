@@ -19,12 +19,11 @@ from chaos.fault_plan import Fault as PlannedFault
 from chaos.fault_plan import FaultPlan
 from chaos.history import History
 from chaos.simulator.client import Outcome
+from chaos.simulator.disk import finds_damage
 from chaos.simulator.network import DELAY_S
 from chaos.simulator.process import End, Process
 from chaos.simulator.world import World
-from storage.data_directory import DirectoryRefused
 from storage.disk import DiskFailed
-from storage.format import Corrupt, FormatRefused
 
 FREE_BYTES: Final = 50 << 30
 #: Inside the reserve.
@@ -35,8 +34,6 @@ AGAIN_S: Final = 1.0
 EPSILON_S: Final = 1e-6
 FLIPPED: Final = {"journal": "journal/*", "hours": "hours/*/*", "catalog": "catalog/data.mdb"}
 OPERATION: Final = {"write": "write", "sync": "fdatasync"}
-#: Errors with which a node ends that finds its files damaged.
-DAMAGED: Final = (Corrupt, FormatRefused, DirectoryRefused)
 
 
 class Nemesis:
@@ -239,7 +236,7 @@ class Nemesis:
         if end.how == "crash":  # not from within: the crash is in the middle of a callback of the process
             self._world.after(0.0, self._lose_power, process)
         if end.how == "failure":
-            damaged = isinstance(error, DAMAGED) and end.node in self._flipped
+            damaged = end.node in self._flipped and finds_damage(error)
             failed = isinstance(error, DiskFailed) and end.node in self._failing
             self._failing.discard(end.node)
             mono_ms, wall_ms = self._history.now()

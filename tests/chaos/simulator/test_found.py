@@ -1,5 +1,6 @@
 """What the simulator has found: each with the plan that shows it."""
 
+import errno
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -7,12 +8,15 @@ from typing import Any
 import pytest
 
 from chaos.fault_plan import FaultPlan
+from chaos.simulator.disk import finds_damage
 from chaos.simulator.loop import TimeStandsStill
 from chaos.simulator.outside import SimWriter
 from chaos.simulator.run import Running, run_plan
 from node.clock import NodeClock
 from node.reign import Reign
 from node.skew import Skew
+from storage.disk import DiskFailed
+from storage.format import Corrupt
 
 
 def test_leader_without_trust_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,3 +74,12 @@ def test_leader_that_ignores_the_others_clocks_is_found(monkeypatch: pytest.Monk
     monkeypatch.setattr(NodeClock, "bound", lambda self, median_ms: None)
     monkeypatch.setattr(Skew, "outvoted", lambda self: False)
     assert run_plan(plan).promises == {"W"}
+
+
+def test_catalog_that_lmdb_finds_damaged_is_damage() -> None:
+    """Seed 52 of ce8bf3a: a flipped bit in a page's header is seen by LMDB when it next writes there. The node ends, as
+    it is to, and gets an empty disk; that a disk failed was nobody's fault, and the node was started on it again."""
+    assert finds_damage(Corrupt("journal/0", 64, "the checksum", 1, 2))
+    assert finds_damage(DiskFailed("lmdb commit (mdb_put: MDB_PAGE_FULL)", "catalog", 0))
+    assert not finds_damage(DiskFailed("fdatasync", "journal/0", errno.EIO))
+    assert not finds_damage(AssertionError())
