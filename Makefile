@@ -58,7 +58,7 @@ chaos-kills: $(READY) ## the leader killed 100 times in strict mode, 50 in fast 
 	$(BIN)/python -m chaos.run kill-leader-strict --times 100
 	$(BIN)/python -m chaos.run kill-leader kill-leader-slow --times 50
 
-soak-sim: $(READY) ## 1,000 simulated clusters, a minute of every fault each (about an hour on two cores)
+soak-sim: $(READY) ## 1,000 simulated clusters, a minute of every fault each (about half an hour on two cores)
 	$(BIN)/hourwheel chaos sim --seeds 0:1000 --seconds 60
 
 soak-mutants: $(READY) ## how many seeds it takes to find each of seven mistakes planted in the code
