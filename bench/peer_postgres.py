@@ -92,6 +92,7 @@ async def postgres(directory: Path, scale: Scale) -> list[Row]:
     detail: dict[str, object] = {"version": version([server, "--version"])[:28], "fsync": "on"}
     with running([server, *settings], port, directory / "log", user, signal.SIGINT):
         address = Address(LOOPBACK, port)
+        await _accepting(address)
         await _statements(address, query(_CREATE))
         due = due_times(20_000, NEAR_MS)
         single = [execute(b"%d" % each, BODY.encode()) for each in due]
@@ -133,6 +134,18 @@ def insert_many(due_ms: Sequence[int]) -> bytes:
     """A multi-row insert."""
     values = ",".join(f"({due},'{BODY}')" for due in due_ms)
     return query(f"INSERT INTO message (due_ms, body) VALUES {values}")
+
+
+async def _accepting(address: Address) -> None:
+    """Until it takes statements: it listens, and hangs up on whoever comes, before it has started."""
+    end_s = time.monotonic() + START_S
+    while True:
+        try:
+            return await _statements(address)
+        except ClusterFailed:
+            if time.monotonic() > end_s:
+                raise
+        await asyncio.sleep(0.05)
 
 
 async def _statements(address: Address, *requests: bytes) -> None:

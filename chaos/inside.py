@@ -8,8 +8,8 @@ from chaos.seen import Seen
 
 class Begun(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A node wrote down that it begins a hand-over. `at_ms` by its own clock; `wall_ms` is the truth. `due_ms`: of the
-    unit, by that node's records. `median_ahead_ms`: how far the median of all nodes' clocks is ahead of the truth, at
-    the most within the last second; None: not told."""
+    unit, by that node's records. `median_ahead_ms`: how far the median of the nodes' clocks is ahead of the truth, as
+    far as this one can hear them, at the most within the last second; None: not told."""
 
     node: str
     message_id: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import statistics
 import zlib
-from collections import deque
+from collections import defaultdict, deque
 from typing import Any, Final
 
 import numpy as np
@@ -50,7 +50,8 @@ class Probe:
         self._reigns: dict[str, object] = {}
         self._wheels: dict[str, Dispatched] = {}
         self._over = False
-        self._medians_ms: deque[float] = deque(maxlen=round(LEARNS_S / LOOK_S))  # one a look
+        #: One a look, by leader.
+        self._medians_ms: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=round(LEARNS_S / LOOK_S)))
         self._shown_ms: dict[int, int] = {}  # by term: from when its leader's clock was set back, the latest
         world.after(LOOK_S, self._look)
 
@@ -167,7 +168,7 @@ class Probe:
         ids = encode_ids(GROUP, columns["home"], columns["random"]).astype("U26").tolist()
         asked = np.broadcast_to(columns["asked_due_ms"], len(ids)).tolist()
         due = node.store.units(node.store.locate(columns["home"]))["due_ms"].tolist()
-        median_ms = max([*self._medians_ms, self._median_ms()])
+        median_ms = max([*self._medians_ms[node_id], self._median_ms(node_id)])
         for name, attempt, asked_due_ms, due_ms in zip(ids, columns["attempt"].tolist(), asked, due, strict=True):
             event = Begun(
                 mono_ms=mono_ms,
@@ -209,14 +210,22 @@ class Probe:
 
         _replace(clock, "bound", bounded)
 
-    def _median_ms(self) -> float:
-        """How far the median of the nodes' clocks is ahead of the truth; of one that is down its machine's counts."""
-        ahead_ms = []
-        for process in self._world.processes.values():
-            node = process.node if process.alive else None
-            skew_ms = process.clock.skew_s * 1000
-            ahead_ms.append(skew_ms - (node.clock.error_ms() if node is not None else 0.0))
+    def _median_ms(self, leader: str) -> float:
+        """How far the median of the nodes' clocks is ahead of the truth, as their leader can know it at best: who is
+        down, stands still or cannot be heard counts as one that agrees with it (node/skew.py)."""
+        own_ms = self._ahead_ms(leader)
+        ahead_ms = [own_ms]
+        for name, process in self._world.processes.items():
+            if name != leader:
+                cut = self._world.network.is_cut(name, leader) or self._world.network.is_cut(leader, name)
+                heard = process.alive and not process.paused and not cut
+                ahead_ms.append(self._ahead_ms(name) if heard else own_ms)
         return statistics.median_high(ahead_ms)
+
+    def _ahead_ms(self, name: str) -> float:
+        process = self._world.processes[name]
+        node = process.node if process.alive else None
+        return process.clock.skew_s * 1000 - (node.clock.error_ms() if node is not None else 0.0)
 
     # -- leadership
 
@@ -225,7 +234,6 @@ class Probe:
         if self._over:
             return
         mono_ms, wall_ms = self._history.now()
-        self._medians_ms.append(self._median_ms())
         for node_id in sorted(self._world.processes):
             process = self._world.processes[node_id]
             node = process.node
@@ -234,6 +242,7 @@ class Probe:
             if self._reigns.get(node_id) is not node.reign:
                 self._reigns[node_id] = node.reign
                 self._promoted(node_id, node)
+            self._medians_ms[node_id].append(self._median_ms(node_id))
             if node.reign.trusted():
                 self._history.record(Sure(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, term=node.reign.term))
         self._world.after(LOOK_S, self._look)

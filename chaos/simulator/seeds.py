@@ -126,7 +126,7 @@ def _work() -> None:
 
 @contextmanager
 def stopping() -> Iterator[Callable[[], bool]]:
-    """Whether a SIGINT or SIGTERM has asked to stop. Another one more than SAME_S later ends the process as ever; one
+    """Whether a SIGINT or SIGTERM has asked to stop. Another one more than SAME_S later ends the process; one
     that comes sooner is the same, sent by a `make` or `timeout` in between as well.
     """
     asked_s: float | None = None
@@ -138,7 +138,7 @@ def stopping() -> Iterator[Callable[[], bool]]:
         if asked_s is not None and now_s - asked_s > SAME_S:
             for worker in multiprocessing.active_children():
                 worker.kill()
-            signal.signal(number, before[signal.Signals(number)])
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
             signal.raise_signal(number)
         asked_s = asked_s or now_s
 
