@@ -212,13 +212,16 @@ class Probe:
 
     def _median_ms(self, leader: str) -> float:
         """How far the median of the nodes' clocks is ahead of the truth, as their leader can know it at best: who is
-        down, stands still or cannot be heard counts as one that agrees with it (node/skew.py)."""
+        down, stands still or has no connection with it counts as one that agrees with it (node/skew.py)."""
         own_ms = self._ahead_ms(leader)
+        leading = self._world.processes[leader].node
+        peers = leading.group.peers if leading is not None else {}
         ahead_ms = [own_ms]
         for name, process in self._world.processes.items():
             if name != leader:
                 cut = self._world.network.is_cut(name, leader) or self._world.network.is_cut(leader, name)
-                heard = process.alive and not process.paused and not cut
+                connected = name in peers and peers[name].connected
+                heard = connected and process.alive and not process.paused and not cut
                 ahead_ms.append(self._ahead_ms(name) if heard else own_ms)
         return statistics.median_high(ahead_ms)
 
