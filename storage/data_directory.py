@@ -114,6 +114,8 @@ class DataDirectory:
                     f"{path} belongs to node {owner.node_id}, not {node_id}: check data_dir and node_id"
                 )
             _refuse_condemned(path, disk)
+            if not created:
+                _keep_owner(path, disk, lock, owner)
             finish_install(path, disk)
             for folder in _FOLDERS:
                 disk.make_directory(path / folder)
@@ -210,6 +212,14 @@ def _write_owner(path: Path, disk: Disk, lock: int, owner: _Owner) -> None:
 def lock_line(node_id: str, store_id: bytes) -> bytes:
     """What LOCK says in a directory of this node: for one that is made elsewhere than by opening it."""
     return _Owner(node_id, store_id).encode()
+
+
+def _keep_owner(path: Path, disk: Disk, lock: int, owner: _Owner) -> None:
+    """Make the line durable once more. A start whose sync failed left it in memory alone, where this one reads it; what
+    is made next must not outlive it."""
+    disk.write(lock, owner.encode(), 0)
+    disk.fdatasync(lock)
+    disk.fsync_directory(path)
 
 
 def _checksum(fields: dict[str, object]) -> str:
