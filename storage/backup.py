@@ -19,6 +19,7 @@ from typing import Final
 
 from storage.disk import Disk, DiskFailed
 from storage.format import Corrupt, FormatRefused
+from storage.piece_writer import PieceWriter
 from storage.snapshot import PIECE, Manifest, SnapshotRefused
 from storage.snapshot_install import check_record
 from storage.snapshot_pin import Pin, checksum_of
@@ -26,7 +27,6 @@ from storage.verify import Report, verify
 
 MANIFEST: Final = "MANIFEST"
 PART: Final = ".part"
-_DIRTY_BYTES_MAX: Final = 8 << 20
 
 
 class BackupRefused(SnapshotRefused):
@@ -57,7 +57,7 @@ class BackupWriter:
         """Where the backup stands when it is finished."""
         self._part = parent / (self.path.name + PART)
         self._sums: list[int] = []
-        self._dirty_bytes = 0
+        self._writer = PieceWriter(disk)
         self._begin(parent)
 
     def pieces(self) -> Iterator[tuple[str, int, int]]:
@@ -72,7 +72,7 @@ class BackupWriter:
             path = self._part / name
             if not offset:
                 self._disk.make_directory(path.parent)
-            self._write(path, data, offset)
+            self._writer.write(path, data, offset)
         except DiskFailed as error:
             raise self._refused(error) from error
 
@@ -84,7 +84,7 @@ class BackupWriter:
         """
         manifest = replace(self._pin.manifest, sums=tuple(self._sums))
         try:
-            self._write(self._part / MANIFEST, manifest.encode(), 0)
+            self._writer.write(self._part / MANIFEST, manifest.encode(), 0)
             fd = self._disk.open_read(self._part)
             try:
                 self._disk.syncfs(fd)
@@ -122,17 +122,6 @@ class BackupWriter:
                 self._disk.make_directory(folder)
         except DiskFailed as error:
             raise self._refused(error) from error
-
-    def _write(self, path: Path, data: bytes, offset: int) -> None:
-        fd = self._disk.open_write(path)
-        try:
-            self._disk.write(fd, data, offset)
-            self._dirty_bytes += len(data)
-            if self._dirty_bytes >= _DIRTY_BYTES_MAX:
-                self._disk.fdatasync(fd)
-                self._dirty_bytes = 0
-        finally:
-            self._disk.close(fd)
 
     def _refused(self, error: DiskFailed) -> BackupRefused:
         return BackupRefused(f"the backup cannot be written: {error.operation} {error.path}: errno {error.errno}")

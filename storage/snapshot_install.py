@@ -24,6 +24,7 @@ from typing import Final
 from storage.catalog import Catalog
 from storage.disk import Disk
 from storage.format import Corrupt, FormatRefused
+from storage.piece_writer import PieceWriter
 from storage.snapshot import CATALOG_FILE, PIECE, Manifest, SnapshotRefused
 from storage.snapshot_pin import checksum_of
 from storage.verify import verify
@@ -31,8 +32,6 @@ from storage.verify import verify
 INSTALL: Final = "install"
 INSTALLED: Final = "installed"
 _FOLDERS: Final = ("hours", "catalog", "journal")
-_DIRTY_BYTES_MAX: Final = 8 << 20
-"""Written bytes after which the file is synced, so that the sync of everything at the end finds little to do."""
 
 
 class PieceRefused(SnapshotRefused):
@@ -58,7 +57,7 @@ class Install:
         self.journal = self._aside / "journal"
         """Where the caller writes the journal that goes with it, after verify and before commit."""
         self._lengths: dict[str, int] = {}  # of the files aside
-        self._dirty_bytes = 0
+        self._writer = PieceWriter(disk)
         self._own = self._own_hours()
         self._prepare()
 
@@ -183,15 +182,7 @@ class Install:
         path = self._aside / name
         if name not in self._lengths:
             self._disk.make_directory(path.parent)
-        fd = self._disk.open_write(path)
-        try:
-            self._disk.write(fd, data, offset)
-            self._dirty_bytes += len(data)
-            if self._dirty_bytes >= _DIRTY_BYTES_MAX:
-                self._disk.fdatasync(fd)
-                self._dirty_bytes = 0
-        finally:
-            self._disk.close(fd)
+        self._writer.write(path, data, offset)
         self._lengths[name] = max(self._lengths.get(name, 0), offset + len(data))
 
 
