@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from api.port import ANONYMOUS, Delivery, PullIn
-from chaos.event import Acked, DeadLettered, Extended, GaveBack, HandedOver
+from chaos.event import Acked, DeadLettered, Event, Extended, GaveBack, HandedOver
 from chaos.history import History
 from chaos.simulator.client import Outcome
 from chaos.simulator.load import DEAD, LEASE_MS, Caller
@@ -141,20 +141,8 @@ class Consumer:
 
         def done(outcome: Outcome) -> None:
             self.acks -= 1
-            mono_ms, wall_ms = self._history.now()
-            for delivery, result in _rows(deliveries, outcome) if told else ():
-                self._history.record(
-                    Acked(
-                        mono_ms=mono_ms,
-                        wall_ms=wall_ms,
-                        number=int(delivery.body),
-                        message_id=delivery.id,
-                        term=delivery.term,
-                        attempt=delivery.attempt,
-                        result=result,
-                        asked_wall_ms=asked_ms,
-                    )
-                )
+            if told:
+                self._record(Acked, deliveries, outcome, asked_ms)
 
         topic = self._topic
         self._caller.insist(lambda port: port.ack(topic, receipts, ANONYMOUS), done, "ack", for_s=ACK_S, again=True)
@@ -164,20 +152,7 @@ class Consumer:
         receipts = [delivery.receipt for delivery in deliveries]
 
         def done(outcome: Outcome) -> None:
-            mono_ms, wall_ms = self._history.now()
-            for delivery, result in _rows(deliveries, outcome):
-                self._history.record(
-                    GaveBack(
-                        mono_ms=mono_ms,
-                        wall_ms=wall_ms,
-                        number=int(delivery.body),
-                        message_id=delivery.id,
-                        term=delivery.term,
-                        attempt=delivery.attempt,
-                        result=result,
-                        asked_wall_ms=asked_ms,
-                    )
-                )
+            self._record(GaveBack, deliveries, outcome, asked_ms)
 
         topic = self._topic
         self._once(lambda port: port.nack(topic, receipts, delay_ms=delay_ms, principal=ANONYMOUS), done, "nack")
@@ -187,24 +162,30 @@ class Consumer:
         receipts = [delivery.receipt for delivery in deliveries]
 
         def done(outcome: Outcome) -> None:
-            mono_ms, wall_ms = self._history.now()
-            for delivery, result in _rows(deliveries, outcome):
-                self._history.record(
-                    Extended(
-                        mono_ms=mono_ms,
-                        wall_ms=wall_ms,
-                        number=int(delivery.body),
-                        message_id=delivery.id,
-                        term=delivery.term,
-                        attempt=delivery.attempt,
-                        result=result,
-                        asked_wall_ms=asked_ms,
-                        lease_ms=EXTEND_MS,
-                    )
-                )
+            self._record(Extended, deliveries, outcome, asked_ms, lease_ms=EXTEND_MS)
 
         topic = self._topic
         self._once(lambda port: port.extend(topic, receipts, lease_ms=EXTEND_MS, principal=ANONYMOUS), done, "extend")
+
+    def _record(
+        self, kind: Callable[..., Event], deliveries: Sequence[Delivery], outcome: Outcome, asked_ms: int, **more: int
+    ) -> None:
+        """What each of these messages was answered."""
+        mono_ms, wall_ms = self._history.now()
+        for delivery, result in _rows(deliveries, outcome):
+            self._history.record(
+                kind(
+                    mono_ms=mono_ms,
+                    wall_ms=wall_ms,
+                    number=int(delivery.body),
+                    message_id=delivery.id,
+                    term=delivery.term,
+                    attempt=delivery.attempt,
+                    result=result,
+                    asked_wall_ms=asked_ms,
+                    **more,
+                )
+            )
 
     def _once(self, call: Callable[..., object], done: Callable[[Outcome], None], label: str) -> None:
         self._caller.insist(call, done, label, for_s=3.0, again=False)
