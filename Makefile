@@ -14,7 +14,7 @@ help: ## list the targets
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hourwheel needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
 	@touch $@
 
 demo: $(READY) ## three real nodes, 20,000 messages pushed and pulled, the leader killed: what comes out, and when

@@ -1,0 +1,1 @@
+"""Spark over what nodes wrote: a data source, the reconciliation of every delivery, its report."""
