@@ -176,12 +176,15 @@ class Led(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Fault(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A fault put on a node begins or is over. `role` is what the node was when it began."""
+    """A fault put on a node begins or is over. `role` is what the node was when it began. What is done to links has
+    the plan's target for a node (`n1>n2`, `n1|n2,n3`); `detail` are the fault's arguments, for people.
+    """
 
     kind: str  # kill, pause, stop, wipe, slow, clock on real processes; a kind of chaos.fault_plan in the simulator
     node: str
     role: Literal["leader", "follower"]
     phase: Literal["begin", "end"]
+    detail: str = ""
 
 
 class Transferred(Seen, frozen=True, kw_only=True, tag=True, gc=False):

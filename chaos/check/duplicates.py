@@ -3,7 +3,8 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 from chaos.bounds import Bounds
 from chaos.event import Ended, Extended, GaveBack, HandedOver
@@ -12,41 +13,73 @@ from chaos.verdict import Verdict
 
 Name = tuple[int, int, int]  # (number, term, attempt)
 A = TypeVar("A", GaveBack, Extended)
+#: `same_name`: the very hand-over again; `unnamed`: while the lease of the same term's earlier hand-over ran.
+Cause = Literal["retried", "after_lease", "failover", "same_name", "unnamed"]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Two hand-overs of one message that follow each other by (term, attempt), and why the later was made.
+
+    `retried` is no duplicate: its receiver had not taken the earlier one. `lease_end_ms`: of the earlier one's lease.
+    """
+
+    before: HandedOver
+    after: HandedOver
+    cause: Cause
+    lease_end_ms: int
+
+
+def repeats(history: History, bounds: Bounds) -> list[Repeat]:
+    """Every repeat with its cause, by number, then by (term, attempt).
+
+    A repeat in a later term while the lease of the earlier hand-over still ran means that the log did not hold it: a
+    failover duplicate. A repeat after that lease had ended is the consumer's.
+    """
+    found: list[Repeat] = []
+    given_back, extended = _by_name(history, GaveBack), _by_name(history, Extended)
+    failed_ms = {(event.message_id, event.term, event.attempt): event.wall_ms for event in history.of(Ended)}
+    for number, events in history.hand_overs().items():
+        for before, after in itertools.pairwise(events):
+            name = (number, before.term, before.attempt)
+            lease_end_ms = _lease_end_ms(before, after, extended.get(name, ()), bounds)
+            cause: Cause
+            if (after.term, after.attempt) == (before.term, before.attempt):
+                cause = "same_name"
+            elif not before.taken or _given_back(after, given_back.get(name, ())):
+                cause = "retried"
+            elif after.handed_over_ms >= lease_end_ms:
+                cause = "after_lease"
+            elif before.pushed and after.handed_over_ms >= before.gives_up_ms:
+                cause = "retried"  # the node heard nothing in time: it may have been paused
+            elif failed_ms.get((before.message_id, before.term, before.attempt), after.began_ms + 1) <= after.began_ms:
+                cause = "retried"  # the connection broke before the answer came
+            else:
+                cause = "failover" if after.term > before.term else "unnamed"
+            found.append(Repeat(before, after, cause, lease_end_ms))
+    return found
 
 
 def check_duplicates(history: History, bounds: Bounds) -> Verdict:
     """D: names the cause of every repeat, and bounds those that a term change causes.
 
-    A repeat in a later term while the lease of the earlier hand-over still ran means that the log did not hold it: a
-    failover duplicate. Its place in the span is when the EARLIER hand-over was made. A repeat after that lease had
-    ended is the consumer's, counted apart. A message of a strict topic has no failover duplicates.
+    A failover duplicate's place in the span is when the EARLIER hand-over was made. A message of a strict topic has no
+    failover duplicates.
     """
     faults: list[str] = []
     earlier_ms: dict[int, list[int]] = {}
-    after_lease = retried = 0
-    given_back, extended = _by_name(history, GaveBack), _by_name(history, Extended)
-    failed_ms = {(event.message_id, event.term, event.attempt): event.wall_ms for event in history.of(Ended)}
+    found = repeats(history, bounds)
     strict = {event.number for event in history.offered().values() if event.strict}
-    for number, events in history.hand_overs().items():
-        for before, after in itertools.pairwise(events):
-            name = (number, before.term, before.attempt)
-            lease_end_ms = _lease_end_ms(before, after, extended.get(name, ()), bounds)
-            if (after.term, after.attempt) == (before.term, before.attempt):
-                faults.append(f"message {number}: handed over twice as term {after.term}, attempt {after.attempt}")
-            elif not before.taken or _given_back(after, given_back.get(name, ())):
-                retried += 1
-            elif after.handed_over_ms >= lease_end_ms:
-                after_lease += 1
-            elif before.pushed and after.handed_over_ms >= before.gives_up_ms:
-                retried += 1  # the node heard nothing in time: it may have been paused
-            elif failed_ms.get((before.message_id, before.term, before.attempt), after.began_ms + 1) <= after.began_ms:
-                retried += 1  # the connection broke before the answer came
-            elif after.term > before.term:
-                earlier_ms.setdefault(before.term, []).append(before.handed_over_ms)
-                if number in strict:
-                    faults.append(f"message {number}: strict, handed over in term {before.term} and in {after.term}")
-            else:
-                faults.append(f"message {number}: again at {after.handed_over_ms}, leased to {lease_end_ms}")
+    for repeat in found:
+        before, after, number = repeat.before, repeat.after, repeat.before.number
+        if repeat.cause == "same_name":
+            faults.append(f"message {number}: handed over twice as term {after.term}, attempt {after.attempt}")
+        elif repeat.cause == "unnamed":
+            faults.append(f"message {number}: again at {after.handed_over_ms}, leased to {repeat.lease_end_ms}")
+        elif repeat.cause == "failover":
+            earlier_ms.setdefault(before.term, []).append(before.handed_over_ms)
+            if number in strict:
+                faults.append(f"message {number}: strict, handed over in term {before.term} and in {after.term}")
     spans = {term: max(times) - min(times) for term, times in earlier_ms.items()}
     for term, span_ms in spans.items():
         if span_ms > bounds.duplicate_span_ms:
@@ -54,11 +87,12 @@ def check_duplicates(history: History, bounds: Bounds) -> Verdict:
                 f"the failover duplicates of term {term} span {span_ms} ms, the bound is {bounds.duplicate_span_ms}"
             )
     count = sum(len(times) for times in earlier_ms.values())
+    after_lease = sum(repeat.cause == "after_lease" for repeat in found)
     figure = {
         "duplicates": count + after_lease,
         "failover": count,
         "after_lease": after_lease,
-        "retried": retried,
+        "retried": sum(repeat.cause == "retried" for repeat in found),
         "span_ms": max(spans.values(), default=0),
     }
     return Verdict("D", figure, faults)
