@@ -1,7 +1,8 @@
 """The node's own account of its hand-overs: a start before the first byte leaves, an end when the outcome is known.
 
 The replicated records say what was promised; this log says what this node did, also in the moments that a crash takes
-from the replicated ones. The reconciliation reads both (storage/delivery_record.py has the format).
+from the replicated ones. It also says in which terms this node led, from when to when, and how that ended. The
+reconciliation reads both (storage/delivery_record.py has the format).
 """
 
 from __future__ import annotations
@@ -15,10 +16,25 @@ import numpy.typing as npt
 from replication.command import DispatchState
 from storage.array import I64, U16, U32, U64
 from storage.delivery_file import DeliveryWriter
-from storage.delivery_record import DELIVERED, DELIVERY, END, FAILED, GIVEN_BACK, PULL, PUSH, START, Deliveries
+from storage.delivery_record import (
+    DELIVERED,
+    DELIVERY,
+    END,
+    FAILED,
+    GIVEN_BACK,
+    HANDED_ON,
+    LOST,
+    PULL,
+    PUSH,
+    START,
+    STOPPED,
+    TERM_BEGUN,
+    TERM_ENDED,
+    Deliveries,
+)
 from storage.disk import Disk
 
-__all__ = ["DELIVERED", "FAILED", "GIVEN_BACK", "PULL", "PUSH", "DeliveryLog"]
+__all__ = ["DELIVERED", "FAILED", "GIVEN_BACK", "HANDED_ON", "LOST", "PULL", "PUSH", "STOPPED", "DeliveryLog"]
 
 
 class DeliveryLog:
@@ -88,6 +104,16 @@ class DeliveryLog:
         rows["took_ms"] = took_ms
         self._append(rows, at_ms)
 
+    def term_begun(self, term: int, at_ms: int) -> None:
+        """This node leads this term, and the dispatch state is what it found; before its first hand-over."""
+        self._append(self._term(term, at_ms, TERM_BEGUN), at_ms)
+
+    def term_ended(self, term: int, at_ms: int, how: int) -> None:
+        """It leads no more; after its last hand-over. `how` is HANDED_ON, LOST or STOPPED."""
+        rows = self._term(term, at_ms, TERM_ENDED)
+        rows["code"] = how
+        self._append(rows, at_ms)
+
     def remove_before(self, before_ms: int) -> int:
         """Remove files that only hold records from before then; returns how many."""
         return self._open().remove_before(before_ms) if self._cluster_id() is not None else 0
@@ -96,6 +122,12 @@ class DeliveryLog:
         """Let go of the file."""
         if self._writer is not None:
             self._writer.close()
+
+    def _term(self, term: int, at_ms: int, kind: int) -> Deliveries:
+        none = np.zeros(1, np.uint64)
+        rows = self._rows(none, none, np.zeros(1, np.uint16), at_ms, kind, mode=0, topic=0, subscription=0)
+        rows["term"] = term
+        return rows
 
     def _rows(
         self,

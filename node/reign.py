@@ -17,6 +17,7 @@ import structlog
 from api.problem import Problem
 from node.attempts import Attempts, give_up
 from node.catching_up import CatchingUp
+from node.delivery_log import HANDED_ON, LOST, STOPPED
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.holding import Holding
 from node.lease_book import HandOver
@@ -29,6 +30,7 @@ from replication.apply_settle import ACKED
 from replication.command import Fail, Realign
 from replication.command_handover import DEAD
 from storage.array import I64, U8, U16, U32, U64
+from storage.disk import DiskFailed
 from storage.position import HOUR_MS
 from storage.slot import SlotColumns
 from storage.slot_read import SlotRead
@@ -105,7 +107,8 @@ class Reign:
     # -- the loop
 
     def begin(self) -> None:
-        """Start: all that is due, then sleep, again and again until `end`."""
+        """Start: all that is due, then sleep, again and again until `end`. Raises DiskFailed."""
+        self._node.delivery_log.term_begun(self.term, self.promoted_ms)
         if self._realign is None:
             self.poke()
         else:
@@ -340,7 +343,8 @@ class Reign:
         self.poke()
 
     def end(self) -> None:
-        """Leadership is lost: stop at once; pulls that wait are told so."""
+        """Leadership is lost: stop at once; pulls that wait are told so. A node that failed writes nothing more: its
+        term ends like that of one that was killed."""
         self._over = True
         self._node.pusher.end()
         if self._alarm is not None:
@@ -350,3 +354,13 @@ class Reign:
         self._wake_readers()
         self.ready.set()
         self.pulling.end()
+        if not self._node.failed:
+            self._record_end()
+
+    def _record_end(self) -> None:
+        node = self._node
+        how = HANDED_ON if node.transfer.giving else STOPPED if node.draining else LOST
+        try:
+            node.delivery_log.term_ended(self.term, node.clock.now_ms(), how)
+        except DiskFailed as error:
+            node.fatal(error)

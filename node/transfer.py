@@ -66,6 +66,7 @@ class Transfer:
         self.frozen = False
         self._frozen_s = 0.0
         self._giving = asyncio.Lock()
+        self._told: asyncio.Future[bool] | None = None
         self._task: asyncio.Task[TransferResult] | None = None
         self._heard = asyncio.Event()
         self._yield_s = 0.0
@@ -113,6 +114,12 @@ class Transfer:
     def target_of_best(self) -> str | None:
         """Who would be asked to lead now; None if nobody can."""
         return self._best()
+
+    @property
+    def giving(self) -> bool:
+        """Asked in the step in which this node stops leading: whether it is because it gives leadership away (else the
+        transfer, if there was one, has been called off by then)."""
+        return self._told is not None and not self._told.done()
 
     def freeze(self) -> None:
         """Nothing is handed over and no request begun here from now on."""
@@ -260,9 +267,11 @@ class Transfer:
         given = False
         try:
             if await node.proposer.seal(QUIESCE_S, self.freeze):  # in the log, hence before whatever the target leads
+                self._told = told
                 node.group.transfer(to, told.set_result)
                 given = await told
         finally:
+            self._told = None
             if given:
                 self.frozen = False
             else:

@@ -1,8 +1,10 @@
 """The delivery log's records: what a node handed over and what came of it, for the reconciliation to read.
 
 A start record is written before the first byte of a hand-over leaves, an end record when its outcome is known; a start
-without an end means that the outcome is unknown. The files are the node's own account, not replicated content: they
-are written, not synced, so a power cut may leave a span of zeros, which readers count as unknown.
+without an end means that the outcome is unknown. Around the hand-overs of a term stand a record of its beginning and
+one of its end, so that a repeat can be put down to a change of leaders, and to when that was; a leader that is killed
+leaves a beginning without an end. The files are the node's own account, not replicated content: they are written, not
+synced, so a power cut may leave a span of zeros, which readers count as unknown.
 
 `deliveries/<hour>-<sequence>.log` holds the 64-byte file header (`HWDELIV`, storage/format.py), then records of 80
 bytes:
@@ -12,15 +14,22 @@ bytes:
  60             62     64      66     67     68        69      70    72         76       80
  | subscription | node | group | kind | mode | outcome | flags | pad | reserved | checksum |
 ```
-`home` and `random` make the id. `tick` and `local_index` are the dispatch state at that moment. `took_ms`, `outcome`
-and `code` are of an end: how long after its start, what came of it, and the HTTP status or reason.
+`home` and `random` make the id. `tick` and `local_index` are the dispatch state at that moment; where a term begins it
+is the one that the new leader found. `took_ms`, `outcome` and `code` are of an end: how long after its start, what came
+of it, and the HTTP status or reason. Of a term's end `code` says how; a term's records have no id, topic and mode.
 
 | kind | | mode | | outcome | |
 |---|---|---|---|---|---|
-| 1 | start | 1 | pull | 0 | none: a start |
-| 2 | end | 2 | push | 1 | delivered |
-| | | | | 2 | failed: an attempt that was answered otherwise, or not at all |
-| | | | | 3 | given back by its consumer |
+| 1 | start | 0 | none: a term | 0 | none: a start, a term |
+| 2 | end | 1 | pull | 1 | delivered |
+| 3 | term begun | 2 | push | 2 | failed: an attempt that was answered otherwise, or not at all |
+| 4 | term ended | | | 3 | given back by its consumer |
+
+| how a term ended | |
+|---|---|
+| 1 | handed on: every hand-over was recorded, then leadership given to another |
+| 2 | lost: to another, or to nobody |
+| 3 | stopped: the node was, in order, and nobody took leadership from it |
 """
 
 from __future__ import annotations
@@ -35,9 +44,10 @@ from storage.format import HEADER_SIZE, Corrupt
 
 MAGIC_DELIVERIES: Final = b"HWDELIV"
 
-START, END = 1, 2
+START, END, TERM_BEGUN, TERM_ENDED = 1, 2, 3, 4
 PULL, PUSH = 1, 2
 DELIVERED, FAILED, GIVEN_BACK = 1, 2, 3
+HANDED_ON, LOST, STOPPED = 1, 2, 3
 
 DELIVERY: Final = np.dtype(
     [

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from node.delivery_log import DELIVERED, PULL, PUSH, DeliveryLog
+from node.delivery_log import DELIVERED, HANDED_ON, PULL, PUSH, DeliveryLog
 from replication.command import DispatchState
 from storage.delivery_file import delivery_files, read_delivery_file
-from storage.delivery_record import END, START
+from storage.delivery_record import END, START, TERM_BEGUN, TERM_ENDED
 from storage.disk import Disk
 
 NOW_MS = 1_790_000_000_000
@@ -50,3 +50,21 @@ def test_nothing_handed_over_writes_nothing_and_needs_no_cluster(tmp_path: Path)
     assert log.remove_before(NOW_MS) == 0
     log.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_beginning_and_the_end_of_a_term_stand_around_its_hand_overs(tmp_path: Path) -> None:
+    """With the dispatch state that the new leader found, when it was, and how it ended; they name no message."""
+    state = DispatchState(100, 3, 9)
+    log = DeliveryLog(tmp_path, Disk(), group=0, node=2, cluster_id=lambda: bytes(16), state=lambda: state)
+    log.term_begun(7, NOW_MS)
+    state = DispatchState(140, 0, 12)
+    log.term_ended(7, NOW_MS + 40_000, HANDED_ON)
+    log.close()
+    (file,) = delivery_files(tmp_path, Disk())
+    ((rows, _),) = read_delivery_file(tmp_path / file.name, Disk())
+    assert rows["kind"].tolist() == [TERM_BEGUN, TERM_ENDED]
+    assert rows["at_ms"].tolist() == [NOW_MS, NOW_MS + 40_000]
+    assert (rows["term"].tolist(), rows["node"].tolist()) == ([7, 7], [2, 2])
+    assert (rows["tick"].tolist(), rows["local_index"].tolist()) == ([100, 140], [3, 0])
+    assert rows["code"].tolist() == [0, HANDED_ON]
+    assert not rows[["home", "random", "topic", "mode", "outcome"]].astype("u8,u8,u4,u1,u1").view("u1").any()
