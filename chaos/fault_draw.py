@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from chaos.fault_plan import KINDS, Fault, FaultPlan, Value
+from chaos.fault_plan import KINDS, Fault, FaultPlan, Value, kinds_of
 
 FIRST_S: Final = 3.0
 #: How long before the end of the load the last fault begins, so that what it broke is still under load.
@@ -60,7 +60,7 @@ def draw_plan(seed: int, seconds: float, nodes: int | None = None) -> FaultPlan:
     assert seconds >= 10, f"{seconds} s leave no room for faults"
     nodes = nodes or (5 if seed % FIVE_NODES_EVERY == FIVE_NODES_EVERY - 1 else 3)
     chance = random.Random(f"plan {seed}")
-    kinds = list(KINDS)
+    kinds = list(kinds_of("simulator"))
     own = {kinds[seed % len(kinds)], *chance.sample(kinds, OWN_KINDS - 1)}
     faults = [_draw(chance, chance.choice(_ENDS_TERM), _moment(chance, seconds), nodes, hits="leader")]
     faults.append(_draw(chance, kinds[seed % len(kinds)], _moment(chance, seconds), nodes))

@@ -10,6 +10,9 @@ A line is a moment (seconds after the load began), a kind, a target, and argumen
 end (`for`, seconds): leaving out a line leaves out the fault and its recovery, which is what shrinking a plan needs.
 Empty lines and what follows `#` are skipped.
 
+Some kinds only the simulator can do, some only real machines; the others mean the same to both. A plan with a kind that
+whoever is to carry it out does not know is refused, not carried out in part.
+
 Targets of kinds that hit a node: a node id, `leader` or `follower` (whoever is that at the moment; of several followers
 the first by id), or `*`. Kinds that hit a link: `a>b` one way, `a-b` both ways, each side such a target. A partition
 names groups of such targets, `n1|n2,n3`, or `leader|*`, where `*` is everybody else. `render` and `parse` are inverse.
@@ -18,11 +21,13 @@ names groups of such targets, `n1|n2,n3`, or `leader|*`, where `*` is everybody 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 Shape = Literal["node", "link", "groups"]
+Party = Literal["simulator", "live"]
+BOTH: Final[tuple[Party, ...]] = ("simulator", "live")
 Value = float | str
 
 
@@ -38,9 +43,12 @@ class Kind:
     sentence: str
     numbers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    parties: tuple[Party, ...] = BOTH
 
 
+_LIVE: Final[tuple[Party, ...]] = ("live",)
 _FILES: Final = ("journal", "hours", "catalog")
+_ROTTEN: Final = (*_FILES, "deliveries")
 
 KINDS: Final[Mapping[str, Kind]] = {
     "kill": Kind("node", "kill -9; what was written but not synced stays; started again after `for`"),
@@ -50,6 +58,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         "the power goes at the n-th disk operation from now, of all or of those on such files: a checkpoint's",
         {"operation": (1, 10_000)},
         {"files": ("any", "journal", "hours")},
+        ("simulator",),
     ),
     "pause": Kind("node", "SIGSTOP; SIGCONT after `for`"),
     "stop": Kind("node", "SIGTERM: drains and transfers; started again after `for`"),
@@ -62,7 +71,9 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "partition": Kind("groups", "groups that do not hear each other"),
     "cut": Kind("link", "nothing passes"),
-    "loss": Kind("link", "this share of the messages breaks its connection", {"share": (0, 1)}),
+    "loss": Kind(
+        "link", "this share of what is sent is lost (in the simulator: breaks its connection)", {"share": (0, 1)}
+    ),
     "delay": Kind("link", "every message takes so many seconds", {"low": (0, 10), "high": (0, 10)}),
     "duplicate": Kind("link", "this share of what a broken connection carried comes again", {"share": (0, 1)}),
     "jump": Kind("node", "the wall clock jumps by so many seconds, and back after `for`", {"by": (-7_200, 7_200)}),
@@ -75,7 +86,49 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "full": Kind("node", "no free space but the reserve's rest"),
     "transfer": Kind("node", "leadership is moved to this node on purpose"),
+    "rolling": Kind(
+        "node", "stopped in order and started after `for`, of several the next when it is ready", parties=_LIVE
+    ),
+    "replace": Kind("node", "a new node joins the cluster, then this one is removed from it", parties=_LIVE),
+    "flap": Kind(
+        "groups",
+        "they do not hear each other for so long, hear each other for so long, and so on",
+        {"every": (0.05, 60)},
+        parties=_LIVE,
+    ),
+    "bandwidth": Kind("link", "so many thousand bits a second pass", {"kbit": (8, 10_000_000)}, parties=_LIVE),
+    "torn": Kind(
+        "node",
+        "killed, a file ends in the middle of what was last written to it, started again after `for`",
+        {"at": (0, 1)},
+        {"file": _ROTTEN},
+        _LIVE,
+    ),
+    "zero": Kind(
+        "node", "killed, 4 KiB of a file are zeros, started again after `for`", {"at": (0, 1)}, {"file": _ROTTEN}, _LIVE
+    ),
+    "truncate": Kind(
+        "node",
+        "killed, a file is cut off at this share of its bytes, started again after `for`",
+        {"at": (0, 1)},
+        {"file": _ROTTEN},
+        _LIVE,
+    ),
+    "oldcopy": Kind(
+        "node",
+        "killed, a file is as it was at an earlier moment, started again after `for`",
+        {"at": (0, 1)},
+        {"file": _ROTTEN},
+        _LIVE,
+    ),
 }
+
+
+def kinds_of(party: Party) -> tuple[str, ...]:
+    """The kinds that the simulator, or the nemesis of real processes, carries out; in the order of KINDS, which what is
+    drawn by seed depends on: a kind of the simulator is added at the end of its own."""
+    return tuple(name for name, kind in KINDS.items() if party in kind.parties)
+
 
 _TIME: Final = re.compile(r"\d+(\.\d{1,3})?")
 _ARGUMENT: Final = re.compile(r"([a-z]+)=(\S+)")
@@ -128,8 +181,8 @@ class FaultPlan:
         return "\n".join([head, *(fault.render() for fault in self.faults)]) + "\n"
 
     @classmethod
-    def parse(cls, text: str) -> FaultPlan:
-        """Raises PlanRefused."""
+    def parse(cls, text: str, party: Party | None = None) -> FaultPlan:
+        """Raises PlanRefused; with `party` also for a kind that it does not carry out."""
         lines = [(number, line.split("#")[0].split()) for number, line in enumerate(text.splitlines(), 1)]
         lines = [(number, words) for number, words in lines if words]
         if not lines or lines[0][1][0] != "plan":
@@ -141,7 +194,8 @@ class FaultPlan:
         nodes = int(_number(number, "nodes", given["nodes"], (1, 5)))
         seconds = _number(number, "seconds", given["seconds"], (1, 86_400))
         seed = int(_number(number, "seed", given["seed"], (0, 2**63)))
-        faults = tuple(_parse_fault(number, words) for number, words in lines[1:])
+        known = kinds_of(party) if party else tuple(KINDS)
+        faults = tuple(_parse_fault(number, words, known) for number, words in lines[1:])
         return cls(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)))
 
 
@@ -171,13 +225,13 @@ def _number(number: int, name: str, text: str, bounds: tuple[float, float]) -> f
     return value
 
 
-def _parse_fault(number: int, words: list[str]) -> Fault:
+def _parse_fault(number: int, words: list[str], known: Sequence[str]) -> Fault:
     if len(words) < 4:
         raise PlanRefused(f"line {number}: a moment, a kind, a target and for=seconds are needed")
     at, kind_name, target, *rest = words
-    kind = KINDS.get(kind_name)
-    if kind is None:
-        raise PlanRefused(f"line {number}: kind {kind_name!r}; there are {', '.join(KINDS)}")
+    if kind_name not in known:
+        raise PlanRefused(f"line {number}: kind {kind_name!r}; there are {', '.join(known)}")
+    kind = KINDS[kind_name]
     if not _TIME.fullmatch(at):
         raise PlanRefused(f"line {number}: seconds with up to three digits behind the point, found {at!r}")
     if not _TARGET[kind.shape].fullmatch(target):

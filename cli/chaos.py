@@ -90,7 +90,7 @@ def _read(path: Path) -> "FaultPlan":
     from chaos.fault_plan import FaultPlan, PlanRefused
 
     try:
-        return FaultPlan.parse(path.read_text(encoding="utf-8"))
+        return FaultPlan.parse(path.read_text(encoding="utf-8"), "simulator")
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror}") from None
     except (PlanRefused, UnicodeDecodeError) as error:

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Final
 
 from chaos.fault_draw import draw_plan
-from chaos.fault_plan import KINDS, FaultPlan
+from chaos.fault_plan import FaultPlan, kinds_of
 from chaos.simulator.run import Run, run_plan
 from chaos.simulator.shrink import shrink_plan
 
@@ -60,7 +60,7 @@ class Tally:
     def lines(self) -> list[str]:
         """For people: how often each fault fired, and what that proved."""
         lines = ["fault         fired  passed over"]
-        lines += [f"{kind:<12} {self.fired[kind]:>6} {self.passed[kind]:>12}" for kind in KINDS]
+        lines += [f"{kind:<12} {self.fired[kind]:>6} {self.passed[kind]:>12}" for kind in kinds_of("simulator")]
         lines.append(
             f"{self.runs} runs, {self.counted} of them count; {self.hand_overs} hand-overs, {self.changes} changes of "
             f"leader, {self.fired.total()} faults"

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos.fault_draw import FIRST_S, LAST_S, draw_plan
-from chaos.fault_plan import KINDS, Fault, FaultPlan, PlanRefused
+from chaos.fault_plan import Fault, FaultPlan, Party, PlanRefused, kinds_of
+
+CRASH = "crash n1 for=1 operation=3 files=any"
 
 
 @settings(max_examples=100, deadline=None)
@@ -21,9 +23,27 @@ def test_drawn_plans_survive_their_text(seed: int, seconds: int, nodes: int) -> 
 
 def test_every_kind_comes_within_as_many_seeds_as_there_are_kinds() -> None:
     """No fault is left to chance: a run of that many seeds, from any first one, has them all."""
+    kinds = kinds_of("simulator")
     for first in (0, 1, 17):
-        seen = {fault.kind for seed in range(first, first + len(KINDS)) for fault in draw_plan(seed, 60).faults}
-        assert seen == set(KINDS)
+        seen = {fault.kind for seed in range(first, first + len(kinds)) for fault in draw_plan(seed, 60).faults}
+        assert seen == set(kinds)
+
+
+def test_simulated_kinds_are_what_seeds_draw_from() -> None:
+    """A kind more, or another order, would give every seed another plan: those of old reports would not replay."""
+    assert kinds_of("simulator") == (
+        *("kill", "power", "crash", "pause", "stop", "wipe", "flip", "partition", "cut", "loss", "delay", "duplicate"),
+        *("jump", "drift", "slow", "fail", "full", "transfer"),
+    )
+
+
+@pytest.mark.parametrize(("party", "kind"), [("simulator", "bandwidth *-* for=1 kbit=1000"), ("live", CRASH)])
+def test_kind_of_the_other_party_is_refused(party: Party, kind: str) -> None:
+    """What a party cannot do it says before it begins; the language itself knows it."""
+    text = f"plan seed=1 nodes=3 seconds=20\n4 {kind}\n"
+    assert FaultPlan.parse(FaultPlan.parse(text).render()) == FaultPlan.parse(text)
+    with pytest.raises(PlanRefused, match=f"line 2: kind '{kind.split()[0]}'; there are kill"):
+        FaultPlan.parse(text, party)
 
 
 def test_every_fifth_seed_has_five_nodes() -> None:
