@@ -18,9 +18,9 @@ from typing import Any, Self
 
 import aiohttp
 
+from chaos.faulty_disk import FaultyDisk
 from chaos.preload import together
 from chaos.skewed_clock import SkewedClock
-from chaos.slow_disk import SlowDisk
 from cli.local_cluster import LOOPBACK, LocalNode, how_it_ended, last_words, start_process, write_config
 from storage.verify import digest
 
@@ -56,8 +56,8 @@ def free_ports(count: int) -> list[int]:
 
 
 class Cluster:
-    """`count` nodes n1.. below `directory`; `settings` are further config tables; `slow` makes their disks slowable,
-    `skewed` gives each a wall clock of its own, `spare` further nodes can join later.
+    """`count` nodes n1.. below `directory`; `settings` are further config tables; `slow` makes their disks slowable
+    and able to fail, `skewed` gives each a wall clock of its own, `spare` further nodes can join later.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class Cluster:
             write_config(node, founders, settings)
         for node in spares:
             write_config(node, [*founders, node], settings, join=True)
-        self.slow_disk = SlowDisk(directory) if slow else None
-        if self.slow_disk is not None:
-            self.slow_disk.build()
+        self.disks = FaultyDisk(directory) if slow else None
+        if self.disks is not None:
+            self.disks.build()
         self.clocks = SkewedClock(directory) if skewed else None
         if self.clocks is not None:
             self.clocks.build()
@@ -123,7 +123,7 @@ class Cluster:
         """Starts these nodes (default: all). They are not ready yet."""
         for node_id in node_ids or tuple(self.nodes):
             assert node_id not in self.running(), f"{node_id} runs already"
-            tools = [tool.environment(node_id) for tool in (self.slow_disk, self.clocks) if tool is not None]
+            tools = [tool.environment(node_id) for tool in (self.disks, self.clocks) if tool is not None]
             self._processes[node_id] = start_process(self.nodes[node_id], together(*tools))
 
     async def stop(self, node_id: str) -> None:
@@ -153,9 +153,13 @@ class Cluster:
         self._signal(node_id, signal.SIGCONT)
 
     def wipe(self, node_id: str) -> None:
-        """Removes the data directory of a node that does not run."""
+        """Empties the data directory of a node that does not run; it stays, since it may be where a disk is mounted."""
         assert node_id not in self.running(), f"{node_id} runs"
-        shutil.rmtree(self.nodes[node_id].data_path)
+        for path in self.nodes[node_id].data_path.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     async def status(self, node_id: str) -> dict[str, Any] | None:
         """The node's cluster page, or None when it does not give one."""

@@ -46,8 +46,8 @@ def slow_followers(delay_ms: int, inner: Script) -> Script:
     """Both followers' fdatasync takes `delay_ms`, at every leader anew, while `inner` runs."""
 
     async def script(trial: Trial) -> None:
-        slow_disk = trial.cluster.slow_disk
-        assert slow_disk is not None, "the trial's disks cannot be slowed"
+        disks = trial.cluster.disks
+        assert disks is not None, "the trial's disks cannot be slowed"
 
         async def follow() -> None:
             term = 0
@@ -55,7 +55,7 @@ def slow_followers(delay_ms: int, inner: Script) -> Script:
                 leadership = await trial.cluster.wait_leader(term, timeout_s=float("inf"))
                 term = leadership.term
                 for node_id in trial.cluster.nodes:
-                    slow_disk.set(node_id, 0 if node_id == leadership.node_id else delay_ms)
+                    disks.slow(node_id, 0 if node_id == leadership.node_id else delay_ms)
 
         following = asyncio.create_task(follow())
         try:
@@ -63,7 +63,7 @@ def slow_followers(delay_ms: int, inner: Script) -> Script:
         finally:
             following.cancel()
             for node_id in trial.cluster.nodes:
-                slow_disk.set(node_id, 0)
+                disks.slow(node_id, 0)
 
     return script
 

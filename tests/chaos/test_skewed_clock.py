@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from chaos.faulty_disk import FaultyDisk
 from chaos.preload import together
 from chaos.skewed_clock import SkewedClock
-from chaos.slow_disk import SlowDisk
 
 SCRIPT = """
 import datetime, os, sys, time
@@ -79,13 +79,13 @@ def test_drift_counts_from_when_it_was_set(tmp_path: Path) -> None:
             assert found == pytest.approx([1 + 0.5 * (time.monotonic() - begun)] * 4, abs=0.1)
 
 
-def test_it_goes_with_the_slow_disk(tmp_path: Path) -> None:
+def test_it_goes_with_the_faulty_disk(tmp_path: Path) -> None:
     """Both libraries in one process; one that was started without a control file has the machine's clock."""
-    clocks, slow_disk = SkewedClock(tmp_path), SlowDisk(tmp_path)
+    clocks, disks = SkewedClock(tmp_path), FaultyDisk(tmp_path)
     clocks.build()
-    slow_disk.build()
+    disks.build()
     clocks.set("n1", 2_000)
-    both = together(slow_disk.environment("n1"), clocks.environment("n1"))
+    both = together(disks.environment("n1"), clocks.environment("n1"))
     assert both["LD_PRELOAD"].count(".so") == 2
     with process(both) as read:
         assert ahead_s(read) == pytest.approx([2] * 4, abs=0.05)
