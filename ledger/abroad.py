@@ -1,0 +1,54 @@
+"""What stands in one hour and belongs to messages born in another, on its way to their home."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ledger.bucket import ABROAD, PLACE, Bucket, Rows
+from storage.format import UNIT_MOVED, take_rows
+from storage.position import INDEX_BITS
+
+
+class Abroad(NamedTuple):
+    """Rows to be brought to the bucket in which `home` lies."""
+
+    places: Rows  # PLACE
+    settles: Rows  # ABROAD
+
+
+def abroad_of(bucket: Bucket, moved_headers: Rows | None = None, first_settle: int = 0) -> Abroad:
+    """The units of the bucket that were born elsewhere, and their settle records.
+
+    Needs the record headers of those units: the bucket's own, or `moved_headers` [m], row by row those of its moved
+    units in order. `first_settle` is the ordinal in the file of the bucket's first settle record, or any number that
+    rises from bucket to bucket of an hour. Home and place may lie in one hour, or one bucket.
+    """
+    moved = np.flatnonzero(bucket.units["flags"] & np.uint32(UNIT_MOVED))
+    if not len(moved):
+        return Abroad(np.zeros(0, PLACE), np.zeros(0, ABROAD))
+    if moved_headers is None:
+        assert bucket.headers is not None, "moved units without record headers: their homes are not known"
+        moved_headers = take_rows(bucket.headers, moved)
+    assert len(moved_headers) == len(moved), f"{len(moved_headers)} headers of {len(moved)} moved units"
+    origin = np.uint64(bucket.hour << INDEX_BITS | bucket.first)
+    places = np.zeros(len(moved), PLACE)
+    places["home"] = moved_headers["id_hour"].astype(np.uint64) << np.uint64(INDEX_BITS)
+    places["home"] |= moved_headers["id_global_index"]
+    places["place"] = origin + moved.astype(np.uint64)
+    places["due_ms"] = bucket.units["due_ms"][moved]
+    places["asked_due_ms"] = moved_headers["asked_due_ms"]
+    places["attempt"] = bucket.units["attempt"][moved]
+    row_of = np.full(len(bucket.units), -1, np.int64)
+    row_of[moved] = np.arange(len(moved))
+    at = bucket.settles["global_index"].astype(np.int64) - bucket.first
+    within = (at >= 0) & (at < len(row_of))
+    row = np.where(within, row_of[np.where(within, at, 0)], -1)
+    named = np.flatnonzero(row >= 0)
+    settles = np.zeros(len(named), ABROAD)
+    settles["home"], settles["place"] = places["home"][row[named]], places["place"][row[named]]
+    for name in ("at_ms", "when", "term", "attempt", "node", "code", "what"):
+        settles[name] = bucket.settles[name][named]
+    settles["order"] = first_settle + named
+    return Abroad(places, settles)

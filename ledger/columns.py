@@ -1,0 +1,215 @@
+"""The words of the ledger: what a message was, what is said beside it, why it came twice, and the columns that say so.
+
+A message is exactly one `MessageClass`, whatever else is true of it; what else is true are `Flag`s, any number of
+them. A duplicate has exactly one `Cause`. The numbers are stable: they stand in Parquet files and in answers of the
+API, so one is added at the end and none is ever given to something else.
+
+Rows are kept as columns, a dict of arrays of one length under the names of `LEDGER` or `DUPLICATES`: that is what
+Arrow, numpy and a page of JSON all take without a copy per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum, IntFlag
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Columns = dict[str, npt.NDArray[Any]]
+"""Arrays of one length, shape [n] each, by name."""
+
+
+class MessageClass(IntEnum):
+    """What became of a message. `pending` is also one that was handed over, whose lease ended without outcome, and
+    that will go out again; `in_flight` one whose lease runs at the end of the records."""
+
+    DELIVERED_ONCE = 1
+    DELIVERED_MORE = 2
+    DEAD = 3
+    CANCELLED = 4
+    EXPIRED = 5
+    PENDING = 6
+    IN_FLIGHT = 7
+    LOST = 8
+
+
+class Flag(IntFlag):
+    """What else is true of a message."""
+
+    EARLY = 1 << 0
+    """A hand-over began before the due time that was asked for, by the clock of the node that made it."""
+    LATE = 1 << 1
+    """The first hand-over began more than `Context.late_ms` after the due time; `late_cause` says why."""
+    RETRIED = 1 << 2
+    """Handed over again after a failure, a nack or a dead letter that is on record: no duplicate."""
+    DELIVERED_AFTER_CANCEL = 1 << 3
+    """A hand-over began after the cancel had taken effect."""
+    UNKNOWN_OUTCOME = 1 << 4
+    """Of at least one hand-over whose lease is over nobody knows what came of it."""
+    NODES_DISAGREE = 1 << 5
+    """The nodes' copies of its records differ, or two nodes say that they made one and the same hand-over."""
+    OUTSIDE_WINDOW = 1 << 6
+    """Due before the window in which all records are retained: what is seen is told, what is not seen means nothing."""
+    RECORDS_MISSING = 1 << 7
+    """A hand-over is known from the settle records only, and falls where a node's own account has a hole or is not
+    given: it is unknown, not lost."""
+    UNTRACED = 1 << 8
+    """A hand-over that ended the message is in no node's account, though the accounts cover its time."""
+    DELIVERED_UNSETTLED = 1 << 9
+    """A node's account or a receipt says delivered, and the settle records say otherwise: it may come again."""
+    OVERDUE = 1 << 10
+    """Open, due for longer than the grace, and not with a consumer."""
+    SCHEDULED_TWICE = 1 << 11
+    """The same as a message scheduled shortly before it, without a key that would have caught it."""
+    RESCHEDULED = 1 << 12
+    """Moved to another due time on a client's wish."""
+    REDRIVEN = 1 << 13
+    """Brought back from the dead."""
+    NOT_RECEIVED = 1 << 14
+    """Handed over, and in no consumer's receipts though they cover its time."""
+    STRICT = 1 << 15
+    """Its topic hands over strictly: a failover duplicate of it breaks a promise."""
+
+
+class LateCause(IntEnum):
+    """Why the first hand-over was late."""
+
+    NONE = 0
+    NO_LEADER = 1
+    """It fell due when no node led, or none that still could act: the first term after it handed it over."""
+    WAITING_FOR_CONSUMER = 2
+    """It had been dispatched, and no consumer pulled it (or its topic was paused)."""
+    WAITING_FOR_RECEIVER = 3
+    """It had been dispatched, and its webhook receiver had no room or was ill."""
+    DISPATCH = 4
+    """The leader was behind: it was handed over as soon as it was dispatched."""
+    SCHEDULED_LATE = 5
+    """It was scheduled, or rescheduled, too near to its due time or after it."""
+
+
+class Cause(IntEnum):
+    """Why a message was handed over again."""
+
+    NONE = 0
+    FAILOVER = 1
+    """A leader died with the Lease of the earlier hand-over uncommitted; the leader of a later term handed it over."""
+    LEASE_ENDED = 2
+    """Pull: the earlier lease is on record and ran out without outcome."""
+    UNKNOWN_OUTCOME = 3
+    """Push: the earlier lease is on record, and no outcome reached the records before it ended."""
+    ACKED_LATE = 4
+    """The consumer did acknowledge the earlier hand-over, after its lease had ended and the message had gone out."""
+    SCHEDULED_TWICE = 5
+    """Another message, equal to this one, was scheduled shortly before it and handed over as well."""
+    UNEXPLAINED = 6
+    """None of these: a promise is broken."""
+
+
+class Lost(IntEnum):
+    """Why a message counts as lost."""
+
+    NONE = 0
+    NO_TRACE = 1
+    """Settled as delivered, and no node handed it over, though all accounts cover the time."""
+    NEVER_RECEIVED = 2
+    """Settled as delivered, and in no consumer's receipts, though they cover the time."""
+    NOT_FOUND = 3
+    """Acknowledged to its producer, and in no node's hours."""
+    NEVER_HANDED_OVER = 4
+    """Open, due for longer than `Context.lost_after_ms`, and never handed over."""
+
+
+def word(member: IntEnum | IntFlag) -> str:
+    """Its name as reports and the API write it: `delivered_once`."""
+    assert member.name is not None
+    return member.name.lower()
+
+
+def words_of(kind: type[IntEnum]) -> tuple[str, ...]:
+    """The words of an enumeration by number, "" for numbers it does not have: a dictionary for a column of codes."""
+    names = [""] * (max(kind) + 1)
+    for member in kind:
+        names[member] = word(member)
+    return tuple(names)
+
+
+CLASS_WORDS: Final = words_of(MessageClass)
+CAUSE_WORDS: Final = words_of(Cause)
+LATE_WORDS: Final = words_of(LateCause)
+LOST_WORDS: Final = words_of(Lost)
+
+
+def flag_words(flags: int) -> list[str]:
+    """The words of the flags that are set, in order of their bits."""
+    return [word(flag) for flag in Flag if flags & flag]
+
+
+LEDGER: Final[dict[str, np.dtype[Any]]] = {
+    name: np.dtype(kind)
+    for name, kind in {
+        "home": "<u8",  # position of the message; with `random` its id
+        "random": "<u8",
+        "topic": "<u4",
+        "class": "u1",  # MessageClass
+        "late_cause": "u1",  # LateCause
+        "lost": "u1",  # Lost
+        "mode": "u1",  # of the first hand-over: PULL or PUSH of storage.delivery_record, 0 without one
+        "flags": "<u4",  # Flag
+        "hand_overs": "<u2",  # that began, by the nodes' accounts; 65,535 stands for that many or more
+        "retries": "<u2",  # of those, after a failure on record
+        "duplicates": "<u2",  # of those, the others but the first
+        "received": "<u2",  # receipts of consumers
+        "created_ms": "<i8",  # 0: its record header is not known
+        "asked_due_ms": "<i8",  # as last asked for
+        "due_ms": "<i8",  # as last stored: after a retry, when it is tried again
+        "first_ms": "<i8",  # when the first hand-over began, 0 without one
+        "late_ms": "<i8",  # first_ms minus the due time asked for then; 0 without a hand-over
+        "settled_ms": "<i8",  # when it ended, 0 while open
+        "term": "<u4",  # of the first hand-over, 0 without one
+        "attempt": "<u2",
+        "node": "<u2",
+        "code": "<u2",  # HTTP status or reason of what ended it
+    }.items()
+}
+"""One row a message."""
+
+DUPLICATES: Final[dict[str, np.dtype[Any]]] = {
+    name: np.dtype(kind)
+    for name, kind in {
+        "home": "<u8",
+        "random": "<u8",
+        "topic": "<u4",
+        "cause": "u1",  # Cause
+        "mode": "u1",
+        "term": "<u4",  # the extra hand-over, named by (term, attempt), and the node that made it
+        "attempt": "<u2",
+        "node": "<u2",
+        "at_ms": "<i8",
+        "before_term": "<u4",  # the hand-over that it repeats
+        "before_attempt": "<u2",
+        "before_node": "<u2",
+        "before_ms": "<i8",
+        "lease_end_ms": "<i8",  # of that one; 0: not on record
+        "other": "<u8",  # the message that it repeats: `home`, but for scheduled_twice
+    }.items()
+}
+"""One row an extra hand-over, in order of home, then of (term, attempt)."""
+
+
+def empty_columns(schema: dict[str, np.dtype[Any]], count: int = 0) -> Columns:
+    """Columns of zeros, [count] each."""
+    return {name: np.zeros(count, kind) for name, kind in schema.items()}
+
+
+def take_columns(columns: Columns, rows: npt.NDArray[Any] | slice) -> Columns:
+    """Some rows, by mask, index or slice."""
+    return {name: column[rows] for name, column in columns.items()}
+
+
+def join_columns(parts: Sequence[Columns], schema: dict[str, np.dtype[Any]]) -> Columns:
+    """All rows of these, in order."""
+    if not parts:
+        return empty_columns(schema)
+    return {name: np.concatenate([part[name] for part in parts]) for name in schema}
