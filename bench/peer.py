@@ -17,7 +17,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from chaos.cluster import ClusterFailed, free_ports
+from chaos.cluster import ClusterFailed
+from chaos.ground import free_ports
 
 START_S = 20.0
 STOP_S = 30.0

@@ -8,7 +8,6 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,9 +18,10 @@ from typing import Any, Self
 import aiohttp
 
 from chaos.faulty_disk import FaultyDisk
+from chaos.ground import Ground
 from chaos.preload import together
 from chaos.skewed_clock import SkewedClock
-from cli.local_cluster import LOOPBACK, LocalNode, how_it_ended, last_words, start_process, write_config
+from cli.local_cluster import LocalNode, how_it_ended, last_words, start_process, write_config
 from storage.verify import digest
 
 POLL_S = 0.02
@@ -43,21 +43,10 @@ class Leadership:
     commit_index: int
 
 
-def free_ports(count: int) -> list[int]:
-    """`count` ports nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for held in sockets:
-            held.bind((LOOPBACK, 0))
-        return [int(held.getsockname()[1]) for held in sockets]
-    finally:
-        for held in sockets:
-            held.close()
-
-
 class Cluster:
     """`count` nodes n1.. below `directory`; `settings` are further config tables; `slow` makes their disks slowable
-    and able to fail, `skewed` gives each a wall clock of its own, `spare` further nodes can join later.
+    and able to fail, `skewed` gives each a wall clock of its own, `spare` further nodes can join later,
+    `ground` is where they stand if not on loopback.
     """
 
     def __init__(
@@ -68,11 +57,12 @@ class Cluster:
         slow: bool = False,
         skewed: bool = False,
         spare: int = 0,
+        ground: Ground | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         total = count + spare
-        ports = free_ports(2 * total)
-        rows = [LocalNode(f"n{i + 1}", ports[2 * i], ports[2 * i + 1], directory / f"n{i + 1}") for i in range(total)]
+        self.ground = ground or Ground()
+        rows = self.ground.place([f"n{i + 1}" for i in range(total)], directory)
         founders, spares = rows[:count], rows[count:]
         self.nodes = {node.node_id: node for node in founders}
         self.spare = {node.node_id: node for node in spares}
@@ -81,6 +71,8 @@ class Cluster:
         """Nodes that were removed."""
         self.leaving: set[str] = set()
         """Nodes that were told to go: that they end is no failure."""
+        self.tended = False
+        """Somebody else sees to nodes that end by themselves."""
         for node in founders:
             write_config(node, founders, settings)
         for node in spares:
@@ -124,7 +116,9 @@ class Cluster:
         for node_id in node_ids or tuple(self.nodes):
             assert node_id not in self.running(), f"{node_id} runs already"
             tools = [tool.environment(node_id) for tool in (self.disks, self.clocks) if tool is not None]
-            self._processes[node_id] = start_process(self.nodes[node_id], together(*tools))
+            prefix = self.ground.prefix(node_id)
+            self._processes[node_id] = start_process(self.nodes[node_id], together(*tools), prefix)
+            self.ground.started(node_id, self._processes[node_id].pid)
 
     async def stop(self, node_id: str) -> None:
         """SIGTERM, and waits for the end. Raises ClusterFailed if it does not end in time or not with 0."""
@@ -275,6 +269,8 @@ class Cluster:
             raise ClusterFailed(f"waited {timeout_s} s for {what}\n{self._logs()}") from None
 
     def _check_alive(self) -> None:
+        if self.tended:
+            return
         for node_id, process in self._processes.items():
             returncode = process.poll()
             if returncode is not None and returncode > 0 and node_id not in self.leaving:

@@ -21,7 +21,7 @@ async def add(cluster: Cluster, node_id: str) -> None:
     cluster.nodes[node_id] = node
     via = next(other for other in cluster.running())
     cluster.start(node_id)
-    member = {"id": node_id, "raft": node.raft, "http": node.http}
+    member = {"id": node_id, "raft": node.raft_seen, "http": node.http_seen}
     # Until it listens, the addition is refused by its address.
     await _change(cluster, via, "POST", "/v1/cluster/members", member, {*PASSING, "invalid-field"})
 

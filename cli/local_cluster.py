@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
@@ -22,22 +23,36 @@ RAFT_PORT_OFFSET = 100
 
 @dataclass(frozen=True)
 class LocalNode:
-    """One node: its id, its ports on loopback and its folder (config, log, data)."""
+    """One node: its id, its ports and its folder (config, log, data). `host` is where it listens; `doors` are the HTTP
+    and the Raft port that other nodes connect to in place of its own, where something stands in between.
+    """
 
     node_id: str
     http_port: int
     raft_port: int
     directory: Path
+    host: str = LOOPBACK
+    doors: tuple[int, int] | None = None
 
     @property
     def http(self) -> str:
         """host:port of the HTTP listener."""
-        return f"{LOOPBACK}:{self.http_port}"
+        return f"{self.host}:{self.http_port}"
 
     @property
     def raft(self) -> str:
         """host:port of the Raft listener."""
-        return f"{LOOPBACK}:{self.raft_port}"
+        return f"{self.host}:{self.raft_port}"
+
+    @property
+    def http_seen(self) -> str:
+        """host:port that other nodes reach its HTTP listener at."""
+        return f"{self.host}:{self.doors[0] if self.doors else self.http_port}"
+
+    @property
+    def raft_seen(self) -> str:
+        """host:port that other nodes reach its Raft listener at."""
+        return f"{self.host}:{self.doors[1] if self.doors else self.raft_port}"
 
     @property
     def url(self) -> str:
@@ -79,6 +94,9 @@ def write_config(
     """
     quoted = json.dumps
     tables: dict[str, dict[str, object]] = {"http": {"listen": node.http}, "raft": {"listen": node.raft}}
+    if not ip_address(node.host).is_loopback:
+        for server in tables.values():
+            server["insecure"] = True
     for table, values in (settings or {}).items():
         tables.setdefault(table, {}).update(values)
     lines = [f"node_id = {quoted(node.node_id)}", f"data_dir = {quoted(str(node.data_path.resolve()))}"]
@@ -91,18 +109,21 @@ def write_config(
             "",
             "[[peers]]",
             f"id = {quoted(peer.node_id)}",
-            f"raft = {quoted(peer.raft)}",
-            f"http = {quoted(peer.http)}",
+            f"raft = {quoted(peer.raft_seen)}",
+            f"http = {quoted(peer.http_seen)}",
         ]
     node.directory.mkdir(parents=True, exist_ok=True)
     node.config_path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def start_process(node: LocalNode, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+def start_process(
+    node: LocalNode, environment: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
     """Starts `hourwheel serve` for the node; its output is appended to its log file. Returns at once: it is not ready
-    yet.
+    yet. `prefix` is a command that ends by becoming the one behind it (nsenter).
     """
     command = [
+        *prefix,
         sys.executable,
         "-P",
         "-m",

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from chaos.cluster import free_ports
+from chaos.ground import free_ports
 from cli.connection import Connection
 from cli.exit_code import ExitCode
 from cli.local_cluster import RAFT_PORT_OFFSET, by_port, write_config

@@ -1,0 +1,89 @@
+"""Directed links between nodes, and the conditions that faults put on them.
+
+Several faults may hold one link at a time, and each ends by itself: a link is whole again when the last of them has
+ended. So a fault `puts` a condition on links and `lifts` what it put, and what a link is like follows from all that
+hold it: cut if one cuts it, the narrowest bandwidth, the highest loss, the delay put on last.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+Link = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What one way between two nodes is like. Shares are of packets (a proxy: of pieces), delays uniform."""
+
+    cut: bool = False
+    loss: float = 0.0
+    duplicate: float = 0.0
+    low_s: float = 0.0
+    high_s: float = 0.0
+    bits_per_s: float = 0.0
+    """0: as many as the machine can."""
+
+    @property
+    def shaped(self) -> bool:
+        """Whether what passes does not pass as it is."""
+        return replace(self, cut=False) != WHOLE
+
+
+WHOLE: Final = Condition()
+
+
+def merged(conditions: Iterable[Condition]) -> Condition:
+    """What a link is like that all of these hold, in the order in which they came."""
+    found = WHOLE
+    for each in conditions:
+        narrow = [bits for bits in (found.bits_per_s, each.bits_per_s) if bits]
+        low_s, high_s = (each.low_s, each.high_s) if each.high_s else (found.low_s, found.high_s)
+        found = Condition(
+            cut=found.cut or each.cut,
+            loss=max(found.loss, each.loss),
+            duplicate=max(found.duplicate, each.duplicate),
+            low_s=low_s,
+            high_s=high_s,
+            bits_per_s=min(narrow, default=0.0),
+        )
+    return found
+
+
+class Links(ABC):
+    """All links of a cluster."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, tuple[frozenset[Link], Condition]] = {}
+        self._number = 0
+
+    def put(self, links: Iterable[Link], condition: Condition) -> int:
+        """Puts a condition on links; what `lift` takes."""
+        self._number += 1
+        self._held[self._number] = (frozenset(links), condition)
+        self._change(self._held[self._number][0])
+        return self._number
+
+    def lift(self, held: int) -> None:
+        """Takes away what `put` put on; nothing if it is gone already."""
+        links, _ = self._held.pop(held, (frozenset(), WHOLE))
+        self._change(links)
+
+    def heal(self) -> None:
+        """Every link is whole."""
+        links = frozenset(link for several, _ in self._held.values() for link in several)
+        self._held.clear()
+        self._change(links)
+
+    def of(self, link: Link) -> Condition:
+        """What a link is like now."""
+        return merged(condition for links, condition in self._held.values() if link in links)
+
+    def _change(self, links: frozenset[Link]) -> None:
+        if links:
+            self.apply({link: self.of(link) for link in sorted(links)})
+
+    @abstractmethod
+    def apply(self, conditions: dict[Link, Condition]) -> None:
+        """These links are like this from now on, all at once as far as can be."""
