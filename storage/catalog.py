@@ -123,9 +123,10 @@ class Catalog:
         self.members.load()
 
     @classmethod
-    def open(cls, path: Path, disk: Disk, *, read_only: bool = False) -> "Catalog":
+    def open(cls, path: Path, disk: Disk, *, read_only: bool = False, beside_node: bool = False) -> "Catalog":
         """Open the catalog directory, or create it. One process, once: the data directory's LOCK sees to that.
         `read_only`: one that is there and that nobody else has open; nothing is changed or made beside it.
+        `beside_node` as well: its node may be running, so LMDB's own lock file, which is there, counts this reader.
 
         Raises FormatRefused (another version), Corrupt (record, genesis or a topic), DiskFailed.
         """
@@ -139,11 +140,11 @@ class Catalog:
                 readahead=False,
                 create=False,
                 readonly=read_only,
-                lock=not read_only,
+                lock=beside_node or not read_only,
             )
         try:
             with _lmdb_errors("open", path):
-                if read_only and environment.stat()["entries"] <= len(_TABLES):
+                if read_only and not beside_node and environment.stat()["entries"] <= len(_TABLES):
                     environment.close()  # its first start was cut short: there is nothing that could be changed
                     return cls.open(path, disk)
                 about = environment.open_db(ABOUT, create=not read_only)
