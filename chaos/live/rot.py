@@ -1,0 +1,113 @@
+"""What goes wrong with files while nobody looks: bits flip, pages are zeroed, files are cut short, a write is torn.
+
+Done to the files of a node that does not run. A place is a share of all the bytes of a kind of file, so that a plan
+means about the same whatever there is.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+#: Kinds of files, by the word that a plan uses.
+FILES: Final = {
+    "journal": "journal/*",
+    "hours": "hours/*/*",
+    "catalog": "catalog/data.mdb",
+    "deliveries": "deliveries/*.log",
+}
+PAGE: Final = 4096
+TORN_BYTES_MAX: Final = 4096
+#: Below the length of the shortest record of a delivery log: half of one is a torn tail, a whole one of noise is not.
+TORN_ROW_BYTES_MAX: Final = 63
+
+
+@dataclass(frozen=True)
+class Wound:
+    """What was done to which file; `offset` is the first byte concerned, `size` how many."""
+
+    what: str
+    path: Path
+    offset: int
+    size: int
+
+    def describe(self) -> str:
+        """For a log."""
+        return f"{self.what} of {self.path.parent.name}/{self.path.name} at {self.offset}, {self.size} bytes"
+
+
+def files(data: Path, kind: str) -> list[Path]:
+    """The files of this kind that hold something, in the order of their names."""
+    return [path for path in sorted(data.glob(FILES[kind])) if path.is_file() and path.stat().st_size]
+
+
+def flip(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:
+    """Inverts one bit. None where there is no such file."""
+    place = _place(files(data, kind), at)
+    if place is None:
+        return None
+    path, offset = place
+    with path.open("r+b") as file:
+        file.seek(offset)
+        (byte,) = file.read(1)
+        file.seek(offset)
+        file.write(bytes([byte ^ 1 << chance.randrange(8)]))
+    return Wound("a bit", path, offset, 1)
+
+
+def zero(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:
+    """Zeroes the page of 4 KiB around the place; None where there is no such file, or only zeros stood there."""
+    place = _place(files(data, kind), at)
+    if place is None:
+        return None
+    path, offset = place
+    offset -= offset % PAGE
+    with path.open("r+b") as file:
+        file.seek(offset)
+        size = len(held := file.read(PAGE))
+        file.seek(offset)
+        file.write(bytes(size))
+    return Wound("a page", path, offset, size) if any(held) else None
+
+
+def truncate(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:
+    """Cuts the file off at the place. None where there is no such file."""
+    place = _place(files(data, kind), at)
+    if place is None:
+        return None
+    path, offset = place
+    size = path.stat().st_size - offset
+    os.truncate(path, offset)
+    return Wound("the end", path, offset, size)
+
+
+def tear(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:
+    """Leaves behind the newest file's end what a write that was under way leaves: some bytes of nothing known. No
+    damage: whoever wrote it was not told that it was written. None where there is no such file.
+    """
+    found = files(data, kind)
+    if not found or kind == "catalog":
+        return None
+    path = max(found, key=lambda path: path.stat().st_mtime_ns)
+    size_max = TORN_ROW_BYTES_MAX if kind == "deliveries" else TORN_BYTES_MAX
+    size = max(1, round(at * size_max))
+    offset = path.stat().st_size
+    with path.open("ab") as file:
+        file.write(chance.randbytes(size))
+    return Wound("a torn write", path, offset, size)
+
+
+def _place(found: Sequence[Path], at: float) -> tuple[Path, int] | None:
+    """The file and the byte in it with the share `at` of all their bytes before it."""
+    ends = list(itertools.accumulate(path.stat().st_size for path in found))
+    if not ends:
+        return None
+    target = min(int(at * ends[-1]), ends[-1] - 1)
+    number = bisect.bisect_right(ends, target)
+    return found[number], target - (ends[number - 1] if number else 0)
