@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Iterator
-from itertools import permutations, product
+from collections.abc import Callable
 from typing import Any, Final
 
 from api.port import ANONYMOUS, TransferResult
+from chaos.aim import Aim
 from chaos.event import Crashed, Fault, Transferred
 from chaos.fault_plan import Fault as PlannedFault
 from chaos.fault_plan import FaultPlan
@@ -53,7 +53,7 @@ class Nemesis:
         self._down_until_s: dict[str, float] = {}
         self._again_s: dict[str, float] = {}  # who is started again so long after its end
         self._over = False
-        self._leader = world.ids[0]
+        self._aim = Aim(lambda: world.ids, world.leader)
         world.on_end = self._ended
 
     def begin(self) -> None:
@@ -76,31 +76,6 @@ class Nemesis:
                 process.kill()
                 self._empty(process)
             process.start()
-
-    # -- whom it hits
-
-    def _nodes(self, target: str) -> list[str]:
-        world = self._world
-        self._leader = world.leader() or self._leader
-        match target:
-            case "*":
-                return list(world.ids)
-            case "leader":
-                return [self._leader]
-            case "follower":
-                return [next(name for name in (*world.ids, self._leader) if name != self._leader)]
-        return [target] if target in world.ids else []
-
-    def _links(self, target: str) -> Iterator[tuple[str, str]]:
-        """Directed links between nodes."""
-        both = "-" in target
-        a, b = target.split("-" if both else ">")
-        for one in self._nodes(a):
-            for other in self._nodes(b):
-                if one != other:
-                    yield one, other
-                    if both:
-                        yield other, one
 
     # -- striking
 
@@ -131,7 +106,7 @@ class Nemesis:
 
     def _each(self, fault: PlannedFault, strike: Callable[[Process], object]) -> bool:
         hit = False
-        for node_id in self._nodes(fault.target):
+        for node_id in self._aim.nodes(fault.target):
             self._mark(fault.kind, node_id)
             hit |= strike(self._world.processes[node_id]) is not False
         return hit
@@ -260,15 +235,10 @@ class Nemesis:
     # -- the network
 
     def _partition(self, fault: PlannedFault) -> bool:
-        groups: list[list[str]] = []
-        for part in fault.target.split("|"):
-            found = {name for target in part.split(",") for name in self._nodes(target)}
-            groups.append(sorted(found.difference(*groups)))
-        apart = permutations(groups, 2)
-        return self._cut_links(fault, [link for group, others in apart for link in product(group, others)])
+        return self._cut_links(fault, self._aim.apart(fault.target))
 
     def _cut(self, fault: PlannedFault) -> bool:
-        return self._cut_links(fault, sorted(set(self._links(fault.target))))
+        return self._cut_links(fault, self._aim.links(fault.target))
 
     def _cut_links(self, fault: PlannedFault, links: list[tuple[str, str]]) -> bool:
         """Several faults may cut one link: it is whole again when the last of them ends."""
@@ -285,14 +255,14 @@ class Nemesis:
                 self._world.network.heal(*link)
 
     def _loss(self, fault: PlannedFault) -> bool:
-        links = sorted(set(self._links(fault.target)))
+        links = self._aim.links(fault.target)
         for link in links:
             self._world.network.loss(*link, fault.number("share"))
             self._after(fault, self._world.network.loss, *link, 0.0)
         return bool(links)
 
     def _delay(self, fault: PlannedFault) -> bool:
-        links = sorted(set(self._links(fault.target)))
+        links = self._aim.links(fault.target)
         low_s, high_s = sorted((fault.number("low"), fault.number("high")))
         for link in links:
             self._world.network.delay(*link, low_s, high_s)
@@ -313,7 +283,7 @@ class Nemesis:
         return self._wrong(fault, lambda process: process.clock.drift(fault.number("ppm")))
 
     def _wrong(self, fault: PlannedFault, move: Callable[[Process], None]) -> bool:
-        nodes = self._nodes(fault.target)
+        nodes = self._aim.nodes(fault.target)
         if fault.target == "*" and fault.kind == "jump":
             return self._all_clocks(fault)
         if self._wrong_clock is not None or len(nodes) != 1:
@@ -371,13 +341,13 @@ class Nemesis:
     # -- leadership
 
     def _transfer(self, fault: PlannedFault) -> bool:
-        (to, *_) = self._nodes(fault.target) or [self._leader]
+        (to, *_) = self._aim.nodes(fault.target) or [self._aim.leader]
 
         def done(outcome: Outcome) -> None:
             if outcome.kind == "ok":
                 self._transferred(outcome.value, to)
 
-        client = self._world.client(self._leader)
+        client = self._world.client(self._aim.leader)
         client.call(lambda port: port.transfer(to, principal=ANONYMOUS), done, label="transfer", timeout_s=15)
         return True
 
