@@ -286,6 +286,21 @@ class Cluster:
         assert process.poll() is None, f"{node_id} does not run"
         os.kill(process.pid, number)
 
+    async def end_of(self, node_id: str) -> int:
+        """The return code of the process that the node has now, when it has ended, however long that takes."""
+        process, loop, gone = self._processes[node_id], asyncio.get_running_loop(), asyncio.Event()
+        try:
+            watched = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            return process.wait()
+        loop.add_reader(watched, gone.set)
+        try:
+            await gone.wait()
+        finally:
+            loop.remove_reader(watched)
+            os.close(watched)
+        return process.wait()
+
     async def ended(self, node_id: str) -> int:
         """Waits for the end of the node's process; its return code. Raises ClusterFailed if it does not end."""
         try:

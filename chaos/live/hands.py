@@ -1,0 +1,119 @@
+"""Hands on the processes of a cluster: several faults may hold one node down, or paused, at the same time.
+
+A node runs again when the last fault that holds it has let go, and it is these hands that start it: whoever started a
+node while another fault keeps it down would take that fault away. A node that ends by itself is noticed at once,
+written into the history, and started again after a pause; a fault that explains the end says so when it is asked.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from chaos.cluster import Cluster
+from chaos.event import Crashed
+from chaos.history import History
+from cli.local_cluster import how_it_ended, last_words
+
+#: A process that ended by itself is started again after so long.
+AGAIN_S: Final = 1.0
+
+AskedOfEnd = Callable[[str, int], Awaitable[bool]]
+"""Of a node and its return code, the process being dead: whether a fault explains it."""
+
+
+class Hands:
+    """One for a cluster; `start` is the only way in which a node is started while they are in use."""
+
+    def __init__(self, cluster: Cluster, history: History) -> None:
+        self._cluster, self._history = cluster, history
+        self._held: Counter[str] = Counter()
+        self._frozen: Counter[str] = Counter()
+        self._guards: dict[str, asyncio.Task[None]] = {}
+        self._over = False
+        self.asked_of_ends: list[AskedOfEnd] = []
+        cluster.tended = True
+
+    def start(self, *node_ids: str) -> None:
+        """Starts these nodes, those that do not run, unless a fault holds them down or they were removed."""
+        for node_id in node_ids:
+            if self._held[node_id] or self._over or node_id not in self._cluster.nodes:
+                continue
+            if node_id not in self._cluster.running():
+                self._cluster.start(node_id)
+                self._watch(node_id)
+            elif node_id not in self._guards:
+                self._watch(node_id)
+
+    def _watch(self, node_id: str) -> None:
+        former = self._guards.get(node_id)
+        if former is not None:
+            former.cancel()
+        self._guards[node_id] = asyncio.create_task(self._guard(node_id), name=f"guard {node_id}")
+
+    async def rest(self) -> None:
+        """Notices no more, starts no more: others do so from now on. Raises what a guard failed with."""
+        self._over = True
+        guards = list(self._guards.values())
+        for guard in guards:
+            guard.cancel()
+        for end in await asyncio.gather(*guards, return_exceptions=True):
+            if isinstance(end, Exception):
+                raise end
+
+    @asynccontextmanager
+    async def may_end(self, node_id: str) -> AsyncIterator[None]:
+        """Inside, it is no surprise if the node ends, and it is not started again before the block is left."""
+        self._held[node_id] += 1
+        try:
+            yield
+        finally:
+            self._held[node_id] -= 1
+            self.start(node_id)
+
+    @asynccontextmanager
+    async def down(self, node_id: str) -> AsyncIterator[None]:
+        """kill -9: inside, the node does not run."""
+        async with self.may_end(node_id):
+            if node_id in self._cluster.running():
+                await self._cluster.kill(node_id)
+            yield
+
+    @asynccontextmanager
+    async def paused(self, node_id: str) -> AsyncIterator[None]:
+        """SIGSTOP: inside, the process that runs now stands still. It is no error if it is killed meanwhile."""
+        pid = self._cluster.pid(node_id)
+        self._cluster.pause(node_id)
+        self._frozen[node_id] += 1
+        try:
+            yield
+        finally:
+            self._frozen[node_id] -= 1
+            runs = node_id in self._cluster.running() and self._cluster.pid(node_id) == pid
+            if runs and not self._frozen[node_id]:
+                self._cluster.resume(node_id)
+
+    def stands_still(self, node_id: str) -> bool:
+        """Whether a fault has paused it."""
+        return self._frozen[node_id] > 0
+
+    async def _guard(self, node_id: str) -> None:
+        """Until the process is gone; then starts it again if nobody holds it down."""
+        while node_id in self._cluster.nodes:
+            returncode = await self._cluster.end_of(node_id)
+            if self._held[node_id] or self._over or node_id in self._cluster.leaving:
+                return
+            await self._ended_by_itself(node_id, returncode)
+            await asyncio.sleep(AGAIN_S)
+            if self._held[node_id] or self._over:
+                return
+            self._cluster.start(node_id)
+
+    async def _ended_by_itself(self, node_id: str, returncode: int) -> None:
+        explained = False
+        for asked in self.asked_of_ends:
+            explained |= await asked(node_id, returncode)
+        mono_ms, wall_ms = self._history.now()
+        error = f"{how_it_ended(returncode)}: {last_words(self._cluster.nodes[node_id], 3)}"
+        self._history.record(Crashed(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, error=error, expected=explained))

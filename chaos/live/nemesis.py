@@ -1,0 +1,179 @@
+"""Carries a plan of faults out on the processes of a cluster, and tells what came of each.
+
+Each fault is a task of its own: its moment comes, its target is resolved by who leads then, the handler of its kind
+puts it on, and takes it off when its time is over or all is healed. Every fault stands in the history with its begin
+and its end; one that would break an assumption is passed over, one that this machine cannot do was not run, and both
+are told of with their reasons: a run says what it did not show.
+
+The assumptions are the simulator's: the disk of one node at most is in doubt at a time (emptied or damaged, and not a
+voter again that has caught up), and the clock of one node at most is wrong.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, Literal, Self
+
+from chaos.aim import Aim
+from chaos.cluster import READY_S, Cluster
+from chaos.event import Fault as Seen
+from chaos.fault_plan import KINDS, Fault, FaultPlan
+from chaos.history import History
+from chaos.live.handler import Handler, Handlers, NotRun, PassedOver
+from chaos.live.hands import Hands
+from chaos.live.watch import Watch
+
+#: A node lags by fewer entries than this: it has caught up.
+NEAR: Final = 2_000
+
+Role = Literal["leader", "follower"]
+
+
+class LiveNemesis:
+    """Faults of `plan` on `cluster`, whose nodes run; use as `async with`, `register` handlers, then `run` and `heal`.
+
+    `fired` and `passed` count faults by kind, `not_run` says by kind why this machine cannot do it, `reasons` why
+    faults were passed over.
+    """
+
+    def __init__(self, cluster: Cluster, history: History, plan: FaultPlan) -> None:
+        self.cluster, self.history, self.plan = cluster, history, plan
+        self.hands = Hands(cluster, history)
+        self.watch = Watch(cluster, history)
+        self.aim = Aim(lambda: list(cluster.nodes), self.watch.leader)
+        self.fired: Counter[str] = Counter()
+        self.passed: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self.not_run: dict[str, str] = {}
+        self.in_doubt: set[str] = set()
+        self._doubting = asyncio.Lock()
+        self._handlers: dict[str, Handler] = {}
+        self._begun: dict[int, list[tuple[str, Role]]] = {}  # by id(fault): a plan may hold two that are equal
+        self._healed = asyncio.Event()
+        self._strikes: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        await self.watch.__aenter__()
+        self.hands.start(*self.cluster.nodes)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._healed.set()
+        for strike in self._strikes:
+            strike.cancel()
+        await asyncio.gather(*self._strikes, return_exceptions=True)
+        await self.rest()
+
+    def register(self, *several: Handlers | Mapping[str, Handler]) -> None:
+        """Adds handlers to the table; a later one of the same kind takes the place of an earlier."""
+        for handlers in several:
+            table = handlers if isinstance(handlers, Mapping) else handlers.handlers()
+            assert table.keys() <= KINDS.keys(), f"no kinds of the language: {table.keys() - KINDS.keys()}"
+            self._handlers |= table
+
+    async def run(self) -> None:
+        """Strikes every fault at its moment, counted from now; returns when all have ended. Raises ExceptionGroup of
+        what handlers failed with."""
+        begin_s = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as tasks:
+            self._strikes = [tasks.create_task(self._at(begin_s + fault.at_s, fault)) for fault in self.plan.faults]
+
+    async def heal(self, timeout_s: float = READY_S) -> None:
+        """All faults end, now; returns when every node runs, hears all others and is ready. Raises ClusterFailed."""
+        self._healed.set()
+        await asyncio.gather(*self._strikes, return_exceptions=True)  # what one raised, `run` has told
+        if self.cluster.ground.links is not None:
+            self.cluster.ground.links.heal()
+        self.hands.start(*self.cluster.nodes)
+        await self.cluster.wait_ready(*self.cluster.nodes, timeout_s=timeout_s)
+
+    async def rest(self) -> None:
+        """Watches the nodes no more: they are about to be stopped."""
+        await self.hands.rest()
+        await self.watch.__aexit__()
+
+    # -- for handlers
+
+    def begun(self, fault: Fault, nodes: tuple[str, ...]) -> None:
+        """Writes the begin of a fault into the history, if it is not there yet: a handler that goes on to wait says it
+        in the moment of the signal, for all others it is said when the fault is on."""
+        if id(fault) in self._begun:
+            return
+        leader = self.watch.leader() or self.aim.leader
+        if KINDS[fault.kind].shape == "node":
+            hit: list[tuple[str, Role]] = [(name, "leader" if name == leader else "follower") for name in nodes]
+        else:
+            touched = "leader" in fault.target or leader in fault.target or "*" in fault.target
+            hit = [(fault.target, "leader" if touched else "follower")]
+        self._begun[id(fault)] = hit
+        self._mark(fault, "begin")
+
+    async def doubt(self, node_id: str) -> None:
+        """The disk of this node is about to be emptied or damaged. Raises PassedOver while another's is in doubt."""
+        async with self._doubting:
+            for other in sorted(self.in_doubt - {node_id}):
+                if await self._caught_up(other):
+                    self.in_doubt.discard(other)
+            if self.in_doubt - {node_id}:
+                raise PassedOver("the disk of another node is in doubt")
+            self.in_doubt.add(node_id)
+
+    async def _caught_up(self, node_id: str) -> bool:
+        """Whether the leader counts it as a voter whose log is nearly as long as its own."""
+        leader = self.watch.leader()
+        page = await self.cluster.status(leader) if leader in self.cluster.nodes else None
+        for row in (page or {}).get("nodes", []):
+            if page is not None and row.get("id") == node_id:
+                applied = row.get("applied_index")
+                near = applied is not None and int(applied) + NEAR >= int(page["commit_index"])
+                return near and row.get("role") != "learner"
+        return node_id not in self.cluster.nodes
+
+    # -- one fault
+
+    async def _at(self, at_s: float, fault: Fault) -> None:
+        if not await self.lasts(at_s - asyncio.get_running_loop().time()):
+            return
+        handler = self._handlers.get(fault.kind)
+        try:
+            if handler is None:
+                raise NotRun("nothing here carries it out")
+            await self._strike(fault, handler)
+        except NotRun as why:
+            self.not_run.setdefault(fault.kind, str(why))
+        except PassedOver as why:
+            self.passed[fault.kind] += 1
+            self.reasons[f"{fault.kind}: {why}"] += 1
+
+    async def _strike(self, fault: Fault, handler: Handler) -> None:
+        nodes = tuple(self.aim.nodes(fault.target)) if KINDS[fault.kind].shape == "node" else ()
+        if KINDS[fault.kind].shape == "node" and not nodes:
+            raise PassedOver(f"there is no {fault.target}")
+        try:
+            async with handler(fault, nodes):
+                self.begun(fault, nodes)
+                self.fired[fault.kind] += 1
+                await self.lasts(fault.for_s)
+        finally:
+            if id(fault) in self._begun:
+                self._mark(fault, "end")
+                del self._begun[id(fault)]
+
+    async def lasts(self, seconds: float) -> bool:
+        """Waits so long; False if all was healed before."""
+        try:
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._healed.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    def _mark(self, fault: Fault, phase: Literal["begin", "end"]) -> None:
+        detail = " ".join(fault.render().split()[3:])
+        mono_ms, wall_ms = self.history.now()
+        for node, role in self._begun[id(fault)]:
+            self.history.record(
+                Seen(
+                    mono_ms=mono_ms, wall_ms=wall_ms, kind=fault.kind, node=node, role=role, phase=phase, detail=detail
+                )
+            )
