@@ -40,7 +40,8 @@ _TAIL_ROWS: Final = 4096
 @dataclass(frozen=True, slots=True)
 class HourCopy:
     """One node's copy of an hour: `units` rows of its index from global_index `first` on, `settles` of its settle file.
-    `sealed_*` of these the node's checkpoint vouches for; `log_len` bytes of log, 0 if there is none."""
+    `sealed_*` of these the node's checkpoint vouches for. `log_len` bytes of log, 0 if there is none; of an export,
+    which has a file of record headers in its place, `headers` rows."""
 
     node: str
     directory: Path
@@ -52,6 +53,12 @@ class HourCopy:
     sealed_units: int
     sealed_settles: int
     log_len: int
+    headers: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its directory as problems name it."""
+        return f"hours/{self.directory.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,7 @@ class DeliverySource:
     """One file of a node's delivery log, of which `rows` whole records are there."""
 
     node: str
+    store: str
     path: Path
     hour: int
     sequence: int
@@ -106,10 +114,10 @@ def find_deliveries(node: NodeData) -> Found:
         if match is None:
             found.problems.append(Problem(FOREIGN, node.name, f"deliveries/{path.name}", "not a file of deliveries"))
             continue
-        if _header(found, node.name, path, MAGIC_DELIVERIES) is None:
+        if header_of(found, node.name, path, MAGIC_DELIVERIES) is None:
             continue
         rows = whole_rows(path.stat().st_size, DELIVERY)
-        found.deliveries.append(DeliverySource(node.name, path, int(match[1]), int(match[2]), rows))
+        found.deliveries.append(DeliverySource(node.name, node.store, path, int(match[1]), int(match[2]), rows))
     found.deliveries.sort(key=lambda source: source.sequence)
     return found
 
@@ -123,7 +131,7 @@ def _find_hour(
 ) -> None:
     sealed = lengths.units if lengths else 0
     index = directory / "index"
-    if _header(found, node, index, MAGIC_INDEX, hour) is None:
+    if header_of(found, node, index, MAGIC_INDEX, hour) is None:
         _miss(found, node, index, sealed)
         return
     first = _first_index(index)
@@ -133,21 +141,21 @@ def _find_hour(
     settle = directory / "settle"
     sealed_settles = max(0, lengths.settle_len - HEADER_SIZE) // SETTLE.itemsize if lengths else 0
     settles = 0
-    if _header(found, node, settle, MAGIC_SETTLE, hour) is not None:
+    if header_of(found, node, settle, MAGIC_SETTLE, hour) is not None:
         settles = _intact(found, node, settle, SETTLE, sealed_settles)
     else:
         _miss(found, node, settle, sealed_settles)
     log = directory / "log"
-    log_len = log.stat().st_size if _header(found, node, log, MAGIC_LOG, hour) is not None else 0
+    log_len = log.stat().st_size if header_of(found, node, log, MAGIC_LOG, hour) is not None else 0
     if lengths is not None and log_len < lengths.log_len:
         what = f"{log_len} bytes, the checkpoint says {lengths.log_len}"
-        found.problems.append(Problem(CUT_SHORT, node, _name(log), what, lengths.log_len - log_len))
+        found.problems.append(Problem(CUT_SHORT, node, name_of(log), what, lengths.log_len - log_len))
     found.copies.append(
         HourCopy(node, directory, hour, generation, first, units, settles, sealed, sealed_settles, log_len)
     )
 
 
-def _header(found: Found, node: str, path: Path, magic: bytes, hour: int | None = None) -> FileHeader | None:
+def header_of(found: Found, node: str, path: Path, magic: bytes, hour: int | None = None) -> FileHeader | None:
     """The header of a file that is there and is what its name says; else a problem, if it is one, and None."""
     try:
         header = read_header(path, magic)
@@ -156,12 +164,12 @@ def _header(found: Found, node: str, path: Path, magic: bytes, hour: int | None 
     except FormatRefused as error:
         raise DataRefused(f"{path}: {error}") from error
     except (Corrupt, OSError) as error:
-        found.problems.append(Problem(DAMAGED, node, _name(path), str(error)))
+        found.problems.append(Problem(DAMAGED, node, name_of(path), str(error)))
         return None
     if header is None:
         return None
     if hour is not None and header.hour != hour:
-        found.problems.append(Problem(DAMAGED, node, _name(path), f"its header says hour {header.hour}"))
+        found.problems.append(Problem(DAMAGED, node, name_of(path), f"its header says hour {header.hour}"))
         return None
     found.clusters.setdefault(header.cluster_id, str(path))
     return header
@@ -179,7 +187,7 @@ def _intact(found: Found, node: str, path: Path, dtype: np.dtype[Any], sealed: i
     count = whole_rows(path.stat().st_size, dtype)
     if count < sealed:
         what = f"{count} rows, the checkpoint says {sealed}"
-        found.problems.append(Problem(CUT_SHORT, node, _name(path), what, sealed - count))
+        found.problems.append(Problem(CUT_SHORT, node, name_of(path), what, sealed - count))
     while count > sealed:
         start = max(sealed, count - _TAIL_ROWS)
         good = _good(read_rows(path, dtype, start, count - start))
@@ -194,12 +202,12 @@ def _good(rows: Rows) -> npt.NDArray[np.intp]:
 
 
 def _miss(found: Found, node: str, path: Path, sealed: int) -> None:
-    named = any(problem.file == _name(path) and problem.node == node for problem in found.problems)
+    named = any(problem.file == name_of(path) and problem.node == node for problem in found.problems)
     if sealed and not named:
         what = f"the checkpoint names {sealed} rows"
-        found.problems.append(Problem(MISSING, node, _name(path), what, sealed))
+        found.problems.append(Problem(MISSING, node, name_of(path), what, sealed))
 
 
-def _name(path: Path) -> str:
+def name_of(path: Path) -> str:
     """From the node's directory on."""
     return "/".join(path.parts[-3:] if path.parts[-3] == "hours" else path.parts[-2:])

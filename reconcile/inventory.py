@@ -4,7 +4,7 @@
 paths given         what is found                         what tasks are given
 /data/n1  ----+-->  NodeData n1 n2 n3 (topics, members)   HourPart(hour, first, copies n1 n2 n3)  -> read_hour.py
 /data/n2  ----+     hours/<hour>[.<generation>] of each   DeliverySource(node, path, rows)        -> read_deliveries.py
-/data/n3  ----+     deliveries/<hour>-<sequence>.log
+/export   ----+     deliveries/<hour>-<sequence>.log
 ```
 All nodes apply the same entries in the same order, so the same file of an hour is, byte for byte, a prefix of one
 another on all of them: row 17 of `settle` is the same row everywhere, and where one copy is damaged another is read.
@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
-from reconcile.find_files import DeliverySource, HourCopy, find_deliveries, find_hours
+from reconcile.export_data import find_export, is_export_directory
+from reconcile.find_files import DeliverySource, Found, HourCopy, find_deliveries, find_hours
 from reconcile.node_data import NodeData, is_node_directory, read_node
 from reconcile.problem import DataRefused, Problem
 from storage.topic import Topic
@@ -76,7 +77,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """All that was found under `paths`. `hours` ascend by (hour, first), `deliveries` by (node, sequence)."""
+    """All that was found under `paths`. `hours` ascend by (hour, first), `deliveries` by (node, hour, sequence)."""
 
     paths: tuple[str, ...]
     nodes: tuple[NodeData, ...]
@@ -87,32 +88,35 @@ class Inventory:
 
     @classmethod
     def open(cls, paths: Sequence[str | Path]) -> Self:
-        """Look at node directories, or at directories that hold some. Reads headers and ends of files, no content.
+        """Look at node directories and exports, or at directories that hold some. Reads headers and ends of files, no
+        content.
 
-        Raises DataRefused: a path that is not there or holds no node's data, one node given twice, data of several
-        clusters, a format version that this build does not read.
+        One node may be given by several: what it exported and what it still has, or its directory before and after it
+        lost its disk. Raises DataRefused: a path that is not there or holds nobody's data, data of several clusters, a
+        format version that this build does not read.
         """
-        nodes = [read_node(path) for path in _node_directories([Path(path) for path in paths])]
+        nodes: list[NodeData] = []
+        all_found: list[Found] = []
+        for path in _data_directories([Path(path) for path in paths]):
+            if is_export_directory(path):
+                exported, found = find_export(path)
+                nodes += exported
+                all_found.append(found)
+            else:
+                nodes.append(read_node(path))
+                all_found += [find_hours(nodes[-1]), find_deliveries(nodes[-1])]
         _refuse_twins(nodes)
-        problems = [problem for node in nodes for problem in node.problems]
-        clusters: dict[bytes, str] = {}
-        copies: list[HourCopy] = []
-        deliveries: list[DeliverySource] = []
-        for node in nodes:
-            for found in (find_hours(node), find_deliveries(node)):
-                problems += found.problems
-                clusters |= found.clusters
-                copies += found.copies
-                deliveries += found.deliveries
+        clusters = {cluster: file for found in all_found for cluster, file in found.clusters.items()}
         if len(clusters) > 1:
             named = "; ".join(f"{cluster.hex()} in {file}" for cluster, file in sorted(clusters.items()))
             raise DataRefused(f"the data is of {len(clusters)} clusters: {named}")
+        problems = [problem for node in nodes for problem in node.problems]
         return cls(
             tuple(str(path) for path in paths),
             tuple(nodes),
-            _parts(copies),
-            tuple(deliveries),
-            tuple(problems),
+            _parts([copy for found in all_found for copy in found.copies]),
+            _longest([source for found in all_found for source in found.deliveries]),
+            tuple(problems + [problem for found in all_found for problem in found.problems]),
             next(iter(clusters), b""),
         )
 
@@ -155,32 +159,49 @@ class Inventory:
         return replace(self, hours=tuple(part for part in self.hours if part.hour in wanted))
 
 
-def _node_directories(paths: Sequence[Path]) -> list[Path]:
+def _data_directories(paths: Sequence[Path]) -> list[Path]:
+    """The node directories and exports among these paths and directly below them, each once."""
     if not paths:
-        raise DataRefused("no data was given: name at least one node directory")
-    found: list[Path] = []
+        raise DataRefused("no data was given: name at least one node's data directory, or an export")
+    found: dict[Path, None] = {}
     for path in paths:
         if not path.exists():
             raise DataRefused(f"{path}: there is no such directory")
         if not path.is_dir():
             raise DataRefused(f"{path} is not a directory")
-        if is_node_directory(path):
-            inside = [path]
-        else:
-            below = sorted(child for child in path.iterdir() if child.is_dir())
-            inside = [data for child in below for data in (child, child / "data") if is_node_directory(data)]
+        inside = [path] if _is_data(path) else []
         if not inside:
-            raise DataRefused(f"{path} is no node's data directory, and holds none")
-        found += inside
-    return found
+            below = sorted(child for child in path.iterdir() if child.is_dir())
+            inside = [data for child in below for data in (child, child / "data") if _is_data(data)]
+        if not inside:
+            raise DataRefused(f"{path} is no node's data directory and no export, and holds none")
+        found |= {data.resolve(): None for data in inside}
+    return list(found)
+
+
+def _is_data(path: Path) -> bool:
+    return is_node_directory(path) or is_export_directory(path)
 
 
 def _refuse_twins(nodes: Sequence[NodeData]) -> None:
+    """Directories without LOCK are told apart by their names alone."""
     paths: dict[str, Path] = {}
     for node in nodes:
+        if node.store or node.exported:
+            continue
         if node.name in paths:
-            raise DataRefused(f"node {node.name} was given twice: {paths[node.name]} and {node.path}")
+            raise DataRefused(f"node {node.name} was given twice, without LOCK: {paths[node.name]} and {node.path}")
         paths[node.name] = node.path
+
+
+def _longest(sources: Sequence[DeliverySource]) -> tuple[DeliverySource, ...]:
+    """Each file of a delivery log once: exported and still there, it is read where it has most records."""
+    best: dict[tuple[str, str, int], DeliverySource] = {}
+    for source in sources:
+        key = (source.node, source.store, source.sequence)
+        if key not in best or best[key].rows < source.rows:
+            best[key] = source
+    return tuple(sorted(best.values(), key=lambda source: (source.node, source.hour, source.sequence, source.store)))
 
 
 def _parts(copies: Sequence[HourCopy]) -> tuple[HourPart, ...]:

@@ -18,17 +18,22 @@ from storage.format import Corrupt, FormatRefused
 from storage.topic import Topic
 
 LOCK: Final = "LOCK"
+STORE_DIGITS: Final = 8
 _FOLDERS: Final = ("hours", "deliveries")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeData:
-    """One node directory. `name` is its node id; `number` is what records call it, 0 where no checkpoint says;
-    `lengths` are what its last checkpoint vouches for, by hour; `max_now_ms` is the newest stamp in that, 0 for none.
+    """One node's directory, or its part of an export. `name` is its node id; `number` is what records call it, 0 where
+    no checkpoint says; `store` names the directory itself (8 hex digits of its id, "" where that is not known): a node
+    that lost its disk has a new one. `lengths` are what its last checkpoint vouches for, by hour; `max_now_ms` is the
+    newest stamp in that, 0 for none.
     """
 
     name: str
     path: Path
+    store: str = ""
+    exported: bool = False
     number: int = 0
     max_now_ms: int = 0
     applied_index: int = 0
@@ -45,21 +50,22 @@ def is_node_directory(path: Path) -> bool:
 
 def read_node(path: Path) -> NodeData:
     """Open a node's directory, running or not. Raises DataRefused for one of another format, or of another kind."""
-    name = _owner(path)
+    name, store = _owner(path)
     try:
         catalog = _open_catalog(path / "catalog")
     except FormatRefused as error:
         raise DataRefused(f"{path}: {error}") from error
     except (Corrupt, DiskFailed, OSError) as error:
-        return NodeData(name, path, problems=(Problem(DAMAGED, name, "catalog", str(error)),))
+        return NodeData(name, path, store, problems=(Problem(DAMAGED, name, "catalog", str(error)),))
     if catalog is None:
-        return NodeData(name, path)
+        return NodeData(name, path, store)
     try:
         members = {member.number: member.id for member in catalog.members.all()}
         record = catalog.record
         return NodeData(
             name,
             path,
+            store,
             number=next((number for number, id_ in members.items() if id_ == name), 0),
             max_now_ms=record.max_now_ms if record else 0,
             applied_index=record.applied_index if record else 0,
@@ -79,15 +85,15 @@ def _open_catalog(path: Path) -> Catalog | None:
     return Catalog.open(path, Disk(), read_only=True, beside_node=(path / "lock.mdb").is_file())
 
 
-def _owner(path: Path) -> str:
-    """The node id in LOCK; the directory's name where there is none, as in a copy of hours and deliveries alone."""
+def _owner(path: Path) -> tuple[str, str]:
+    """Node id and store in LOCK; the directory's name where there is none, as in a copy of hours and deliveries."""
     try:
         fields = json.loads((path / LOCK).read_bytes() or b"{}")
-        owner = fields.get("node_id", "")
+        owner, store = str(fields.get("node_id", "")), str(fields.get("store_id", ""))
     except FileNotFoundError:
-        return path.name
+        return path.name, ""
     except (OSError, ValueError, AttributeError) as error:
         raise DataRefused(f"{path}/{LOCK} is damaged: it is not the JSON line that a node wrote ({error})") from error
     if fields.get("format", 1) != 1:
         raise DataRefused(f"{path}/{LOCK}: format {fields['format']}; this build reads 1")
-    return str(owner) or path.name
+    return owner or path.name, store[:STORE_DIGITS]

@@ -98,58 +98,59 @@ def read_headers(part: HourPart, units: Units) -> HourRead:
 
     def read(copy: HourCopy, at: I64) -> tuple[Rows, Mask]:
         wanted = units if len(at) == len(units) else take_rows(units, at)
-        rows = _copied_headers(copy, wanted)
+        rows = _exported_headers(copy, wanted) if copy.headers else _copied_headers(copy, wanted)
         place = np.uint64(part.hour << INDEX_BITS) | wanted["global_index"]
         home = rows["id_hour"].astype(np.uint64) << np.uint64(INDEX_BITS) | rows["id_global_index"]
         stands = np.where(rows["flags"] == RECORD_MOVED, rows["place"], home)
         good = (_header_sums(rows) == rows["header_checksum"]) & (rows["version"] == RECORD_VERSION)
         return rows, good & (stands == place) & (rows["size"] == wanted["size"])
 
-    return _merged(part, "log", HEADER, at[there] if not there.all() else at, read, len(units))
+    return _merged(part, "log", HEADER, at if there.all() else at[there], read, units["global_index"].astype(np.int64))
 
 
 def _merged(
-    part: HourPart, file: str, dtype: np.dtype[Any], at: I64, read: Reader, length: int | None = None
+    part: HourPart, file: str, dtype: np.dtype[Any], at: I64, read: Reader, names: I64 | None = None
 ) -> HourRead:
-    """The rows `at` from the first copy that has each whole, in an array of `length`, by default of as many as asked.
-    `read` is given ascending ordinals and answers a row for each, and which are whole."""
+    """The rows `at` from the first copy that has each whole. `read` is given some of `at`, ascending, and answers a row
+    for each, and which are whole. With `names` there are as many rows as names, `at` says which of them are asked for,
+    and problems call them by their names; else `at` is a range of ordinals, all of it asked for."""
     problems: list[Problem] = []
-    rows, missing = np.zeros(len(at) if length is None else length, dtype), at
-    first = int(at[0]) if len(at) and length is None else 0
+    first = int(at[0]) if len(at) and names is None else 0
+    rows, missing = np.zeros(len(at) if names is None else len(names), dtype), at
     for copy in _candidates(part, file):
         if not len(missing):
             break
         try:
             found, good = read(copy, missing)
         except OSError as error:
-            problems.append(Problem(DAMAGED, copy.node, f"hours/{copy.directory.name}/{file}", str(error)))
+            problems.append(Problem(DAMAGED, copy.node, f"{copy.name}/{file}", str(error)))
             continue
         if len(missing) == len(rows) and good.all():
             return HourRead(found, 0, tuple(problems))
         put_rows(rows, missing[good] - first, take_rows(found, np.flatnonzero(good)))
-        problems += _damage(copy, file, missing[~good], part)
         missing = missing[~good]
+        problems += _damage(copy, file, missing if names is None else names[missing], part)
     if len(missing):
-        hour = f"hours/{part.copies[0].directory.name}/{file}"
-        what = f"rows {int(missing[0])} to {int(missing[-1])} are whole in no copy"
-        problems.append(Problem(UNREADABLE, "", hour, what, len(missing)))
+        ordinals = missing if names is None else names[missing]
+        what = f"rows {int(ordinals[0])} to {int(ordinals[-1])} are whole in no copy"
+        problems.append(Problem(UNREADABLE, "", f"{part.copies[0].name}/{file}", what, len(missing)))
     return HourRead(rows, len(missing), tuple(problems))
 
 
 def _candidates(part: HourPart, file: str) -> list[HourCopy]:
     if file == "settle":
         return sorted(part.copies, key=lambda copy: -copy.settles)
-    return [copy for copy in part.copies if file != "log" or copy.log_len]
+    return [copy for copy in part.copies if file != "log" or copy.log_len or copy.headers]
 
 
 def _damage(copy: HourCopy, file: str, missing: I64, part: HourPart) -> list[Problem]:
     """Rows a copy should have had; that it is not so long as another is no damage."""
-    end = copy.settles if file == "settle" else copy.units if file == "log" else part.first + copy.units
+    end = copy.settles if file == "settle" else part.first + copy.units
     damaged = missing[missing < end]
     if not len(damaged):
         return []
     what = f"rows {int(damaged[0])} to {int(damaged[-1])}: not as written"
-    return [Problem(DAMAGED, copy.node, f"hours/{copy.directory.name}/{file}", what, len(damaged))]
+    return [Problem(DAMAGED, copy.node, f"{copy.name}/{file}", what, len(damaged))]
 
 
 def _padded(copy: HourCopy, file: str, dtype: np.dtype[Any], start: int, there: int, end: int) -> Rows:
@@ -179,6 +180,13 @@ def _copied_headers(copy: HourCopy, units: Units) -> Rows:
             )
             rows[first:whole] = words[(starts[first:whole] - base >> 3)[:, None] + _HEADER_WORDS]
     return rows.view(HEADER)[:, 0]
+
+
+def _exported_headers(copy: HourCopy, units: Units) -> Rows:
+    """The same of an export: row i of its file is the header of the hour's unit i."""
+    at = units["global_index"].astype(np.int64) - copy.first
+    start, end = int(at[0]), int(at[-1]) + 1
+    return take_rows(_padded(copy, "headers", HEADER, start, min(end, copy.headers), end), at - start)
 
 
 def _header_sums(rows: Rows) -> npt.NDArray[np.uint32]:
