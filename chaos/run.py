@@ -1,7 +1,7 @@
 """`make chaos`: the full runs that are too long for `make test`; `python -m chaos.run SCENARIO` runs one.
 
 Each prints its verdicts with their figures, how many trials they stand for (n trials without a failure say only "less
-than 3/n"), and leaves its history behind for looking at. Exit status 1 if any promise is broken.
+than 3/n"), and leaves its history and its timeline behind for looking at. Exit status 1 if any promise is broken.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from chaos.scenario import (
     stops_of_all,
     transfers,
 )
+from chaos.timeline import Timeline, write
 from chaos.trial import Trial
 
 
@@ -87,10 +88,11 @@ async def run(name: str, scenario: Scenario, directory: Path) -> bool:
     async with Trial(directory, scenario.plan, **made) as trial:
         await trial.run(scenario.script)
         outcome = await trial.judge(scenario.bounds)
+    write(Timeline.of(trial.history, scenario.bounds), directory, f"{name}, {scenario.plan.rate:,g} messages a second")
     print(outcome.describe())
     held = not outcome.broken
     chance = f"none in {scenario.times}: less than {3 / scenario.times:.1%} a fault at 95 %"
-    print(f"{name}: {chance if held else 'BROKEN'}; history in {directory / 'history.ndjson'}\n", flush=True)
+    print(f"{name}: {chance if held else 'BROKEN'}; history and timeline in {directory}\n", flush=True)
     return held
 
 

@@ -1,0 +1,1 @@
+"""What came out of a reconciliation, for people: one page with its pictures, and the figures beside it as JSON."""
