@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ POLL_S = 0.02
 READY_S = 60.0
 STOP_S = 30.0
 TRANSFER_S = 15.0
+KEPT = "kept"
+DELIVERIES = "deliveries"
 
 
 class ClusterFailed(Exception):
@@ -83,6 +86,7 @@ class Cluster:
         self.clocks = SkewedClock(directory) if skewed else None
         if self.clocks is not None:
             self.clocks.build()
+        self._disks_had: Counter[str] = Counter()  # how often the node's directory became another
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._http: aiohttp.ClientSession | None = None
 
@@ -138,6 +142,10 @@ class Cluster:
         """SIGKILL; `ended` then waits for it."""
         self._signal(node_id, signal.SIGKILL)
 
+    def signal_stop(self, node_id: str) -> None:
+        """SIGTERM; `ended` or `end_of` then waits for the end."""
+        self._signal(node_id, signal.SIGTERM)
+
     def pause(self, node_id: str) -> None:
         """SIGSTOP."""
         self._signal(node_id, signal.SIGSTOP)
@@ -149,11 +157,30 @@ class Cluster:
     def wipe(self, node_id: str) -> None:
         """Empties the data directory of a node that does not run; it stays, since it may be where a disk is mounted."""
         assert node_id not in self.running(), f"{node_id} runs"
+        self.keep_deliveries(node_id, last=True)
         for path in self.nodes[node_id].data_path.iterdir():
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
                 path.unlink()
+
+    def keep_deliveries(self, node_id: str, *, last: bool = False) -> None:
+        """Copies the delivery log of a node that does not run: what is about to be damaged, or to go, is what the node
+        said of itself. `last`: this directory ends here, another takes its name.
+        """
+        node = self.nodes[node_id]
+        target = node.directory / KEPT / str(self._disks_had[node_id]) / DELIVERIES
+        for path in (node.data_path / DELIVERIES).glob("*.log"):
+            copy = target / path.name
+            if not copy.exists() or copy.stat().st_size < path.stat().st_size:
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, copy)
+        self._disks_had[node_id] += last
+
+    def kept(self) -> list[tuple[str, Path]]:
+        """(node, directory that holds `deliveries`) of what `keep_deliveries` copied; its last bytes may be damaged."""
+        nodes = self.nodes | self.gone
+        return [(name, path) for name, node in nodes.items() for path in sorted((node.directory / KEPT).glob("*"))]
 
     async def status(self, node_id: str) -> dict[str, Any] | None:
         """The node's cluster page, or None when it does not give one."""

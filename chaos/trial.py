@@ -111,6 +111,6 @@ class Trial:
         if self.plan.push_share:
             everybody = self.cluster.nodes | self.cluster.gone
             data_paths = {node_id: node.data_path for node_id, node in everybody.items()}
-            self.history = account(self.history, starts(data_paths), self.plan)
+            self.history = account(self.history, starts(data_paths, self.cluster.kept()), self.plan)
         damage = {node_id: verify(node.data_path).faults for node_id, node in self.cluster.nodes.items()}
         return Outcome({verdict.promise: verdict for verdict in judge(self.history, bounds)}, digests, damage)

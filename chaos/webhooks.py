@@ -6,7 +6,8 @@ before the first byte left, and is read after the run: a webhook without a start
 its own.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from cli.receiver import Receiver, Reply, Request
 from storage.delivery_file import delivery_files, read_delivery_file
 from storage.delivery_record import PUSH, START
 from storage.disk import Disk
+from storage.format import Corrupt, FormatRefused
 from storage.message_id import encode_ids
 
 HOST: Final = "127.0.0.1"
@@ -85,21 +87,33 @@ class Webhooks:
         return Reply(status, self._plan.push_answer_ms / 1000)
 
 
-def starts(data_paths: Mapping[str, Path]) -> dict[Name, tuple[str, int]]:
+def starts(data_paths: Mapping[str, Path], kept: Iterable[tuple[str, Path]] = ()) -> dict[Name, tuple[str, int]]:
     """When each push began and at which node, by the delivery logs of nodes that are stopped; their data directories by
-    node id. Raises Corrupt.
+    node id. Raises Corrupt. `kept` are copies of delivery logs from directories that were damaged or emptied: what can
+    be read of them counts.
     """
     found: dict[Name, tuple[str, int]] = {}
-    disk = Disk()
-    for node_id, data_path in data_paths.items():
-        directory = data_path / "deliveries"
-        for file in delivery_files(directory, disk):
-            for rows, _ in read_delivery_file(directory / file.name, disk):
-                begun = rows[(rows["kind"] == START) & (rows["mode"] == PUSH)]
-                ids = encode_ids(0, begun["home"].copy(), begun["random"].copy()).astype("U26").tolist()
-                names = zip(ids, begun["term"].tolist(), begun["attempt"].tolist(), strict=True)
-                found.update(zip(names, ((node_id, at_ms) for at_ms in begun["at_ms"].tolist()), strict=True))
+    for node_id, path in _files(kept):
+        with contextlib.suppress(Corrupt, FormatRefused):
+            found.update(_starts(node_id, path))
+    for node_id, path in _files(data_paths.items()):
+        found.update(_starts(node_id, path))
     return found
+
+
+def _files(directories: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
+    for node_id, data_path in directories:
+        directory = data_path / "deliveries"
+        for file in delivery_files(directory, Disk()):
+            yield node_id, directory / file.name
+
+
+def _starts(node_id: str, path: Path) -> Iterator[tuple[Name, tuple[str, int]]]:
+    for rows, _ in read_delivery_file(path, Disk()):
+        begun = rows[(rows["kind"] == START) & (rows["mode"] == PUSH)]
+        ids = encode_ids(0, begun["home"].copy(), begun["random"].copy()).astype("U26").tolist()
+        names = zip(ids, begun["term"].tolist(), begun["attempt"].tolist(), strict=True)
+        yield from zip(names, ((node_id, at_ms) for at_ms in begun["at_ms"].tolist()), strict=True)
 
 
 def account(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -> History:
