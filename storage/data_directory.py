@@ -133,13 +133,7 @@ class DataDirectory:
             raise DirectoryRefused(f"{path} is not a data directory: it has no {_LOCK}")
         lock = _take_lock(path, disk)
         try:
-            owner = _read_owner(path, disk, lock)
-            if owner is None:
-                raise DirectoryRefused(f"{path} is empty: its node was stopped while making it")
-            if disk.exists(path / INSTALLED):
-                raise DirectoryRefused(
-                    f"{path} has a snapshot that is not yet in place: start its node, which does that"
-                )
+            owner = _Owner(*owner_of(path, disk))
         except BaseException:
             disk.close(lock)
             raise
@@ -207,6 +201,23 @@ def _write_owner(path: Path, disk: Disk, lock: int, owner: _Owner) -> None:
     disk.write(lock, owner.encode(), 0)
     disk.fdatasync(lock)
     disk.fsync_directory(path)
+
+
+def owner_of(path: Path, disk: Disk) -> tuple[str, bytes]:
+    """(node id, store id) of a data directory, which its node may have open. Raises DirectoryRefused."""
+    try:
+        fd = disk.open_read(path / _LOCK)
+    except FileNotFoundError as error:
+        raise DirectoryRefused(f"{path} is not a data directory: it has no {_LOCK}") from error
+    try:
+        owner = _read_owner(path, disk, fd)
+    finally:
+        disk.close(fd)
+    if owner is None:
+        raise DirectoryRefused(f"{path} is empty: its node was stopped while making it")
+    if disk.exists(path / INSTALLED):
+        raise DirectoryRefused(f"{path} has a snapshot that is not yet in place: start its node, which does that")
+    return owner.node_id, owner.store_id
 
 
 def lock_line(node_id: str, store_id: bytes) -> bytes:

@@ -14,8 +14,18 @@ that of the node, as many whole rows as it had; its name has the directory's id 
 numbers its files from 1 again.
 
 Files only grow, and a manifest counts after the bytes that it names are durable: what is behind its lengths, what it
-does not list and what ends in `.part` is of a run that was stopped. Both kinds of file are one JSON object with a
-CRC32C over the line that it is without `checksum`: `{"format":1, ...}`, keys in the order of the classes below.
+does not list and what ends in `.part` is of a run that was stopped. Both kinds of document are one JSON object, whose
+`checksum` is the CRC32C of the object without it, keys in this order and nothing between them:
+```
+MANIFEST.json            format cluster_id group node dt hours deliveries checksum
+    one of hours         hour first units settles unsettled forwarded moved headers index settle
+        the last three   bytes crc32c
+    one of deliveries    name store_id rows bytes crc32c complete
+nodes/<node>.json        format cluster_id group node node_number store_id applied_index applied_term tick max_now_ms
+                         deliveries_until_ms retention_ms key_retention_ms members topics checksum
+    one of members       number id role
+    one of topics        number namespace name mode handover
+```
 """
 
 from __future__ import annotations
@@ -174,7 +184,7 @@ def decode(data: bytes, kind: type[Document], file: str) -> Document:
     """Read it back. Raises Corrupt (not as written) or FormatRefused (another format)."""
     try:
         fields: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(file, 0, "JSON", error, "one object") from error
     found = fields.get("format")
     if isinstance(found, int) and found != FORMAT:

@@ -65,7 +65,7 @@ class HourFile:
         self._disk = disk
         self.path = path
         self.name = f"{path.parent.name}/{path.name}"
-        self._header = header
+        self.header = header
         self._reader = -1
         self._writer = -1
 
@@ -88,7 +88,7 @@ class HourFile:
                 self._disk.make_directory(self.path.parent)
             self._writer = self._disk.open_write(self.path)
             if self._disk.size(self._writer) < HEADER_SIZE:
-                self._disk.write(self._writer, self._header.encode(), 0)
+                self._disk.write(self._writer, self.header.encode(), 0)
         self._disk.write(self._writer, data, offset)
 
     def cut(self, length: int) -> None:
@@ -111,7 +111,7 @@ class HourFile:
 
     def check_header(self) -> None:
         """Raises Corrupt or FormatRefused unless the file begins as it must."""
-        self._header.expect(FileHeader.decode(self.read(HEADER_SIZE, 0), self.name), self.name)
+        self.header.expect(FileHeader.decode(self.read(HEADER_SIZE, 0), self.name), self.name)
 
     def size(self) -> int:
         """Length in bytes of the file, which has been read from."""
@@ -233,6 +233,10 @@ class HourFiles:
     def again(self) -> "HourFiles":
         """The same files with descriptors of their own, for another thread."""
         return self._again()
+
+    def beginning_at(self, first: int) -> "HourFiles":
+        """The same files, with `first` as the global_index of the first unit."""
+        return self._again(first=first)
 
     def sync(self) -> None:
         """Make what was written to the three files durable, and their names."""

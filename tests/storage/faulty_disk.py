@@ -29,7 +29,7 @@ class StoppingDisk(Disk):
         self._torn_bytes = torn_bytes
         self._synced: dict[str, bytes] = {}
         self._names: set[str] = set()
-        self._renames: list[tuple[Path, Path]] = []  # not synced yet
+        self._renames: list[tuple[Path, Path, bytes | None]] = []  # not synced yet; what was synced of the one replaced
 
     def _step(self, operation: str) -> None:
         assert operation in STOPPING
@@ -73,8 +73,9 @@ class StoppingDisk(Disk):
     def rename(self, old: Path, new: Path) -> None:
         """Rename, or stop before."""
         self._step("rename")
+        replaced = self._synced.get(str(new.resolve())) if str(new.resolve()) in self._names else None
         super().rename(old, new)
-        self._renames.append((old.resolve(), new.resolve()))
+        self._renames.append((old.resolve(), new.resolve(), replaced))
         self._move(old.resolve(), new.resolve())
 
     def unlink(self, path: Path) -> None:
@@ -105,11 +106,15 @@ class StoppingDisk(Disk):
 
     def lose_unsynced(self, directory: Path) -> None:
         """A power cut: below `directory` only synced names and bytes are left."""
-        for old, new in reversed(self._renames):
+        for old, new, replaced in reversed(self._renames):
             if new.exists():
                 new.rename(old)
                 self._move(new, old)
                 self._names.add(str(old))
+            if replaced is not None:
+                new.write_bytes(replaced)
+                self._names.add(str(new))
+                self._synced[str(new)] = replaced
         for path in sorted(directory.resolve().rglob("*")):
             if not path.exists():
                 continue  # went with its directory
