@@ -5,7 +5,8 @@ the checkers ask. The events of leadership come from the same place, because who
 """
 
 import asyncio
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from chaos.cluster import Cluster, Leadership
 from chaos.event import Fault, Led, Transferred
@@ -13,6 +14,26 @@ from chaos.history import History
 
 Kind = Literal["kill", "pause", "stop", "wipe", "slow", "clock"]
 Role = Literal["leader", "follower"]
+
+
+def record_transfer(history: History, answer: Mapping[str, Any], asked: str) -> Transferred:
+    """Writes the answer to a transfer into the history."""
+    mono_ms, wall_ms = history.now()
+    transferred = Transferred(
+        mono_ms=mono_ms,
+        wall_ms=wall_ms,
+        source=answer["from"],
+        target=answer["to"],
+        asked=asked,
+        term_before=answer["term_before"],
+        term_after=answer["term_after"],
+        took_ms=answer["took_ms"],
+        gap_ms=answer["gap_ms"],
+        in_flight_carried=answer["in_flight_carried"],
+        repeated=answer["repeated"],
+    )
+    history.record(transferred)
+    return transferred
 
 
 class Nemesis:
@@ -126,21 +147,7 @@ class Nemesis:
     async def transfer(self, via: str, to: str) -> None:
         """Moves leadership to `to` ("": the best), asked of node `via`, and records the answer and the new leader."""
         answer = await self._cluster.transfer(via, to)
-        mono_ms, wall_ms = self._history.now()
-        transferred = Transferred(
-            mono_ms=mono_ms,
-            wall_ms=wall_ms,
-            source=answer["from"],
-            target=answer["to"],
-            asked=to,
-            term_before=answer["term_before"],
-            term_after=answer["term_after"],
-            took_ms=answer["took_ms"],
-            gap_ms=answer["gap_ms"],
-            in_flight_carried=answer["in_flight_carried"],
-            repeated=answer["repeated"],
-        )
-        self._history.record(transferred)
+        transferred = record_transfer(self._history, answer, to)
         await self.leader(transferred.term_before)
 
     def mark(self, kind: Kind, node_id: str, role: Role, phase: Literal["begin", "end"]) -> None:

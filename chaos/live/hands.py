@@ -64,7 +64,8 @@ class Hands:
 
     @asynccontextmanager
     async def may_end(self, node_id: str) -> AsyncIterator[None]:
-        """Inside, it is no surprise if the node ends, and it is not started again before the block is left."""
+        """Inside, the node may end, by a signal or in order, and is not started again before the block is left. What it
+        ends of by itself with an error is told of as ever."""
         self._held[node_id] += 1
         try:
             yield
@@ -102,9 +103,13 @@ class Hands:
         """Until the process is gone; then starts it again if nobody holds it down."""
         while node_id in self._cluster.nodes:
             returncode = await self._cluster.end_of(node_id)
-            if self._held[node_id] or self._over or node_id in self._cluster.leaving:
+            if self._over or node_id in self._cluster.leaving:
                 return
-            await self._ended_by_itself(node_id, returncode)
+            held = self._held[node_id] > 0
+            if returncode > 0 or not held:
+                await self._ended_by_itself(node_id, returncode)
+            if held:
+                return
             await asyncio.sleep(AGAIN_S)
             if self._held[node_id] or self._over:
                 return
