@@ -23,6 +23,7 @@ from storage.delivery_record import (
     FAILED,
     GIVEN_BACK,
     HANDED_ON,
+    LATE,
     LOST,
     PULL,
     PUSH,
@@ -34,7 +35,18 @@ from storage.delivery_record import (
 )
 from storage.disk import Disk
 
-__all__ = ["DELIVERED", "FAILED", "GIVEN_BACK", "HANDED_ON", "LOST", "PULL", "PUSH", "STOPPED", "DeliveryLog"]
+__all__ = [
+    "DELIVERED",
+    "FAILED",
+    "GIVEN_BACK",
+    "HANDED_ON",
+    "LATE",
+    "LOST",
+    "PULL",
+    "PUSH",
+    "STOPPED",
+    "DeliveryLog",
+]
 
 
 class DeliveryLog:
@@ -105,21 +117,25 @@ class DeliveryLog:
         self._append(rows, at_ms)
 
     def term_begun(self, term: int, at_ms: int) -> None:
-        """This node leads this term, and the dispatch state is what it found; before its first hand-over."""
+        """This node leads this term, and the dispatch state is what it found; before its first hand-over, and the first
+        record of a file."""
+        self.close()
         self._append(self._term(term, at_ms, TERM_BEGUN), at_ms)
 
     def term_ended(self, term: int, at_ms: int, how: int) -> None:
-        """It leads no more; after its last hand-over. `how` is HANDED_ON, LOST or STOPPED."""
+        """It leads no more; after its last hand-over, and the last record of a file. `how` is HANDED_ON, LOST or
+        STOPPED."""
         rows = self._term(term, at_ms, TERM_ENDED)
         rows["code"] = how
         self._append(rows, at_ms)
+        self.close()
 
     def remove_before(self, before_ms: int) -> int:
         """Remove files that only hold records from before then; returns how many."""
         return self._open().remove_before(before_ms) if self._cluster_id() is not None else 0
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file; the next record begins another."""
         if self._writer is not None:
             self._writer.close()
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from api.port import TOPIC_DEFAULTS
 from node.all_of import all_of
-from node.delivery_log import DELIVERED, GIVEN_BACK, PULL
+from node.delivery_log import DELIVERED, GIVEN_BACK, LATE, PULL
 from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_MOVES_MAX
 from node.receipt import ReceiptColumns
@@ -83,7 +83,8 @@ class Settling:
             results = await self._node.proposer.settle(settle)
             shown.give(results)
             self._node.count_acked(topic.name, int(np.count_nonzero(results == ACKED)))
-            self._log_ends(shown, results, DELIVERED, 0)
+            self._log_ends(shown, results == ACKED, DELIVERED)
+            self._log_ends(shown, results == STALE, LATE)  # or nobody could tell it from a consumer that never answered
         return shown.words("acked")
 
     async def nack(
@@ -101,7 +102,7 @@ class Settling:
                 parts.append(reign.fail(self._failed(topic, named.select(piece), delay_ms, counted=counted)))
             results = np.concatenate(await all_of(parts))
             shown.give(results)
-            self._log_ends(shown, results, GIVEN_BACK, NACKED)
+            self._log_ends(shown, results == ACKED, GIVEN_BACK, NACKED)
         return shown.words("nacked")
 
     async def extend(self, reign: Reign, topic: Topic, texts: Sequence[str], lease_ms: int | None) -> list[str]:
@@ -151,9 +152,9 @@ class Settling:
             random=node.entropy.id_bits(count),
         )
 
-    def _log_ends(self, shown: _Shown, results: U8, outcome: int, code: int) -> None:
-        """The delivery log's end of the hand-overs that this settled, now or before."""
-        done = shown.named.select(results == ACKED)
+    def _log_ends(self, shown: _Shown, rows: npt.NDArray[np.bool_], outcome: int, code: int = 0) -> None:
+        """The delivery log's end of these hand-overs."""
+        done = shown.named.select(rows)
         self._node.delivery_log.end(
             home=self._node.store.homes(done.position),
             random=done.random,

@@ -1,4 +1,10 @@
-"""The files of the delivery log: appended to, begun anew by the hour, by size and at every start, removed by age."""
+"""The files of the delivery log: appended to, begun anew by the hour, by size and at every start, removed by age.
+
+Three things hold of every file, so that a reader finds what it looks for without reading all of them:
+- Its first record is of the hour in its name, and none is of a later one.
+- Its times rise, but for BACK_MS: where the clock went back by more another file was begun.
+- It belongs to one term at most: where a term begins its record is the first of a file, where one ends the last.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +19,7 @@ from storage.format import HEADER_SIZE, FileHeader
 from storage.position import HOUR_MS
 
 FILE_BYTES_MAX: Final = 64 << 20
+BACK_MS: Final = 10_000
 READ_ROWS: Final = 65_536
 """Records read at a time: 5 MB."""
 
@@ -72,15 +79,18 @@ class DeliveryWriter:
         self._file: DeliveryFile | None = None
         self._fd = -1
         self._end = 0
+        self._latest_ms = 0
 
     def append(self, rows: Deliveries, at_ms: int) -> None:
         """Write contiguous records, whose checksums are filled in here; they are in the kernel when this returns.
 
         Raises DiskFailed.
         """
-        hour = at_ms // HOUR_MS
-        if self._file is None or hour > self._file.hour or self._end >= FILE_BYTES_MAX:
+        hour, back = at_ms // HOUR_MS, at_ms < self._latest_ms - BACK_MS
+        if self._file is None or hour > self._file.hour or self._end >= FILE_BYTES_MAX or back:
             self._begin(hour)
+            self._latest_ms = at_ms
+        self._latest_ms = max(self._latest_ms, at_ms)
         seal_deliveries(rows)
         self._disk.write(self._fd, rows.view("u1").data, self._end)
         self._end += rows.nbytes
@@ -94,8 +104,12 @@ class DeliveryWriter:
             self._disk.unlink(self._directory / file.name)
         return len(old)
 
+    def written(self) -> tuple[DeliveryFile, int] | None:
+        """The file that is appended to, and how many records it has; None if the next one begins another."""
+        return (self._file, (self._end - HEADER_SIZE) // DELIVERY.itemsize) if self._file is not None else None
+
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file; the next record begins another."""
         if self._fd >= 0:
             self._disk.close(self._fd)
             self._fd, self._file = -1, None

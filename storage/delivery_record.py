@@ -24,6 +24,7 @@ of it, and the HTTP status or reason. Of a term's end `code` says how; a term's 
 | 2 | end | 1 | pull | 1 | delivered |
 | 3 | term begun | 2 | push | 2 | failed: an attempt that was answered otherwise, or not at all |
 | 4 | term ended | | | 3 | given back by its consumer |
+| | | | | 4 | done, and said too late: the message had ended, or had been handed over again |
 
 | how a term ended | |
 |---|---|
@@ -46,7 +47,7 @@ MAGIC_DELIVERIES: Final = b"HWDELIV"
 
 START, END, TERM_BEGUN, TERM_ENDED = 1, 2, 3, 4
 PULL, PUSH = 1, 2
-DELIVERED, FAILED, GIVEN_BACK = 1, 2, 3
+DELIVERED, FAILED, GIVEN_BACK, LATE = 1, 2, 3, 4
 HANDED_ON, LOST, STOPPED = 1, 2, 3
 
 DELIVERY: Final = np.dtype(
@@ -89,6 +90,14 @@ def seal_deliveries(rows: Deliveries) -> None:
     """Fill in the checksums of contiguous rows, in place."""
     rows["checksum"] = 0
     rows["checksum"] = checksum_rows(_words(rows))
+
+
+def sound(rows: Deliveries) -> npt.NDArray[np.bool_]:
+    """Which of these rows, contiguous ones, are as they were written: neither zeros nor damaged."""
+    good: npt.NDArray[np.bool_] = _words(rows).any(axis=1) & (
+        checksum_rows(_words(rows), _CHECKSUM_FIELD) == rows["checksum"]
+    )
+    return good
 
 
 def read_deliveries(data: bytes, file: str, first: int = 0) -> tuple[Deliveries, int]:

@@ -56,11 +56,13 @@ def test_the_beginning_and_the_end_of_a_term_stand_around_its_hand_overs(tmp_pat
     """With the dispatch state that the new leader found, when it was, and how it ended; they name no message."""
     state = DispatchState(100, 3, 9)
     log = DeliveryLog(tmp_path, Disk(), group=0, node=2, cluster_id=lambda: bytes(16), state=lambda: state)
+    log.term_begun(6, NOW_MS - 1)  # killed: without an end
     log.term_begun(7, NOW_MS)
     state = DispatchState(140, 0, 12)
     log.term_ended(7, NOW_MS + 40_000, HANDED_ON)
+    log.term_begun(9, NOW_MS + 50_000)
     log.close()
-    (file,) = delivery_files(tmp_path, Disk())
+    _, file, _ = delivery_files(tmp_path, Disk())  # a term's records are the first and the last of a file
     ((rows, _),) = read_delivery_file(tmp_path / file.name, Disk())
     assert rows["kind"].tolist() == [TERM_BEGUN, TERM_ENDED]
     assert rows["at_ms"].tolist() == [NOW_MS, NOW_MS + 40_000]

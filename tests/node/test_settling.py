@@ -5,7 +5,11 @@ from pathlib import Path
 
 from api.port import ANONYMOUS, MessageIn, PullIn
 from api.problem import Problem
+from node.delivery_log import DELIVERED, LATE
 from node.server import Node
+from storage.delivery_file import delivery_files, read_delivery_file
+from storage.delivery_record import END
+from storage.disk import Disk
 from tests.node.single_node import run_node
 
 
@@ -95,3 +99,23 @@ def test_who_changes_a_message_at_its_due_time_is_told_the_truth(tmp_path: Path)
             assert attempts == sorted(set(attempts)), "a later hand-over bears no higher attempt"
 
     run_node(tmp_path / "n1", play)
+
+
+def test_an_ack_that_comes_too_late_leaves_a_trace(tmp_path: Path) -> None:
+    """The answer is `stale`, and the node's own account says that the consumer did it all the same: without that nobody
+    could tell it from one that never answered."""
+
+    async def play(node: Node) -> None:
+        await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        (first,) = await node.service.pull(PullIn("t", 1, 5_000, 1_000), ANONYMOUS)
+        (second,) = await node.service.pull(PullIn("t", 1, 8_000), ANONYMOUS)
+        assert await node.service.ack("t", [first.receipt], ANONYMOUS) == ["stale"]
+        assert await node.service.ack("t", [second.receipt], ANONYMOUS) == ["acked"]
+
+    run_node(tmp_path / "n1", play)
+    disk, directory = Disk(), tmp_path / "n1" / "deliveries"
+    rows = [
+        row for file in delivery_files(directory, disk) for row, _ in read_delivery_file(directory / file.name, disk)
+    ]
+    ends = [(int(row["attempt"]), int(row["outcome"])) for part in rows for row in part if row["kind"] == END]
+    assert ends == [(1, LATE), (2, DELIVERED)]

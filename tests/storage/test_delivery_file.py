@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.delivery_file import DeliveryWriter, delivery_files, read_delivery_file
+from storage.delivery_file import BACK_MS, DeliveryWriter, delivery_files, read_delivery_file
 from storage.delivery_record import DELIVERY, PUSH, START, Deliveries, read_deliveries, seal_deliveries
 from storage.disk import Disk
 from storage.format import HEADER_SIZE, Corrupt
@@ -55,15 +55,15 @@ def test_what_is_appended_is_read_back_in_order_over_restarts(tmp_path: Path) ->
     assert [file.sequence for file in delivery_files(tmp_path, Disk())] == [1, 2]
 
 
-def test_another_hour_begins_another_file_and_a_clock_that_goes_back_does_not(tmp_path: Path) -> None:
-    """A file holds no record of a later hour than its own."""
+def test_another_hour_begins_another_file_and_so_does_a_clock_that_goes_far_back(tmp_path: Path) -> None:
+    """A file holds no record of a later hour than its own, and none from long before another of its own."""
     log = writer(tmp_path)
-    for at_ms in (NOW_MS, NOW_MS + HOUR_MS, NOW_MS - 1000):
+    for at_ms in (NOW_MS, NOW_MS + HOUR_MS, NOW_MS + HOUR_MS - BACK_MS, NOW_MS, NOW_MS - 1000):
         log.append(rows(1), at_ms)
     log.close()
     hours = [file.hour for file in delivery_files(tmp_path, Disk())]
-    assert hours == [NOW_MS // HOUR_MS, NOW_MS // HOUR_MS + 1]
-    assert len(homes(tmp_path)) == 3
+    assert hours == [NOW_MS // HOUR_MS, NOW_MS // HOUR_MS + 1, NOW_MS // HOUR_MS]
+    assert len(homes(tmp_path)) == 5
 
 
 def test_a_full_file_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

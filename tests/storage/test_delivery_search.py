@@ -1,0 +1,137 @@
+"""Hand-overs are found by time and message, terms by the edges of files, and what cannot be read is a hole that is
+told."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage import delivery_search
+from storage.delivery_file import DeliveryWriter, delivery_files
+from storage.delivery_record import DELIVERY, END, PUSH, START, TERM_BEGUN, TERM_ENDED, Deliveries
+from storage.delivery_search import DeliverySearch, Search, TooMuch
+from storage.disk import Disk
+from storage.format import HEADER_SIZE
+from storage.position import HOUR_MS
+
+NOW_MS = 1_790_000_000_000
+EVER = (0, 1 << 60)
+
+
+def rows(*wanted: tuple[int, int, int]) -> Deliveries:
+    """Records of (kind, home, at_ms)."""
+    made = np.zeros(len(wanted), DELIVERY)
+    made["mode"] = PUSH
+    for row, (kind, home, at_ms) in enumerate(wanted):
+        made["kind"][row], made["home"][row], made["at_ms"][row] = kind, home, at_ms
+    return made
+
+
+def writer(directory: Path) -> DeliveryWriter:
+    """A log begun at a start of a node."""
+    return DeliveryWriter(directory, Disk(), group=0, cluster_id=bytes(range(16)))
+
+
+def sought(*homes: int, from_ms: int = EVER[0], until_ms: int = EVER[1]) -> Search:
+    """A search for these messages."""
+    return Search(np.array(homes, np.uint64), from_ms, until_ms)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 9), st.integers(-15_000, 40 * 60_000)), min_size=1, max_size=60),
+    homes=st.sets(st.integers(0, 9)),
+    window=st.tuples(st.integers(-20_000, 8 * HOUR_MS), st.integers(0, 4 * HOUR_MS)),
+    sample=st.integers(1, 7),
+)
+def test_what_is_found_is_what_a_look_at_every_record_finds(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[int, int]],
+    homes: set[int],
+    window: tuple[int, int],
+    sample: int,
+) -> None:
+    """Whatever the clock did: it may go back, a little or far, and jump ahead; files end by the hour and by size."""
+    directory = tmp_path_factory.mktemp("deliveries")
+    log, now_ms, model = writer(directory), NOW_MS, []
+    from_ms, until_ms = NOW_MS + window[0], NOW_MS + sum(window)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("storage.delivery_file.FILE_BYTES_MAX", HEADER_SIZE + 9 * DELIVERY.itemsize)
+        patch.setattr(delivery_search, "SAMPLE_ROWS", sample)
+        for home, step_ms in steps:
+            now_ms += step_ms
+            log.append(rows((START, home, now_ms)), now_ms)
+            if home in homes and from_ms <= now_ms < until_ms:
+                model.append((home, now_ms))
+        search = sought(*sorted(homes), from_ms=from_ms, until_ms=until_ms)
+        found = DeliverySearch(directory, Disk()).run(search, log.written())
+    log.close()
+    assert [tuple(row) for row in found.rows[["home", "at_ms"]].tolist()] == model
+    assert not found.holes
+
+
+def test_terms_stand_at_the_edges_of_files_also_of_those_that_are_not_read(tmp_path: Path) -> None:
+    """And a file is looked at once only, unless it still grows."""
+    log = writer(tmp_path)
+    for hour, kind in enumerate((TERM_BEGUN, START, END, TERM_ENDED)):
+        at_ms = NOW_MS + hour * HOUR_MS
+        log.append(rows((kind, 1, at_ms), (START, 2, at_ms), (kind, 1, at_ms)), at_ms)
+    search = DeliverySearch(tmp_path, Disk())
+    late = sought(2, from_ms=NOW_MS + 3 * HOUR_MS)
+    found = search.run(late, log.written())
+    assert found.edges["kind"].tolist() == [TERM_BEGUN, TERM_BEGUN, START, START, END, END, TERM_ENDED, TERM_ENDED]
+    assert (found.rows["home"].tolist(), found.looked) == ([2], 3)
+    log.append(rows((END, 7, at_ms)), at_ms)
+    again = search.run(late, log.written())
+    assert again.edges["home"].tolist()[-1] == 7
+    assert again.edges["kind"].tolist()[:-1] == found.edges["kind"].tolist()[:-1]
+    log.close()
+
+
+def test_rows_that_cannot_be_read_are_a_hole_between_those_that_can(tmp_path: Path) -> None:
+    """Zeros of a power cut, damage, and the end of a file: from the record before to the one after, or to the next
+    file's hour."""
+    log = writer(tmp_path)
+    log.append(rows(*((START, home, NOW_MS + home * 100) for home in range(10))), NOW_MS)
+    log.close()
+    later_ms = NOW_MS + 3 * HOUR_MS
+    log = writer(tmp_path)
+    log.append(rows((START, 3, later_ms)), later_ms)
+    log.close()
+    path = tmp_path / delivery_files(tmp_path, Disk())[0].name
+    data = bytearray(path.read_bytes())
+    size = DELIVERY.itemsize
+    data[HEADER_SIZE + 2 * size : HEADER_SIZE + 4 * size] = bytes(2 * size)
+    data[HEADER_SIZE + 6 * size + 9] ^= 1
+    data[HEADER_SIZE + 9 * size :] = bytes(size)
+    path.write_bytes(data)
+    found = DeliverySearch(tmp_path, Disk()).run(sought(*range(10)))
+    assert found.rows["home"].tolist() == [0, 1, 4, 5, 7, 8, 3]
+    hour_ms = later_ms // HOUR_MS * HOUR_MS
+    assert found.holes == [(NOW_MS + 100, NOW_MS + 400), (NOW_MS + 500, NOW_MS + 700), (NOW_MS + 800, hour_ms)]
+
+
+def test_a_search_is_bounded(tmp_path: Path) -> None:
+    """In what it reads and in what it returns."""
+    log = writer(tmp_path)
+    log.append(rows(*((START, home, NOW_MS) for home in range(10))), NOW_MS)
+    log.close()
+    search = DeliverySearch(tmp_path, Disk())
+    homes = np.arange(10, dtype=np.uint64)
+    with pytest.raises(TooMuch):
+        search.run(Search(homes, *EVER, looked_max=9))
+    with pytest.raises(TooMuch):
+        search.run(Search(homes, *EVER, found_max=9))
+    assert len(search.run(Search(homes, *EVER, looked_max=10, found_max=10)).rows) == 10
+
+
+def test_a_file_without_a_whole_header_and_a_directory_without_files_hold_nothing(tmp_path: Path) -> None:
+    """As a crash leaves them, or a node that never led."""
+    search = DeliverySearch(tmp_path, Disk())
+    assert not len(search.run(sought(1)).rows)
+    (tmp_path / f"{NOW_MS // HOUR_MS}-000001.log").write_bytes(b"HWDEL")
+    found = search.run(sought(1))
+    assert not len(found.rows)
+    assert not len(found.edges)
