@@ -64,6 +64,8 @@ def session(master: str | None = None, memory: str = "2g", local: Path | None = 
         _prepare(master)
     from pyspark.sql import SparkSession
 
+    from reconcile.source import register
+
     builder = SparkSession.builder.appName(APPLICATION)
     settings = dict(SETTINGS)
     if not submitted:
@@ -75,6 +77,7 @@ def session(master: str | None = None, memory: str = "2g", local: Path | None = 
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
     return spark
 
 
