@@ -116,9 +116,9 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "oldcopy": Kind(
         "node",
-        "killed, a file is as it was at an earlier moment, started again after `for`",
+        "killed, a file (or all) copied and started; after `for` killed, the copy put back, and started",
         {"at": (0, 1)},
-        {"file": _ROTTEN},
+        {"file": (*_ROTTEN, "all")},
         _LIVE,
     ),
 }

@@ -46,6 +46,8 @@ class LiveNemesis:
         self.reasons: Counter[str] = Counter()
         self.not_run: dict[str, str] = {}
         self.in_doubt: set[str] = set()
+        self.rotten: set[str] = set()
+        """Damaged and not emptied since: in doubt, however well they do."""
         self._doubting = asyncio.Lock()
         self._handlers: dict[str, Handler] = {}
         self._begun: dict[int, list[tuple[str, Role]]] = {}  # by id(fault): a plan may hold two that are equal
@@ -111,7 +113,8 @@ class LiveNemesis:
     async def doubt(self, node_id: str) -> None:
         """The disk of this node is about to be emptied or damaged. Raises PassedOver while another's is in doubt."""
         async with self._doubting:
-            for other in sorted(self.in_doubt - {node_id}):
+            self.in_doubt |= self.rotten
+            for other in sorted(self.in_doubt - self.rotten - {node_id}):
                 if await self._caught_up(other):
                     self.in_doubt.discard(other)
             if self.in_doubt - {node_id}:

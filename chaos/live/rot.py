@@ -36,6 +36,16 @@ class Wound:
     path: Path
     offset: int
     size: int
+    held: bytes = b""
+    """What stood there before; empty where that says nothing."""
+
+    def mended(self) -> bool:
+        """Whether the file is gone, or the bytes are again what they were: cut away and written anew by its node."""
+        if not self.path.exists():
+            return True
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            return bool(self.held) and file.read(len(self.held)) == self.held
 
     def describe(self) -> str:
         """For a log."""
@@ -55,10 +65,10 @@ def flip(data: Path, kind: str, at: float, chance: random.Random) -> Wound | Non
     path, offset = place
     with path.open("r+b") as file:
         file.seek(offset)
-        (byte,) = file.read(1)
+        held = file.read(1)
         file.seek(offset)
-        file.write(bytes([byte ^ 1 << chance.randrange(8)]))
-    return Wound("a bit", path, offset, 1)
+        file.write(bytes([held[0] ^ 1 << chance.randrange(8)]))
+    return Wound("a bit", path, offset, 1, held)
 
 
 def zero(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:
@@ -70,10 +80,10 @@ def zero(data: Path, kind: str, at: float, chance: random.Random) -> Wound | Non
     offset -= offset % PAGE
     with path.open("r+b") as file:
         file.seek(offset)
-        size = len(held := file.read(PAGE))
+        held = file.read(PAGE)
         file.seek(offset)
-        file.write(bytes(size))
-    return Wound("a page", path, offset, size) if any(held) else None
+        file.write(bytes(len(held)))
+    return Wound("a page", path, offset, len(held), held) if any(held) else None
 
 
 def truncate(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:
@@ -82,9 +92,12 @@ def truncate(data: Path, kind: str, at: float, chance: random.Random) -> Wound |
     if place is None:
         return None
     path, offset = place
+    with path.open("rb") as file:
+        file.seek(offset)
+        held = file.read(PAGE)
     size = path.stat().st_size - offset
     os.truncate(path, offset)
-    return Wound("the end", path, offset, size)
+    return Wound("the end", path, offset, size, held)
 
 
 def tear(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:

@@ -1,13 +1,14 @@
 """Damage to the files of a node that does not run: exactly what was asked for, and nothing else."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.live.rot import PAGE, files, flip, tear, truncate, zero
+from chaos.live.rot import PAGE, Wound, files, flip, tear, truncate, zero
 
 KIND_FILE = {
     "journal": "journal/000001.seg",
@@ -96,3 +97,16 @@ def test_every_place_is_a_byte_of_some_file(tmp_path_factory: pytest.TempPathFac
     before = sum(path.stat().st_size for path in files(directory, "hours") if path < wound.path)
     assert 0 <= wound.offset < wound.path.stat().st_size
     assert before + wound.offset == min(int(at * 1_000), 999)
+
+
+@pytest.mark.parametrize("hurt", [flip, zero, truncate])
+def test_a_wound_is_mended_when_the_bytes_are_back(tmp_path: Path, hurt: Callable[..., Wound | None]) -> None:
+    """As long as the file is not as it was there, the wound is there; written anew, or removed, it is not."""
+    before = contents(data_of(tmp_path))
+    wound = hurt(tmp_path, "hours", 0.5, random.Random(1))
+    assert wound is not None
+    assert not wound.mended()
+    wound.path.write_bytes(before[wound.path])
+    assert wound.mended()
+    wound.path.unlink()
+    assert wound.mended()

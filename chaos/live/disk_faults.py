@@ -1,0 +1,311 @@
+"""What goes wrong with disks, on real processes: slow, full, failing, without power, rotten.
+
+At most one node's disk is in doubt at a time, because that is what the promises assume ("while a majority of disks
+survives"): a fault that would put a second one in doubt is passed over. A rotten disk is in doubt until its node was
+given an empty one. Who found each damage is told: its node when it started or read it, `hourwheel verify` at once, or
+the other nodes, who remember what an old copy has forgotten. What is found by nobody breaks a promise, unless its bytes
+mean nothing: behind a checkpoint, where the next start cuts and writes anew, or a page of LMDB that nothing refers to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, cast
+
+from chaos.cluster import POLL_S, READY_S, ClusterFailed
+from chaos.fault_plan import Fault
+from chaos.faulty_disk import FaultyDisk, Operation
+from chaos.live import rot
+from chaos.live.handler import Handler, NotRun, PassedOver
+from chaos.live.loop_disk import LoopDisk, Unsynced
+from chaos.live.nemesis import LiveNemesis
+from cli.exit_code import ExitCode
+
+#: Inside the reserve (1 GiB), and room enough for what goes on there: settles, leases, checkpoints.
+FULL_BYTES: Final = 256 << 20
+#: A node whose disk failed ends within this.
+FAIL_STOP_S: Final = 1.0
+#: What its end takes on a machine that has other work: seeing the failure is the node's, coming to run is not.
+BUSY_S: Final = 2.0
+ROT: Final[Mapping[str, Callable[[Path, str, float, random.Random], rot.Wound | None]]] = {
+    "flip": rot.flip,
+    "zero": rot.zero,
+    "truncate": rot.truncate,
+    "torn": rot.tear,
+}
+ALL: Final = "all"
+#: What a node logs that was told by others that it has forgotten something (docs/operating.md).
+OLD_COPY: Final = b"this data directory is an old copy"
+
+
+@dataclass
+class Damage:
+    """One wound and who found it; `log_bytes` is how long its node's log was then."""
+
+    node: str
+    wound: rot.Wound
+    kind: str
+    found_by: list[str] = field(default_factory=list)
+    harmless: str = ""
+    """Why nobody had to find it."""
+    log_bytes: int = 0
+
+    def describe(self) -> str:
+        """A line for the report."""
+        found = f"found by {', '.join(self.found_by)}" if self.found_by else self.harmless or "found by nobody"
+        return f"{self.node}: {self.wound.describe()}: {found}"
+
+
+class DiskFaults:
+    """Handlers for the disks of a cluster; `loops` are disks of their own by node, if the machine has such."""
+
+    def __init__(
+        self,
+        nemesis: LiveNemesis,
+        loops: Mapping[str, LoopDisk],
+        no_loops: str = "",
+    ) -> None:
+        """`no_loops` says why there are none."""
+        assert nemesis.cluster.disks is not None, "the cluster's disks cannot be hurt"
+        self._nemesis, self._cluster, self._hands = nemesis, nemesis.cluster, nemesis.hands
+        self._disks: FaultyDisk = nemesis.cluster.disks
+        self._loops, self._no_loops = loops, no_loops
+        self._chance = random.Random(f"disk faults {nemesis.plan.seed}")
+        self._rotten: dict[str, list[Damage]] = {}
+        self.damages: list[Damage] = []
+        self.fail_stop_ms: list[float] = []
+        """From a failed call to the end of its process."""
+        self.broken: list[str] = []
+        """What was promised of disks and not kept."""
+        self._hands.asked_of_ends.append(self._explains)
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """By kind."""
+        rotting = dict.fromkeys(ROT, self._rot)
+        return {
+            "slow": self._slow,
+            "full": self._full,
+            "fail": self._fail,
+            "power": self._power,
+            "oldcopy": self._old_copy,
+            **rotting,
+        }
+
+    # -- disks that do not do what they should
+
+    @asynccontextmanager
+    async def _slow(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
+        for node_id in nodes:
+            self._disks.slow(node_id, round(fault.number("by") * 1000))
+        try:
+            yield
+        finally:
+            for node_id in nodes:
+                self._disks.slow(node_id, 0)
+
+    @asynccontextmanager
+    async def _full(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
+        try:
+            for node_id in nodes:
+                if loop := self._loops.get(node_id):
+                    await asyncio.to_thread(loop.fill, FULL_BYTES)
+                else:
+                    self._disks.full(node_id, FULL_BYTES)
+            yield
+        finally:
+            for node_id in nodes:
+                if loop := self._loops.get(node_id):
+                    await asyncio.to_thread(loop.empty)
+                else:
+                    self._disks.full(node_id, None)
+
+    @asynccontextmanager
+    async def _fail(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
+        alive = [node_id for node_id in nodes if node_id in self._cluster.running()]
+        if not alive:
+            raise PassedOver(f"{', '.join(nodes)} down")
+        async with AsyncExitStack() as held:
+            for node_id in alive:
+                await held.enter_async_context(self._hands.may_end(node_id))
+            operation = cast(Operation, fault.word("operation"))
+            before = {node_id: self._disks.failed_count(node_id) for node_id in alive}
+            for node_id in alive:
+                self._disks.fail(node_id, operation, getattr(errno, fault.word("errno")))
+            watching = [asyncio.create_task(self._fail_stop(node_id, before[node_id])) for node_id in alive]
+            try:
+                yield
+            finally:
+                for task in watching:
+                    task.cancel()
+                for end in await asyncio.gather(*watching, return_exceptions=True):
+                    if isinstance(end, Exception):
+                        raise end
+                for node_id in alive:
+                    self._disks.mend(node_id)
+
+    async def _fail_stop(self, node_id: str, before: int) -> None:
+        """Measures how long the process lives on after the call that failed."""
+
+        async def failed() -> bool:
+            return self._disks.failed_count(node_id) > before
+
+        async def ended() -> bool:
+            return node_id not in self._cluster.running() or self._hands.stands_still(node_id)
+
+        await self._cluster.until(failed, f"a disk operation of {node_id}", float("inf"), POLL_S / 4)
+        begun_s = time.monotonic()
+        try:
+            await self._cluster.until(ended, f"the end of {node_id}", FAIL_STOP_S + BUSY_S, POLL_S / 4)
+        except ClusterFailed:
+            self.broken.append(f"{node_id}: its disk failed, and it ran on for more than {FAIL_STOP_S + BUSY_S} s")
+            return
+        self.fail_stop_ms.append((time.monotonic() - begun_s) * 1000)
+
+    @asynccontextmanager
+    async def _power(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
+        if self._no_loops:
+            raise NotRun(f"needs a file system of its own for each node; there is no {self._no_loops}")
+        unsynced = cast(Unsynced, fault.word("unsynced"))
+        async with AsyncExitStack() as held:
+            await asyncio.gather(*(held.enter_async_context(self._hands.down(node_id)) for node_id in nodes))
+            self._nemesis.begun(fault, nodes)
+            loops = [self._loops[node_id] for node_id in nodes]
+            await asyncio.gather(*(asyncio.to_thread(loop.cut_power, unsynced) for loop in loops))
+            await asyncio.gather(*(asyncio.to_thread(loop.power_on) for loop in loops))
+            yield
+
+    # -- disks whose content is not what was written
+
+    @asynccontextmanager
+    async def _rot(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
+        (node_id, *_) = nodes
+        harmless = fault.kind == "torn"
+        if not harmless:
+            await self._nemesis.doubt(node_id)
+        async with self._hands.down(node_id):
+            self._nemesis.begun(fault, (node_id,))
+            data, kind = self._cluster.nodes[node_id].data_path, fault.word("file")
+            await asyncio.to_thread(self._cluster.keep_deliveries, node_id)
+            wound = await asyncio.to_thread(ROT[fault.kind], data, kind, fault.number("at"), self._chance)
+            if wound is None:
+                raise PassedOver(f"{node_id} has no such bytes in its {kind}")
+            if not harmless:
+                await self._wounded(Damage(node_id, wound, kind))
+            yield
+
+    @asynccontextmanager
+    async def _old_copy(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
+        (node_id, *_) = nodes
+        node, kind = self._cluster.nodes[node_id], fault.word("file")
+        aside = node.directory / f"old copy {fault.at_s}"
+        async with self._hands.down(node_id):
+            self._nemesis.begun(fault, (node_id,))
+            found = [node.data_path] if kind == ALL else rot.files(node.data_path, kind)
+            if not found:
+                raise PassedOver(f"{node_id} has no {kind}")
+            chosen = found[min(int(fault.number("at") * len(found)), len(found) - 1)]
+            await asyncio.to_thread(_copy, chosen, aside)
+        try:
+            yield
+            await self._nemesis.doubt(node_id)
+            async with self._hands.down(node_id):
+                await asyncio.to_thread(self._cluster.keep_deliveries, node_id, last=True)
+                await asyncio.to_thread(_put_back, aside, chosen)
+                await self._wounded(Damage(node_id, rot.Wound("an old copy", chosen, 0, 0), kind))
+        finally:
+            await asyncio.to_thread(_remove, aside)
+
+    async def _wounded(self, damage: Damage) -> None:
+        """Asks at once what `hourwheel verify` says, of the files as they lie there."""
+        self.damages.append(damage)
+        self._rotten.setdefault(damage.node, []).append(damage)
+        self._nemesis.rotten.add(damage.node)
+        damage.log_bytes = self._log_bytes(damage.node)
+        said = await asyncio.to_thread(verify_command, self._cluster.nodes[damage.node].data_path)
+        if said.returncode == ExitCode.DATA:
+            damage.found_by.append("verify")
+
+    def _log_bytes(self, node_id: str) -> int:
+        path = self._cluster.nodes[node_id].log_path
+        return path.stat().st_size if path.exists() else 0
+
+    async def _explains(self, node_id: str, returncode: int) -> bool:
+        """Whether a node ended because it found its files damaged; it then gets an empty disk."""
+        if node_id not in self._rotten or returncode != ExitCode.DATA:
+            return False
+        for damage in self._rotten[node_id]:
+            damage.found_by.append("its node")
+        await self._empty(node_id)
+        return True
+
+    async def _empty(self, node_id: str) -> None:
+        self._rotten.pop(node_id, None)
+        await asyncio.to_thread(self._cluster.wipe, node_id)
+        self._nemesis.rotten.discard(node_id)
+
+    async def heal(self) -> None:
+        """Nodes that live on damaged files get an empty disk too; call it when no fault is on. Each damage that nobody
+        found is looked at once more, and judged.
+        """
+        for node_id, several in list(self._rotten.items()):
+            async with self._hands.down(node_id):
+                for damage in several:
+                    self._judge(damage)
+                await self._empty(node_id)
+            await self._cluster.wait_ready(node_id, timeout_s=READY_S)
+
+    def _judge(self, damage: Damage) -> None:
+        with self._cluster.nodes[damage.node].log_path.open("rb") as log:
+            log.seek(damage.log_bytes)
+            if OLD_COPY in log.read():
+                damage.found_by.append("the other nodes")
+        if damage.found_by:
+            return
+        if damage.wound.mended() or damage.wound.what == "an old copy":
+            damage.harmless = "its start cut that away and made it anew from the journal"
+        elif damage.kind == "catalog":
+            damage.harmless = "a page that nothing refers to"
+        else:
+            self.broken.append(f"{damage.node}: {damage.wound.describe()}: found by nobody")
+
+
+def verify_command(data: Path) -> subprocess.CompletedProcess[str]:
+    """`hourwheel verify`, as an operator runs it."""
+    command = [sys.executable, "-P", "-m", "cli", "verify", str(data)]
+    root = Path(__file__).resolve().parents[2]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        shutil.copy2(source, target)
+
+
+def _put_back(source: Path, target: Path) -> None:
+    """The target is as it was; a directory may be where a disk is mounted, so it stays and what is in it goes."""
+    if source.is_dir():
+        for path in target.iterdir():
+            _remove(path)
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
