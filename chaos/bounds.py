@@ -4,6 +4,8 @@ The windows follow from the faults alone, not from when the service came back: a
 not get a longer window.
 """
 
+import bisect
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chaos.event import Fault
@@ -26,19 +28,42 @@ class Bounds:
     window_ms: int = 2_000  # how long a fault excuses
     in_flight_ms: int = 500  # what was offered so shortly before a fault may be cut by it
     acknowledged_share: float = 0.95  # of what was offered outside the windows
+    lasting: frozenset[str] = frozenset({"pause"})  # kinds that excuse until their end, and `window_ms` more
+    # A term ends with the fault that hit its leader; False where many kinds of faults overlap: then it ends, as far as
+    # anybody can tell, with the first hand-over of the next.
+    fault_ends_term: bool = True
 
-    def fault_windows(self, history: History) -> list[tuple[float, float]]:
-        """(begin, end) on the monotonic clock: from the fault on for `window_ms`, a pause until so long after its end;
-        a slow disk and a clock that is off excuse nothing.
+    def fault_windows(self, history: History) -> "Windows":
+        """From each fault on for `window_ms`, a lasting one until so long after its end; a slow disk and a clock that
+        is off excuse nothing.
         """
         windows: list[tuple[float, float]] = []
-        paused: dict[str, float] = {}
+        begun: dict[tuple[str, str], list[float]] = {}
         for event in history.of(Fault):
-            if event.kind == "pause" and event.phase == "begin":
-                paused[event.node] = event.mono_ms
-            elif event.kind == "pause":
-                windows.append((paused.pop(event.node), event.mono_ms + self.window_ms))
+            key = (event.kind, event.node)
+            if event.kind in self.lasting and event.phase == "begin":
+                begun.setdefault(key, []).append(event.mono_ms)
+            elif event.kind in self.lasting:
+                windows.append((begun[key].pop(0), event.mono_ms + self.window_ms))
             elif event.kind not in ("slow", "clock") and event.phase == "begin":
                 windows.append((event.mono_ms, event.mono_ms + self.window_ms))
-        windows += [(begin_ms, float("inf")) for begin_ms in paused.values()]
-        return sorted(windows)
+        windows += [(begin_ms, float("inf")) for several in begun.values() for begin_ms in several]
+        return Windows(windows)
+
+
+class Windows:
+    """Spans of time on the monotonic clock, ends included; those that overlap are one."""
+
+    def __init__(self, spans: Iterable[tuple[float, float]]) -> None:
+        self.spans: list[tuple[float, float]] = []
+        for begin, end in sorted(spans):
+            if self.spans and begin <= self.spans[-1][1]:
+                self.spans[-1] = (self.spans[-1][0], max(end, self.spans[-1][1]))
+            else:
+                self.spans.append((begin, end))
+        self._begins = [begin for begin, _ in self.spans]
+
+    def touch(self, begin: float, end: float) -> bool:
+        """Whether any of them has a moment of this span, `begin` at most `end`."""
+        place = bisect.bisect_right(self._begins, end) - 1
+        return place >= 0 and self.spans[place][1] >= begin

@@ -2,6 +2,9 @@
 
 from dataclasses import asdict, dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from chaos.bounds import Bounds
 from chaos.event import Fault, HandedOver, Offered
 from chaos.history import History
@@ -24,38 +27,45 @@ class Recovery:
 
 def recoveries(history: History, bounds: Bounds) -> list[Recovery]:
     """One row per fault, in order."""
-    acks = sorted((event.sent_mono_ms, event.mono_ms) for event in history.acknowledged().values())
+    acks = np.array(sorted((each.sent_mono_ms, each.mono_ms) for each in history.acknowledged().values())).reshape(
+        -1, 2
+    )
+    soonest = np.minimum.accumulate(acks[::-1, 1])[::-1]  # of what was sent then or later
     received = history.of(HandedOver)
+    on_time = [event for event in received if event.wall_ms - event.asked_due_ms <= bounds.on_time_ms]
+    came, due = (np.array([getattr(each, name) for each in on_time]) for name in ("mono_ms", "asked_due_ms"))
+    received_ms = np.array([event.mono_ms for event in received])
+    terms = np.maximum.accumulate(np.array([event.term for event in received], np.int64))
     rows = []
     for fault in history.faults():
         begin = fault.mono_ms
-        highest = max((event.term for event in received if event.mono_ms <= begin), default=0)
-        on_time = (
-            event.mono_ms - begin
-            for event in received
-            if event.mono_ms > begin
-            and event.asked_due_ms > fault.wall_ms
-            and event.wall_ms - event.asked_due_ms <= bounds.on_time_ms
-        )
-        new_term = (event.mono_ms - begin for event in received if event.mono_ms > begin and event.term > highest)
+        seen = int(np.searchsorted(received_ms, begin, "right"))
+        next_term = int(np.searchsorted(terms, terms[seen - 1] if seen else 0, "right"))
+        since = int(np.searchsorted(came, begin, "right"))
+        fresh = np.flatnonzero(due[since:] > fault.wall_ms)[:1] + since
         rows.append(
             Recovery(
                 fault=f"{fault.kind} {fault.node} ({fault.role})",
-                first_ack_ms=min((mono_ms - begin for sent_ms, mono_ms in acks if sent_ms > begin), default=None),
-                first_on_time_ms=next(on_time, None),
-                new_term_ms=next(new_term, None),
+                first_ack_ms=_after(soonest, int(np.searchsorted(acks[:, 0], begin, "right")), begin),
+                first_on_time_ms=_after(came, int(fresh[0]), begin) if len(fresh) else None,
+                new_term_ms=_after(received_ms, next_term, begin),
             )
         )
     return rows
 
 
+def _after(moments_ms: npt.NDArray[np.float64], place: int, begin_ms: float) -> float | None:
+    """From a fault to the moment at this place; None where there is none."""
+    return float(moments_ms[place]) - begin_ms if place < len(moments_ms) else None
+
+
 def acknowledged_share(history: History, bounds: Bounds) -> tuple[int, int]:
     """(acknowledged, offered) of the messages offered outside the fault windows and not in flight when one began."""
-    windows = [(begin - bounds.in_flight_ms, end) for begin, end in bounds.fault_windows(history)]
+    windows = bounds.fault_windows(history)
     calm = [
         event.number
         for event in history.of(Offered)
-        if not any(begin <= event.mono_ms <= end for begin, end in windows)
+        if not windows.touch(event.mono_ms, event.mono_ms + bounds.in_flight_ms)
     ]
     acknowledged = history.acknowledged()
     return sum(number in acknowledged for number in calm), len(calm)

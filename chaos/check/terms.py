@@ -32,7 +32,8 @@ def check_terms(history: History, bounds: Bounds) -> Verdict:
     faults += [
         f"term {term} was led by {', '.join(sorted(names))}" for term, names in leaders.items() if len(names) > 1
     ]
-    begun = [fault.wall_ms for fault in history.faults() if fault.kind in ("kill", "pause", "wipe")]
+    ending = ("kill", "pause", "wipe") if bounds.fault_ends_term else ()
+    begun = [fault.wall_ms for fault in history.faults() if fault.kind in ending]
     terms = _Terms()
     first_ms = 0
     late_count = 0

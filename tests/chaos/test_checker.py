@@ -287,7 +287,7 @@ def test_pause_excuses_until_it_is_over() -> None:
         msgspec.convert({"type": "Fault", "kind": kind, "node": "n1", "role": "leader", "phase": phase} | at(ms), Fault)
         for kind, phase, ms in rows
     ]
-    assert Bounds(window_ms=500).fault_windows(History(events)) == [(10.0, 3_510.0), (5_000.0, 5_500.0)]
+    assert Bounds(window_ms=500).fault_windows(History(events)).spans == [(10.0, 3_510.0), (5_000.0, 5_500.0)]
 
 
 def test_history_survives_its_file(tmp_path: Path) -> None:
