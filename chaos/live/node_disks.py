@@ -1,0 +1,59 @@
+"""The nodes' directories of a run: each on a disk of its own while it lasts, plain directories afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from chaos.live.loop_disk import LoopDisk, missing
+
+
+class NodeDisks:
+    """Disks for these nodes below `directory`, where the machine has such; use as `async with`, around the cluster.
+
+    A node's data directory is then a link into its disk, so that what fills the disk lies beside it. When all is over
+    the data is copied out, and directory and content look as if there had never been another disk.
+    """
+
+    def __init__(self, directory: Path, ids: Sequence[str], lacking: str = "") -> None:
+        """`lacking`: why there can be none, if it is known."""
+        self._directory, self._ids = directory, list(ids)
+        self.lacking = lacking or missing()
+        self.loops: dict[str, LoopDisk] = {}
+
+    async def __aenter__(self) -> NodeDisks:
+        if not self.lacking:
+            try:
+                await asyncio.to_thread(self._make)
+            except (RuntimeError, OSError) as error:
+                await asyncio.to_thread(self._give_up)
+                self.lacking = str(error)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await asyncio.to_thread(self._settle)
+
+    def _make(self) -> None:
+        for node_id in self._ids:
+            folder = self._directory / node_id
+            self.loops[node_id] = LoopDisk(folder / "disk.img", folder / "disk")
+            self.loops[node_id].make()
+            (folder / "disk" / "data").mkdir()
+            (folder / "data").symlink_to("disk/data")
+
+    def _give_up(self) -> None:
+        for loop in self.loops.values():
+            loop.remove()
+            shutil.rmtree(loop.mounted_at.parent)
+        self.loops.clear()
+
+    def _settle(self) -> None:
+        for loop in self.loops.values():
+            folder = loop.mounted_at.parent
+            shutil.copytree(loop.mounted_at / "data", folder / "data.out")
+            (folder / "data").unlink()
+            (folder / "data.out").rename(folder / "data")
+            loop.remove()
+            loop.mounted_at.rmdir()

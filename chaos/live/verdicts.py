@@ -1,0 +1,127 @@
+"""What a run on real processes is judged by, and what has to be known of a history before its checkers read it.
+
+A history of real processes has what clients saw; the nodes' own accounts of their pushes are filled in afterwards, and
+what a power cut took from those accounts is not held against them: the log of hand-overs is written before the first
+byte leaves and synced later (docs/guarantees.md), so its last seconds go with the power. Such a push was received, so
+it was begun; when, is known by its receipt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from chaos.bounds import Bounds, Windows
+from chaos.check.alive import check_alive
+from chaos.check.digests import check_digests
+from chaos.check.duplicates import check_duplicates
+from chaos.check.ids import check_ids
+from chaos.check.linear import check_linear
+from chaos.check.lost import check_lost
+from chaos.check.recovery import check_recovery
+from chaos.check.started import check_started
+from chaos.check.terms import check_terms
+from chaos.check.transfers import check_transfers
+from chaos.check.unscheduled import check_unscheduled
+from chaos.check.window import check_window
+from chaos.event import Event, Fault, HandedOver, Led, Transferred
+from chaos.fault_plan import kinds_of
+from chaos.history import History
+from chaos.plan import Plan
+from chaos.verdict import Verdict
+from chaos.webhooks import LEASE_MORE_MS, Name, account
+
+#: Two nodes' clocks may each be 500 ms off the truth, slewed (docs/guarantees.md). Every kind of fault excuses what is
+#: judged by time, until it is over and the service has had time to come back.
+BOUNDS: Final = Bounds(
+    skew_ms=1_050, window_ms=5_000, on_time_ms=500, lasting=frozenset(kinds_of("live")), fault_ends_term=False
+)
+#: What the kernel keeps of written files before it writes them out by itself: the expiry of 30 s and a round of 5 s.
+KEPT_BY_KERNEL_MS: Final = 35_000
+#: What is promised of a transfer is promised of one that nothing else befalls.
+AROUND_TRANSFER_MS: Final = 1_500
+
+_CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
+    check_lost,
+    check_unscheduled,
+    check_window,
+    check_started,
+    check_duplicates,
+    check_digests,
+    check_terms,
+    check_recovery,
+    check_ids,
+    check_linear,
+    check_alive,
+)
+
+
+def judge(history: History, bounds: Bounds = BOUNDS) -> list[Verdict]:
+    """All verdicts."""
+    return [*(check(history, bounds) for check in _CHECKERS), check_transfers(calm_transfers(history), bounds)]
+
+
+def whole(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -> tuple[History, int]:
+    """The history with what the nodes wrote of their pushes (`begun`: webhooks.starts), and how many pushes a power cut
+    took from their accounts; those are taken to have begun when they came.
+    """
+    history = account(history, begun, plan)
+    cut_ms: dict[str, list[int]] = {}
+    for fault in history.faults():
+        if fault.kind == "power":
+            cut_ms.setdefault(fault.node, []).append(fault.wall_ms)
+    leaders = {led.term: led.leader for led in history.of(Led)}
+    taken = 0
+    events = list(history.events)
+    for place, event in enumerate(events):
+        if not isinstance(event, HandedOver) or not event.pushed or event.handed_over_ms:
+            continue
+        nodes = [leaders[event.term]] if event.term in leaders else list(cut_ms)
+        if any(0 <= ms - event.wall_ms <= KEPT_BY_KERNEL_MS for node in nodes for ms in cut_ms.get(node, ())):
+            taken += 1
+            events[place] = msgspec.structs.replace(
+                event,
+                node=nodes[0],
+                handed_over_ms=event.wall_ms,
+                leased_until_ms=event.wall_ms + plan.push_timeout_ms + LEASE_MORE_MS,
+                gives_up_ms=event.wall_ms + plan.push_timeout_ms,
+            )
+    return History(map(_seen_begun, events)), taken
+
+
+def _seen_begun(event: Event) -> Event:
+    """A hand-over began no later than it came, whatever its leader's clock says."""
+    if not isinstance(event, HandedOver) or event.handed_over_ms <= event.wall_ms:
+        return event
+    return msgspec.structs.replace(event, begun_wall_ms=event.wall_ms)
+
+
+def calm_transfers(history: History) -> History:
+    """The history without transfers and stops that another fault came near."""
+    others: list[tuple[str, float, float]] = []
+    begun: dict[tuple[str, str], list[float]] = {}
+    for event in history.of(Fault):
+        key = (event.kind, event.node)
+        if event.phase == "begin":
+            begun.setdefault(key, []).append(event.mono_ms)
+        else:
+            others.append((event.kind, begun[key].pop(0), event.mono_ms))
+    others += [(kind, begin, float("inf")) for (kind, _), several in begun.items() for begin in several]
+
+    def calm(at_ms: float, took_ms: float, kind: str) -> bool:
+        near = Windows((begin, end) for other, begin, end in others if other != kind)
+        return not near.touch(at_ms - took_ms - AROUND_TRANSFER_MS, at_ms + AROUND_TRANSFER_MS)
+
+    def counts(event: Event) -> bool:
+        if isinstance(event, Transferred):
+            return calm(event.mono_ms, event.took_ms, "transfer")
+        return not isinstance(event, Fault) or event.kind != "stop" or calm(event.mono_ms, 0, "stop")
+
+    return History(filter(counts, history.events))
+
+
+def broken(verdicts: Sequence[Verdict]) -> list[str]:
+    """What is wrong, as lines."""
+    return [verdict.describe() for verdict in verdicts if not verdict.holds]
