@@ -4,6 +4,7 @@ The same for the simulator and for real processes. Who leads is asked at every t
 led last, so that a plan always hits somebody.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import permutations, product
 
@@ -30,6 +31,10 @@ class Aim:
             case "follower":
                 return [name for name in ids if name != self.leader][:1]
         return [target] if target in ids else []
+
+    def named(self, target: str) -> str:
+        """A target with the ids of who is meant by `leader` and `follower` now."""
+        return re.sub(r"leader|follower", lambda role: ",".join(self.nodes(role[0])), target)
 
     def links(self, target: str) -> list[Link]:
         """The directed links of `a>b` or `a-b`, sorted."""

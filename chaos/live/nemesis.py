@@ -10,6 +10,7 @@ voter again that has caught up), and the clock of one node at most is wrong.
 """
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final, Literal, Self
@@ -27,6 +28,7 @@ from chaos.live.watch import Watch
 NEAR: Final = 2_000
 
 Role = Literal["leader", "follower"]
+_ENDS: Final = re.compile(r"[-|>,]")
 
 
 class LiveNemesis:
@@ -105,8 +107,9 @@ class LiveNemesis:
         if KINDS[fault.kind].shape == "node":
             hit: list[tuple[str, Role]] = [(name, "leader" if name == leader else "follower") for name in nodes]
         else:
-            touched = "leader" in fault.target or leader in fault.target or "*" in fault.target
-            hit = [(fault.target, "leader" if touched else "follower")]
+            target = self.aim.named(fault.target)
+            touched = {leader, "*"} & set(_ENDS.split(target))
+            hit = [(target, "leader" if touched else "follower")]
         self._begun[id(fault)] = hit
         self._mark(fault, "begin")
 
