@@ -18,6 +18,7 @@ import numpy as np
 from chaos.event import HandedOver
 from chaos.history import History
 from chaos.plan import Plan
+from cli.local_cluster import LOOPBACK
 from cli.receiver import Receiver, Reply, Request
 from storage.delivery_file import delivery_files, read_delivery_file
 from storage.delivery_record import PUSH, START
@@ -25,7 +26,6 @@ from storage.disk import Disk
 from storage.format import Corrupt, FormatRefused
 from storage.message_id import encode_ids
 
-HOST: Final = "127.0.0.1"
 #: What lets a node push to this machine.
 PUSH_SETTINGS: Final = {"push": {"allow": ["127.0.0.0/8"]}}
 #: What a push lease lasts beyond the attempt's timeout.
@@ -36,17 +36,17 @@ Name = tuple[str, int, int]  # (message id, term, attempt): names one hand-over
 
 
 class Webhooks:
-    """Receives what is pushed and records it; answers a share of it with an error. Use as `async with`."""
+    """Receives what is pushed to `host` and records it; answers a share of it with an error. Use as `async with`."""
 
-    def __init__(self, plan: Plan, history: History) -> None:
-        self._plan, self._history = plan, history
+    def __init__(self, plan: Plan, history: History, host: str = LOOPBACK) -> None:
+        self._plan, self._history, self._host = plan, history, host
         self._random = np.random.default_rng(plan.seed + 2)
         self._receiver = Receiver(self._receive)
         self.url = ""
 
     async def __aenter__(self) -> "Webhooks":
-        port = await self._receiver.listen(HOST, 0)
-        self.url = f"http://{HOST}:{port}/"
+        port = await self._receiver.listen(self._host, 0)
+        self.url = f"http://{self._host}:{port}/"
         return self
 
     async def __aexit__(self, *error: object) -> None:

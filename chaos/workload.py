@@ -19,7 +19,7 @@ from chaos.plan import Plan
 from chaos.producer import Producer
 from chaos.racer import Racer
 from chaos.webhooks import Webhooks
-from cli.local_cluster import LocalNode
+from cli.local_cluster import LOOPBACK, LocalNode
 
 
 class Outstanding:
@@ -79,13 +79,14 @@ async def configure(nodes: Sequence[LocalNode], topic: str, document: Mapping[st
 class Workload:
     """One run of `plan` against `nodes`, recorded in `history`.
 
-    `webhooks` listens as long as its owner wants: what a killed leader had on the wire comes again after `run`.
+    `webhooks` listens at `host` as long as its owner wants: what a killed leader had on the wire comes again after
+    `run`.
     """
 
-    def __init__(self, nodes: Sequence[LocalNode], plan: Plan, history: History) -> None:
+    def __init__(self, nodes: Sequence[LocalNode], plan: Plan, history: History, host: str = LOOPBACK) -> None:
         self.nodes, self.plan, self.history = list(nodes), plan, history
         self.outstanding = Outstanding(history)
-        self.webhooks = Webhooks(plan, history)
+        self.webhooks = Webhooks(plan, history, host)
         self._producer = Producer(self.nodes, plan, history)
         self._ackers = [Acker(self.nodes, turn, plan, history) for turn in range(len(self.nodes))]
 
