@@ -64,9 +64,10 @@ RECEIPT: Final = np.dtype(
 )
 """A consumer's own word that it got a message."""
 
-TWIN: Final = np.dtype([("home", "<u8"), ("likeness", "<u8"), ("created_ms", "<i8")])
+TWIN: Final = np.dtype([("home", "<u8"), ("likeness", "<u8"), ("created_ms", "<i8"), ("first_ms", "<i8")])
 """A message as its likeness: equal for messages with the same topic, due time asked for, tags and payload; 0 for those
-that have a key (ledger/twins.py makes them)."""
+that have a key (ledger/twins.py makes them). `first_ms` is when it was first handed over, 0: never; the caller's to
+fill in for those before a bucket."""
 
 TERM: Final = np.dtype(
     [
@@ -123,6 +124,8 @@ class Context:
     receipts_from_ms: int = 0
     receipts_until_ms: int = 0
     """The time that the consumers' receipts cover; equal: there are none."""
+    receipt_topics: frozenset[int] | None = None
+    """The topics whose consumers gave receipts; None: all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,45 @@
-"""One bucket's verdicts: a class for every message, a cause for every duplicate."""
+"""One bucket's verdicts: a class for every message, a cause for every duplicate.
+
+Nearly all messages are told by two facts: the newest settle record of their unit, and the one hand-over that a node
+wrote down. These are judged where they stand, in arrays by global_index (`quick`):
+
+    delivered    by the hand-over that is the only one, the first attempt
+    cancelled, expired, pending    without any hand-over, never moved
+
+What is anything else (moved, several hand-overs, a lease, a failure, no trace) has a story to be told (story.py), which
+sorts; there the rules stand that tell a retry from a duplicate and one cause from another.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ledger.bucket import Bucket, Context
-from ledger.columns import DUPLICATES, LEDGER, Columns, empty_columns
+import numpy as np
+import numpy.typing as npt
+
+from ledger.bucket import BUCKET_UNITS, Bucket, Context
+from ledger.columns import (
+    DUPLICATES,
+    LEDGER,
+    Cause,
+    Columns,
+    Flag,
+    Lost,
+    MessageClass,
+    empty_columns,
+    join_columns,
+    take_columns,
+)
+from ledger.lateness import FirstHandOvers, late_causes
+from ledger.sight import Sight
+from ledger.story import tell
+from ledger.trail import Newest, Trail, lift, name_of, newest_of, trail_of
+from ledger.twins import find_twins, twin_rows
+from storage.array import I64
+from storage.format import CANCELLED, DELIVERED, EXPIRED, PENDING
+
+_ATTEMPT_BITS = np.uint64(0xFFFF)
+_COUNT_MAX = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,4 +55,165 @@ class Ledger:
 
 def judge(bucket: Bucket, context: Context) -> Ledger:
     """The ledger of one bucket. Pure: no clock, no file; the same records give the same rows, in the same order."""
-    return Ledger(empty_columns(LEDGER, len(bucket.units)), empty_columns(DUPLICATES))
+    count = len(bucket.units)
+    assert count <= BUCKET_UNITS, f"{count} units in a bucket, {BUCKET_UNITS} at most"
+    trail = trail_of(bucket)
+    newest = newest_of(bucket, trail)
+    rows = _known(bucket, trail, context)
+    quick = _quick(bucket, trail, newest, rows, context)
+    long = np.flatnonzero(trail.born & ~quick)
+    sight = Sight(context)
+    duplicates = tell(bucket, trail, newest, long, rows, context, sight) if len(long) else empty_columns(DUPLICATES)
+    _flag_all(rows, context, sight)
+    if bucket.headers is not None and context.twins_ms:
+        duplicates = _with_twins(bucket, rows, duplicates, context)
+    if not trail.born.all():
+        rows = take_columns(rows, trail.born)
+    return Ledger(rows, duplicates, trail.foreign)
+
+
+def _known(bucket: Bucket, trail: Trail, context: Context) -> Columns:
+    """Rows with all that does not depend on what happened."""
+    count = len(bucket.units)
+    rows = empty_columns(LEDGER, count)
+    rows["home"][:] = np.arange(count, dtype=np.uint64) + np.uint64(trail.origin)
+    rows["topic"], rows["due_ms"] = lift(bucket.units, ["topic", "due_ms"])
+    rows["asked_due_ms"] = rows["due_ms"].copy()
+    if bucket.headers is not None:
+        rows["random"], rows["created_ms"], asked_due_ms, size = lift(
+            bucket.headers, ["random", "created_ms", "asked_due_ms", "size"]
+        )
+        rows["asked_due_ms"] = np.where(size > 0, asked_due_ms, rows["due_ms"]) if (size == 0).any() else asked_due_ms
+    rows["flags"][rows["due_ms"] < context.from_ms] = Flag.OUTSIDE_WINDOW
+    if bucket.disputed is not None:
+        rows["flags"][bucket.disputed] |= np.uint32(Flag.NODES_DISAGREE)
+    rows["received"] = np.minimum(trail.received, _COUNT_MAX).astype(np.uint16)
+    return rows
+
+
+def _quick(bucket: Bucket, trail: Trail, newest: Newest, rows: Columns, context: Context) -> npt.NDArray[np.bool_]:
+    """Judge what one look tells, into `rows`; returns which were, [n]."""
+    once = trail.start_count == 1
+    its = once[trail.start_at]
+    start_rows, at = (trail.starts, trail.start_at) if its.all() else (trail.starts[its], trail.start_at[its])
+    term, attempt, at_ms, asked_due_ms, node, mode = lift(
+        bucket.deliveries, ["term", "attempt", "at_ms", "asked_due_ms", "node", "mode"], start_rows
+    )
+    ended_by_it = (newest.what[at] == DELIVERED) & (newest.name[at] == name_of(term, attempt)) & (attempt == 1)
+    if not ended_by_it.all():
+        start_rows, at, term, at_ms, asked_due_ms, node, mode = (
+            column[ended_by_it] for column in (start_rows, at, term, at_ms, asked_due_ms, node, mode)
+        )
+    delivered = np.zeros(len(bucket.units), np.bool_)
+    delivered[at] = True
+    rows["term"][at], rows["node"][at], rows["mode"][at] = term, node, mode
+    rows["attempt"][at] = rows["hand_overs"][at] = 1
+    late_ms = at_ms - asked_due_ms
+    rows["first_ms"][at], rows["late_ms"][at] = at_ms, late_ms
+    rows["flags"][at[late_ms < 0]] |= np.uint32(Flag.EARLY)
+    late = np.flatnonzero(late_ms > context.late_ms)
+    if len(late):
+        _blame(bucket, rows, at[late], start_rows[late], context)
+    untouched = (trail.start_count == 0) & (trail.received == 0)
+    untouched &= (newest.what == PENDING) | (newest.what == CANCELLED) | (newest.what == EXPIRED)
+    judged: npt.NDArray[np.bool_] = (delivered | untouched) & trail.born
+    rows["class"][:] = np.where(judged, _CLASS_OF[newest.what], 0)
+    ended = judged & (newest.what != PENDING)
+    rows["settled_ms"][:] = np.where(ended, newest.at_ms, 0)
+    rows["code"][:] = np.where(ended, newest.code, 0)
+    return judged
+
+
+_CLASS_OF = np.zeros(256, np.uint8)
+_CLASS_OF[DELIVERED] = MessageClass.DELIVERED_ONCE
+_CLASS_OF[CANCELLED] = MessageClass.CANCELLED
+_CLASS_OF[EXPIRED] = MessageClass.EXPIRED
+_CLASS_OF[PENDING] = MessageClass.PENDING
+
+
+def _blame(bucket: Bucket, rows: Columns, at: I64, starts: I64, context: Context) -> None:
+    """Say why these units' first hand-overs, which stand in these rows of the deliveries, were late."""
+    at_ms, asked_due_ms, tick, local_index, term, mode = lift(
+        bucket.deliveries, ["at_ms", "asked_due_ms", "tick", "local_index", "term", "mode"], starts
+    )
+    rows["flags"][at] |= np.uint32(Flag.LATE)
+    first = FirstHandOvers(
+        at_ms=at_ms,
+        asked_due_ms=asked_due_ms,
+        since_ms=np.maximum(asked_due_ms, rows["created_ms"][at]),
+        slot=rows["due_ms"][at] // 1000,
+        rank=bucket.units["local_index"][at].astype(np.int64),
+        tick=tick,
+        local_index=local_index,
+        term=term,
+        mode=mode,
+    )
+    rows["late_cause"][at] = late_causes(first, context)
+
+
+def _flag_all(rows: Columns, context: Context, sight: Sight) -> None:
+    """What is said of messages whatever their story: strict, overdue, not received, lost."""
+    flags, kind = rows["flags"], rows["class"]
+    strict = [number for number, topic in context.topics.items() if topic.strict]
+    if strict:
+        flags[np.isin(rows["topic"], np.array(strict, np.uint32))] |= np.uint32(Flag.STRICT)
+    overdue = np.flatnonzero((kind == MessageClass.PENDING) & (rows["due_ms"] < context.until_ms - context.grace_ms))
+    if len(overdue):
+        flags[overdue] |= np.uint32(Flag.OVERDUE)
+        if context.lost_after_ms:
+            _lose_overdue(rows, overdue, context, sight)
+    if context.receipts_until_ms > context.receipts_from_ms:
+        _ask_receivers(rows, context)
+
+
+def _lose_overdue(rows: Columns, overdue: I64, context: Context, sight: Sight) -> None:
+    """Overdue messages that were never handed over are lost after a while, where that is told for sure."""
+    due_ms = rows["due_ms"][overdue]
+    gone = (due_ms < context.until_ms - context.lost_after_ms) & (rows["hand_overs"][overdue] == 0)
+    gone &= (rows["flags"][overdue] & np.uint32(Flag.OUTSIDE_WINDOW | Flag.RECORDS_MISSING)) == 0
+    gone &= sight.of_all(due_ms, np.full(len(due_ms), context.until_ms - context.grace_ms))
+    lost = overdue[gone]
+    rows["class"][lost] = MessageClass.LOST
+    rows["lost"][lost] = Lost.NEVER_HANDED_OVER
+
+
+def _ask_receivers(rows: Columns, context: Context) -> None:
+    """What was handed over in the time that the receipts cover, and that nobody got."""
+    first_ms, settled_ms = rows["first_ms"], rows["settled_ms"]
+    last_ms = np.maximum(first_ms, settled_ms)
+    asked = (first_ms >= context.receipts_from_ms) & (last_ms + context.grace_ms < context.receipts_until_ms)
+    asked &= (rows["received"] == 0) & (first_ms > 0)
+    if context.receipt_topics is not None:
+        asked &= np.isin(rows["topic"], np.array(sorted(context.receipt_topics), np.uint32))
+    rows["flags"][asked] |= np.uint32(Flag.NOT_RECEIVED)
+    settled = (rows["class"] == MessageClass.DELIVERED_ONCE) | (rows["class"] == MessageClass.DELIVERED_MORE)
+    lost = asked & settled & ((rows["flags"] & np.uint32(Flag.OUTSIDE_WINDOW)) == 0)
+    rows["class"][lost] = MessageClass.LOST
+    rows["lost"][lost] = Lost.NEVER_RECEIVED
+
+
+def _with_twins(bucket: Bucket, rows: Columns, duplicates: Columns, context: Context) -> Columns:
+    """Flag messages that repeat another one; where both were handed over, the later one's first hand-over is a
+    duplicate of the other one's."""
+    assert bucket.headers is not None
+    likes = twin_rows(bucket.hour, bucket.first, bucket.units, bucket.headers)
+    likes["first_ms"] = rows["first_ms"]
+    twins = find_twins(bucket.before, likes, context.twins_ms)
+    if not len(twins.home):
+        return duplicates
+    origin = rows["home"][0]
+    at = (twins.home - origin).view(np.int64)
+    rows["flags"][at] |= np.uint32(Flag.SCHEDULED_TWICE)
+    both = (rows["first_ms"][at] > 0) & (twins.other_ms > 0)
+    at, names, before_ms = at[both], twins.other[both], twins.other_ms[both]
+    here = names >= origin
+    other = np.where(here, names - origin, np.uint64(0)).view(np.int64)
+    found = empty_columns(DUPLICATES, len(at))
+    for name in ("home", "random", "topic", "mode", "term", "attempt", "node"):
+        found[name] = rows[name][at]
+    found["at_ms"], found["cause"][:], found["other"] = rows["first_ms"][at], Cause.SCHEDULED_TWICE, names
+    for name, of in (("before_term", "term"), ("before_attempt", "attempt"), ("before_node", "node")):
+        found[name] = np.where(here, rows[of][other], 0).astype(DUPLICATES[name])
+    found["before_ms"] = before_ms
+    joined = join_columns([duplicates, found], DUPLICATES)
+    return take_columns(joined, np.lexsort((joined["attempt"], joined["term"], joined["home"])))

@@ -1,0 +1,264 @@
+"""All that is on record of messages with a story, as events that name hand-overs.
+
+An event's key is (message, term, attempt) in one number, so that what was handed over, leased, acknowledged and failed
+finds each other by binary search. `message` counts the messages with a story within their bucket, from 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ledger.bucket import Bucket
+from ledger.trail import Newest, Trail, lift, name_of
+from storage.array import I64, U8, U16, U64
+from storage.delivery_record import DELIVERED as DONE
+from storage.delivery_record import FAILED, GIVEN_BACK, LATE
+from storage.format import DEAD, DELIVERED, FORWARDED, LEASED, MOVED, RELEASED, take_rows
+
+RESCHEDULED: Final = 2000
+REDRIVEN: Final = 2001
+"""Codes of moves on purpose; the records of all other moves and deaths name the failure."""
+LEASE_ENDED: Final = 1007
+MAX_AGE: Final = 1008
+"""Reasons of a death that say nothing of the last hand-over's outcome."""
+
+_MESSAGE_SHIFT: Final = np.uint64(44)
+_TERM_BITS: Final = 28
+
+_Bools = npt.NDArray[np.bool_]
+
+
+class HandOvers(NamedTuple):
+    """Hand-overs of the messages, in order of message, then of (term, attempt), then of time; [h] each."""
+
+    key: U64
+    message: I64
+    at_ms: I64
+    asked_due_ms: I64
+    term: npt.NDArray[np.uint32]
+    attempt: U16
+    node: U16
+    mode: U8
+    row: npt.NDArray[np.intp]  # in the bucket's deliveries
+
+
+class Settles(NamedTuple):
+    """Settle records of the messages at home and abroad; [s] each. In file order for each place."""
+
+    key: U64
+    message: I64
+    what: U8
+    at_ms: I64
+    when: I64
+    code: U16
+    node: U16
+
+
+class Ends(NamedTuple):
+    """End records; [e] each."""
+
+    key: U64
+    message: I64
+    outcome: U8
+    at_ms: I64
+
+
+class Standing(NamedTuple):
+    """Where each message stands at the end of the records; [k] each."""
+
+    what: U8  # its state: newest record at the newest place
+    when: I64  # end of its lease, if leased
+    moved: _Bools
+    known: _Bools  # False: it stands at a place of which nothing was given
+    due_ms: I64  # of that place, 0: not moved, or not known
+    asked_due_ms: I64
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Everything on record of `at`, units of the bucket by row, [k]."""
+
+    at: I64
+    hand_overs: HandOvers
+    settles: Settles
+    ends: Ends
+    standing: Standing
+    ended_by: U64  # [k] key of the hand-over that the newest record at home names
+
+
+class Keyed:
+    """Values by key, of events of which several may have one key."""
+
+    def __init__(self, key: U64) -> None:
+        self._order = np.argsort(key, kind="stable")
+        ranked = key[self._order]
+        begins = np.ones(len(ranked), np.bool_)
+        np.not_equal(ranked[1:], ranked[:-1], out=begins[1:])
+        self._starts = np.flatnonzero(begins)
+        self.keys = ranked[self._starts]
+
+    def find(self, key: U64) -> tuple[_Bools, npt.NDArray[np.intp]]:
+        """Whether there is such a key, and its ordinal among `keys` (0 where there is none)."""
+        if not len(self.keys):
+            return np.zeros(len(key), np.bool_), np.zeros(len(key), np.intp)
+        at = np.minimum(self.keys.searchsorted(key), len(self.keys) - 1)
+        found = self.keys[at] == key
+        return found, np.where(found, at, 0)
+
+    def first(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Of each key the first value, in the order in which they were given."""
+        return values[self._order[self._starts]]
+
+    def last(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Of each key the last value."""
+        ends = np.append(self._starts, len(self._order))[1:]
+        last: npt.NDArray[Any] = values[self._order[ends - 1]]
+        return last
+
+    def least(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Of each key the smallest value."""
+        if not len(self._starts):
+            return values[:0]
+        least: npt.NDArray[Any] = np.minimum.reduceat(values[self._order], self._starts)
+        return least
+
+    def read(self, of_keys: npt.NDArray[Any], key: U64, absent: int) -> npt.NDArray[Any]:
+        """What `first`, `last` or `least` gave, for these keys; `absent` where there is none."""
+        found, at = self.find(key)
+        return np.where(found, of_keys[at], absent) if len(of_keys) else np.full(len(key), absent, of_keys.dtype)
+
+
+def records_of(bucket: Bucket, trail: Trail, newest: Newest, at: I64) -> Records:
+    """Gather what is on record of these units, rising."""
+    message_of = np.full(len(bucket.units), -1, np.int64)
+    message_of[at] = np.arange(len(at))
+    rank = _Ranks(bucket)
+    settles, places = _settles(bucket, trail, message_of, rank)
+    messages = np.arange(len(at))
+    name = newest.name[at]
+    return Records(
+        at=at,
+        hand_overs=_hand_overs(bucket, trail, message_of, rank),
+        settles=settles,
+        ends=_ends(bucket, trail, message_of, rank),
+        standing=_standing(bucket, newest, at, places),
+        ended_by=rank.key(messages, (name >> np.uint64(16)).astype(np.uint32), name.astype(np.uint16)),
+    )
+
+
+class _Ranks:
+    """Keys of (message, term, attempt). Terms go in as they are unless one needs more bits than there are."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        columns = [lift(rows, ["term"])[0] for rows in (bucket.deliveries, bucket.settles, bucket.abroad)]
+        self._terms: npt.NDArray[np.uint32] | None = None
+        if max(int(column.max(initial=0)) for column in columns) >> _TERM_BITS:
+            self._terms = np.unique(np.concatenate(columns))
+
+    def key(self, message: I64, term: npt.NDArray[np.uint32], attempt: U16) -> U64:
+        rank = term if self._terms is None else self._terms.searchsorted(term).astype(np.uint32)
+        key: U64 = message.astype(np.uint64) << _MESSAGE_SHIFT | name_of(rank, attempt)
+        return key
+
+
+def _hand_overs(bucket: Bucket, trail: Trail, message_of: I64, rank: _Ranks) -> HandOvers:
+    message = message_of[trail.start_at]
+    mine = np.flatnonzero(message >= 0)
+    message, row = message[mine], trail.starts[mine]
+    at_ms, asked_due_ms, term, attempt, node, mode = lift(
+        bucket.deliveries, ["at_ms", "asked_due_ms", "term", "attempt", "node", "mode"], row
+    )
+    key = rank.key(message, term, attempt)
+    order = np.lexsort((node, at_ms, key))
+    return HandOvers(
+        key[order], message[order], at_ms[order], asked_due_ms[order], term[order], attempt[order], node[order],
+        mode[order], row[order],
+    )  # fmt: skip
+
+
+def _ends(bucket: Bucket, trail: Trail, message_of: I64, rank: _Ranks) -> Ends:
+    message = message_of[trail.end_at]
+    mine = np.flatnonzero(message >= 0)
+    term, attempt, outcome, at_ms = lift(bucket.deliveries, ["term", "attempt", "outcome", "at_ms"], trail.ends[mine])
+    return Ends(rank.key(message[mine], term, attempt), message[mine], outcome, at_ms)
+
+
+class _Places(NamedTuple):
+    """Records abroad of the messages, in order of place and file."""
+
+    place: U64
+    what: U8
+    when: I64
+
+
+def _settles(bucket: Bucket, trail: Trail, message_of: I64, rank: _Ranks) -> tuple[Settles, _Places]:
+    message = message_of[trail.settle_at]
+    mine = np.flatnonzero(message >= 0)
+    fields = ["term", "attempt", "what", "at_ms", "when", "code", "node"]
+    here = lift(bucket.settles, fields, trail.settles[mine])
+    home = (bucket.abroad["home"] - np.uint64(trail.origin)).view(np.int64)
+    within = (home >= 0) & (home < len(message_of))
+    its = np.where(within, message_of[np.where(within, home, 0)] if len(message_of) else -1, -1)
+    order = np.lexsort((bucket.abroad["order"], bucket.abroad["place"]))
+    order = order[its[order] >= 0]
+    abroad = take_rows(np.ascontiguousarray(bucket.abroad), order)
+    there = lift(abroad, fields)
+    term, attempt, what, at_ms, when, code, node = (
+        np.concatenate([mine_, theirs]) for mine_, theirs in zip(here, there, strict=True)
+    )
+    messages = np.concatenate([message[mine], its[order]])
+    settles = Settles(rank.key(messages, term, attempt), messages, what, at_ms, when, code, node)
+    return settles, _Places(abroad["place"].copy(), there[2], there[4])
+
+
+def _standing(bucket: Bucket, newest: Newest, at: I64, places: _Places) -> Standing:
+    what, when = newest.what[at], newest.when[at]
+    moved = what == FORWARDED
+    place = when.view(np.uint64)
+    units = Keyed(bucket.places["place"])
+    known, _ = units.find(place)
+    due_ms = units.read(units.last(bucket.places["due_ms"]), place, 0)
+    asked_due_ms = units.read(units.last(bucket.places["asked_due_ms"]), place, 0)
+    there = Keyed(places.place)
+    state = there.read(there.last(places.what), place, 0)
+    lease_end = there.read(there.last(places.when), place, 0)
+    state = np.where(moved, state, what).astype(np.uint8)
+    when = np.where(moved, lease_end, when)
+    state[state == RELEASED] = 0
+    return Standing(state, when, moved, known | ~moved, due_ms * moved, asked_due_ms * moved)
+
+
+def failures(settles: Settles) -> _Bools:
+    """Records that say that the hand-over they name failed, or that its message was given up."""
+    told: _Bools = (settles.what == FORWARDED) | (settles.what == MOVED) | (settles.what == DEAD)
+    told &= (settles.code != RESCHEDULED) & (settles.code != REDRIVEN)
+    return told
+
+
+def answered(settles: Settles) -> _Bools:
+    """Records that tell the outcome of the hand-over that they name."""
+    silent = (settles.what == DEAD) & ((settles.code == LEASE_ENDED) | (settles.code == MAX_AGE))
+    told: _Bools = (settles.what == DELIVERED) | (failures(settles) & ~silent)
+    return told
+
+
+def leases(settles: Settles) -> _Bools:
+    """Records of hand-overs, and of their extensions."""
+    told: _Bools = settles.what == LEASED
+    return told
+
+
+def refused(ends: Ends) -> _Bools:
+    """End records that say that the consumer did not take it."""
+    told: _Bools = (ends.outcome == FAILED) | (ends.outcome == GIVEN_BACK)
+    return told
+
+
+def done(ends: Ends) -> _Bools:
+    """End records that say that the consumer did."""
+    told: _Bools = (ends.outcome == DONE) | (ends.outcome == LATE)
+    return told

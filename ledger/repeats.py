@@ -1,0 +1,141 @@
+"""What one hand-over is after another of the same message: a retry, or a duplicate with its cause.
+
+Hand-overs of a message are ordered by (term, attempt), which fences them, and each is compared with the one before:
+
+| the one before | the later one | |
+|---|---|---|
+| failed on record, before the later one began | any | a retry |
+| of the same name | any | unexplained |
+| its Lease not on record | of a later term | failover: the Lease was lost with the leader |
+| its Lease not on record | of the same term | unexplained |
+| its lease ran, by the record | any | unexplained |
+| its lease was over; it settled the message, no later than the grace after the later one began | any | acked late |
+| its lease was over; it was acknowledged since | any | acked late |
+| its lease was over, without outcome on record | pull | lease ended |
+| its lease was over, without outcome on record | push | unknown outcome |
+
+A leader that was deposed may still hand over for a moment; by its lower term that comes before, whenever it was. A
+Lease counts as on record only if it was when the later one began: an extension of a hand-over that the log never knew
+writes one afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ledger.bucket import Context
+from ledger.columns import Cause
+from ledger.records import (
+    Keyed,
+    Records,
+    answered,
+    done,
+    failures,
+    leases,
+    refused,
+)
+from storage.array import I64, U8
+from storage.delivery_record import LATE, PUSH
+from storage.format import DELIVERED
+
+_Bools = npt.NDArray[np.bool_]
+_NEVER = np.iinfo(np.int64).max
+
+
+class Outcomes(NamedTuple):
+    """What is known of each hand-over, [h]."""
+
+    leased: _Bools  # its Lease is on record, at any time
+    leased_ms: I64  # when that was written for, NEVER without one
+    lease_end_ms: I64  # by its newest record, 0 without one
+    lease_end_least_ms: I64  # by the record with the earliest
+    failed: _Bools  # by a settle record
+    failed_ms: I64
+    refused_ms: I64  # by an end record; NEVER without one
+    settled: _Bools  # it ended the message as delivered
+    done: _Bools  # an end record says that it was acknowledged
+    done_ms: I64
+    done_late: _Bools  # one says that this was too late
+    known: _Bools  # the outcome, by whatever record
+
+
+class Repeats(NamedTuple):
+    """Hand-overs but the first of each message, [r]: `before` and `later` are ordinals among all hand-overs."""
+
+    before: I64
+    later: I64
+    cause: U8  # Cause; NONE: a retry
+
+
+def outcomes_of(records: Records) -> Outcomes:
+    """Find out what came of each hand-over."""
+    key = records.hand_overs.key
+    settles, ends = records.settles, records.ends
+
+    its = leases(settles)
+    lease = Keyed(settles.key[its])
+    leased, _ = lease.find(key)
+    its_fail = failures(settles)
+    failure = Keyed(settles.key[its_fail])
+    failed, _ = failure.find(key)
+    refusal = Keyed(ends.key[refused(ends)])
+    refused_ms = refusal.read(refusal.least(ends.at_ms[refused(ends)]), key, _NEVER)
+    ack = Keyed(ends.key[done(ends)])
+    acked, _ = ack.find(key)
+    late, _ = Keyed(ends.key[ends.outcome == LATE]).find(key)
+    told, _ = Keyed(settles.key[answered(settles)]).find(key)
+    any_end, _ = Keyed(ends.key).find(key)
+    ended_by, _ = Keyed(settles.key[settles.what == DELIVERED]).find(key)
+    return Outcomes(
+        leased=leased,
+        leased_ms=lease.read(lease.least(settles.at_ms[its]), key, _NEVER),
+        lease_end_ms=lease.read(lease.last(settles.when[its]), key, 0),
+        lease_end_least_ms=lease.read(lease.least(settles.when[its]), key, 0),
+        failed=failed,
+        failed_ms=failure.read(failure.least(settles.at_ms[its_fail]), key, _NEVER),
+        refused_ms=refused_ms,
+        settled=ended_by,
+        done=acked,
+        done_ms=ack.read(ack.least(ends.at_ms[done(ends)]), key, _NEVER),
+        done_late=late,
+        known=told | any_end,
+    )
+
+
+def repeats_of(records: Records, outcomes: Outcomes, settled_ms: I64, context: Context) -> Repeats:
+    """Compare each hand-over with the one before; `settled_ms` [k] is when each message ended, 0 while open."""
+    hand_overs = records.hand_overs
+    later = np.flatnonzero(hand_overs.message[1:] == hand_overs.message[:-1]) + 1
+    before = later - 1
+    at_ms = hand_overs.at_ms[later]
+    known_later = outcomes.leased[later]
+    failed = outcomes.failed[before] & (known_later | (outcomes.failed_ms[before] <= at_ms + context.skew_ms))
+    failed |= outcomes.refused_ms[before] <= at_ms
+    same = hand_overs.key[later] == hand_overs.key[before]
+    on_record = outcomes.leased[before] & (outcomes.leased_ms[before] <= at_ms)
+    # A Lease of the later one on record came after all of the earlier one's; without it, extensions may be newer.
+    ended_ms = np.where(known_later, outcomes.lease_end_ms[before], outcomes.lease_end_least_ms[before])
+    over = ended_ms <= at_ms
+    settled = outcomes.settled[before]
+    just = at_ms <= settled_ms[hand_overs.message[later]] + context.grace_ms
+    acked = outcomes.done_late[before] | (outcomes.done[before] & (outcomes.done_ms[before] >= at_ms))
+    push = hand_overs.mode[before] == PUSH
+    higher = hand_overs.term[later] > hand_overs.term[before]
+    cause = np.select(
+        [same, failed, ~on_record & higher, ~on_record | ~over, settled & just, settled, acked, push],
+        [
+            Cause.UNEXPLAINED,
+            Cause.NONE,
+            Cause.FAILOVER,
+            Cause.UNEXPLAINED,
+            Cause.ACKED_LATE,
+            Cause.UNEXPLAINED,
+            Cause.ACKED_LATE,
+            Cause.UNKNOWN_OUTCOME,
+        ],
+        Cause.LEASE_ENDED,
+    )
+    return Repeats(before, later, cause.astype(np.uint8))

@@ -1,0 +1,64 @@
+"""What the nodes' accounts of their hand-overs cover, and what they are blind to.
+
+That no node tells of a hand-over means that there was none only if every node that could have made it gave its account
+of that time, without a hole. Where it did not, nothing is concluded.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ledger.bucket import Context, Rows
+from storage.array import I64, U16
+
+_Bools = npt.NDArray[np.bool_]
+
+
+class Sight:
+    """The stretches of time that were seen, by node; disjoint and rising."""
+
+    def __init__(self, context: Context) -> None:
+        self._seen = {node: _seen(context.covered, context.gaps, node) for node in context.nodes}
+
+    def of_node(self, node: U16, from_ms: I64, until_ms: I64) -> _Bools:
+        """True, shape [n], where this node's account covers from_ms <= t <= until_ms as a whole."""
+        seen = np.zeros(len(node), np.bool_)
+        for number, spans in self._seen.items():
+            its = node == number
+            seen[its] = _within(spans, from_ms[its], until_ms[its])
+        return seen
+
+    def of_all(self, from_ms: I64, until_ms: I64) -> _Bools:
+        """True, shape [n], where the accounts of all nodes do; nowhere if no node is known."""
+        seen = np.full(len(from_ms), bool(self._seen), np.bool_)
+        for spans in self._seen.values():
+            seen &= _within(spans, from_ms, until_ms)
+        return seen
+
+
+def _seen(covered: Rows, gaps: Rows, node: int) -> tuple[I64, I64]:
+    """Begin and end (exclusive) of each stretch that is covered and in no gap, joined where they touch."""
+    changes: dict[int, list[int]] = {}  # moment -> how many more spans, and how many more gaps, from then on
+    for which, rows in enumerate((covered, gaps)):
+        its = rows[(rows["node"] == node) & (rows["from_ms"] < rows["until_ms"])]
+        for begin_ms, end_ms in zip(its["from_ms"].tolist(), its["until_ms"].tolist(), strict=True):
+            changes.setdefault(begin_ms, [0, 0])[which] += 1
+            changes.setdefault(end_ms, [0, 0])[which] -= 1
+    edges: list[int] = []
+    spans = holes = 0
+    for at_ms in sorted(changes):
+        seen = spans > 0 and not holes
+        spans, holes = spans + changes[at_ms][0], holes + changes[at_ms][1]
+        if seen != (spans > 0 and not holes):
+            edges.append(at_ms)
+    return np.array(edges[::2], np.int64), np.array(edges[1::2], np.int64)
+
+
+def _within(spans: tuple[I64, I64], from_ms: I64, until_ms: I64) -> _Bools:
+    begins, ends = spans
+    if not len(begins):
+        return np.zeros(len(from_ms), np.bool_)
+    at = begins.searchsorted(from_ms, "right") - 1
+    found: _Bools = (at >= 0) & (until_ms < ends[np.maximum(at, 0)])
+    return found

@@ -1,0 +1,74 @@
+"""The terms in which nodes led, from the nodes' own accounts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from ledger.bucket import TERM, Rows
+from ledger.trail import lift
+from storage.array import I64
+from storage.delivery_record import START, TERM_BEGUN, TERM_ENDED
+
+_NEVER: Final = np.iinfo(np.int64).max
+_SEEN: Final = (START, TERM_BEGUN, TERM_ENDED)
+"""What only a leader writes. An end record bears the term of its hand-over, which may be over by then."""
+
+
+def terms_of(deliveries: Rows) -> Rows:
+    """TERM rows, in order of term and node, of what these DELIVERY rows tell of it; rows of all kinds may be among
+    them. One of which no begin is told has `begun_ms` 0."""
+    kind, term, node, at_ms, code = lift(deliveries, ["kind", "term", "node", "at_ms", "code"])
+    its = np.flatnonzero(np.isin(kind, _SEEN))
+    kind, term, node, at_ms, code = kind[its], term[its], node[its], at_ms[its], code[its]
+    name = term.astype(np.uint64) << np.uint64(16) | node
+    names, which = np.unique(name, return_inverse=True)
+    terms = np.zeros(len(names), TERM)
+    terms["term"], terms["node"] = names >> np.uint64(16), names & np.uint64(0xFFFF)
+    begun, ended = kind == TERM_BEGUN, kind == TERM_ENDED
+    begun_ms: I64 = np.full(len(names), _NEVER)
+    np.minimum.at(begun_ms, which[begun], at_ms[begun])
+    terms["begun_ms"] = np.where(begun_ms == _NEVER, 0, begun_ms)
+    latest_ms = np.zeros(len(names), np.int64)
+    np.maximum.at(latest_ms, which, at_ms)
+    terms["seen_ms"] = latest_ms
+    order = np.argsort(at_ms[ended], kind="stable")  # the last end stays
+    terms["ended_ms"][which[ended][order]] = at_ms[ended][order]
+    terms["how"][which[ended][order]] = code[ended][order]
+    return terms
+
+
+def merge_terms(parts: Sequence[Rows]) -> Rows:
+    """One TERM row a term, in order, from several parts; for Context.terms.
+
+    Where two nodes claim one term, which a group of nodes that vote once never lets happen, the one that began it
+    first is taken; `rival_terms` tells.
+    """
+    merged = _by_term_and_node(parts)
+    order = np.lexsort((np.where(merged["begun_ms"] > 0, merged["begun_ms"], _NEVER), merged["term"]))
+    _, first = np.unique(merged["term"][order], return_index=True)
+    return merged[order[first]]
+
+
+def rival_terms(parts: Sequence[Rows]) -> list[int]:
+    """Terms that more than one node claims."""
+    terms, count = np.unique(_by_term_and_node(parts)["term"], return_counts=True)
+    found: list[int] = terms[count > 1].tolist()
+    return found
+
+
+def _by_term_and_node(parts: Sequence[Rows]) -> Rows:
+    rows = np.concatenate([np.zeros(0, TERM), *parts])
+    name = rows["term"].astype(np.uint64) << np.uint64(16) | rows["node"]
+    names, first, which = np.unique(name, return_index=True, return_inverse=True)
+    merged = rows[first]
+    begun_ms: I64 = np.full(len(names), _NEVER)
+    np.minimum.at(begun_ms, which, np.where(rows["begun_ms"] > 0, rows["begun_ms"], _NEVER))
+    merged["begun_ms"] = np.where(begun_ms == _NEVER, 0, begun_ms)
+    order = np.argsort(rows["ended_ms"], kind="stable")
+    for field in ("ended_ms", "how"):
+        merged[field][which[order]] = rows[field][order]
+    np.maximum.at(merged["seen_ms"], which, rows["seen_ms"])
+    return merged

@@ -1,0 +1,104 @@
+"""Messages that may be one message scheduled twice: equal in all that a producer says, within a minute of each other.
+
+A producer that did not hear the answer schedules again; with a key the second is caught, without one it becomes a
+message of its own. What is alike: topic, due time asked for, tags, and CRC and lengths of the payload (headers, content
+type, target, body ...). Messages of one entry have one time of creation and are no twins: who puts the same body into a
+batch twice means it. Nor are those of a larger crowd, where equal messages are what the producer sends.
+
+Units of an hour stand in order of creation, so the twins of a bucket's messages stand in it or shortly before it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ledger.bucket import TWIN, Rows
+from ledger.trail import lift
+from storage.array import I64, U64
+from storage.format import UNIT_MOVED
+from storage.position import INDEX_BITS
+
+CROWD: Final = 16
+"""More equal messages than this are no repeats of one."""
+
+_BINS_MAX: Final = 22
+_LENGTHS: Final = ("tags_len", "headers_len", "content_type_len", "target_len", "order_key_len", "extension_len")
+
+
+class Twins(NamedTuple):
+    """Messages that repeat an earlier one, [k] each."""
+
+    home: U64
+    other: U64  # the newest of those scheduled before it
+    other_ms: I64  # its `first_ms`
+
+
+def twin_rows(hour: int, first: int, units: Rows, headers: Rows) -> Rows:
+    """TWIN rows, [n], of these units of an hour, row i that of the unit first + i. Their likeness is 0 where there can
+    be no twin: born elsewhere, with a key, or not readable."""
+    rows = np.zeros(len(units), TWIN)
+    flags, tags = lift(units, ["flags", "tags"])
+    topic, asked_due_ms, crc, body_len, key_len, size, created_ms = lift(
+        headers, ["topic", "asked_due_ms", "payload_crc", "body_len", "key_len", "size", "created_ms"]
+    )
+    likeness = _mixed(asked_due_ms.view(np.uint64) ^ (topic.astype(np.uint64) << np.uint64(44)))
+    likeness = _mixed(likeness ^ (crc.astype(np.uint64) << np.uint64(32) | body_len))
+    if tags.any():
+        likeness = _mixed(likeness ^ tags)
+    lengths = lift(headers, _LENGTHS)
+    if any(column.any() for column in lengths):
+        for column in lengths:
+            likeness = _mixed(likeness ^ column)
+    likeness[(flags & np.uint32(UNIT_MOVED) > 0) | (key_len > 0) | (size == 0)] = 0
+    rows["home"] = np.uint64(hour << INDEX_BITS | first) + np.arange(len(units), dtype=np.uint64)
+    rows["likeness"], rows["created_ms"] = likeness, created_ms
+    return rows
+
+
+def find_twins(before: Rows, rows: Rows, within_ms: int) -> Twins:
+    """Those of `rows` that repeat a message of `before`, all of lower homes, or of `rows`."""
+    if not len(rows):
+        return Twins(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
+    parts = [lift(part, ["likeness", "created_ms", "home", "first_ms"]) for part in (before, rows)]
+    likeness, created_ms, home, first_ms = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    some = _crowded(likeness)
+    order = some[np.lexsort((home[some], created_ms[some], likeness[some]))]
+    likeness, created_ms, home, first_ms = likeness[order], created_ms[order], home[order], first_ms[order]
+    if not len(home):
+        return Twins(home, home, first_ms)
+    alike = _run_starts(likeness[1:] != likeness[:-1])
+    entry = _run_starts((likeness[1:] != likeness[:-1]) | (created_ms[1:] != created_ms[:-1]))
+    other = entry - 1  # the last of those that one entry before scheduled, unless it is of another likeness
+    size = np.bincount(alike, minlength=len(alike))[alike]
+    repeats = (entry > alike) & (created_ms - created_ms[other] <= within_ms) & (size <= CROWD)
+    if len(before):
+        repeats &= home >= rows["home"][0]
+    found = np.flatnonzero(repeats)
+    found = found[np.argsort(home[found])]
+    return Twins(home[found], home[other[found]], first_ms[other[found]])
+
+
+def _crowded(likeness: U64) -> npt.NDArray[np.intp]:
+    """Rows that may have an equal one: those whose bin has several. Spares most rows the sort."""
+    some = np.flatnonzero(likeness)
+    bits = min(_BINS_MAX, max(8, int(4 * len(some)).bit_length()))
+    bins = (likeness[some] >> np.uint64(64 - bits)).view(np.int64)
+    return some[np.bincount(bins)[bins] > 1]
+
+
+def _run_starts(begins: npt.NDArray[np.bool_]) -> I64:
+    """For each row the first of its run; `begins` [n - 1] says which of the rows from the second on begin one."""
+    starts = np.zeros(len(begins) + 1, np.int64)
+    starts[1:] = np.flatnonzero(np.concatenate([[True], begins]))[np.cumsum(begins)]
+    return starts
+
+
+def _mixed(numbers: U64) -> U64:
+    """Each number's bits spread over all 64 (the finish of splitmix64)."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: U64 = numbers ^ (numbers >> np.uint64(31))
+    return mixed
