@@ -34,7 +34,8 @@ COMMANDS: dict[str, str] = {
     "cluster": "look at the cluster, move its leadership",
     "node": "drain one node",
     "restore": "make a data directory from a backup",
-    "verify": "check a data directory or a backup offline",
+    "verify": "check a data directory, a backup or an export offline",
+    "export": "ship hours and delivery logs, to be reconciled",
     "chaos": "simulate clusters under faults, and judge them",
 }
 

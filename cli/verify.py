@@ -1,5 +1,5 @@
-"""`hourwheel verify DIR`: every checksum of a stopped node's data directory, or of a backup; `--digest`: one hash to
-compare nodes by.
+"""`hourwheel verify DIR`: every checksum of a stopped node's data directory, a backup or an export; `--digest`: one
+hash to compare nodes by.
 
 A data directory is locked meanwhile: a node cannot start under the reader, and one that runs is not taken for damaged.
 """
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 @click.option("--digest", "only_digest", is_flag=True, help="one hash of the replicated content, at its applied index")
 @output_option
 def command(directory: Path, only_digest: bool, output: str) -> None:
-    """Checks DIR, the data directory (`data_dir`) of a node that does not run, or a backup; exit 11 when anything in it
-    is damaged.
+    """Checks DIR, the data directory (`data_dir`) of a node that does not run, a backup or an export; exit 11 when
+    anything in it is damaged.
     """
     from storage.backup import is_backup
     from storage.data_directory import DataDirectory, DirectoryRefused
     from storage.disk import Disk, DiskFailed
+    from storage.export_manifest import is_export
     from storage.format import Corrupt, FormatRefused
 
     if not directory.is_dir():
@@ -36,7 +37,11 @@ def command(directory: Path, only_digest: bool, output: str) -> None:
     if not (directory / "LOCK").exists() and (directory / "data" / "LOCK").exists():
         raise Failure(ExitCode.DATA, f"{directory} is not a data directory, but {directory / 'data'} is one")
     try:
-        if is_backup(directory, Disk()):
+        if is_export(directory, Disk()):
+            if only_digest:
+                raise click.UsageError("an export has no digest: it is no whole copy of a node")
+            document = _verify_export(directory, output)
+        elif is_backup(directory, Disk()):
             document = _digest(directory) if only_digest else _verify_backup(directory, output)
         else:
             held = DataDirectory.inspect(directory, Disk())
@@ -77,6 +82,13 @@ def _verify_backup(directory: Path, output: str) -> dict[str, object]:
     from storage.backup import verify_backup
 
     return _shown(directory, verify_backup(directory), output)
+
+
+def _verify_export(directory: Path, output: str) -> dict[str, object]:
+    """The report of an export."""
+    from storage.export_verify import verify_export
+
+    return _shown(directory, verify_export(directory), output)
 
 
 def _shown(directory: Path, report: "Report", output: str) -> dict[str, object]:

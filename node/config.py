@@ -133,6 +133,14 @@ class BackupOptions(Struct, frozen=True, forbid_unknown_fields=True):
     mb_per_s: Annotated[int, Meta(ge=1, le=10_000)] = 64  # a quicker backup takes more of the disk from the journal
 
 
+class ExportOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """What this node ships for the reconciliation; the same on all nodes, for the leader's says when an hour may go."""
+
+    to: str = ""  # a directory, which several nodes may share; empty: nothing is exported, nothing waits for it
+    every_s: Annotated[int, Meta(ge=1, le=86_400)] = 60  # what became of a message is exported so much later, at most
+    mb_per_s: Annotated[int, Meta(ge=1, le=10_000)] = 64  # a quicker export takes more of the disk from the journal
+
+
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Everything one node is told from outside."""
 
@@ -150,6 +158,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     storage: StorageOptions = field(default_factory=StorageOptions)
     push: PushOptions = field(default_factory=PushOptions)
     backup: BackupOptions = field(default_factory=BackupOptions)
+    export: ExportOptions = field(default_factory=ExportOptions)
 
     @property
     def directory(self) -> Path:
@@ -226,6 +235,7 @@ def _explain(refusal: str) -> str:
             StorageOptions,
             PushOptions,
             BackupOptions,
+            ExportOptions,
         )
         for f in msgspec.structs.fields(kind)
     ]
@@ -252,6 +262,8 @@ def _check(config: Config) -> None:
         raise ConfigError("storage.snapshot_journal_mb: must not be below storage.journal_keep_mb")
     _check_push(config.push)
     _check_levels(config.limits.delay_levels)
+    if config.export.to and Path(os.path.abspath(config.export.to)).is_relative_to(os.path.abspath(config.data_dir)):
+        raise ConfigError(f"export.to: {config.export.to} is data_dir or within it; it needs a place of its own")
     if not config.data_dir:
         raise ConfigError("data_dir: a directory is expected, found an empty string")
     if config.http.listen == config.raft.listen:

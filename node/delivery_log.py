@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from replication.command import DispatchState
 from storage.array import I64, U16, U32, U64
-from storage.delivery_file import DeliveryWriter
+from storage.delivery_file import DeliveryFile, DeliveryWriter
 from storage.delivery_record import (
     DELIVERED,
     DELIVERY,
@@ -130,9 +130,13 @@ class DeliveryLog:
         self._append(rows, at_ms)
         self.close()
 
-    def remove_before(self, before_ms: int) -> int:
-        """Remove files that only hold records from before then; returns how many."""
-        return self._open().remove_before(before_ms) if self._cluster_id() is not None else 0
+    def written(self) -> tuple[DeliveryFile, int] | None:
+        """The file that grows, and how many records it has; None: none does."""
+        return self._writer.written() if self._writer is not None else None
+
+    def remove_before(self, before_ms: int, may_go: Callable[[DeliveryFile], bool] = lambda file: True) -> int:
+        """Remove files that only hold records from before then, if they may go; returns how many."""
+        return self._open().remove_before(before_ms, may_go) if self._cluster_id() is not None else 0
 
     def close(self) -> None:
         """Let go of the file; the next record begins another."""

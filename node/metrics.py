@@ -39,6 +39,10 @@ TABLE: Final = (
     ("hourwheel_snapshots_given_up", COUNTER, "Snapshots this node began to send and gave up"),
     ("hourwheel_snapshot_lacking_bytes", GAUGE, "Of the snapshot this node is taking over, what is not here yet"),
     ("hourwheel_snapshots_refused", COUNTER, "Snapshots this node fetched and did not take over"),
+    ("hourwheel_exports", COUNTER, "Exports of this node that were done"),
+    ("hourwheel_exports_failed", COUNTER, "Exports of this node that could not be written"),
+    ("hourwheel_exported_bytes", COUNTER, "Bytes this node exported"),
+    ("hourwheel_export_age_seconds", GAUGE, "How long ago the last export was done; 0 if none is configured"),
 )
 
 

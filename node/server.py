@@ -27,6 +27,7 @@ from node.checkpointer import Checkpointer
 from node.config import Config
 from node.counting import Counting
 from node.delivery_log import DeliveryLog
+from node.export import Exports
 from node.group_options import address_of, group_options
 from node.guard import Guard
 from node.housekeeping import keep_house, unlink_hours
@@ -172,7 +173,8 @@ class Node:
             state=self._dispatch_state,
         )
         self._closing.callback(self.delivery_log.close)
-        self.retention = Retention(self.machine, self.proposer, self.clock)
+        self.exports = Exports(self)
+        self.retention = Retention(self.machine, self.proposer, self.clock, self.exports.covers)
         self.skew = Skew(self.group, self.clock, config.clock.skew_max_ms)
         self.guard = Guard(self)
         self.transfer = Transfer(self)
@@ -201,6 +203,7 @@ class Node:
             self.spawn(self.checkpointer.run())
             self.snapshots.start()
             self.spawn(unlink_hours(self))
+            self.exports.start()
             self.spawn(self.members.promote())
             log.info("serving", node=self.config.node_id, http=self.config.http.listen, raft=self.config.raft.listen)
             await self._ended

@@ -135,6 +135,7 @@ class Status:
             **node.guard.values(),
             "hourwheel_journal_bytes": node.journal.kept_bytes,
             **node.snapshots.values(),
+            **node.exports.values(),
         }
 
 

@@ -9,7 +9,7 @@ Three things hold of every file, so that a reader finds what it looks for withou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -95,11 +95,12 @@ class DeliveryWriter:
         self._disk.write(self._fd, rows.view("u1").data, self._end)
         self._end += rows.nbytes
 
-    def remove_before(self, before_ms: int) -> int:
-        """Remove the files whose newest record is older than `before_ms`; returns how many. Raises DiskFailed."""
+    def remove_before(self, before_ms: int, may_go: Callable[[DeliveryFile], bool] = lambda file: True) -> int:
+        """Remove the files whose newest record is older than `before_ms`, if they may go; returns how many. Raises
+        DiskFailed."""
         files = delivery_files(self._directory, self._disk)
         # No record of a file is of a later hour than its name says: that hour would have begun another file.
-        old = [file for file in files if file != self._file and (file.hour + 1) * HOUR_MS <= before_ms]
+        old = [file for file in files if file != self._file and (file.hour + 1) * HOUR_MS <= before_ms and may_go(file)]
         for file in old:
             self._disk.unlink(self._directory / file.name)
         return len(old)

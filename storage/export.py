@@ -23,7 +23,7 @@ What is wrong with the place it is written to is ExportRefused and no fault of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,7 +98,7 @@ class Export:
             pass
         return self.done
 
-    def steps(self) -> Iterator[int]:
+    def steps(self) -> Generator[int, None, None]:
         """Exports; yields the bytes of each step, so that a caller can pause between them.
 
         Raises ExportRefused for the place it is written to; Corrupt, FormatRefused or DiskFailed for the source.

@@ -19,6 +19,7 @@ from typing import Final
 import google_crc32c
 
 from storage.catalog import CatalogPin
+from storage.checkpoint import CheckpointRecord
 from storage.disk import Disk
 from storage.format import Corrupt
 from storage.snapshot import CATALOG_FILE, Manifest, SnapshotRefused
@@ -94,6 +95,16 @@ class Pin:
         self._released = False
         self.applied_index = self._catalog.record.applied_index
         """The last entry it holds: the journal is needed from the next one on."""
+
+    @property
+    def record(self) -> CheckpointRecord:
+        """The checkpoint."""
+        return self._catalog.record
+
+    def without_catalog(self) -> "Pin":
+        """The same pin, for who wants the hours alone: LMDB's transaction is let go of at once."""
+        self._catalog.close()
+        return self
 
     @property
     def manifest(self) -> Manifest:

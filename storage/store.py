@@ -14,7 +14,7 @@ from storage.arrangement import Arrangement
 from storage.array import I64, U16, U32, U64
 from storage.catalog import Catalog
 from storage.chain import SECONDS
-from storage.checkpoint import CheckpointRecord
+from storage.checkpoint import CheckpointRecord, HourLengths
 from storage.checkpoint_job import CheckpointJob
 from storage.columns import LeasedColumns, SettleBatch, StateColumns, UnitBatch
 from storage.disk import Disk
@@ -317,12 +317,10 @@ class Store:
 
     def open_units(self, hour: int) -> int:
         """How many units of an hour are pending or leased, without looking at them."""
-        found = self._hours.find(hour)
-        return found.open if found else 0
+        return found.open if (found := self._hours.find(hour)) else 0
 
-    def extent(self, hour: int) -> tuple[object, int]:
-        """An hour as an object, and its units: the same object later has these units and what was appended since. One
-        that was unlinked and begun anew is another."""
+    def extent(self, hour: int) -> tuple[Hour | None, int]:
+        """An hour as an object, another one once it is begun anew, and its units: the same and more later."""
         found = self._hours.find(hour)
         return found, found.units if found else 0
 
@@ -330,6 +328,10 @@ class Store:
         """The positions of an hour's units: of the first, and behind the last."""
         found, base = self._hours.find(hour), hour << INDEX_BITS
         return (base + found.first, base + found.next) if found else (base, base)
+
+    def lengths(self, hour: int) -> HourLengths | None:
+        """What an hour's files hold, or will when all is written; None if there is no such hour."""
+        return found.lengths() if (found := self._hours.find(hour)) else None
 
     def topics_from(self, hour: int, first: int) -> U32:
         """The topic of each unit of an hour, from this ordinal on."""
@@ -348,8 +350,7 @@ class Store:
 
     def unsettled(self, hour: int) -> int:
         """How many units of an hour are not settled for good, forwarded ones among them."""
-        found = self._hours.find(hour)
-        return found.unsettled if found else 0
+        return found.unsettled if (found := self._hours.find(hour)) else 0
 
     def settled_ms(self, hour: int) -> int:
         """When the last thing happened to a unit of this hour, ms; 0 if nothing did."""

@@ -11,6 +11,7 @@ import pytest
 from node.config import (
     ConfigError,
     Dispatch,
+    ExportOptions,
     Limits,
     PushOptions,
     RaftOptions,
@@ -94,6 +95,9 @@ def test_delay_levels_are_durations() -> None:
         ({"dispatch": {"stop_ms": 20}}, "dispatch.beat_ms: must be below dispatch.stop_ms"),
         ({"dispatch": {"window_total": 199_999}}, "dispatch.window_per_topic: must not be above"),
         ({"data_dir": ""}, "data_dir: a directory is expected"),
+        ({"data_dir": "data", "export": {"to": "./data/export"}}, "export.to: ./data/export is data_dir or within it"),
+        ({"data_dir": "data", "export": {"to": "data/"}}, "export.to: data/ is data_dir or within it"),
+        ({"export": {"every": 5}}, "export.every: unknown key; did you mean every_s"),
         ({"raft": {"listen": "127.0.0.1:7401"}}, "raft.listen: 127.0.0.1:7401 is http.listen too"),
         ({"node_id": "n9"}, r"this node \(n9\) is not among them"),
         ({"node_id": "n 1"}, "node_id: 1 to 64 letters"),
@@ -144,6 +148,7 @@ def test_a_missing_file_and_broken_toml_are_named(tmp_path: Path) -> None:
         ("dispatch", Dispatch),
         ("storage", StorageOptions),
         ("push", PushOptions),
+        ("export", ExportOptions),
     ],
 )
 def test_the_page_for_operators_has_every_key_with_its_default(section: str, kind: type[msgspec.Struct]) -> None:

@@ -282,7 +282,7 @@ def test_one_run_at_a_time(quick_path: Path) -> None:
     next(first)
     with pytest.raises(ExportRefused, match="by another process"):
         export(source, to)
-    first.close()  # type: ignore[attr-defined]
+    first.close()
     export(source, to)
     assert_holds(source, to)
 

@@ -1,0 +1,62 @@
+"""`hourwheel export --to DIR`: what the reconciliation needs out of data directories, their nodes running or not.
+
+It reads directories of this machine and asks no node: a checkpoint's files do not change before its lengths, so they
+can be read beside the node that appends to them. A node ships by itself with `[export] to`; this is for all else.
+"""
+
+import time
+from pathlib import Path
+
+import click
+
+from cli.exit_code import ExitCode
+from cli.failure import Failure
+from cli.output import output_option, show_fields, show_json
+
+
+@click.command()
+@click.option(
+    "--to", required=True, type=click.Path(path_type=Path), help="made if it is not there; continued if it is"
+)
+@click.option(
+    "--data",
+    "directories",
+    required=True,
+    multiple=True,
+    envvar="HOURWHEEL_DATA_DIR",
+    show_envvar=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="a node's `data_dir`; once for each node",
+)
+@output_option
+def command(to: Path, directories: tuple[Path, ...], output: str) -> None:
+    """Ships hours (without bodies), terms and delivery logs to a directory by day and node: what is new of them.
+
+    Stop it and begin it again as you like. Exit 11 for a data directory, or an export, that is damaged.
+    """
+    from storage.data_directory import DirectoryRefused
+    from storage.disk import Disk, DiskFailed
+    from storage.export import Export, Exported, ExportRefused
+    from storage.export_source import read_source
+    from storage.format import Corrupt, FormatRefused
+
+    done: dict[Path, Exported] = {}
+    nodes: set[str] = set()
+    faults: list[str] = []
+    for directory in directories:
+        try:
+            source = read_source(directory, Disk(), int(time.time() * 1000))
+            done[directory] = Export(source, to.absolute(), Disk()).run()
+            nodes.add(source.word.node)
+        except (DirectoryRefused, ExportRefused, Corrupt, FormatRefused, DiskFailed) as error:
+            faults.append(f"{directory}: {error}" if str(directory) not in str(error) else str(error))
+    figures = ("hours", "units", "settles", "deliveries", "bytes")
+    written = {name: sum(getattr(each, name) for each in done.values()) for name in figures}
+    document = {"to": str(to), "nodes": sorted(nodes), **written}
+    if faults:
+        raise Failure(ExitCode.DATA, "\n".join(faults), {**document, "faults": faults})
+    if output == "json":
+        show_json(document)
+    else:
+        show_fields(document.items())

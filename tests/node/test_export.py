@@ -1,0 +1,162 @@
+"""A node ships what it has while it serves, and lets go of nothing that it has not shipped."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+import structlog
+
+from api.port import ANONYMOUS, MessageIn
+from node.server import Node
+from storage.delivery_file import DeliveryFile
+from storage.disk import Disk
+from storage.export import ExportRefused
+from storage.export_manifest import read_export
+from storage.export_verify import verify_export
+from storage.position import HOUR_MS
+from tests.node.single_node import run_node
+
+RARELY = {"every_s": 86_400}
+
+
+async def schedule(node: Node, count: int, hour: int) -> None:
+    """Messages due in this hour, and a checkpoint that has them."""
+    due_ms = hour * HOUR_MS + 1000
+    await node.service.schedule([MessageIn(topic="t", body=b"x" * 100, deliver_at_ms=due_ms)] * count, ANONYMOUS)
+    await node.checkpointer.checkpoint()
+
+
+def test_a_serving_node_ships_what_is_new(tmp_path: Path) -> None:
+    """A run ships what the checkpoint has, the next one what came since; the metrics tell of both."""
+    to = tmp_path / "export"
+
+    async def play(node: Node) -> None:
+        hour = node.clock.now_ms() // HOUR_MS + 30
+        await schedule(node, 50, hour)
+        assert await node.exports.export()
+        first = node.exports.values()
+        await schedule(node, 7, hour + 24)
+        assert await node.exports.export()
+        second = node.exports.values()
+        nodes, partitions = read_export(to, Disk())
+        assert [each.units for _, partition in partitions for each in partition.hours] == [50, 7]
+        assert nodes["n1"].applied_index == node.machine.applied_index
+        assert nodes["n1"].members[0].id == "n1"
+        assert [topic.name for topic in nodes["n1"].topics] == ["t"]
+        assert 50 * 160 <= first["hourwheel_exported_bytes"] <= second["hourwheel_exported_bytes"] - 7 * 160
+        assert second["hourwheel_exports"] >= 2
+        assert not second["hourwheel_exports_failed"]
+        assert second["hourwheel_export_age_seconds"] < 60
+
+    run_node(tmp_path / "data", play, export={"to": str(to), **RARELY})
+    report = verify_export(to)
+    assert report.sound, report.faults
+    assert report.units == 57
+    assert not list((tmp_path / "data" / "pins").glob("*"))
+
+
+def test_nothing_goes_before_it_is_shipped(tmp_path: Path) -> None:
+    """An hour may go once all of it is shipped, and not while anything came since; so may a file of the delivery log
+    that a later one follows."""
+
+    async def play(node: Node) -> None:
+        hour = node.clock.now_ms() // HOUR_MS + 30
+        first, second = (DeliveryFile(hour, sequence) for sequence in (1001, 1002))
+        for file in (first, second):
+            (tmp_path / "data" / "deliveries" / file.name).write_bytes(bytes(144))
+        await schedule(node, 3, hour)
+        assert not node.exports.covers(hour)
+        assert not node.exports.covers_log(first)
+        await node.exports.export()
+        assert node.exports.covers(hour)
+        assert node.exports.covers(hour + 1), "an hour that is not there"
+        assert node.exports.covers_log(first)
+        assert not node.exports.covers_log(second)
+        await schedule(node, 1, hour)
+        assert not node.exports.covers(hour)
+        await node.exports.export()
+        assert node.exports.covers(hour)
+
+    run_node(tmp_path / "data", play, export={"to": str(tmp_path / "export"), **RARELY})
+
+
+def test_a_restarted_node_goes_on(tmp_path: Path) -> None:
+    """What was shipped before the restart counts again after the first run, which ships nothing twice."""
+    hours = []
+
+    async def begin(node: Node) -> None:
+        hours.append(node.clock.now_ms() // HOUR_MS + 30)
+        await schedule(node, 20, hours[0])
+        await node.exports.export()
+
+    async def go_on(node: Node) -> None:
+        await node.exports.export()
+        assert node.exports.covers(hours[0])
+        assert node.exports.bytes < 20 * 160
+
+    run_node(tmp_path / "data", begin, export={"to": str(tmp_path / "export"), **RARELY})
+    run_node(tmp_path / "data", go_on, export={"to": str(tmp_path / "export"), **RARELY})
+
+
+def test_without_a_place_nothing_waits(tmp_path: Path) -> None:
+    """A node that ships nothing holds nothing back, and has no age to tell."""
+
+    async def play(node: Node) -> None:
+        hour = node.clock.now_ms() // HOUR_MS + 30
+        await schedule(node, 3, hour)
+        assert node.exports.covers(hour)
+        assert node.exports.covers_log(DeliveryFile(hour, 1))
+        assert not any(node.exports.values().values())
+
+    run_node(tmp_path / "data", play)
+
+
+def test_a_place_that_cannot_be_written_ends_no_node(tmp_path: Path) -> None:
+    """It is logged and counted; the node serves on and keeps what it has; made right, the next run ships it all."""
+    place = tmp_path / "file"
+    place.write_text("no directory")
+
+    async def play(node: Node) -> None:
+        hour = node.clock.now_ms() // HOUR_MS + 30
+        await schedule(node, 3, hour)
+        with pytest.raises(ExportRefused, match="the export cannot be written"):
+            await node.exports.export()
+        assert not node.exports.covers(hour)
+        os.unlink(place)
+        await node.exports.export()
+        assert node.exports.covers(hour)
+
+    run_node(tmp_path / "data", play, export={"to": str(place), **RARELY})
+
+
+def test_what_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its own runs a node counts and logs those that fail, and goes on with the next."""
+    place = tmp_path / "file"
+    place.write_text("no directory")
+    monkeypatch.setattr("node.export._RETRY_S", 0.01)
+
+    async def play(node: Node) -> None:
+        failed, done, export = asyncio.Event(), asyncio.Event(), node.exports.export
+
+        async def telling() -> bool:
+            try:
+                shipped = await export()
+            except ExportRefused:
+                failed.set()
+                raise
+            done.set()
+            return shipped
+
+        node.exports.export = telling  # type: ignore[method-assign]
+        await schedule(node, 3, node.clock.now_ms() // HOUR_MS + 30)
+        await failed.wait()
+        os.unlink(place)
+        done.clear()
+        await done.wait()
+        await node.exports.export()
+        assert node.exports.values()["hourwheel_exports_failed"] == node.exports.failures > 0
+
+    with structlog.testing.capture_logs() as logs:
+        run_node(tmp_path / "data", play, export={"to": str(place), **RARELY})
+    assert "errno" in next(line["error"] for line in logs if line["event"] == "export failed")
