@@ -1,4 +1,5 @@
-"""A node as a process of the operating system: signals, memory, the interpreter's switches between threads."""
+"""A node as a process of the operating system: signals, memory, the interpreter's switches between threads, and what
+the service manager hears of it."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import sys
 
 from node.config import Config
 from node.memory import settle_memory
+from node.notify import Announced, Notifier
 from node.server import Node
 from node.snapshot import Reinstalled
 
@@ -21,21 +23,35 @@ async def run(config: Config) -> None:
     otherwise."""
     sys.setswitchinterval(SWITCH_S)
     stopping = False
-    node = Node(config)
+    notifier = Notifier()
+    node = Node(config, Announced(notifier))
 
     def stop() -> None:
         nonlocal stopping
         stopping = True
+        notifier.tell("STOPPING=1")
         node.stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
-    while True:
-        settle_memory()
-        try:
-            await node.run()
-            return
-        except Reinstalled:
-            if stopping:
+    beating = asyncio.ensure_future(notifier.beat(lambda: standing(node)))
+    try:
+        while True:
+            settle_memory()
+            try:
+                await node.run()
                 return
-        node = Node(config)
+            except Reinstalled:
+                if stopping:
+                    return
+            node = Node(config, Announced(notifier))
+    finally:
+        beating.cancel()
+
+
+def standing(node: Node) -> str:
+    """One line for people: what the node is to its cluster."""
+    leader, term = node.group.leader_id, node.group.term
+    if node.reign is not None:
+        return f"leads term {term}"
+    return f"follows {leader} in term {term}" if leader is not None else "knows no leader"
