@@ -14,14 +14,12 @@ import numpy as np
 from reconcile.find_files import DeliverySource
 from reconcile.problem import DAMAGED, UNWRITTEN, Problem
 from reconcile.read_rows import Rows, read_rows
-from storage.checksum import checksum_rows
-from storage.delivery_record import DELIVERY, END, START, TERM_BEGUN, TERM_ENDED, Deliveries
+from storage.delivery_record import DELIVERY, END, START, TERM_BEGUN, TERM_ENDED, Deliveries, sound
 from storage.format import take_rows
 from storage.position import HOUR_MS
 
 BLOCK_ROWS: Final = 1 << 18
 """Records read at a time: 20 MiB."""
-_CHECKSUM_FIELD: Final = (9, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +53,13 @@ def delivery_blocks(source: DeliverySource, first: int = 0, count: int | None = 
             yield DeliveryRead(rows_none(), (Gap(source.node, last_ms, _end_ms(source)),), (problem,))
             return
         read = _checked(source, start, rows, last_ms)
+        if len(read.rows):
+            last_ms = int(read.rows["at_ms"][-1])
         if len(rows) < wanted:
             problem = Problem(DAMAGED, source.node, _name(source), f"ends at record {start + len(rows)}", wanted)
             gap = Gap(source.node, last_ms, _end_ms(source))
             yield DeliveryRead(read.rows, (*read.gaps, gap), (*read.problems, problem))
             return
-        if len(read.rows):
-            last_ms = int(read.rows["at_ms"][-1])
         yield read
 
 
@@ -98,11 +96,10 @@ def _of_kinds(rows: Deliveries, one: int, other: int) -> Deliveries:
 
 
 def _checked(source: DeliverySource, first: int, rows: Rows, last_ms: int) -> DeliveryRead:
-    words = rows.view(np.uint64).reshape(len(rows), -1)
-    good = checksum_rows(words, _CHECKSUM_FIELD) == rows["checksum"]
+    good = sound(rows)
     if good.all():
         return DeliveryRead(rows)
-    written = words.any(axis=1)
+    written = rows.view(np.uint64).reshape(len(rows), -1).any(axis=1)
     whole = take_rows(rows, np.flatnonzero(good))
     problems = []
     for kind, wrong in ((UNWRITTEN, ~written), (DAMAGED, written & ~good)):
