@@ -33,9 +33,9 @@ class Skew:
 
         A node that is down counts as one that stands where the median was when it was last known, which time has moved
         on since: so one whose wall clock jumped before it was elected knows that it is off, though another node is down
-        and of two nobody could tell. Was it never known, it counts as one that agrees: else a single slow clock would
-        make everything late. One that is up and about to be heard is left out, and of two clocks the lower one counts:
-        for that moment nothing may be early.
+        and of two nobody could tell. Was it never known, as after all nodes were down at once, or is a node up and about
+        to be heard, it is left out, and of two clocks the lower one counts: late by a slow clock can be borne, early by
+        a fast one can not.
         """
         if not self._clock.leading:
             return 0.0
@@ -50,7 +50,7 @@ class Skew:
             self._found = (self._clock.own_ms() + median_ms, self._clock.monotonic())
             return median_ms
         known_ms = self._known_ms()
-        return statistics.median_low([*offsets_ms, *([known_ms or 0.0] * absent)])
+        return statistics.median_low(offsets_ms if known_ms is None else [*offsets_ms, *([known_ms] * absent)])
 
     def _known_ms(self) -> float | None:
         """How far the median, as it was known last by this leader or told by one, is ahead of our clock now."""

@@ -9,11 +9,11 @@ the check. Unknown outcomes may have ended it, and bind nothing.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from chaos.bounds import Bounds
-from chaos.event import Acked, Cancelled, Extended, GaveBack, HandedOver, Rescheduled
+from chaos.event import Acked, Cancelled, Extended, GaveBack, HandedOver, Offered, Rescheduled
 from chaos.history import History
 from chaos.verdict import Verdict
 
@@ -35,6 +35,7 @@ def check_linear(history: History, bounds: Bounds) -> Verdict:
     and revisions grow with each reschedule.
     """
     hand_overs = history.hand_overs()
+    strict = {offer.number for offer in history.of(Offered) if offer.strict}
     registers: dict[int, _Register] = defaultdict(_Register)
     for number, events in hand_overs.items():
         _see_hand_overs(registers[number], events)
@@ -49,7 +50,7 @@ def check_linear(history: History, bounds: Bounds) -> Verdict:
     faults: list[str] = []
     changes: list[Cancelled | Rescheduled] = [*history.of(Cancelled), *history.of(Rescheduled)]
     for change in changes:
-        faults += _see_change(registers[change.number], change, hand_overs)
+        faults += _see_change(registers[change.number], change, hand_overs, strict)
     for number, register in sorted(registers.items()):
         faults += [f"message {number}: {fault}" for fault in _judge(register)]
     moves = history.of(Rescheduled)
@@ -81,7 +82,10 @@ def _see_ack(register: _Register, event: Acked) -> None:
 
 
 def _see_change(
-    register: _Register, event: Cancelled | Rescheduled, hand_overs: Mapping[int, Sequence[HandedOver]]
+    register: _Register,
+    event: Cancelled | Rescheduled,
+    hand_overs: Mapping[int, Sequence[HandedOver]],
+    strict: Set[int],
 ) -> list[str]:
     """Put a cancel or reschedule into its message's register; what is wrong with a refusal by itself."""
     if event.outcome in ("cancelled", "moved"):
@@ -94,8 +98,9 @@ def _see_change(
             register.may_end_ms.append(event.asked_wall_ms)
     elif "already-settled" in event.detail:
         register.ended_by.append((event.wall_ms, "already settled"))
-    elif "leased" in event.detail:
-        # A hand-over whose receiver never saw it is told by the nodes alone.
+    elif "leased" in event.detail and event.number not in strict:
+        # A hand-over whose receiver never saw it is told by the nodes alone. A strict message is leased before it is
+        # handed over, and its Lease is taken back where its leader loses its term between the two.
         seen = hand_overs.get(event.number, ())
         if seen and all(other.began_ms > event.wall_ms for other in seen) and seen[0].attempt == 1:
             return [f"message {event.number}: refused as leased at {event.wall_ms}, before its first hand-over"]

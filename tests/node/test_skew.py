@@ -38,7 +38,8 @@ def skew(*offsets_ms: float | None, median: tuple[int, float] | None = None) -> 
         ((10_000, 0), 0, False),
         ((10_000, -10_000), 0, False),  # three opinions: nobody is outvoted
         ((5_000, 10_000), 5_000, False),
-        ((-7_200_000, AWAY), 0, False),
+        ((-7_200_000, AWAY), -7_200_000, False),  # nor with a third that was never heard: the lower clock counts
+        ((7_200_000, AWAY), 0, False),
         ((-7_200_000,), -7_200_000, False),  # of two nobody can say who is wrong
         ((10_000, 10_000, 10_000, AWAY), 10_000, True),
         ((10_000, 10_000, 0, 0), 0, False),
