@@ -133,6 +133,7 @@ class NetnsGround(Ground):
         self._spaces: dict[str, Namespace] = {}
         self._switch: Namespace | None = None
         self._links: SwitchLinks | None = None
+        self._cable: str | None = None
         self._net = ""
 
     async def __aenter__(self) -> Self:
@@ -152,7 +153,7 @@ class NetnsGround(Ground):
             raise GroundRefused("network namespaces need root")
         self._switch = Namespace()
         self.links = self._links = SwitchLinks(self._switch, self._seed)
-        number = self._cable()
+        number = self._connect()
         self._net = f"198.18.{number}"
         self.host, self.network = f"{self._net}.1", f"{self._net}.0/24"
         inside = ["link add switch type bridge", "link set dev switch up", "link set dev uplink master switch up"]
@@ -160,9 +161,11 @@ class NetnsGround(Ground):
         command([*self._switch.prefix, "ip", "-batch", "-"], inside)
         quiet = f"link set dev {TAP} learning off flood off mcast_flood off"
         command([*self._switch.prefix, "bridge", "-batch", "-"], [quiet])
-        command(["ip", "-batch", "-"], [f"address add {self.host}/24 dev hw{number}", f"link set dev hw{number} up"])
+        command(
+            ["ip", "-batch", "-"], [f"address add {self.host}/24 dev {self._cable}", f"link set dev {self._cable} up"]
+        )
 
-    def _cable(self) -> int:
+    def _connect(self) -> int:
         """From here to the switch; its name is what no two clusters of this machine can both have."""
         assert self._switch is not None
         refusal = ""
@@ -176,10 +179,15 @@ class NetnsGround(Ground):
                 if "File exists" not in refusal:
                     raise
             else:
+                self._cable = f"hw{number}"
                 return number
         raise GroundRefused(f"{NETWORKS} networks are in use: {refusal}")
 
     def _close(self) -> None:
+        if self._cable is not None:
+            command(
+                ["ip", "-batch", "-"], [f"link del {self._cable}"]
+            )  # now; with the switch it would go a while later
         if self._links is not None:
             self._links.close()
         for space in (*self._spaces.values(), *([self._switch] if self._switch else [])):
@@ -206,9 +214,6 @@ class NetnsGround(Ground):
         command([*self._switch.prefix, "ip", "-batch", "-"], at_switch)
         filters = [f"qdisc add dev {node_id} clsact" for node_id in ids]
         command([*self._switch.prefix, "tc", "-batch", "-"], filters)
-        known = [
-            f"fdb add 02:00:c6:12:00:{number:02x} dev {node_id} master static" for number, node_id in enumerate(ids, 11)
-        ]
         command([*self._switch.prefix, "bridge", "-batch", "-"], known)
         return nodes
 
