@@ -34,12 +34,15 @@ SENTENCES: dict[ExitCode, str] = {
     ExitCode.UNREACHABLE: "no node answers at the address",
     ExitCode.REFUSED: "the request is refused: a field, a limit, a type (HTTP 400, 401, 403, 413, 415, 422)",
     ExitCode.NOT_FOUND: "no such message, topic or route (HTTP 404, 405)",
-    ExitCode.CONFLICT: "its state does not allow it: leased, settled, key held by another request (HTTP 409, 412, 428)",
+    ExitCode.CONFLICT: (
+        "its state does not allow it: leased, settled, key held by another request (HTTP 409, 412, 428); "
+        "reconcile: a promise is broken"
+    ),
     ExitCode.UNAVAILABLE: "not now: no leader, over a limit, disk full, draining (HTTP 429, 503); nothing was done",
     ExitCode.UNKNOWN: "may or may not have happened (HTTP 504, or the connection broke); send again with the same key",
     ExitCode.CONFIG: "serve: the config file is refused",
     ExitCode.ADDRESS: "serve, dev: an address cannot be listened on (port in use)",
-    ExitCode.DATA: "serve, dev, verify, restore: the data directory or backup is refused, damaged or cannot be written",
+    ExitCode.DATA: "serve, dev, verify, restore, reconcile: data or backup is refused, damaged or cannot be written",
     ExitCode.CHILD: "dev: a node ended before the cluster was ready, or all have ended",
     ExitCode.REMOVED: "serve: the node was removed from its cluster",
 }

@@ -36,6 +36,7 @@ COMMANDS: dict[str, str] = {
     "restore": "make a data directory from a backup",
     "verify": "check a data directory, a backup or an export offline",
     "export": "ship hours and delivery logs, to be reconciled",
+    "reconcile": "say what became of every message, by Spark",
     "chaos": "simulate clusters under faults, and judge them",
 }
 

@@ -1,0 +1,191 @@
+"""`hourwheel reconcile`: what became of every message, by Spark, from the nodes' own files; `apply` mends what can be.
+
+    hourwheel reconcile --data n1/data --data n2/data --data n3/data --out report
+    hourwheel reconcile apply report --url http://127.0.0.1:7400
+    spark-submit --master spark://HOST:7077 cli/__main__.py reconcile --data ... --out ...
+
+Exit status 6 says that a promise is broken: a message lost, a duplicate that nothing explains, a hand-over before its
+time or after a cancel. That and nothing else, so that a script can tell it from an error.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from cli.connection import Connection
+from cli.exit_code import ExitCode
+from cli.failure import Failure
+from cli.output import client_options, output_option, show_fields, show_json, show_table
+
+if TYPE_CHECKING:
+    from reconcile.job import Request
+
+_PATHS: Final = {"multiple": True, "type": click.Path(path_type=Path)}
+_MS: Final = {"type": click.IntRange(min=0), "show_default": True, "metavar": "MS"}
+_SECONDS: Final = {"type": click.FloatRange(min=0.1), "show_default": True, "metavar": "SECONDS"}
+#: Names of each option, what kind it is, and its help.
+_OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any], str], ...]] = (
+    (
+        ("--data",),
+        _PATHS | {"metavar": "DIR"},
+        "data directory of a node, an export, or what holds some; all nodes",
+    ),
+    (("--out",), {"type": click.Path(path_type=Path), "metavar": "DIR"}, "where tables and report go: a new directory"),
+    (("--receipts",), _PATHS | {"metavar": "FILE"}, "what consumers got: Parquet, JSON lines or CSV with a column id"),
+    (("--acknowledged",), _PATHS | {"metavar": "FILE"}, "ids that producers were answered with, in the same form"),
+    (("--master",), {"metavar": "URL"}, "Spark master (default: all cores of this machine)"),
+    (("--memory",), {"default": "1g", "show_default": True}, "heap of the Spark driver"),
+    (("--late", "late_ms"), _MS | {"default": 100}, "a hand-over so long after its due time counts as late"),
+    (("--grace", "grace_ms"), _MS | {"default": 5000}, "how long what has just happened may take to be on record"),
+    (("--lost-after", "lost_after_ms"), _MS | {"default": 0}, "due for so long, never handed over: lost; 0: pending"),
+    (("--overwrite",), {"is_flag": True}, "write an earlier output again"),
+    (("--stream",), {"is_flag": True}, "keep the ledger current while the cluster runs, until interrupted"),
+    (("--every", "every_s"), _SECONDS | {"default": 5.0}, "--stream: how often to look"),
+)
+
+
+def _options(function: Callable[..., None]) -> Callable[..., None]:
+    for names, settings, told in reversed(_OPTIONS):
+        function = click.option(*names, help=told, **settings)(function)
+    return function
+
+
+@click.group(invoke_without_command=True)
+@_options
+@output_option
+@click.pass_context
+def command(context: click.Context, /, **options: Any) -> None:
+    """Reconciles what was scheduled, settled and delivered. Exit status 6: a promise is broken."""
+    if context.invoked_subcommand is not None:
+        return
+    for name in ("data", "out"):
+        if not options[name]:
+            raise click.UsageError(f"Missing option '--{name}'.", context)
+    document = _run(options)
+    if options["output"] == "json":
+        show_json(document)
+    else:
+        _show(options["out"], document)
+    if document["promises_broken"]:
+        context.exit(int(ExitCode.CONFLICT))
+
+
+def _run(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Starts Spark, or joins the one that spark-submit started, and reconciles."""
+    from reconcile.inventory import Inventory
+    from reconcile.java import JavaNotFound
+    from reconcile.job import Request, reconcile
+    from reconcile.output import OutputRefused
+    from reconcile.problem import DataRefused
+    from reconcile.session import MasterUnreachable, session
+
+    request = Request(
+        data=options["data"],
+        out=options["out"],
+        receipts=options["receipts"],
+        acknowledged=options["acknowledged"],
+        overwrite=options["overwrite"],
+        options={name: options[name] for name in ("late_ms", "grace_ms", "lost_after_ms")},
+    )
+    try:
+        Inventory.open(request.data)  # what is wrong with the data is said before a JVM is started
+        spark = session(options["master"], options["memory"])
+        try:
+            return _follow(spark, request, options) if options["stream"] else reconcile(spark, request)
+        finally:
+            spark.stop()
+    except DataRefused as error:
+        raise Failure(ExitCode.DATA, str(error)) from None
+    except OutputRefused as error:
+        raise Failure(ExitCode.USAGE, str(error)) from None
+    except MasterUnreachable as error:
+        raise Failure(ExitCode.UNREACHABLE, str(error)) from None
+    except JavaNotFound as error:
+        raise Failure(ExitCode.FAILED, str(error)) from None
+
+
+def _follow(spark: Any, request: "Request", options: Mapping[str, Any]) -> dict[str, Any]:
+    """Keeps the ledger current until SIGINT or SIGTERM; a line for each time."""
+    from reconcile.job import keep_current
+
+    ended = threading.Event()
+
+    def end(number: int, frame: object) -> None:
+        ended.set()
+
+    def told(document: Mapping[str, Any]) -> None:
+        shown = {name: document[name] for name in ("scheduled", "duplicates", "took_s")}
+        shown |= {"until_ms": document["window"]["until_ms"], "lost": document["classes"]["lost"]}
+        if options["output"] == "json":
+            show_json(shown)
+        else:
+            click.echo(", ".join(f"{name} {value}" for name, value in shown.items()))
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    return keep_current(spark, request, options["every_s"], ended, told)
+
+
+def _show(out: Path, document: Mapping[str, Any]) -> None:
+    """What people want to see at once."""
+    show_table(("class", "messages"), document["classes"].items())
+    click.echo()
+    counts = {name: document[name] for name in ("scheduled", "duplicates", "causes", "flags", "lost")}
+    show_fields((name, value) for name, value in counts.items() if value)
+    for problem in document["problems"]:
+        click.echo(f"problem: {' '.join(str(value) for value in problem.values() if value != '')}", err=True)
+    for sentence in document["promises_broken"]:
+        click.echo(f"broken: {sentence}", err=True)
+    click.echo(f"report: {out / 'report.html'}")
+
+
+@command.command("apply")
+@click.argument("out", type=click.Path(path_type=Path), metavar="DIR")
+@click.option("--dry-run", is_flag=True, help="say what would be done")
+@client_options
+def apply(out: Path, dry_run: bool, url: str, timeout: float, output: str) -> None:
+    """Carries out the repairs of the reconciliation in DIR: what was lost comes again, what would come again is
+    cancelled. Running it twice does it once.
+    """
+    from reconcile.apply import LATER, OUTCOMES, carry_out, read_repairs
+    from reconcile.problem import DataRefused
+
+    counts = dict.fromkeys(OUTCOMES, 0)
+    connection = Connection(url, timeout)
+    try:
+        for repair in read_repairs(out):
+            if dry_run:
+                click.echo(f"{repair.action} {repair.id} ({repair.reason})")
+                continue
+            outcome = carry_out(repair, _caller(connection))
+            counts[outcome.word] += 1
+            if output == "table":
+                click.echo(f"{repair.action} {repair.id} ({repair.reason}): {outcome.word}, {outcome.said}")
+    except DataRefused as error:
+        raise Failure(ExitCode.DATA, str(error)) from None
+    if output == "json":
+        show_json(counts)
+    elif not dry_run:
+        show_fields(counts.items())
+    if counts[LATER]:
+        raise Failure(ExitCode.UNAVAILABLE, f"{counts[LATER]} repairs could not be made now; run this again")
+
+
+def _caller(connection: Connection) -> Any:
+    """HTTP as reconcile.apply wants it: an answer that refuses is an answer; a node that is not there is a Failure."""
+
+    def call(method: str, path: str, document: Mapping[str, Any] | None) -> tuple[int, Mapping[str, Any]]:
+        try:
+            answer = connection.call(method, path, document)
+            return answer.status, answer.document
+        except Failure as failure:
+            status = (failure.document or {}).get("status")
+            if not isinstance(status, int):
+                raise
+            return status, failure.document
+
+    return call

@@ -1,0 +1,95 @@
+"""What holds for every bucket, put together from the first look: the window, the terms, which times are covered.
+
+The window is the time for which both sides are retained. Messages fall out of the hours, and hand-overs out of the
+delivery logs, each by age and never within the retention; so it begins where the first node's delivery log begins that
+has lost its oldest files, and with all that is there if none has. It ends with the newest record of any node.
+
+A node's account covers all of that time if its log is whole from file 1 on: what it then does not tell it did not do.
+One thing contradicts it: settle records that say this node leased something before its log begins. Then the log was
+lost, with its directory, and covers what it tells and no more. A member whose directory was not given covers nothing,
+and a message that only it could have handed over is unknown, not lost.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from ledger.bucket import SPAN, Context, Rows, Topic
+from ledger.terms import merge_terms
+from reconcile.inventory import Inventory
+from reconcile.receipts import Said
+from reconcile.survey import Account, Survey
+
+COVER_AFTER_MS: Final = 60_000
+"""So long after the last record an account still counts as given: what would have been written by then was."""
+
+
+def context_of(inventory: Inventory, survey: Survey, receipts: Said, options: Mapping[str, Any]) -> Context:
+    """The context of one reckoning; `options` are fields of Context that are given from outside (late_ms ...)."""
+    until_ms = max([survey.last_ms, *(node.max_now_ms for node in inventory.nodes)])
+    numbers = node_numbers(inventory, survey.accounts)
+    from_ms = _window_begin(survey.accounts)
+    terms = merge_terms(survey.terms)
+    skew_ms = int(options.get("skew_ms", Context(0, 0).skew_ms))
+    covered = [
+        (numbers[node.name], 0, 0, _covered_from(node.name, numbers, survey, skew_ms), until_ms + COVER_AFTER_MS)
+        for node in inventory.nodes
+        if node.name in numbers
+    ]
+    gaps = [(numbers[gap.node], 0, 0, gap.from_ms, gap.until_ms) for gap in survey.gaps if gap.node in numbers]
+    members = set(inventory.members) | set(numbers.values())
+    return Context(
+        from_ms=from_ms,
+        until_ms=until_ms,
+        terms=terms,
+        nodes=tuple(sorted(members)),
+        covered=_spans(covered),
+        gaps=_spans(gaps),
+        topics={number: _topic(topic.name, topic.settings) for number, topic in inventory.topics.items()},
+        receipts_from_ms=receipts.from_ms,
+        receipts_until_ms=receipts.until_ms,
+        **options,
+    )
+
+
+def node_numbers(inventory: Inventory, accounts: list[Account]) -> dict[str, int]:
+    """What records call each node that was given: by its catalog; where there is none, by its own log."""
+    numbers = {node.name: node.number for node in inventory.nodes if node.number}
+    by_id = {name: number for number, name in inventory.members.items()}
+    for node in inventory.nodes:
+        if node.name not in numbers and node.name in by_id:
+            numbers[node.name] = by_id[node.name]
+    for account in accounts:
+        if account.node not in numbers and len(account.numbers) == 1:
+            numbers[account.node] = account.numbers[0]
+    return numbers
+
+
+def _window_begin(accounts: list[Account]) -> int:
+    first: dict[str, Account] = {}
+    for account in accounts:
+        if account.first_ms and (account.node not in first or account.sequence < first[account.node].sequence):
+            first[account.node] = account
+    return max((account.first_ms for account in first.values() if account.sequence > 1), default=0)
+
+
+def _covered_from(node: str, numbers: Mapping[str, int], survey: Survey, skew_ms: int) -> int:
+    """Since when a node's account is whole, 0: since ever."""
+    its = [account for account in survey.accounts if account.node == node]
+    begun_ms = min((account.first_ms for account in its if account.first_ms), default=0)
+    leased_ms = survey.leased_ms.get(numbers[node], 0)
+    removed = bool(its) and min(account.sequence for account in its) > 1
+    if begun_ms and (removed or (leased_ms and leased_ms < begun_ms - skew_ms)):
+        return begun_ms
+    if not begun_ms and leased_ms:
+        return survey.last_ms + COVER_AFTER_MS  # it led, and has no log at all
+    return 0
+
+
+def _spans(rows: list[tuple[int, int, int, int, int]]) -> Rows:
+    return np.array(rows, SPAN)
+
+
+def _topic(name: str, settings: Mapping[str, Any]) -> Topic:
+    return Topic(name, push=settings.get("mode") == "push", strict=settings.get("handover") == "strict")

@@ -1,0 +1,99 @@
+"""The directory that a reconciliation writes: new, or one of ours to be written again. Never anything else's.
+
+```
+OUT/ledger/*.parquet  duplicates/  canonical/  repairs/  receipts_unmatched/   report.json  report.html
+    .work/    what tasks hand to each other; gone when the job ends
+```
+"""
+
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from reconcile.tables import (
+    CANONICAL_SCHEMA,
+    DUPLICATES_SCHEMA,
+    LEDGER_SCHEMA,
+    REPAIRS_SCHEMA,
+    write_parquet,
+)
+from reconcile.testimony import UNMATCHED_SCHEMA
+
+LEDGER_TABLE: Final = "ledger"
+DUPLICATES_TABLE: Final = "duplicates"
+CANONICAL_TABLE: Final = "canonical"
+REPAIRS_TABLE: Final = "repairs"
+UNMATCHED_TABLE: Final = "receipts_unmatched"
+SCHEMAS: Final[dict[str, Any]] = {
+    LEDGER_TABLE: LEDGER_SCHEMA,
+    DUPLICATES_TABLE: DUPLICATES_SCHEMA,
+    CANONICAL_TABLE: CANONICAL_SCHEMA,
+    REPAIRS_TABLE: REPAIRS_SCHEMA,
+    UNMATCHED_TABLE: UNMATCHED_SCHEMA,
+}
+REPORT: Final = "report.json"
+PAGE: Final = "report.html"
+_WORK: Final = ".work"
+_OURS: Final = frozenset({*SCHEMAS, REPORT, PAGE, _WORK})
+
+
+class OutputRefused(Exception):
+    """The directory cannot be written to; says which and why."""
+
+
+class Output:
+    """An output directory, made ready on entering; `work` is its directory for what tasks hand on."""
+
+    def __init__(self, path: Path, overwrite: bool = False) -> None:
+        self.path = path.absolute()
+        self.work = self.path / _WORK
+        self._overwrite = overwrite
+
+    def __enter__(self) -> Self:
+        """Raises OutputRefused: something is there already, or it cannot be made."""
+        try:
+            self._clear()
+            for folder in (*SCHEMAS, _WORK):
+                (self.path / folder).mkdir(parents=True)
+        except OSError as error:
+            raise OutputRefused(f"{self.path} cannot be written: {error}") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def keep(self, names: set[str]) -> None:
+        """Removes the files of buckets that are there no more: their hour was unlinked, or begins elsewhere."""
+        for folder in SCHEMAS:
+            for path in (self.path / folder).glob("*.parquet"):
+                if path.name not in names:
+                    path.unlink()
+
+    def complete(self) -> None:
+        """A table without rows is a file without rows: whoever reads it finds its columns."""
+        for folder, schema in SCHEMAS.items():
+            if not any((self.path / folder).glob("*.parquet")):
+                write_parquet(pa.Table.from_batches([], schema), self.path / folder / "none.parquet")
+
+    def _clear(self) -> None:
+        """Removes what an earlier run wrote, if that is wanted, and nothing else."""
+        if not self.path.exists():
+            return
+        if not self.path.is_dir():
+            raise OutputRefused(f"{self.path} is there already, and is not a directory")
+        there = {child.name for child in self.path.iterdir()}
+        if not there:
+            return
+        if not self._overwrite:
+            raise OutputRefused(f"{self.path} is there already; name a new directory, or say --overwrite")
+        foreign = sorted(there - _OURS)
+        if foreign:
+            raise OutputRefused(f"{self.path} holds {foreign[0]}, which no reconciliation wrote; name another one")
+        for name in there:
+            child = self.path / name
+            shutil.rmtree(child) if child.is_dir() else child.unlink()
