@@ -24,6 +24,8 @@ from storage.array import I64
 #: Around a change of terms: from so long before the new term began to so long after it, and how finely.
 AROUND_FROM_MS, AROUND_UNTIL_MS, AROUND_STEP_MS = -2_000, 4_000, 20
 AROUND_COUNT: Final = (AROUND_UNTIL_MS - AROUND_FROM_MS) // AROUND_STEP_MS
+#: So far from the change the last hand-over before it and the first after it are looked for.
+GAP_WITHIN_MS: Final = 60_000
 #: Duplicates drawn one by one around one change.
 PAIRS_MAX: Final = 400
 _NEVER_MS: Final = np.iinfo(np.int64).max
@@ -69,7 +71,7 @@ class Around:
 
     @property
     def gap_ms(self) -> int | None:
-        """Without any first hand-over, across the change; None where one side was not seen."""
+        """Without any first hand-over, across the change; None where there is none within GAP_WITHIN_MS on one side."""
         seen = self.last_before_ms > -_NEVER_MS and self.first_after_ms < _NEVER_MS
         return self.first_after_ms - self.last_before_ms if seen else None
 
@@ -151,8 +153,8 @@ class Figures:
 def _around(ledger: Ledger, handed_over: Any, first_ms: I64, terms: Rows) -> Iterator[Around]:
     """One for each change of terms that a hand-over of this bucket is near."""
     changes = terms[terms["begun_ms"] > 0][1:]
-    near = changes["begun_ms"] + AROUND_UNTIL_MS > first_ms.min()
-    near &= changes["begun_ms"] + AROUND_FROM_MS <= first_ms.max()
+    near = changes["begun_ms"] + GAP_WITHIN_MS > first_ms.min()
+    near &= changes["begun_ms"] - GAP_WITHIN_MS <= first_ms.max()
     failover = ledger.duplicates["cause"] == Cause.FAILOVER
     near |= np.isin(changes["term"], ledger.duplicates["term"][failover])
     if not near.any():
@@ -161,9 +163,10 @@ def _around(ledger: Ledger, handed_over: Any, first_ms: I64, terms: Rows) -> Ite
     times_ms, made_in = first_ms[order], ledger.messages["term"][handed_over][order]
     for change in changes[near]:
         term, begun_ms = int(change["term"]), int(change["begun_ms"])
-        edges = np.array([begun_ms + AROUND_FROM_MS, begun_ms, begun_ms + AROUND_UNTIL_MS])
-        low, middle, high = np.searchsorted(times_ms, edges).tolist()
-        inside, earlier = times_ms[low:high] - edges[0], made_in[low:high] < term
+        wide_ms, drawn_ms = (-GAP_WITHIN_MS, 0, GAP_WITHIN_MS), (AROUND_FROM_MS, AROUND_UNTIL_MS)
+        first, middle, last = np.searchsorted(times_ms, begun_ms + np.array(wide_ms)).tolist()
+        low, high = np.searchsorted(times_ms, begun_ms + np.array(drawn_ms)).tolist()
+        inside, earlier = times_ms[low:high] - (begun_ms + AROUND_FROM_MS), made_in[low:high] < term
         its = failover & (ledger.duplicates["term"] == term)
         made_ms = ledger.duplicates["before_ms"][its].astype(np.int64) - begun_ms
         again_ms = ledger.duplicates["at_ms"][its].astype(np.int64) - begun_ms
@@ -173,8 +176,8 @@ def _around(ledger: Ledger, handed_over: Any, first_ms: I64, terms: Rows) -> Ite
             begun_ms,
             earlier=np.bincount(inside[earlier] // AROUND_STEP_MS, minlength=AROUND_COUNT),
             later=np.bincount(inside[~earlier] // AROUND_STEP_MS, minlength=AROUND_COUNT),
-            last_before_ms=int(times_ms[middle - 1]) - begun_ms if middle else -_NEVER_MS,
-            first_after_ms=int(times_ms[middle]) - begun_ms if middle < len(times_ms) else _NEVER_MS,
+            last_before_ms=int(times_ms[middle - 1]) - begun_ms if first < middle else -_NEVER_MS,
+            first_after_ms=int(times_ms[middle]) - begun_ms if middle < last else _NEVER_MS,
             pairs=tuple(pairs[:PAIRS_MAX]),
             pair_count=len(pairs),
         )

@@ -140,7 +140,7 @@ def _cards(document: Document) -> list[dict[str, Any]]:
         {"title": "lost", "value": f"{classes.get('lost', 0):,}", "bad": classes.get("lost", 0) > 0},
     ]
     if late.get("p99") is not None:
-        cards.append({"title": "lateness p50, p99", "value": f"{late['p50']:,} / {late['p99']:,} ms", "bad": False})
+        cards.append({"title": f"lateness p99 (p50: {late['p50']:,} ms)", "value": f"{late['p99']:,} ms", "bad": False})
     return cards
 
 

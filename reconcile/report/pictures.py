@@ -37,16 +37,18 @@ def lateness(figures: Document) -> Figure:
         axes.text(-1, figures["early"], "early", color=RED, ha="center", va="bottom", fontsize=7.5)
     last = int(np.flatnonzero(counts).max(initial=7)) + 1
     axes.bar(np.arange(last), counts[:last], 0.82, color=TEAL)
-    axes.set_xticks(np.arange(-0.5, last + 0.5), [_brief(step) for step in _LATE_STEPS_MS[: last + 1].tolist()])
+    axes.set_xticks(
+        np.arange(-0.5, last + 0.5), [_brief(step).removesuffix(" ms") for step in _LATE_STEPS_MS[: last + 1].tolist()]
+    )
     axes.set_yscale("symlog", linthresh=10)
     axes.set_ylim(0, max(10.0, float(counts.max(initial=1))) * 2)
     _counts(axes)
-    axes.set_xlabel("from so late on")
+    axes.set_xlabel("ms late")
     shown = [(name, value) for name, value in figures["lateness_ms"].items() if value is not None and name != "p90"]
     for _, value in shown:
         place = _place(float(value))
         axes.axvline(place, color=INK, linewidth=0.8, alpha=0.6, dashes=(3, 2))
-    said = "   ".join(f"{name} {_brief(value)}" for name, value in shown)
+    said = ", ".join(f"{name} {_brief(value)}" for name, value in shown)
     axes.set_title("First hand-overs by lateness")
     axes.annotate(said, (1, 1), (0, 8), xycoords="axes fraction", textcoords="offset points", ha="right", color=SOFT)
     return figure
@@ -128,7 +130,7 @@ def around(changes: Sequence[Document]) -> Figure:
     for place in range(max(0, len(changes) - _COLUMNS), len(changes)):
         axes = all_axes.flat[place]
         axes.tick_params(labelbottom=True)
-        axes.set_xlabel("ms from the begin of the new term", labelpad=2)
+    figure.supxlabel("ms from the begin of the new term", fontsize=8.5, color=SOFT, y=0.02)
     return figure
 
 
@@ -141,11 +143,14 @@ def _draw_change(axes: Axes, change: Document) -> None:
     inside = (edges_ms[:-1] >= _NEAR_MS[0]) & (edges_ms[1:] <= _NEAR_MS[1])
     top = max(4.0, float(np.maximum(earlier, later)[inside].max(initial=0)) * 1.15)
     depth = top * 0.34
-    for place, (made_ms, again_ms) in enumerate(change["pairs_ms"]):
-        y = -depth * (0.25 + 0.65 * (place + 0.5) / len(change["pairs_ms"]))
-        axes.plot([made_ms, again_ms], [y, y], color=RED, linewidth=0.5, alpha=0.5)
-        axes.plot([made_ms], [y], ".", color=INK, markersize=2.4)
-        axes.plot([again_ms], [y], ".", color=RED, markersize=2.4)
+    if change["pairs_ms"]:
+        made_ms, again_ms = np.array(change["pairs_ms"], np.float64).T
+        y = -depth * (0.25 + 0.65 * (np.arange(len(made_ms)) + 0.5) / len(made_ms))
+        broken = np.full(len(made_ms), np.nan)
+        lines = (np.stack(each, 1).ravel() for each in ((made_ms, again_ms, broken), (y, y, broken)))
+        axes.plot(*lines, color=RED, linewidth=0.5, alpha=0.5)
+        axes.plot(made_ms, y, ".", color=INK, markersize=2.4)
+        axes.plot(again_ms, y, ".", color=RED, markersize=2.4)
     axes.axhline(0, color=SOFT, linewidth=0.6)
     axes.axvline(0, color=RED, linewidth=0.8, alpha=0.6, zorder=0.5)
     axes.set_ylim(-depth, top)

@@ -127,3 +127,12 @@ def test_change_of_terms_is_seen_with_its_gap_and_its_duplicates() -> None:
     assert second["failover"] == 1
     place = (-520 - second["from_ms"]) // second["step_ms"]
     assert second["earlier"][place] == 1
+
+
+def test_gap_is_the_same_however_far_the_buckets_are_apart() -> None:
+    """Found by Hypothesis: a bucket whose hand-overs were not near enough to be drawn was not asked for its last one,
+    so that the gap depended on how messages fell into buckets."""
+    parts = [figures([(first_ms, 0, term)], []) for first_ms, term in ((0, 1), (0, 1), (30_000, 2))]
+    whole = figures([(0, 0, 1), (0, 0, 1), (30_000, 0, 2)], [])
+    assert (parts[0] + parts[1] + parts[2]).document() == whole.document()
+    assert whole.document()["around"][0]["gap_ms"] == 30_000
