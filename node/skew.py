@@ -33,9 +33,9 @@ class Skew:
 
         A node that is down counts as one that stands where the median was when it was last known, which time has moved
         on since: so one whose wall clock jumped before it was elected knows that it is off, though another node is down
-        and of two nobody could tell. Was it never known, as after all nodes were down at once, or is a node up and about
-        to be heard, it is left out, and of two clocks the lower one counts: late by a slow clock can be borne, early by
-        a fast one can not.
+        and of two nobody could tell. Was it never known, as after all nodes were down at once, or is a node up and
+        about to be heard, it is left out, and of two clocks the lower one counts: late by a slow clock can be borne,
+        early by a fast one can not.
         """
         if not self._clock.leading:
             return 0.0
