@@ -1,7 +1,11 @@
-"""`hourwheel chaos sim`: whole clusters in one process on virtual time, under faults drawn by seed, judged.
+"""`hourwheel chaos`: clusters broken on purpose, and judged.
 
-A seed is a run: same seed, same plan, same trace, on any machine. A run that breaks a promise prints its plan, the
-command that replays it, and a smaller plan that breaks it too.
+`sim`: whole clusters in one process on virtual time, under faults drawn by seed. A seed is a run: same seed, same plan,
+same trace, on any machine. A run that breaks a promise prints its plan, the command that replays it, and a smaller plan
+that breaks it too.
+
+`run`: a cluster of real processes under load, with everything done to them that this machine can do. A seed is a plan;
+the run is as it comes.
 """
 
 from pathlib import Path
@@ -9,9 +13,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli.exit_code import ExitCode
+from cli.failure import Failure
+
 if TYPE_CHECKING:
-    from chaos.fault_plan import FaultPlan
+    from chaos.fault_plan import FaultPlan, Party
     from chaos.simulator.run import Run
+
+
+SECONDS_MIN = 10
 
 
 class _Seeds(click.ParamType[range]):
@@ -27,6 +37,26 @@ class _Seeds(click.ParamType[range]):
         if not colon or not first.isdecimal() or not end.isdecimal() or int(first) >= int(end):
             self.fail(f"A:B with A below B is expected (seeds A to B-1), found {value!r}", param, ctx)
         return range(int(first), int(end))
+
+
+class _Duration(click.ParamType[float]):
+    """`90s` or `5m`: seconds, at least ten."""
+
+    name = "DURATION"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds."""
+        from api.duration import BadDuration, parse_duration
+
+        if isinstance(value, float):
+            return value
+        try:
+            seconds = parse_duration(str(value)) / 1000
+        except BadDuration as bad:
+            self.fail(str(bad), param, ctx)
+        if seconds < SECONDS_MIN:
+            self.fail(f"at least {SECONDS_MIN}s: {value} leaves no room for faults", param, ctx)
+        return seconds
 
 
 @click.group()
@@ -63,7 +93,7 @@ def sim(
     if sum(given is not None for given in (seed, seeds, plan_file)) != 1:
         raise click.UsageError("one of --seed, --seeds and --plan is needed")
     if plan_file is not None:
-        plans: list[FaultPlan] = [_read(plan_file)]
+        plans: list[FaultPlan] = [_read(plan_file, "simulator")]
     else:
         plans = list(plans_of(seeds if seeds is not None else [seed or 0], seconds, int(nodes) if nodes else None))
     failed: list[Run] = []
@@ -86,11 +116,63 @@ def sim(
         ctx.exit(1)
 
 
-def _read(path: Path) -> "FaultPlan":
+@command.command()
+@click.option("--seed", type=click.IntRange(min=0), help="draw a plan of all faults from this seed")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="a plan of faults written before")
+@click.option("--duration", type=_Duration(), default="5m", show_default=True, help="with --seed: length of the load")
+@click.option("--nodes", type=click.Choice(["3", "5"]), default="3", show_default=True, help="with --seed")
+@click.option("--kinds", default="", metavar="KIND,..", help="with --seed: only these kinds of faults  [default: all]")
+@click.option("--rate", type=click.FloatRange(min=1), default=2_200.0, show_default=True, help="messages a second")
+@click.option("--strict", is_flag=True, help="topics hand over strictly")
+@click.option("--out", type=click.Path(path_type=Path), default="chaos-run", show_default=True, help="made anew")
+@click.pass_context
+def run(
+    ctx: click.Context,
+    seed: int | None,
+    plan_file: Path | None,
+    duration: float,
+    nodes: str,
+    kinds: str,
+    rate: float,
+    strict: bool,
+    out: Path,
+) -> None:
+    """Run a cluster of real processes under load and faults: --seed or --plan. Verdicts, a timeline, all that clients
+    saw and the nodes' directories stay in --out (docs/chaos.md). Exit 1 if a promise was broken.
+
+    As root, each node has a network namespace and a disk of its own; what this machine lacks is told of as not run.
+    """
+    from chaos.cluster import ClusterFailed
+    from chaos.fault_plan import kinds_of
+    from chaos.live.command import run_plan
+    from chaos.live.draw import draw_plan
+
+    if (seed is None) == (plan_file is None):
+        raise click.UsageError("one of --seed and --plan is needed")
+    chosen = [kind for kind in kinds.split(",") if kind]
+    if unknown := [kind for kind in chosen if kind not in kinds_of("live")]:
+        raise click.UsageError(f"--kinds: {unknown[0]!r} is none; there are {', '.join(kinds_of('live'))}")
+    plan = draw_plan(seed or 0, duration, int(nodes), chosen) if plan_file is None else _read(plan_file, "live")
+    try:
+        out.mkdir(parents=True)
+    except FileExistsError:
+        raise Failure(ExitCode.CONFLICT, f"--out: {out} exists; a run is not put over another one") from None
+    except OSError as error:
+        raise Failure(ExitCode.USAGE, f"--out: {out}: {error.strerror}") from None
+    try:
+        held = run_plan(plan, out.resolve(), rate, strict, click.echo)
+    except ClusterFailed as failed:
+        raise Failure(ExitCode.FAILED, f"the cluster did not come back: {failed}") from None
+    click.echo(f"verdict, timeline, history and the nodes' directories are in {out}")
+    if not held:
+        ctx.exit(int(ExitCode.FAILED))
+
+
+def _read(path: Path, party: "Party") -> "FaultPlan":
     from chaos.fault_plan import FaultPlan, PlanRefused
 
     try:
-        return FaultPlan.parse(path.read_text(encoding="utf-8"), "simulator")
+        return FaultPlan.parse(path.read_text(encoding="utf-8"), party)
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror}") from None
     except (PlanRefused, UnicodeDecodeError) as error:

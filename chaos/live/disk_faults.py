@@ -82,6 +82,7 @@ class DiskFaults:
         self._loops, self._no_loops = loops, no_loops
         self._chance = random.Random(f"disk faults {nemesis.plan.seed}")
         self._rotten: dict[str, list[Damage]] = {}
+        self._failed_before: dict[str, int] = {}  # calls that failed and ended their process, by node
         self.damages: list[Damage] = []
         self.fail_stop_ms: list[float] = []
         """From a failed call to the end of its process."""
@@ -240,8 +241,15 @@ class DiskFaults:
         return path.stat().st_size if path.exists() else 0
 
     async def _explains(self, node_id: str, returncode: int) -> bool:
-        """Whether a node ended because it found its files damaged; it then gets an empty disk."""
-        if node_id not in self._rotten or returncode != ExitCode.DATA:
+        """Whether a node ended because its disk failed, or because it found its files damaged; then it gets an empty
+        disk.
+        """
+        if returncode != ExitCode.DATA:
+            return False
+        if self._disks.failed_count(node_id) > self._failed_before.get(node_id, 0):
+            self._failed_before[node_id] = self._disks.failed_count(node_id)
+            return True
+        if node_id not in self._rotten:
             return False
         for damage in self._rotten[node_id]:
             damage.found_by.append("its node")

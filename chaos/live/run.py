@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chaos.cluster import READY_S, Cluster, ClusterFailed
-from chaos.event import Digest, Fault, HandedOver
+from chaos.event import Digest, Fault, HandedOver, Offered
 from chaos.fault_plan import FaultPlan
 from chaos.ground import Ground
 from chaos.history import History
@@ -65,6 +65,17 @@ class Result:
     fail_stop_ms: list[float] = field(default_factory=list)
     unaccounted_by_power: int = 0
     drained: bool = True
+
+    @property
+    def per_second(self) -> dict[str, float]:
+        """Messages acknowledged and handed over a second of the load, from the first offer to the last."""
+        offered_ms = [event.mono_ms for event in self.history.of(Offered)]
+        length_s = max((max(offered_ms) - min(offered_ms)) / 1000, 1.0) if offered_ms else 1.0
+        return {
+            "offered": round(len(offered_ms) / length_s, 1),
+            "acknowledged": round(len(self.history.acknowledged()) / length_s, 1),
+            "handed_over": round(len(self.history.hand_overs()) / length_s, 1),
+        }
 
     @property
     def broken(self) -> list[str]:

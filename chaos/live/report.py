@@ -1,0 +1,100 @@
+"""What a run leaves behind: its plan, verdicts, timeline, and what its clients saw as the reconciliation reads it.
+
+plan.txt             the plan, to run again or to edit
+history.ndjson       every call, answer, hand-over and fault, in order
+verdict.txt, .json   what held, with figures; what was not shown, and why
+timeline.*           faults, leaders, rates, lateness, duplicates: text, JSON, PNG, SVG
+acknowledged.ndjson  ids that producers were answered 201 for     hourwheel reconcile --acknowledged
+receipts.ndjson      what consumers and webhook receivers took    hourwheel reconcile --receipts
+n1/data, ...         the nodes' directories, closed               hourwheel reconcile --data
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from chaos.event import HandedOver
+from chaos.fault_plan import FaultPlan, kinds_of
+from chaos.history import History
+from chaos.live.run import Result, kinds_not_shown
+from chaos.live.verdicts import BOUNDS
+from chaos.timeline import Timeline
+from chaos.timeline import write as write_timeline
+from chaos.verdict import percentiles
+
+TAKEN = 200
+
+
+def lines_of(plan: FaultPlan, result: Result) -> list[str]:
+    """The verdict for people."""
+    lines = [verdict.describe() for verdict in result.verdicts]
+    fired = ", ".join(f"{kind} {count}" for kind, count in sorted(result.fired.items())) or "none"
+    lines.append(f"faults: {sum(result.fired.values())} put on ({fired}), {sum(result.passed.values())} passed over")
+    lines += [f"   passed over {count} times: {reason}" for reason, count in sorted(result.reasons.items())]
+    lines += [f"   not shown: {line}" for line in kinds_not_shown(plan, result, kinds_of("live"))]
+    if result.fail_stop_ms:
+        lines.append(f"disks that failed: their nodes ended after (ms) {percentiles(result.fail_stop_ms)}")
+    if result.damages:
+        lines.append(f"damaged files: {len(result.damages)}")
+        lines += [f"   {damage}" for damage in result.damages]
+    if result.unaccounted_by_power:
+        lines.append(f"pushes whose start a power cut took from their node's log: {result.unaccounted_by_power}")
+    lines += [f"BROKEN: {line}" for line in result.disks]
+    share, faults = result.per_second, sum(result.fired.values())
+    lines.append(f"acknowledged {share['acknowledged']:,.0f}/s, handed over {share['handed_over']:,.0f}/s")
+    chance = f"none in {faults} faults: less than {3 / faults:.1%} a fault at 95 %" if faults else "no fault was put on"
+    return [*lines, f"violations: {chance}" if not result.broken else f"VIOLATIONS: {len(result.broken)}"]
+
+
+def document_of(plan: FaultPlan, result: Result) -> dict[str, object]:
+    """The verdict for programs."""
+    return {
+        "plan": plan.render(),
+        "violations": len(result.broken),
+        "verdicts": [
+            {"promise": each.promise, "holds": each.holds, "figure": dict(each.figure), "faults": each.faults[:100]}
+            for each in result.verdicts
+        ],
+        "fired": result.fired,
+        "passed": result.passed,
+        "reasons": result.reasons,
+        "not_shown": kinds_not_shown(plan, result, kinds_of("live")),
+        "damages": result.damages,
+        "fail_stop_ms": percentiles(result.fail_stop_ms),
+        "unaccounted_by_power": result.unaccounted_by_power,
+        "per_second": result.per_second,
+        "drained": result.drained,
+    }
+
+
+def write_report(plan: FaultPlan, result: Result, directory: Path, title: str) -> None:
+    """Everything but the history and the nodes' directories, which are there already."""
+    (directory / "verdict.txt").write_text("\n".join(lines_of(plan, result)) + "\n", encoding="utf-8")
+    text = json.dumps(document_of(plan, result), indent=2, default=str)
+    (directory / "verdict.json").write_text(text + "\n", encoding="utf-8")
+    history = result.history
+    acknowledged = history.acknowledged().values()
+    _write(directory / "acknowledged.ndjson", ({"id": each.message_id, "at_ms": each.wall_ms} for each in acknowledged))
+    _write(directory / "receipts.ndjson", _receipts(history))
+    write_timeline(Timeline.of(history, BOUNDS), directory, title)
+
+
+def _receipts(history: History) -> Iterator[dict[str, object]]:
+    for event in history.of(HandedOver):
+        yield {
+            "id": event.message_id,
+            "received_ms": event.wall_ms,
+            "term": event.term,
+            "attempt": event.attempt,
+            "status": event.status or TAKEN,
+        }
+
+
+def _write(path: Path, rows: Iterable[dict[str, object]]) -> None:
+    encoder = msgspec.json.Encoder()
+    with path.open("wb") as file:
+        file.writelines(encoder.encode(row) + b"\n" for row in rows)
