@@ -4,6 +4,7 @@ import asyncio
 import logging
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 
@@ -325,6 +326,24 @@ def test_close_lets_work_finish() -> None:
             with pytest.raises(OSError, match=r"."):
                 await asyncio.open_connection(*address)
             await client.server.close()
+
+    run(story())
+
+
+def test_close_without_grace_waits_for_nobody() -> None:
+    """A node that failed ends at once: a request at work that takes its time does not keep it, it gets no answer."""
+
+    async def story() -> None:
+        port = MemoryPort()
+        entered, never = asyncio.Event(), asyncio.Event()
+        port.before_schedule = (entered, never)
+        async with running(port) as client:
+            post = asyncio.create_task(client.send("POST", "/v1/messages", _ORDER))
+            await entered.wait()
+            async with asyncio.timeout(1.0):
+                await client.server.close(0)
+            with pytest.raises(aiohttp.ClientError):
+                await post
 
     run(story())
 
