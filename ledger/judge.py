@@ -3,8 +3,8 @@
 Nearly all messages are told by two facts: the newest settle record of their unit, and the one hand-over that a node
 wrote down. These are judged where they stand, in arrays by global_index (`quick`):
 
-    delivered    by the hand-over that is the only one, the first attempt
-    cancelled, expired, pending    without any hand-over, never moved
+    delivered                       by the hand-over that is the only one
+    cancelled, expired, pending     without any hand-over
 
 What is anything else (moved, several hand-overs, a lease, a failure, no trace) has a story to be told (story.py), which
 sorts; there the rules stand that tell a retry from a duplicate and one cause from another.
@@ -33,7 +33,7 @@ from ledger.columns import (
 from ledger.lateness import FirstHandOvers, late_causes
 from ledger.sight import Sight
 from ledger.story import tell
-from ledger.trail import Newest, Trail, lift, name_of, newest_of, trail_of
+from ledger.trail import Newest, Trail, lift, name_of, newest_of, storied, trail_of
 from ledger.twins import find_twins, twin_rows
 from storage.array import I64
 from storage.format import CANCELLED, DELIVERED, EXPIRED, PENDING
@@ -93,28 +93,30 @@ def _known(bucket: Bucket, trail: Trail, context: Context) -> Columns:
 
 def _quick(bucket: Bucket, trail: Trail, newest: Newest, rows: Columns, context: Context) -> npt.NDArray[np.bool_]:
     """Judge what one look tells, into `rows`; returns which were, [n]."""
-    once = trail.start_count == 1
+    more, several = storied(bucket, trail, newest)
+    once = (trail.start_count == 1) & ~more
     its = once[trail.start_at]
     start_rows, at = (trail.starts, trail.start_at) if its.all() else (trail.starts[its], trail.start_at[its])
     term, attempt, at_ms, asked_due_ms, node, mode = lift(
         bucket.deliveries, ["term", "attempt", "at_ms", "asked_due_ms", "node", "mode"], start_rows
     )
-    ended_by_it = (newest.what[at] == DELIVERED) & (newest.name[at] == name_of(term, attempt)) & (attempt == 1)
+    ended_by_it = (newest.what[at] == DELIVERED) & (newest.name[at] == name_of(term, attempt))
     if not ended_by_it.all():
-        start_rows, at, term, at_ms, asked_due_ms, node, mode = (
-            column[ended_by_it] for column in (start_rows, at, term, at_ms, asked_due_ms, node, mode)
+        start_rows, at, term, attempt, at_ms, asked_due_ms, node, mode = (
+            column[ended_by_it] for column in (start_rows, at, term, attempt, at_ms, asked_due_ms, node, mode)
         )
     delivered = np.zeros(len(bucket.units), np.bool_)
     delivered[at] = True
     rows["term"][at], rows["node"][at], rows["mode"][at] = term, node, mode
-    rows["attempt"][at] = rows["hand_overs"][at] = 1
+    rows["attempt"][at], rows["hand_overs"][at] = attempt, 1
     late_ms = at_ms - asked_due_ms
     rows["first_ms"][at], rows["late_ms"][at] = at_ms, late_ms
     rows["flags"][at[late_ms < 0]] |= np.uint32(Flag.EARLY)
     late = np.flatnonzero(late_ms > context.late_ms)
     if len(late):
         _blame(bucket, rows, at[late], start_rows[late], context)
-    untouched = (trail.start_count == 0) & (trail.received == 0)
+    untouched = (trail.start_count == 0) & (trail.received == 0) & ~several
+    untouched[trail.end_at] = False
     untouched &= (newest.what == PENDING) | (newest.what == CANCELLED) | (newest.what == EXPIRED)
     judged: npt.NDArray[np.bool_] = (delivered | untouched) & trail.born
     rows["class"][:] = np.where(judged, _CLASS_OF[newest.what], 0)

@@ -72,9 +72,9 @@ class Standing(NamedTuple):
 
     what: U8  # its state: newest record at the newest place
     when: I64  # end of its lease, if leased
-    moved: _Bools
-    known: _Bools  # False: it stands at a place of which nothing was given
-    due_ms: I64  # of that place, 0: not moved, or not known
+    astray: _Bools  # open, and at a place of which nothing was given
+    placed: _Bools  # its newest place, which is not its home, is known:
+    due_ms: I64
     asked_due_ms: I64
 
 
@@ -145,7 +145,7 @@ def records_of(bucket: Bucket, trail: Trail, newest: Newest, at: I64) -> Records
         hand_overs=_hand_overs(bucket, trail, message_of, rank),
         settles=settles,
         ends=_ends(bucket, trail, message_of, rank),
-        standing=_standing(bucket, newest, at, places),
+        standing=_standing(bucket, newest, at, settles, places),
         ended_by=rank.key(messages, (name >> np.uint64(16)).astype(np.uint32), name.astype(np.uint16)),
     )
 
@@ -215,10 +215,11 @@ def _settles(bucket: Bucket, trail: Trail, message_of: I64, rank: _Ranks) -> tup
     return settles, _Places(abroad["place"].copy(), there[2], there[4])
 
 
-def _standing(bucket: Bucket, newest: Newest, at: I64, places: _Places) -> Standing:
-    what, when = newest.what[at], newest.when[at]
-    moved = what == FORWARDED
-    place = when.view(np.uint64)
+def _standing(bucket: Bucket, newest: Newest, at: I64, settles: Settles, places: _Places) -> Standing:
+    what = newest.what[at]
+    forwards = np.flatnonzero(settles.what == FORWARDED)
+    place = np.zeros(len(at), np.uint64)
+    place[settles.message[forwards]] = settles.when[forwards].view(np.uint64)  # the last of a message's stays
     units = Keyed(bucket.places["place"])
     known, _ = units.find(place)
     due_ms = units.read(units.last(bucket.places["due_ms"]), place, 0)
@@ -226,10 +227,11 @@ def _standing(bucket: Bucket, newest: Newest, at: I64, places: _Places) -> Stand
     there = Keyed(places.place)
     state = there.read(there.last(places.what), place, 0)
     lease_end = there.read(there.last(places.when), place, 0)
-    state = np.where(moved, state, what).astype(np.uint8)
-    when = np.where(moved, lease_end, when)
+    away = what == FORWARDED
+    state = np.where(away, state, what).astype(np.uint8)
+    when = np.where(away, lease_end, newest.when[at])
     state[state == RELEASED] = 0
-    return Standing(state, when, moved, known | ~moved, due_ms * moved, asked_due_ms * moved)
+    return Standing(state, when, away & ~known, known, due_ms, asked_due_ms)
 
 
 def failures(settles: Settles) -> _Bools:

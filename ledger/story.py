@@ -80,7 +80,7 @@ def _count(records: Records, repeats: Repeats, rows: Columns, flags: npt.NDArray
 def _place(records: Records, rows: Columns) -> None:
     """Where moved messages stand by now."""
     standing = records.standing
-    moved = np.flatnonzero(standing.moved & standing.known)
+    moved = np.flatnonzero(standing.placed)
     rows["due_ms"][records.at[moved]] = standing.due_ms[moved]
     rows["asked_due_ms"][records.at[moved]] = standing.asked_due_ms[moved]
 
@@ -212,7 +212,7 @@ def _trace(
     """Hand-overs that the settle records name and no node tells of: unknown where the accounts have a hole. A message
     that was delivered without any is lost."""
     settles, at = records.settles, records.at
-    flags[~records.standing.known] |= np.uint32(Flag.RECORDS_MISSING)
+    flags[records.standing.astray] |= np.uint32(Flag.RECORDS_MISSING)
     told = Keyed(records.hand_overs.key)
     its = np.flatnonzero(leases(settles))
     its = its[~told.find(settles.key[its])[0]]

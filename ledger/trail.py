@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ledger.bucket import Bucket, Rows
 from storage.array import I64, U8, U16, U64
 from storage.delivery_record import END, START
-from storage.format import UNIT_MOVED
+from storage.format import LEASED, UNIT_MOVED
 from storage.position import INDEX_BITS
 
 _BLOCK: Final = 1 << 14
@@ -44,9 +44,11 @@ class Trail:
 
     origin: int  # position of the first unit
     born: _Bools  # [n]: a message was born here; a unit that could not be read is zeros, and none
-    newest: I64  # [n] 1 + row in `settles` of the unit's newest record, 0: none
+    newest: I64  # [n] 1 + ordinal, in the columns that follow, of the unit's newest settle record; 0: none
     settles: _Ints  # rows of the bucket's settle records that name a unit of it
     settle_at: _Ints
+    settle_what: U8
+    settle_name: U64  # of the hand-over, see name_of
     starts: _Ints  # rows of the bucket's deliveries
     start_at: _Ints
     ends: _Ints
@@ -89,13 +91,15 @@ def trail_of(bucket: Bucket) -> Trail:
     home, its_random = lift(bucket.receipts, ["home", "random"])
     got, good = named(home, its_random)
     foreign += int(np.count_nonzero(~good))
-    settles, settle_at, newest, beyond = _settled(bucket, count)
+    settles, settle_at, what, name, newest, beyond = _settled(bucket, count)
     return Trail(
         origin=origin,
         born=born,
         newest=newest,
         settles=settles,
         settle_at=settle_at,
+        settle_what=what,
+        settle_name=name,
         starts=starts,
         start_at=start_at,
         ends=ends,
@@ -106,18 +110,20 @@ def trail_of(bucket: Bucket) -> Trail:
     )
 
 
-def _settled(bucket: Bucket, count: int) -> tuple[_Ints, _Ints, I64, int]:
-    """Settle records and the units that they name, the newest of each, and how many name none. A row that could not be
-    read is zeros and says nothing."""
-    global_index, what = lift(bucket.settles, ["global_index", "what"])
+def _settled(bucket: Bucket, count: int) -> tuple[_Ints, _Ints, U8, U64, I64, int]:
+    """Settle records, the units that they name, what they say and of which hand-over; the newest of each unit; and how
+    many name no unit of the bucket. A row that could not be read is zeros and says nothing."""
+    global_index, what, term, attempt = lift(bucket.settles, ["global_index", "what", "term", "attempt"])
+    name = name_of(term, attempt)
     at = global_index.view(np.int64) - bucket.first
     good = (at >= 0) & (at < count) & (what > 0)
     beyond = int(np.count_nonzero((what > 0) & ~good))
     rows = np.arange(len(at)) if good.all() else np.flatnonzero(good)
-    at = at if good.all() else at[rows]
+    if len(rows) < len(at):
+        at, what, name = at[rows], what[rows], name[rows]
     newest = np.zeros(count, np.int64)
-    newest[at] = rows + 1  # numpy assigns in order: the last record of a unit stays
-    return rows, at, newest, beyond
+    newest[at] = np.arange(1, len(at) + 1)  # numpy assigns in order: the last record of a unit stays
+    return rows, at, what, name, newest, beyond
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +140,35 @@ class Newest:
 
 def newest_of(bucket: Bucket, trail: Trail) -> Newest:
     """Read the newest records."""
-    fields = ("what", "term", "attempt", "at_ms", "when", "code", "node")
     has = np.flatnonzero(trail.newest)
-    whole = len(has) == len(trail.newest)
-    columns = lift(bucket.settles, fields, trail.newest[has] - 1)
-    if not whole:
-        spread = []
-        for column in columns:
-            full = np.zeros(len(trail.newest), column.dtype)
-            full[has] = column
-            spread.append(full)
-        columns = spread
-    what, term, attempt, at_ms, when, code, node = columns
-    return Newest(what, name_of(term, attempt), at_ms, when, code, node)
+    row = trail.newest[has] - 1
+    columns = lift(bucket.settles, ["at_ms", "when", "code", "node"], trail.settles[row])
+    columns += [trail.settle_what[row], trail.settle_name[row]]
+    if len(has) < len(trail.newest):
+        columns = [_spread(column, has, len(trail.newest)) for column in columns]
+    at_ms, when, code, node, what, name = columns
+    return Newest(what, name, at_ms, when, code, node)
+
+
+def _spread(column: npt.NDArray[Any], at: _Ints, count: int) -> npt.NDArray[Any]:
+    full = np.zeros(count, column.dtype)
+    full[at] = column
+    return full
+
+
+def storied(bucket: Bucket, trail: Trail, newest: Newest) -> tuple[_Bools, _Bools]:
+    """Units of which more is on record than an end and the leases of the hand-over that it names; and units of which
+    more is on record than one settle record. [n] each."""
+    count = len(bucket.units)
+    more, several = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    older = trail.newest[trail.settle_at] != np.arange(1, len(trail.settle_at) + 1)
+    several[trail.settle_at[older]] = True
+    other = older & ((trail.settle_what != LEASED) | (trail.settle_name != newest.name[trail.settle_at]))
+    more[trail.settle_at[other]] = True
+    abroad = (bucket.abroad["home"] - np.uint64(trail.origin)).view(np.int64)
+    abroad = abroad[(abroad >= 0) & (abroad < count)]
+    more[abroad] = several[abroad] = True
+    return more, several
 
 
 def name_of(term: npt.NDArray[np.uint32], attempt: U16) -> U64:
