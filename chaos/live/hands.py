@@ -14,6 +14,7 @@ from typing import Final
 from chaos.cluster import Cluster
 from chaos.event import Crashed
 from chaos.history import History
+from cli.exit_code import ExitCode
 from cli.local_cluster import how_it_ended, last_words
 
 #: A process that ended by itself is started again after so long.
@@ -29,36 +30,33 @@ class Hands:
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster, self._history = cluster, history
         self._held: Counter[str] = Counter()
-        self._frozen: Counter[str] = Counter()
+        self._frozen: Counter[int] = Counter()  # by pid
+        self._excused: set[int] = set()  # pids of processes that may end by a signal, or in order
         self._guards: dict[str, asyncio.Task[None]] = {}
         self._over = False
         self.asked_of_ends: list[AskedOfEnd] = []
         cluster.tended = True
 
     def start(self, *node_ids: str) -> None:
-        """Starts these nodes, those that do not run, unless a fault holds them down or they were removed."""
+        """Starts these nodes, those that do not run, unless a fault holds them down or they were removed. One whose end
+        is just being told of is started when it has been."""
         for node_id in node_ids:
-            if self._held[node_id] or self._over or node_id not in self._cluster.nodes:
+            guard = self._guards.get(node_id)
+            guarded = guard is not None and not guard.done()
+            if guarded or self._held[node_id] or self._over or node_id not in self._cluster.nodes:
                 continue
             if node_id not in self._cluster.running():
                 self._cluster.start(node_id)
-                self._watch(node_id)
-            elif node_id not in self._guards:
-                self._watch(node_id)
-
-    def _watch(self, node_id: str) -> None:
-        former = self._guards.get(node_id)
-        if former is not None:
-            former.cancel()
-        self._guards[node_id] = asyncio.create_task(self._guard(node_id), name=f"guard {node_id}")
+            self._guards[node_id] = asyncio.create_task(self._guard(node_id), name=f"guard {node_id}")
 
     async def rest(self) -> None:
-        """Notices no more, starts no more: others do so from now on. Raises what a guard failed with."""
+        """Starts no more, and notices no more than what has happened: others stop and start the nodes from now on.
+        Raises what a guard failed with."""
         self._over = True
-        guards = list(self._guards.values())
-        for guard in guards:
-            guard.cancel()
-        for end in await asyncio.gather(*guards, return_exceptions=True):
+        for node_id, guard in self._guards.items():
+            if node_id in self._cluster.running():
+                guard.cancel()
+        for end in await asyncio.gather(*self._guards.values(), return_exceptions=True):
             if isinstance(end, Exception):
                 raise end
 
@@ -66,6 +64,8 @@ class Hands:
     async def may_end(self, node_id: str) -> AsyncIterator[None]:
         """Inside, the node may end, by a signal or in order, and is not started again before the block is left. What it
         ends of by itself with an error is told of as ever."""
+        if node_id in self._cluster.running():
+            self._excused.add(self._cluster.pid(node_id))
         self._held[node_id] += 1
         try:
             yield
@@ -86,32 +86,31 @@ class Hands:
         """SIGSTOP: inside, the process that runs now stands still. It is no error if it is killed meanwhile."""
         pid = self._cluster.pid(node_id)
         self._cluster.pause(node_id)
-        self._frozen[node_id] += 1
+        self._frozen[pid] += 1
         try:
             yield
         finally:
-            self._frozen[node_id] -= 1
+            self._frozen[pid] -= 1
             runs = node_id in self._cluster.running() and self._cluster.pid(node_id) == pid
-            if runs and not self._frozen[node_id]:
+            if runs and not self._frozen[pid]:
                 self._cluster.resume(node_id)
 
     def stands_still(self, node_id: str) -> bool:
-        """Whether a fault has paused it."""
-        return self._frozen[node_id] > 0
+        """Whether a fault has paused the process that it has now."""
+        return self._frozen[self._cluster.pid(node_id)] > 0
 
     async def _guard(self, node_id: str) -> None:
-        """Until the process is gone; then starts it again if nobody holds it down."""
-        while node_id in self._cluster.nodes:
+        """Until the node is gone, or held down: then whoever held it starts it."""
+        while True:
+            pid = self._cluster.pid(node_id)
             returncode = await self._cluster.end_of(node_id)
-            if self._over or node_id in self._cluster.leaving:
-                return
-            held = self._held[node_id] > 0
-            if returncode > 0 or not held:
+            excused = pid in self._excused
+            removed = node_id in self._cluster.leaving and returncode == ExitCode.REMOVED
+            if not removed and (returncode > 0 or not excused):
                 await self._ended_by_itself(node_id, returncode)
-            if held:
-                return
-            await asyncio.sleep(AGAIN_S)
-            if self._held[node_id] or self._over:
+                await asyncio.sleep(0 if self._over else AGAIN_S)
+            gone = node_id not in self._cluster.nodes or node_id in self._cluster.leaving
+            if gone or self._held[node_id] or self._over:
                 return
             self._cluster.start(node_id)
 
