@@ -6,7 +6,7 @@ receipt that settled a message answers `acked` again).
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import aiohttp
@@ -65,10 +65,12 @@ def to_ms(moment: datetime) -> int:
 
 
 class Consumer:
-    """Polls `node` over one connection; receipts go to `acks`."""
+    """Polls `node` over one connection; `took` is told of every message."""
 
-    def __init__(self, name: str, node: LocalNode, plan: Plan, history: History, acks: "asyncio.Queue[Pulled]") -> None:
-        self._name, self._node, self._plan, self._history, self._acks = name, node, plan, history, acks
+    def __init__(
+        self, name: str, node: LocalNode, plan: Plan, history: History, took: Callable[[Pulled], None]
+    ) -> None:
+        self._name, self._node, self._plan, self._history, self._took = name, node, plan, history, took
         self._responses = 0
 
     async def run(self) -> None:
@@ -111,7 +113,7 @@ class Consumer:
                     response=self._responses,
                 )
             )
-            self._acks.put_nowait(message)
+            self._took(message)
 
 
 class Acker:
@@ -134,6 +136,7 @@ class Acker:
 
     async def _ack(self, http: aiohttp.ClientSession, messages: list[Pulled]) -> None:
         results: list[AckResult] = []
+        asked_wall_ms = self._history.now()[1]
         for _ in range(ACK_TRIES):
             url = f"{self._nodes[self._turn % len(self._nodes)].url}/v1/topics/{self._plan.topic}/ack"
             try:
@@ -158,5 +161,6 @@ class Acker:
                     term=message.term,
                     attempt=message.attempt,
                     result=said.get(message.receipt, "unknown"),
+                    asked_wall_ms=asked_wall_ms,
                 )
             )

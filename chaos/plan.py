@@ -24,6 +24,12 @@ class Plan:
     push_answer_ms: int = 0  # a receiver answers so long after it has read: so long a push is on the wire
     strict: bool = False  # both topics hand over strictly
     push_timeout_ms: int = 2_000  # a push on the wire of a killed leader comes again 5 s later than this
+    twice_share: float = 0.0  # of what is pulled: acked twice
+    late_share: float = 0.0  # acked when its lease has ended
+    forget_share: float = 0.0  # never acked
+    nack_share: float = 0.0  # given back, to come again after nack_delay_ms
+    extend_share: float = 0.0  # leased for longer, then acked
+    nack_delay_ms: int = 300
     consumers_per_node: int = 2
     pull_max: int = 200
     wait_ms: int = 2_000  # of a long poll

@@ -14,6 +14,7 @@ import aiohttp
 
 from chaos.consumer import AGAIN_S, Acker, Consumer
 from chaos.event import Answered, Cancelled, Event, HandedOver
+from chaos.fate import Fates
 from chaos.history import History
 from chaos.plan import Plan
 from chaos.producer import Producer
@@ -89,6 +90,7 @@ class Workload:
         self.webhooks = Webhooks(plan, history, host)
         self._producer = Producer(self.nodes, plan, history)
         self._ackers = [Acker(self.nodes, turn, plan, history) for turn in range(len(self.nodes))]
+        self._fates = [Fates(self.nodes, turn, plan, history, acker.queue) for turn, acker in enumerate(self._ackers)]
 
     def stop(self) -> None:
         """Nothing new is offered; `run` goes on until what was offered is over."""
@@ -109,9 +111,10 @@ class Workload:
     async def consuming(self) -> AsyncIterator[None]:
         """Consumers, ackers and the racer run inside this block."""
         tasks = [asyncio.create_task(acker.run()) for acker in self._ackers]
-        for node, acker in zip(self.nodes, self._ackers, strict=True):
+        tasks += [asyncio.create_task(fates.run()) for fates in self._fates]
+        for node, fates in zip(self.nodes, self._fates, strict=True):
             for number in range(self.plan.consumers_per_node):
-                consumer = Consumer(f"{node.node_id}/{number}", node, self.plan, self.history, acker.queue)
+                consumer = Consumer(f"{node.node_id}/{number}", node, self.plan, self.history, fates.decide)
                 tasks.append(asyncio.create_task(consumer.run()))
         if self.plan.cancel_share or self.plan.reschedule_share:
             tasks.append(asyncio.create_task(Racer(self.nodes, self.plan, self.history).run()))

@@ -266,6 +266,10 @@ class DiskFaults:
         found is looked at once more, and judged.
         """
         for node_id, several in list(self._rotten.items()):
+            if node_id in self._cluster.gone:
+                for damage in several:
+                    damage.harmless = "its node was removed"
+                continue
             async with self._hands.down(node_id):
                 for damage in several:
                     self._judge(damage)

@@ -45,6 +45,11 @@ LOAD = Plan(
     push_share=0.3,
     push_fail_share=0.02,
     lease_ms=5_000,
+    twice_share=0.02,
+    late_share=0.005,
+    forget_share=0.01,
+    nack_share=0.02,
+    extend_share=0.02,
     drain_s=DRAIN_S + READY_S,
 )
 """Every kind of call, but for rate, length and seed."""
