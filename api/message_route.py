@@ -8,6 +8,7 @@ from api.answer import JSON, NDJSON, Answer
 from api.batch import key_conflict, read_batch, render_batch
 from api.document import Faults, Fields, read_members, split_object
 from api.exchange import Exchange
+from api.ledger_route import show_message_ledger
 from api.message import JSON as JSON_BODY
 from api.message import PLANNED, check_one_due, due_checkers, parse_message
 from api.port import CONFLICT, FAILED, KEPT, NEW, REPLAYED, HistoryEvent, Limits, MessageIn, MessageView, ScheduleResult
@@ -74,19 +75,40 @@ async def schedule_batch(exchange: Exchange) -> Answer:
 
 
 async def look_up(exchange: Exchange) -> Answer:
-    """GET /v1/messages/{id}."""
+    """GET /v1/messages/{id}; with the ledger's words on it, unless `ledger=false` or this node alone is asked."""
     local = _is_local(exchange)
-    view = await exchange.port.message(exchange.params["id"], local=local, principal=exchange.principal)
-    return exchange.document(_shape(view), headers={"ETag": f'"{view.revision}"'})
+    told = _choice(exchange, "ledger", ("true", "false")) != "false"
+    port, id_text = exchange.port, exchange.params["id"]
+    view = await port.message(id_text, local=local, principal=exchange.principal)
+    shape = _shape(view)
+    if told and not local:
+        shape["ledger"] = await _ledger(exchange, id_text)
+    return exchange.document(shape, headers={"ETag": f'"{view.revision}"'})
+
+
+async def _ledger(exchange: Exchange, id_text: str) -> dict[str, Any]:
+    """What became of the message by the records of all nodes; where that would take too much, why it is not told."""
+    try:
+        return show_message_ledger(await exchange.port.message_ledger(id_text))
+    except Problem as problem:
+        if problem.code != "over-limit":
+            raise
+        return {"class": None, "why": problem.detail}
 
 
 def _is_local(exchange: Exchange) -> bool:
     """Whether `?consistency=local` asks for this node's own state."""
-    wish = exchange.query(("consistency",)).get("consistency")
-    if wish not in (None, "local"):
-        detail = f'consistency is "local" or left out, got "{wish[:40]}"'
-        raise Problem("invalid-field", detail, errors=[FieldFault("", detail, parameter="consistency")])
-    return wish == "local"
+    return _choice(exchange, "consistency", ("local",)) == "local"
+
+
+def _choice(exchange: Exchange, name: str, words: tuple[str, ...]) -> str | None:
+    """A parameter of the query that is one of these words, or left out."""
+    wish = exchange.query(("consistency", "ledger")).get(name)
+    if wish is not None and wish not in words:
+        known = " or ".join(f'"{word}"' for word in words)
+        detail = f'{name} is {known} or left out, got "{wish[:40]}"'
+        raise Problem("invalid-field", detail, errors=[FieldFault("", detail, parameter=name)])
+    return wish
 
 
 async def cancel(exchange: Exchange) -> Answer:

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from api.handing_on import DrainView, OpenHandOvers, PushOutcome, TakeoverView
+from api.ledger import LedgerPort
 from api.member import MemberPort
 from api.message_query import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
 from api.problem import Problem
@@ -285,7 +286,7 @@ class ForwardAnswer(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Port(MemberPort, SnapshotPort, Protocol):
+class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
     """The node as the HTTP layer sees it. See the module's rules; times in ms, errors as `Problem`."""
 
     node_id: str

@@ -44,7 +44,7 @@ _PLANNED_PATHS: Final = tuple(
     for pattern in (
         r"/v1/messages/(cancel|shift)",
         r"/v1/topics/[^/]+/subscriptions(/.*)?",
-        r"/v1/(schedules|transactions|ledger|events)(/.*)?",
+        r"/v1/(schedules|transactions|events)(/.*)?",
         r"/openapi\.json|/console(/.*)?",
     )
 )

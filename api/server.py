@@ -23,6 +23,7 @@ from api import (
     count_route,
     dead_route,
     handing_on_route,
+    ledger_route,
     member_route,
     message_route,
     node_route,
@@ -46,6 +47,7 @@ ROUTES: Final = (
     *pull_route.ROUTES,
     *receipt_route.ROUTES,
     *dead_route.ROUTES,
+    *ledger_route.ROUTES,
     *count_route.ROUTES,
     *cluster_route.ROUTES,
     *member_route.ROUTES,
@@ -71,6 +73,8 @@ _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
 #: How often the watchdog looks at connections, and how long requests at work are waited for at the end.
 WATCH_EVERY_S: Final = 1.0
 GRACE_S: Final = 10.0
+#: No grace is this much: aiohttp takes 0 as no limit, and a node that failed would live as long as a slow request.
+NO_GRACE_S: Final = 0.05
 #: How long a server that drains leaves the waits to whom it passed them on.
 PASSED_ON_S: Final = 0.5
 _ENDED: Final = "\n"  # instead of who passed a wait on: no node's id
@@ -155,7 +159,7 @@ class Server:
                 await self._watchdog
             self._watchdog = None
         self._listener.pre_shutdown()  # idle connections close now; without it they are waited for
-        await self._listener.shutdown(grace_s)
+        await self._listener.shutdown(max(grace_s, NO_GRACE_S))
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()

@@ -105,12 +105,17 @@ class Forwarder:
 
     async def who(self, address: str) -> str | None:
         """The id of the node whose HTTP listener is at this host:port; None where no node answers."""
+        answer = await self.ask(address, ForwardRequest("GET", "/livez", {}, b""), WHO_S)
+        return None if answer is None else answer.headers.get("Hourwheel-Node")
+
+    async def ask(self, address: str, request: ForwardRequest, within_s: float) -> ForwardAnswer | None:
+        """What the node at this host:port itself answers to a request that changes nothing; None if it does not in
+        time."""
         try:
-            async with asyncio.timeout(WHO_S):
-                answer = await self._send(address, ForwardRequest("GET", "/livez", {}, b""))
+            async with asyncio.timeout(within_s):
+                return await self._send(address, request)
         except (Problem, TimeoutError, ValueError):  # a host that no URL can hold is a ValueError
             return None
-        return None if answer is None else answer.headers.get("Hourwheel-Node")
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
         """Raises `no-leader` (nothing was sent, or nothing changed) or `outcome-unknown`."""

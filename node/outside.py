@@ -63,6 +63,8 @@ class Forwarding(Protocol):
 
     async def who(self, address: str) -> str | None: ...
 
+    async def ask(self, address: str, request: ForwardRequest, within_s: float) -> ForwardAnswer | None: ...
+
 
 class Receivers(Protocol):
     """What sends webhooks, as node.push_client has it."""

@@ -11,6 +11,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from api.handing_on import DrainView, OpenHandOvers, PushOutcome, TakeoverView
+from api.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger, RecordsAsked, RecordsFound
 from api.member import MemberView
 from api.message_query import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
 from api.port import (
@@ -34,6 +35,7 @@ from api.problem import Problem
 from api.snapshot import SnapshotView
 from node.carried_outcome import take_outcomes
 from node.dead_letter import DeadLetters
+from node.ledger import Ledgers
 from node.message_change import MessageChange
 from node.message_view import find, view_message
 from node.reign import Reign
@@ -80,6 +82,7 @@ class Service:
         self._changes = MessageChange(node)
         self._settling = Settling(node)
         self._dead = DeadLetters(node)
+        self._ledgers = Ledgers(node)
         self.node_id = node.config.node_id
         self.limits = limits
 
@@ -272,6 +275,33 @@ class Service:
         if not dry_run:
             self._node.reserve.check()
         return await self._dead.redrive(self._topic(query.topic), query, self._reign, dry_run=dry_run)
+
+    # -- the ledger
+
+    @_reads_files
+    async def ledger(self, query: LedgerQuery) -> LedgerPage:
+        """`unknown-topic`, `invalid-field`, `over-limit`."""
+        self._reign()
+        return await self._ledgers.page(query, self._reign)
+
+    @_reads_files
+    async def ledger_summary(self, query: LedgerQuery) -> LedgerSummary:
+        """`unknown-topic`, `over-limit`."""
+        self._reign()
+        return await self._ledgers.summary(query, self._reign)
+
+    @_reads_files
+    async def message_ledger(self, id: str) -> MessageLedger:
+        """`unknown-message`, `over-limit`."""
+        reign = self._reign()
+        found = find(self._node.store, id)
+        await reign.recorded(found.place)
+        return await self._ledgers.message(found, self._reign)
+
+    @_reads_files
+    async def hand_over_records(self, asked: RecordsAsked) -> RecordsFound:
+        """From this node's own delivery log."""
+        return await self._ledgers.records(asked)
 
     # -- the cluster
 

@@ -53,7 +53,8 @@ class Search:
 @dataclass(slots=True)
 class Found:
     """`rows` are starts and ends, in the order in which they were written; `edges` the first and last records of all
-    files, among which those of the terms are; `holes` [(from_ms, until_ms)] times of which nothing is known."""
+    files, among which those of the terms are, and their last starts; `holes` [(from_ms, until_ms)] times of which
+    nothing is known."""
 
     rows: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
     edges: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
@@ -196,10 +197,13 @@ class _Reader:
         return np.frombuffer(data, DELIVERY, len(data) // _SIZE)
 
     def edge(self) -> Deliveries:
-        """The first and the last record, those of them that are as written."""
-        which = sorted({0, self.count - 1}) if self.count else []
-        rows = join_rows([self.read(row, row + 1) for row in which], DELIVERY)
-        return take_rows(rows, np.flatnonzero(sound(rows)))
+        """The first and the last record, and the last start, if it is near; those of them that are as written."""
+        head = self.read(0, min(1, self.count))
+        tail = self.read(max(len(head), self.count - SAMPLE_ROWS), self.count)
+        good = np.flatnonzero(sound(tail))
+        which = sorted({*good[tail["kind"][good] == START][-1:].tolist(), *good[-1:].tolist()})
+        parts = [take_rows(head, np.flatnonzero(sound(head))), take_rows(tail, np.array(which, np.intp))]
+        return join_rows(parts, DELIVERY)
 
     def parts(self, from_ms: int, until_ms: int) -> list[tuple[int, int]]:
         """The runs of records, at most READ_ROWS each, that may hold some of this time."""

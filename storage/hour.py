@@ -25,8 +25,8 @@ from storage.format import HEADER_SIZE, SETTLE, UNIT, Corrupt, Settles, Units, p
 from storage.home import Homes, read_homes
 from storage.hour_file import HourFiles, runs
 from storage.position import INDEX_BITS
-from storage.record import RECORD_MOVED, Record, decode_records
-from storage.record_rows import RecordRows, decode_rows
+from storage.record import HEADER, RECORD_MOVED, Record, check_headers, decode_records
+from storage.record_rows import RecordRows, decode_rows, home_of
 from storage.stage_write import FrozenHour
 from storage.staging import Chunks, Stage, Staged
 from storage.state import States
@@ -34,6 +34,7 @@ from storage.state import States
 _RUN_GAP_BYTES = 4096
 _RUN_BYTES_MAX = 4 << 20
 """Records this near each other are read together, up to this much at a time."""
+_HEADER_WORDS = np.arange(HEADER.itemsize // 8)
 
 
 class Hour:
@@ -281,6 +282,22 @@ class Hour:
         place = np.where(found.header["flags"] == RECORD_MOVED, found.header["place"], found.position)
         self._check_places(place, at, starts[rank])
         return found
+
+    def header_rows(self, at: I64) -> npt.NDArray[np.void]:
+        """The headers of the records of these units, dtype HEADER, in order; their payloads are not read."""
+        offsets = self.unit_rows(at)["offset"].astype(np.int64)
+        order = np.argsort(offsets, kind="stable")
+        starts = offsets[order]
+        rows = np.empty(len(at), HEADER)
+        for first, last, data in self._read_log(starts, starts + HEADER.itemsize):
+            words = np.frombuffer(data, np.uint64, len(data) // 8)
+            within = (starts[first:last] - starts[first]) >> 3
+            found = words[within[:, None] + _HEADER_WORDS].view(HEADER)[:, 0]
+            check_headers(found, self.files.log.name, starts[first:last].tolist())
+            put_rows(rows, order[first:last], found)
+        place = np.where(rows["flags"] == RECORD_MOVED, rows["place"], home_of(rows))
+        self._check_places(place, at, offsets)
+        return rows
 
     def _log_pieces(self, at: I64) -> tuple[npt.NDArray[np.intp], I64, Iterator[tuple[int, int, bytes]]]:
         """Where the records of these units stand in the log: their order there, in that order their offsets, and their

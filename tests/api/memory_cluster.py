@@ -10,12 +10,14 @@ from api.member import MemberView
 from api.port import Principal, TransferResult
 from api.problem import FieldFault, Problem
 from api.snapshot import SnapshotView
+from tests.api.memory_ledger import MemoryLedger
 
 
-class MemoryCluster:
+class MemoryCluster(MemoryLedger):
     """Answers as the node `node_id`; `told` are the outcomes that it was given."""
 
     def __init__(self, node_id: str) -> None:
+        super().__init__()
         self.node_id = node_id
         self.known_leader: str | None = node_id
         self.is_drained = False

@@ -84,7 +84,6 @@ def test_planned_beside_what_is_served(method: str, target: str) -> None:
         "/v1/topics/a/subscriptions/b",
         "/v1/schedules/x",
         "/v1/transactions",
-        "/v1/ledger",
         "/v1/events",
         "/openapi.json",
         "/console",

@@ -1,0 +1,96 @@
+"""All nodes' accounts of some hand-overs, gathered by the leader: each member is asked what it wrote down.
+
+Nothing is taken for complete that is not: a member that does not answer in time, or whose rows are damaged on the way,
+is named with the reason, and the ledger then takes what only that node can know for unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from api.ledger import RecordsAsked, RecordsFound
+from api.port import ForwardRequest
+from api.problem import Problem
+from storage.array import U64
+from storage.delivery_record import DELIVERY, Deliveries, read_deliveries
+from storage.format import Corrupt, join_rows
+
+if TYPE_CHECKING:
+    from node.hand_over_records import HandOverRecords
+    from node.server import Node
+
+#: How long a member may search. It is asked for a second or two of hand-overs in general.
+ASK_S: Final = 10.0
+RECORDS: Final = "/v1/ledger/records"
+
+_HEADERS: Final = {"Content-Type": "application/msgpack"}
+_FOUND: Final = msgspec.msgpack.Decoder(RecordsFound)
+
+
+@dataclass(slots=True)
+class Accounts:
+    """`rows` are the records sought, of all nodes; `edges` others, among which those of terms are; `numbers` who
+    answered; `holes` (number, from_ms, until_ms); `unreachable` node id -> why it is missing."""
+
+    rows: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
+    edges: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
+    numbers: list[int] = field(default_factory=list)
+    holes: list[tuple[int, int, int]] = field(default_factory=list)
+    unreachable: dict[str, str] = field(default_factory=dict)
+
+
+async def gather_accounts(
+    node: Node, own: HandOverRecords, homes: U64, from_ms: int, until_ms: int, within_s: float = ASK_S
+) -> Accounts:
+    """What all members have on record of the messages born at `homes`, ascending, in from_ms <= t < until_ms.
+
+    Raises Problem `over-limit` when one of them would have to look at too much.
+    """
+    asked = RecordsAsked(homes.tobytes(), from_ms, until_ms)
+    name = node.config.node_id
+    others = [node_id for node_id in node.members.ids() if node_id != name]
+    answers = await asyncio.gather(own.find(asked), *(_ask(node, node_id, asked, within_s) for node_id in others))
+    accounts, rows, edges = Accounts(), [], []
+    for node_id, answer in zip([name, *others], answers, strict=True):
+        if isinstance(answer, str):
+            accounts.unreachable[node_id] = answer
+            continue
+        try:
+            its_rows, its_edges = (read_deliveries(part, node_id)[0] for part in (answer.rows, answer.edges))
+        except Corrupt as damaged:
+            accounts.unreachable[node_id] = f"what it answered is damaged: {damaged}"
+            continue
+        rows.append(its_rows)
+        edges.append(its_edges)
+        accounts.numbers.append(answer.number)
+        accounts.holes += [(answer.number, *hole) for hole in answer.holes]
+    accounts.rows, accounts.edges = join_rows(rows, DELIVERY), join_rows(edges, DELIVERY)
+    return accounts
+
+
+async def _ask(node: Node, node_id: str, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
+    """What a member found, or why there is no answer of it."""
+    peer = node.group.peers.get(node_id)
+    if peer is None or not peer.connected:
+        return "is down, or cannot be reached"
+    contact = node.members.contact(node_id)
+    if contact is None:
+        return "has no known address"
+    request = ForwardRequest("POST", RECORDS, _HEADERS, msgspec.msgpack.encode(asked))
+    answer = await node.forwarder.ask(contact.http, request, within_s)
+    if answer is None:
+        return f"did not answer within {within_s:g} s"
+    if answer.status == 200:
+        try:
+            return _FOUND.decode(answer.body)
+        except msgspec.DecodeError as wrong:
+            return f"answered what cannot be read: {wrong}"
+    if answer.status == 429:
+        detail = msgspec.json.decode(answer.body).get("detail", "")
+        raise Problem("over-limit", f"{node_id}: {detail}")
+    return f"answered {answer.status}"
