@@ -12,21 +12,15 @@ n1/data, ...         the nodes' directories, closed               hourwheel reco
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import msgspec
-
-from chaos.event import HandedOver
+from chaos.evidence import write_evidence
 from chaos.fault_plan import FaultPlan, kinds_of
-from chaos.history import History
 from chaos.live.run import Result, kinds_not_shown
 from chaos.live.verdicts import BOUNDS
 from chaos.timeline import Timeline
 from chaos.timeline import write as write_timeline
 from chaos.verdict import percentiles
-
-TAKEN = 200
 
 
 def lines_of(plan: FaultPlan, result: Result) -> list[str]:
@@ -77,24 +71,5 @@ def write_report(plan: FaultPlan, result: Result, directory: Path, title: str) -
     text = json.dumps(document_of(plan, result), indent=2, default=str)
     (directory / "verdict.json").write_text(text + "\n", encoding="utf-8")
     history = result.history
-    acknowledged = history.acknowledged().values()
-    _write(directory / "acknowledged.ndjson", ({"id": each.message_id, "at_ms": each.wall_ms} for each in acknowledged))
-    _write(directory / "receipts.ndjson", _receipts(history))
+    write_evidence(history, directory)
     write_timeline(Timeline.of(history, BOUNDS), directory, title)
-
-
-def _receipts(history: History) -> Iterator[dict[str, object]]:
-    for event in history.of(HandedOver):
-        yield {
-            "id": event.message_id,
-            "received_ms": event.wall_ms,
-            "term": event.term,
-            "attempt": event.attempt,
-            "status": event.status or TAKEN,
-        }
-
-
-def _write(path: Path, rows: Iterable[dict[str, object]]) -> None:
-    encoder = msgspec.json.Encoder()
-    with path.open("wb") as file:
-        file.writelines(encoder.encode(row) + b"\n" for row in rows)
