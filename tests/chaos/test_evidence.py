@@ -1,4 +1,4 @@
-"""What clients saw becomes files for the reconciliation, and its ledger is held against the checkers repeat by repeat."""
+"""What clients saw goes to the reconciliation as files; its ledger is held against the checkers repeat by repeat."""
 
 import json
 from pathlib import Path
