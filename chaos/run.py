@@ -1,4 +1,4 @@
-"""`make chaos`: the full runs that are too long for `make test`; `python -m chaos.run SCENARIO` runs one.
+"""`make chaos-scenarios`: one kind of fault at a time, 20 of each; `python -m chaos.run SCENARIO` runs one of them.
 
 Each prints its verdicts with their figures, how many trials they stand for (n trials without a failure say only "less
 than 3/n"), and leaves its history and its timeline behind for looking at. Exit status 1 if any promise is broken.

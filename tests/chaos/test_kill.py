@@ -1,4 +1,4 @@
-"""kill -9 under load, on real processes: each role a few times here, 20 times each in `make chaos`.
+"""kill -9 under load, on real processes: each role a few times here, 20 times each in `make chaos-scenarios`.
 
 Time bounds are wide, because the machine runs other things beside; bounds on messages are the promises themselves.
 """

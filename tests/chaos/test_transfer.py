@@ -1,4 +1,4 @@
-"""Leadership moved on purpose under load, on real processes; 20 times in `make chaos`."""
+"""Leadership moved on purpose under load, on real processes; 20 times in `make chaos-scenarios`."""
 
 import asyncio
 from pathlib import Path
