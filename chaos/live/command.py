@@ -9,6 +9,7 @@ from pathlib import Path
 
 import uvloop
 
+from chaos.cluster import ClusterFailed
 from chaos.fault_plan import FaultPlan
 from chaos.live.loop_disk import missing, own_mounts
 from chaos.live.probe import choose_ground
@@ -38,8 +39,14 @@ def run_plan(plan: FaultPlan, directory: Path, rate: float, strict: bool, say: C
             say(f"this machine: {why}")
         return await LiveRun(plan, load, directory, chosen.ground, lacking, say).run()
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        result = runner.run(run())
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            result = runner.run(run())
+    except ExceptionGroup as several:  # of the tasks of a run
+        failed: Exception = several.subgroup(ClusterFailed) or several
+        while isinstance(failed, ExceptionGroup) and several.subgroup(ClusterFailed) is not None:
+            failed = failed.exceptions[0]
+        raise failed from several
     title = f"hourwheel chaos run, seed {plan.seed}: {plan.nodes} nodes, {rate:,.0f} messages/s"
     write_report(plan, result, directory, title)
     for line in lines_of(plan, result):
