@@ -46,6 +46,8 @@ class HandOverRecords:
             rows=found.rows.tobytes(),
             edges=found.edges.tobytes(),
             holes=found.holes,
+            first_ms=found.first_ms,
+            removed=found.removed,
         )
 
     async def search(self, homes: U64, from_ms: int, until_ms: int) -> Found:

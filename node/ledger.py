@@ -75,6 +75,10 @@ ASK_ONE_S: Final = 1.0
 #: these are no more.
 TOGETHER_MAX: Final = 4_096
 
+#: So long after the moment an account still counts as given.
+COVER_AFTER_MS: Final = 60_000
+
+_NEVER_MS: Final = 1 << 62
 _CURSOR: Final = re.compile(r"([0-9a-f]{11})-([0-9a-f]{16})", re.ASCII)
 
 Leads = Callable[[], "Reign"]
@@ -248,18 +252,19 @@ class Ledgers:
 
     def _context(self, story: Story, accounts: Accounts, moment_ms: int) -> Context:
         node = self._node
-        retained_ms = self._retained_ms(moment_ms)
-        spans = np.zeros(len(accounts.numbers), SPAN)
-        spans["node"], spans["from_ms"], spans["until_ms"] = accounts.numbers, retained_ms, moment_ms + 1
+        covered = [
+            (number, 0, 0, _covered_from(story, number, *begun), moment_ms + COVER_AFTER_MS)
+            for number, begun in accounts.begun.items()
+        ]
         gaps = np.array([(number, 0, 0, *span) for number, *span in accounts.holes], SPAN)
         members = {member.number for member in node.members.table.current()}
         named = set(np.unique(story.trail.settles["node"]).tolist()) | set(np.unique(story.abroad["node"]).tolist())
         return Context(
-            from_ms=retained_ms,
+            from_ms=max((first_ms for first_ms, removed in accounts.begun.values() if removed), default=0),
             until_ms=moment_ms,
             terms=merge_terms([terms_of(accounts.edges), terms_of(accounts.rows)]),
             nodes=tuple(sorted((members | named) - {0})),
-            covered=spans,
+            covered=np.array(covered, SPAN),
             gaps=gaps,
             topics={
                 topic.number: Topic(
@@ -318,6 +323,22 @@ class Ledgers:
                 yield
         finally:
             self._waiting -= 1
+
+
+def _covered_from(story: Story, number: int, first_ms: int, removed: bool) -> int:
+    """Since when a node's account is whole, 0: since ever. Older files go by age; and when the records say that it
+    leased before its log begins, that was lost with its directory, and it covers what it tells and no more."""
+    leased_ms = min(
+        (
+            int(rows["at_ms"][its].min())
+            for rows in (story.trail.settles, story.abroad)
+            if (its := (rows["what"] == LEASED) & (rows["node"] == number)).any()
+        ),
+        default=0,
+    )
+    if not first_ms:
+        return _NEVER_MS if leased_ms else 0
+    return first_ms if removed or 0 < leased_ms < first_ms - AHEAD_MS else 0
 
 
 def _open(story: Story) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -34,12 +34,13 @@ _FOUND: Final = msgspec.msgpack.Decoder(RecordsFound)
 
 @dataclass(slots=True)
 class Accounts:
-    """`rows` are the records sought, of all nodes; `edges` others, among which those of terms are; `numbers` who
-    answered; `holes` (number, from_ms, until_ms); `unreachable` node id -> why it is missing."""
+    """`rows` are the records sought, of all nodes; `edges` others, among which those of terms are; `begun` by number of
+    each node that answered (time of its log's first record, 0 without one; whether older ones are gone); `holes`
+    (number, from_ms, until_ms); `unreachable` node id -> why it is missing."""
 
     rows: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
     edges: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
-    numbers: list[int] = field(default_factory=list)
+    begun: dict[int, tuple[int, bool]] = field(default_factory=dict)
     holes: list[tuple[int, int, int]] = field(default_factory=list)
     unreachable: dict[str, str] = field(default_factory=dict)
 
@@ -67,7 +68,7 @@ async def gather_accounts(
             continue
         rows.append(its_rows)
         edges.append(its_edges)
-        accounts.numbers.append(answer.number)
+        accounts.begun[answer.number] = answer.first_ms, answer.removed
         accounts.holes += [(answer.number, *hole) for hole in answer.holes]
     accounts.rows, accounts.edges = join_rows(rows, DELIVERY), join_rows(edges, DELIVERY)
     return accounts

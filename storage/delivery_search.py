@@ -54,11 +54,14 @@ class Search:
 class Found:
     """`rows` are starts and ends, in the order in which they were written; `edges` the first and last records of all
     files, among which those of the terms are, and their last starts; `holes` [(from_ms, until_ms)] times of which
-    nothing is known."""
+    nothing is known. `first_ms` is the time of the first record of all, 0 without one; `removed`: older ones are
+    gone."""
 
     rows: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
     edges: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
     holes: list[tuple[int, int]] = field(default_factory=list)
+    first_ms: int = 0
+    removed: bool = False
     looked: int = 0
     matched: int = 0
 
@@ -84,7 +87,7 @@ class DeliverySearch:
         files = delivery_files(self._directory, self._disk)
         if written is not None:
             files = [file for file in files if file.sequence <= written[0].sequence]
-        found, parts, edges = Found(), [], []
+        found, parts, edges = Found(removed=bool(files) and files[0].sequence > 1), [], []
         known: dict[DeliveryFile, Deliveries] = {}
         for file, following in zip_longest(files, files[1:]):
             live = written is not None and file == written[0]
@@ -106,6 +109,7 @@ class DeliverySearch:
                     parts += list(_matching(reader, search, found, max(until_ms, (file.hour + 1) * HOUR_MS), stopped))
         self._edges = known
         found.rows, found.edges = join_rows(parts, DELIVERY), join_rows(edges, DELIVERY)
+        found.first_ms = int(found.edges["at_ms"][0]) if len(found.edges) else 0
         return found
 
 
