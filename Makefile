@@ -23,6 +23,7 @@ demo: $(READY) ## three real nodes, 20,000 messages pushed and pulled, the leade
 check: $(READY) ## lint and types only
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	deploy/lint.sh $(BIN)
 
 # Tests with real processes mostly wait, the others compute: side by side they take half the time.
 PROCESSES := tests/bench tests/chaos --ignore=tests/chaos/simulator
