@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peers chaos chaos-scenarios chaos-kills soak-sim soak-mutants golden clean
+.PHONY: help demo reconcile-demo test check bench bench-peers chaos chaos-scenarios chaos-kills soak-sim soak-mutants golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -19,6 +19,9 @@ $(READY): pyproject.toml
 
 demo: $(READY) ## three real nodes, 20,000 messages pushed and pulled, the leader killed: what comes out, and when
 	$(BIN)/python -m bench.demo
+
+reconcile-demo: $(READY) ## the leader killed twice under load, then a report that accounts for every message (about a minute)
+	$(BIN)/python -m bench.reconcile_demo
 
 check: $(READY) ## lint and types only
 	$(BIN)/ruff check .
