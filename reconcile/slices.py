@@ -147,9 +147,11 @@ def _deliveries(piece: Slice, columns: Sequence[str]) -> Iterator[Read]:
 
 
 def _terms(piece: Slice, columns: Sequence[str]) -> Iterator[Read]:
+    """A term's records are the first and the last of a file, nowhere else (storage/delivery_file.py): two are read."""
     source = _file(piece)
-    for read in delivery_blocks(source, piece.first, piece.count):
-        yield batch(columns, TERM_COLUMNS, DeliveryRows(source.node, term_records(read.rows))), read.problems
+    for at in sorted({piece.first, piece.first + piece.count - 1}):
+        for read in delivery_blocks(source, at, 1):
+            yield batch(columns, TERM_COLUMNS, DeliveryRows(source.node, term_records(read.rows))), read.problems
 
 
 _READERS: Final[dict[str, Callable[[Slice, Sequence[str]], Iterator[Read]]]] = {
