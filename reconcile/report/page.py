@@ -92,7 +92,7 @@ def render(document: Document) -> str:
         span_max=SPAN_MAX_MS,
         said={"lost": LOST, "flags": FLAGS, "late_causes": LATE_CAUSES},
         problems=problems[:PROBLEMS_LISTED],
-        more_problems=max(0, len(problems) - PROBLEMS_LISTED),
+        more_problems=document.get("problems_in_all", len(problems)) - len(problems[:PROBLEMS_LISTED]),
         tables=_tables(document),
         checks=list(document.get("checks", ())),
         pictures=_pictures(document, changes, drawn),
@@ -202,10 +202,12 @@ def _tables(document: Document) -> list[dict[str, Any]]:
         ("acknowledged", "Acknowledged to producers", "Ids that producers were given, looked up in the nodes' hours."),
         ("repairs", "Repairs", "What `hourwheel reconcile apply` would do, each exactly once however often it is run."),
     ):
-        part = document.get(name)
-        if part:
-            plain = [[_head(key), value] for key, value in part.items() if isinstance(value, int | float | str)]
-            tables.append(_table(name, title, sentence, ["", "count"], plain))
+        part = dict(document.get(name, {}))
+        counts = [
+            [_head(key), count] for key, count in part.items() if isinstance(count, int) and not key.endswith("_ms")
+        ]
+        if any(count for _, count in counts):
+            tables.append(_table(name, title, sentence, ["", "count"], counts))
     return tables
 
 

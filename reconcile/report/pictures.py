@@ -182,7 +182,7 @@ def covered(nodes: Sequence[Document], terms: Sequence[Document], span_ms: tuple
             width = max((end_ms - begin_ms) / 1000, least_s)
             axes.broken_barh([(begin_ms / 1000, width)], (y - 0.36, 0.2), color=AMBER)
         for term in terms:
-            if term["node"] == node["node"]:
+            if term["node"] == node["node"] and term["begun_ms"]:
                 end_ms = max(term.get("ended_ms") or 0, term.get("seen_ms") or 0, term["begun_ms"])
                 low, high = max(term["begun_ms"], from_ms) / 1000, min(end_ms, until_ms) / 1000
                 if high >= low:
