@@ -283,7 +283,7 @@ class DiskFaults:
                 damage.found_by.append("the other nodes")
         if damage.found_by:
             return
-        if damage.wound.mended() or damage.wound.what == "an old copy":
+        if damage.wound.what == "an old copy" or damage.wound.mended():
             damage.harmless = "its start cut that away and made it anew from the journal"
         elif damage.kind == "catalog":
             damage.harmless = "a page that nothing refers to"
