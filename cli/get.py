@@ -1,10 +1,11 @@
-"""`hourwheel get ID`: a message with its history."""
+"""`hourwheel get ID`: a message with its history, its hand-overs and what the ledger says of them."""
 
 from urllib.parse import quote
 
 import click
 
 from cli.connection import Connection
+from cli.ledger import show_message_ledger
 from cli.output import client_options, show_fields, show_json, show_table
 
 FIELDS = (
@@ -36,7 +37,7 @@ FIELDS = (
 @click.option("--local", is_flag=True, help="what the asked node knows, without asking the leader (may be old)")
 @client_options
 def command(message_id: str, local: bool, url: str, timeout: float, output: str) -> None:
-    """Shows the message ID: state, times, body and history."""
+    """Shows the message ID: state, times, body, history, and its ledger: class, hand-overs, duplicates."""
     path = f"/v1/messages/{quote(message_id, safe='')}" + ("?consistency=local" if local else "")
     document = Connection(url, timeout).call("GET", path).document
     if output == "json":
@@ -48,3 +49,7 @@ def command(message_id: str, local: bool, url: str, timeout: float, output: str)
         click.echo()
         columns = ("at", "event", "node", "term", "attempt")
         show_table(columns, [[event.get(column, "") for column in columns] for event in history])
+    ledger = document.get("ledger") or {}
+    if ledger:
+        click.echo()
+        show_message_ledger(ledger)

@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "topic": "show and change the settings of topics",
     "count": "count messages by topic, due time, tag and state",
     "histogram": "show when messages are due",
+    "ledger": "say what became of the messages of a window",
     "dead": "list the dead messages of a topic",
     "redrive": "make dead messages due again",
     "cluster": "look at the cluster, move its leadership",

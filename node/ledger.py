@@ -70,7 +70,9 @@ AHEAD_MS: Final = 1_000
 AFTER_MS: Final = 60_000
 AFTER_SEVERAL_MS: Final = 900_000
 #: How long members may search when one message is asked for.
-ASK_ONE_S: Final = 1.0
+ASK_ONE_S: Final = 0.5
+#: So few messages and hand-overs are judged in less time than the way to a thread takes.
+INLINE_ROWS: Final = 64
 #: A message is judged together with those due in the same millisecond, which may be the same one scheduled twice, if
 #: these are no more.
 TOGETHER_MAX: Final = 4_096
@@ -162,7 +164,7 @@ class Ledgers:
         at = np.array([index], np.int64)
         if hour.near and hour.heads().second(due_ms // 1000 % 3600)[1] <= TOGETHER_MAX:
             window = MessageWindow(hour, due_ms, due_ms + 1, found.record.topic, TOGETHER_MAX)
-            at = np.union1d(at, (await asyncio.to_thread(window.run)).at)
+            at = np.union1d(at, (await self._born(window, hour)).at)
         seen = _Seen()
         try:
             judged = await self._judge(hour, np.sort(at), seen, ASK_ONE_S)
@@ -205,7 +207,7 @@ class Ledgers:
 
     async def _born(self, window: MessageWindow, hour: Hour) -> Born:
         try:
-            return await asyncio.to_thread(window.run)
+            return window.run() if window.quick else await asyncio.to_thread(window.run)
         except TooMany as many:
             detail = f"{many}; take a narrower window, or hourwheel reconcile"
             raise Problem("over-limit", detail) from None
@@ -219,14 +221,16 @@ class Ledgers:
         node = self._node
         moment_ms, term = node.clock.now_ms(), node.group.term
         story = await read_story(node.store, hour, at)
-        accounts = await self._accounts(story, moment_ms, within_s)
+        accounts = await self._accounts(story, moment_ms, within_s) if _begun(story, moment_ms) else Accounts()
         rows = accounts.rows
         rows = take_rows(rows, np.flatnonzero((rows["at_ms"] <= moment_ms) | (rows["term"] != term)))
         for node_id, why in accounts.unreachable.items():
             seen.unreachable.setdefault(node_id, why)
         seen.gaps |= {(node.members.name(number), *span) for number, *span in accounts.holes}  # type: ignore[misc]
         context = self._context(story, accounts, moment_ms)
-        ledger = await asyncio.to_thread(judge, story.bucket(rows), context)
+        bucket = story.bucket(rows)
+        quick = max(len(rows), len(at)) <= INLINE_ROWS
+        ledger = judge(bucket, context) if quick else await asyncio.to_thread(judge, bucket, context)
         due_ms = story.trail.units["due_ms"]
         order = np.lexsort((story.homes, due_ms))
         return Judged(story, ledger, story.named(ledger.messages), story.named(ledger.duplicates), order, rows)
@@ -339,6 +343,11 @@ def _covered_from(story: Story, number: int, first_ms: int, removed: bool) -> in
     if not first_ms:
         return _NEVER_MS if leased_ms else 0
     return first_ms if removed or 0 < leased_ms < first_ms - AHEAD_MS else 0
+
+
+def _begun(story: Story, moment_ms: int) -> bool:
+    """Whether any of the messages can have been handed over by now: none is due, and none was ever touched, is no."""
+    return len(story.trail.settles) > 0 or int(story.trail.units["due_ms"].min()) <= moment_ms + AHEAD_MS
 
 
 def _open(story: Story) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

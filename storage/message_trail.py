@@ -7,7 +7,7 @@ over the settle file tells, and no cache is filled for it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ from storage.array import I64
 from storage.format import SETTLE, Corrupt, Settles, Units, join_rows, take_rows
 from storage.hour import Hour
 from storage.state import States
+
+QUICK_UNITS: Final = 32
 
 
 class TrailRows(NamedTuple):
@@ -36,6 +38,11 @@ class MessageTrail:
         self._at = at
         held = hour.states_held
         self._newest = _newest_in(held, at) if held is not None else None
+
+    @property
+    def quick(self) -> bool:
+        """Whether it is done in less time than the way to a thread takes."""
+        return self._newest is not None and len(self._at) <= QUICK_UNITS
 
     def run(self) -> TrailRows:
         """Raises Corrupt or DiskFailed; Corrupt is no damage if the hour was unlinked meanwhile."""

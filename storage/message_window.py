@@ -17,6 +17,8 @@ from storage.format import UNIT_MOVED, Units
 from storage.hour import Hour
 from storage.position import HOUR_MS
 
+QUICK_UNITS: Final = 32
+
 _CHAIN_COST: Final = 4
 """A unit found by its chain costs about so many units that are read in a row."""
 
@@ -49,6 +51,11 @@ class MessageWindow:
             chains = [(second, *heads.second(second)) for second in range(first, min(last + 1, SECONDS))]
             if sum(count for _, _, count in chains) * _CHAIN_COST < hour.units:
                 self._chains = chains
+
+    @property
+    def quick(self) -> bool:
+        """Whether it is done in less time than the way to a thread takes."""
+        return self._chains is not None and sum(count for _, _, count in self._chains) <= QUICK_UNITS
 
     def run(self) -> Born:
         """Raises TooMany, Corrupt or DiskFailed; Corrupt is no damage if the hour was unlinked meanwhile."""
