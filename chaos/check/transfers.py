@@ -4,9 +4,8 @@ holds for a leader that is stopped in order, and what the answer to a transfer s
 That nothing is lost or early is what the other checkers say of the whole run; here is what only a transfer promises.
 """
 
-import itertools
-
 from chaos.bounds import Bounds
+from chaos.check.duplicates import repeats
 from chaos.event import Fault, HandedOver, Led, Transferred
 from chaos.history import History
 from chaos.verdict import Verdict, percentiles
@@ -36,7 +35,7 @@ def check_transfers(history: History, bounds: Bounds) -> Verdict:
             if bounds.gap_ms is not None and gaps[-1] > bounds.gap_ms:
                 faults.append(f"{name}: no hand-over for {gaps[-1]:.0f} ms, the bound is {bounds.gap_ms}")
     stopped = _stopped_terms(history)
-    repeats = _repeats(history, {transfer.term_before for transfer in transfers} | stopped)
+    repeats = _repeats(history, bounds, {transfer.term_before for transfer in transfers} | stopped)
     faults += [f"message {number}: handed over in term {term} and again after the transfer" for number, term in repeats]
     gap = percentiles(gaps)
     if gaps and bounds.gap_p99_ms is not None and gap["p99"] > bounds.gap_p99_ms:
@@ -66,16 +65,12 @@ def _stopped_terms(history: History) -> set[int]:
     return terms
 
 
-def _repeats(history: History, terms: set[int]) -> list[tuple[int, int]]:
-    """(number, term) of the hand-overs in these terms, without those refused, that were repeated in a later one while
-    their lease ran.
+def _repeats(history: History, bounds: Bounds, terms: set[int]) -> list[tuple[int, int]]:
+    """(number, term) of the hand-overs in these terms that were repeated in a later one while their lease ran; what its
+    receiver refused or gave back is to come again.
     """
     return [
-        (number, before.term)
-        for number, events in history.hand_overs().items()
-        for before, after in itertools.pairwise(events)
-        if before.term in terms
-        and after.term > before.term
-        and before.taken
-        and after.handed_over_ms < before.leased_until_ms
+        (repeat.before.number, repeat.before.term)
+        for repeat in repeats(history, bounds)
+        if repeat.cause == "failover" and repeat.before.term in terms
     ]

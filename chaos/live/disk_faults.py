@@ -35,6 +35,8 @@ from cli.exit_code import ExitCode
 FULL_BYTES: Final = 256 << 20
 #: A node whose disk failed ends within this.
 FAIL_STOP_S: Final = 1.0
+#: So long a node lives on damaged files before it is taken for one that does not meet them.
+MEETS_S: Final = 4
 #: What its end takes on a machine that has other work: seeing the failure is the node's, coming to run is not.
 BUSY_S: Final = 2.0
 ROT: Final[Mapping[str, Callable[[Path, str, float, random.Random], rot.Wound | None]]] = {
@@ -203,6 +205,7 @@ class DiskFaults:
             if not harmless:
                 await self._wounded(Damage(node_id, wound, kind))
             yield
+        await self._settle(node_id)
 
     @asynccontextmanager
     async def _old_copy(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
@@ -225,6 +228,7 @@ class DiskFaults:
                 await self._wounded(Damage(node_id, rot.Wound("an old copy", chosen, 0, 0), kind))
         finally:
             await asyncio.to_thread(_remove, aside)
+        await self._settle(node_id)
 
     async def _wounded(self, damage: Damage) -> None:
         """Asks at once what `hourwheel verify` says, of the files as they lie there."""
@@ -261,20 +265,34 @@ class DiskFaults:
         await asyncio.to_thread(self._cluster.wipe, node_id)
         self._nemesis.rotten.discard(node_id)
 
-    async def heal(self) -> None:
-        """Nodes that live on damaged files get an empty disk too; call it when no fault is on. Each damage that nobody
-        found is looked at once more, and judged.
+    async def _settle(self, node_id: str) -> None:
+        """A node that started on damaged files, and lives on them for a while, gets an empty disk too: no other may be
+        damaged before.
         """
-        for node_id, several in list(self._rotten.items()):
+        for _ in range(MEETS_S):
+            if node_id not in self._rotten or not await self._nemesis.lasts(1.0):
+                return
+        await self._replace(node_id)
+
+    async def heal(self) -> None:
+        """The same for all that still live on damaged files; call it when no fault is on."""
+        for node_id in list(self._rotten):
+            await self._replace(node_id)
+            if node_id in self._cluster.nodes:
+                await self._cluster.wait_ready(node_id, timeout_s=READY_S)
+
+    async def _replace(self, node_id: str) -> None:
+        """An empty disk for a node; each damage that nobody found is looked at once more, and judged."""
+        async with self._hands.down(node_id):
+            several = self._rotten.get(node_id, [])
             if node_id in self._cluster.gone:
                 for damage in several:
                     damage.harmless = "its node was removed"
-                continue
-            async with self._hands.down(node_id):
+                self._rotten.pop(node_id, None)
+            elif several:
                 for damage in several:
                     self._judge(damage)
                 await self._empty(node_id)
-            await self._cluster.wait_ready(node_id, timeout_s=READY_S)
 
     def _judge(self, damage: Damage) -> None:
         with self._cluster.nodes[damage.node].log_path.open("rb") as log:

@@ -79,23 +79,28 @@ def draw_plan(seed: int, seconds: float, nodes: int, kinds: Collection[str] = ()
     dealt = [kind for kind in kinds_of("live") if not kinds or kind in kinds]
     deck: list[str] = []
     faults: list[Fault] = []
+    names = [f"n{number}" for number in range(1, nodes + 1)]
     replaced = 0
     at_s = FIRST_S
     while at_s < seconds - LAST_S:
         if not deck:
             deck = chance.sample(dealt, len(dealt))
         kind = deck.pop()
-        replaced += kind == "replace"
-        if kind != "replace" or replaced <= REPLACED_MAX:
-            faults.append(_draw(chance, kind, at_s, nodes))
+        if kind != "replace":
+            faults.append(_draw(chance, kind, at_s, names))
+        elif replaced < REPLACED_MAX:
+            # From then on the new one is named: a target that is gone would be passed over.
+            replaced += 1
+            at = chance.randrange(nodes)
+            faults.append(Fault(round(at_s, 3), kind, names[at], 1.0))
+            names[at] = f"n{nodes + replaced}"
         close = chance.random() < CLOSE_SHARE
         at_s += chance.uniform(0.0, CLOSE_S) if close else chance.uniform(0.5, 1.5) * GAP_S / (1 - CLOSE_SHARE)
     return FaultPlan(seed, nodes, seconds, tuple(faults))
 
 
-def _draw(chance: random.Random, kind: str, at_s: float, nodes: int) -> Fault:
+def _draw(chance: random.Random, kind: str, at_s: float, names: list[str]) -> Fault:
     shape = KINDS[kind].shape
-    names = [f"n{number}" for number in range(1, nodes + 1)]
     if shape == "link":
         target = _link(chance, names)
     elif shape == "groups":

@@ -14,10 +14,8 @@ The namespaces have no names: small processes hold them, which end with this one
 go too: nothing is left behind.
 """
 
-import json
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from ipaddress import IPv4Address
@@ -26,6 +24,7 @@ from typing import Final, Self
 
 from chaos.ground import Ground
 from chaos.links import Condition, Link, Links
+from chaos.live.helper import Helper, HelperFailed
 from chaos.live.relay import TAP
 from cli.local_cluster import LocalNode
 
@@ -33,7 +32,6 @@ HTTP_PORT: Final = 7070
 RAFT_PORT: Final = 7170
 #: Networks 198.18.0.0/24, 198.18.1.0/24, ...: reserved for tests, so that they are nobody's.
 NETWORKS: Final = 250
-ROOT: Final = Path(__file__).resolve().parents[2]
 #: Of a filter that decides by itself, and of one that only matches.
 SHOT, UNSPECIFIED, NO = 2, 0xFFFFFFFF, 0
 
@@ -89,22 +87,20 @@ class SwitchLinks(Links):
         super().__init__()
         self.addresses: dict[str, str] = {}
         self._switch = switch
-        relay = [*switch.prefix, sys.executable, "-P", "-m", "chaos.live.relay", str(seed)]
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        self._relay = subprocess.Popen(relay, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-        assert self._relay.stdout is not None
-        if not self._relay.stdout.readline():
-            raise GroundRefused(f"a tap device cannot be had: relay ended with {self._relay.wait()}")
+        try:
+            self._relay = Helper("chaos.live.relay", [str(seed)], switch.prefix)
+        except HelperFailed as error:
+            raise GroundRefused(f"a tap device cannot be had: {error}") from None
 
     def close(self) -> None:
         """Ends the relay."""
-        self._relay.communicate()
+        self._relay.close()
 
     def apply(self, conditions: dict[Link, Condition]) -> None:
-        """See Links. Raises GroundRefused."""
+        """See Links. Raises GroundRefused, HelperFailed."""
         everybody = {(a, b): self.of((a, b)) for a in self.addresses for b in self.addresses if a != b}
         shaped = {link: each for link, each in everybody.items() if each.shaped and not each.cut}
-        self._tell({f"{self.addresses[a]}>{self.addresses[b]}": asdict(each) for (a, b), each in shaped.items()})
+        self._relay.tell({f"{self.addresses[a]}>{self.addresses[b]}": asdict(each) for (a, b), each in shaped.items()})
         lines: list[str] = []
         for source in sorted({source for source, _ in conditions}):
             cut = [self.addresses[b] for (a, b), each in everybody.items() if a == source and each.cut]
@@ -114,13 +110,6 @@ class SwitchLinks(Links):
             turn = f"bpf bytecode '{matching(turned, UNSPECIFIED, NO)}' action mirred egress redirect dev {TAP}"
             lines += [f"filter replace {place} prio 1 {drop}", f"filter replace {place} prio 2 {turn}"]
         command([*self._switch.prefix, "tc", "-batch", "-"], lines)
-
-    def _tell(self, lines: dict[str, dict[str, object]]) -> None:
-        if self._relay.poll() is not None:
-            raise GroundRefused(f"the relay ended by itself with {self._relay.returncode}")
-        assert self._relay.stdin is not None
-        self._relay.stdin.write(json.dumps(lines).encode() + b"\n")
-        self._relay.stdin.flush()
 
 
 class NetnsGround(Ground):
