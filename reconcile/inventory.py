@@ -24,7 +24,7 @@ from typing import Final, Self
 from reconcile.export_data import find_export, is_export_directory
 from reconcile.find_files import DeliverySource, Found, HourCopy, find_deliveries, find_hours
 from reconcile.node_data import NodeData, is_node_directory, read_node
-from reconcile.problem import DataRefused, Problem
+from reconcile.problem import MISSING, DataRefused, Problem
 from storage.topic import Topic
 
 BUCKET_UNITS: Final = 1 << 20
@@ -104,7 +104,12 @@ class Inventory:
                 all_found.append(found)
             else:
                 nodes.append(read_node(path))
-                all_found += [find_hours(nodes[-1]), find_deliveries(nodes[-1])]
+        # Logs are measured before hours: while nodes run, a hand-over that counts then has its lease counted too.
+        all_found += [find_deliveries(node) for node in nodes if not node.exported]
+        for place, node in enumerate(nodes):
+            if not node.exported:
+                nodes[place], found = _hours_of(node)
+                all_found.append(found)
         _refuse_twins(nodes)
         clusters = {cluster: file for found in all_found for cluster, file in found.clusters.items()}
         if len(clusters) > 1:
@@ -177,6 +182,19 @@ def _data_directories(paths: Sequence[Path]) -> list[Path]:
             raise DataRefused(f"{path} is no node's data directory and no export, and holds none")
         found |= {data.resolve(): None for data in inside}
     return list(found)
+
+
+def _hours_of(node: NodeData) -> tuple[NodeData, Found]:
+    """The hours of a node. One that its checkpoint names and that is gone may have been unlinked since that was read:
+    then a newer checkpoint, which does not name it, is the one to go by."""
+    while True:
+        found = find_hours(node)
+        if not any(problem.kind == MISSING for problem in found.problems):
+            return node, found
+        again = read_node(node.path)
+        if again.applied_index == node.applied_index:
+            return node, found
+        node = again
 
 
 def _is_data(path: Path) -> bool:

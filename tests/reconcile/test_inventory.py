@@ -10,6 +10,7 @@ import google_crc32c
 import pytest
 
 from reconcile.inventory import BUCKET_UNITS, Inventory, Span
+from reconcile.node_data import read_node
 from reconcile.problem import CUT_SHORT, DAMAGED, FOREIGN, MISSING, DataRefused
 from storage.delivery_record import TERM_BEGUN
 from storage.disk import Disk
@@ -18,7 +19,7 @@ from storage.export_source import read_source
 from storage.format import HEADER_SIZE, LEASED, SETTLE, UNIT
 from storage.store import Store
 from tests.reconcile.directories import NOW, cut, flip, hand_overs, log_deliveries, make_node, positions, term_row
-from tests.storage.workload import HOUR, Entry, H, append, settle, topic, turn, unlink
+from tests.storage.workload import HOUR, Entry, H, append, checkpoint, settle, topic, turn, unlink
 
 ENTRIES: list[Entry] = [
     turn(0),
@@ -146,10 +147,10 @@ def test_other_names_are_told(tmp_path: Path) -> None:
     path, *_ = nodes(tmp_path)
     (path / "hours" / "notes").mkdir()
     (path / "deliveries" / "old.log").write_bytes(b"")
-    assert [(problem.kind, problem.file) for problem in Inventory.open([path]).problems] == [
+    assert {(problem.kind, problem.file) for problem in Inventory.open([path]).problems} == {
         (FOREIGN, "hours/notes"),
         (FOREIGN, "deliveries/old.log"),
-    ]
+    }
 
 
 def test_delivery_files_are_listed_with_their_whole_rows(tmp_path: Path) -> None:
@@ -272,3 +273,19 @@ def test_a_running_node_is_read_beside_itself(tmp_path: Path) -> None:
         append(9_001)(store)
     finally:
         store.close()
+
+
+def test_an_hour_that_is_unlinked_meanwhile_is_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between reading a running node's checkpoint and listing its hours another checkpoint may have removed one."""
+    path = make_node(tmp_path / "n1", ENTRIES)
+    before = read_node(path)
+    store = Store.open(path, disk=Disk())
+    store.turn(HOUR)
+    unlink(0)(store)
+    checkpoint(store, len(ENTRIES) + 1)
+    store.close()
+    reads = iter([before])
+    monkeypatch.setattr("reconcile.inventory.read_node", lambda path: next(reads, None) or read_node(path))
+    inventory = Inventory.open([path])
+    assert [part.hour for part in inventory.hours] == [HOUR + 1]
+    assert inventory.problems == ()
