@@ -2,7 +2,10 @@
 
 The window is the time for which both sides are retained. Messages fall out of the hours, and hand-overs out of the
 delivery logs, each by age and never within the retention; so it begins where the first node's delivery log begins that
-has lost its oldest files, and with all that is there if none has. It ends with the newest record of any node.
+has lost its oldest files, and with all that is there if none has. It ends where the settle records do, on the node that
+has most: delivery logs are written at once, the hours of a running node or its export up to a checkpoint later, and a
+hand-over whose Lease may not be written yet cannot be judged. Those are counted as beyond the records; the next run has
+them.
 
 A node's account covers all of that time if its log is whole from file 1 on: what it then does not tell it did not do.
 One thing contradicts it: settle records that say this node leased something before its log begins. Then the log was
@@ -27,7 +30,7 @@ COVER_AFTER_MS: Final = 60_000
 
 def context_of(inventory: Inventory, survey: Survey, receipts: Said, options: Mapping[str, Any]) -> Context:
     """The context of one reckoning; `options` are fields of Context that are given from outside (late_ms ...)."""
-    until_ms = max([survey.last_ms, *(node.max_now_ms for node in inventory.nodes)])
+    until_ms = max([survey.settled_ms, *(node.max_now_ms for node in inventory.nodes)]) or survey.delivered_ms
     numbers = node_numbers(inventory, survey.accounts)
     from_ms = _window_begin(survey.accounts)
     terms = merge_terms(survey.terms)
@@ -83,7 +86,7 @@ def _covered_from(node: str, numbers: Mapping[str, int], survey: Survey, skew_ms
     if begun_ms and (removed or (leased_ms and leased_ms < begun_ms - skew_ms)):
         return begun_ms
     if not begun_ms and leased_ms:
-        return survey.last_ms + COVER_AFTER_MS  # it led, and has no log at all
+        return survey.delivered_ms + survey.settled_ms + COVER_AFTER_MS  # it led, and has no log at all
     return 0
 
 

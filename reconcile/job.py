@@ -61,9 +61,9 @@ class SetAside:
     acknowledged: dict[tuple[int, int], list[Piece]]
 
 
-def reconcile(spark: "SparkSession", request: Request) -> dict[str, Any]:
+def reconcile(spark: "SparkSession | None", request: Request) -> dict[str, Any]:
     """Carries it out and returns the report's document, which is also in report.json. `promises_broken` is a list of
-    sentences, empty when all were kept.
+    sentences, empty when all were kept. Without Spark all is done in this process; receipts need it to be read.
 
     Raises DataRefused and OutputRefused: data, receipts or output directory are not what is needed.
     """
@@ -79,7 +79,7 @@ class Reconciliation:
     The exception is time itself: a bucket with open messages is judged again, since they fall due and leases end.
     """
 
-    def __init__(self, spark: "SparkSession", request: Request, output: Output) -> None:
+    def __init__(self, spark: "SparkSession | None", request: Request, output: Output) -> None:
         self._spark = spark
         self._request = request
         self._output = output
@@ -141,7 +141,7 @@ class Reconciliation:
 
 
 def keep_current(
-    spark: "SparkSession", request: Request, every_s: float, ended: Event, told: Callable[[dict[str, Any]], None]
+    spark: "SparkSession | None", request: Request, every_s: float, ended: Event, told: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
     """Refreshes every `every_s` seconds, measured from one begin to the next, until `ended`; `told` gets each report.
 

@@ -61,13 +61,15 @@ class Said:
     until_ms: int = 0
 
 
-def read_said(spark: "SparkSession", paths: Sequence[Path], source: str, scratch: Path, group: int) -> Said:
+def read_said(spark: "SparkSession | None", paths: Sequence[Path], source: str, scratch: Path, group: int) -> Said:
     """Reads files of receipts or acknowledgements and brings their rows to the buckets (`Said.pieces`).
 
     Raises DataRefused: a path that is not there, of no known format, or without a column `id`.
     """
     said = Said()
+    assert spark is not None or not paths, "files of receipts are read by Spark"
     for path in paths:
+        assert spark is not None
         frame = _frame(spark, path)
 
         def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -24,13 +24,17 @@ _COLUMN: Final = "answer"
 
 
 def run_stage(
-    spark: "SparkSession", tasks: Sequence[Task], work: Callable[[Task], Answer], scratch: Path
+    spark: "SparkSession | None", tasks: Sequence[Task], work: Callable[[Task], Answer], scratch: Path
 ) -> Iterator[Answer]:
     """The answers in order of the tasks, once all are done. `work` and the tasks are pickled to the workers; `scratch`
     is a directory that workers and driver share, and holds the answers until they are asked for.
 
     A task whose worker dies is run again: work must give the same answer, and files by the same names, each time.
+    Without Spark the tasks are worked off here, one after the other: for few messages a JVM is most of the time.
     """
+    if spark is None:
+        yield from map(work, tasks)
+        return
     if not tasks:
         return
     pieces = [pickle.dumps(task) for task in tasks]

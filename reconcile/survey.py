@@ -84,8 +84,10 @@ class Survey:
     abroad: list[Piece] = field(default_factory=list)
     leased_ms: dict[int, int] = field(default_factory=dict)
     """Number of a node -> the earliest lease of its making that was come across."""
-    last_ms: int = 0
-    """The newest time in any record."""
+    settled_ms: int = 0
+    """The newest time in any settle record that was come across."""
+    delivered_ms: int = 0
+    """The newest time in any record of a delivery log."""
 
     def add(self, other: "Survey") -> None:
         """Takes in what another task found."""
@@ -95,7 +97,8 @@ class Survey:
             getattr(self, name).extend(getattr(other, name))
         for node, at_ms in other.leased_ms.items():
             self.leased_ms[node] = min(at_ms, self.leased_ms.get(node, at_ms))
-        self.last_ms = max(self.last_ms, other.last_ms)
+        self.settled_ms = max(self.settled_ms, other.settled_ms)
+        self.delivered_ms = max(self.delivered_ms, other.delivered_ms)
 
 
 def survey_tasks(inventory: Inventory) -> list[SurveyTask]:
@@ -161,7 +164,7 @@ def _survey_deliveries(task: DeliveryTask, scratch: Path) -> Survey:
             strays.append(take_rows(handed, np.flatnonzero(~own)))
     found.terms = [merge_terms(terms)] if terms else []
     found.accounts = [Account(source.node, source.sequence, first_ms, last_ms, tuple(sorted(numbers)))]
-    found.last_ms = last_ms
+    found.delivered_ms = last_ms
     found.strays = scatter(join_rows(strays, DELIVERY), scratch, "strays")
     return found
 
@@ -194,7 +197,7 @@ def _survey_edges(task: EdgeTask) -> Survey:
             rows = read.rows
             if not len(rows):
                 continue
-            found.last_ms = max(found.last_ms, int(rows["at_ms"].max()))
+            found.settled_ms = max(found.settled_ms, int(rows["at_ms"].max()))
             leases = rows[rows["what"] == LEASED]
             for number in np.unique(leases["node"]).tolist():
                 at_ms = int(leases["at_ms"][leases["node"] == number].min())
