@@ -8,13 +8,13 @@ import pytest
 
 from chaos.bounds import Bounds
 from chaos.checker import judge
-from chaos.event import Event, Fault, Led, Transferred
+from chaos.event import Event, Fault, GaveBack, Led, Transferred
 from chaos.history import History
 from chaos.plan import Plan
 from chaos.scenario import rolling_restarts, transfers
 from chaos.trial import Outcome, Trial
 from chaos.verdict import Verdict
-from tests.chaos.planted import at, good, hand_over
+from tests.chaos.planted import DUPLICATES, EPOCH_MS, at, good, hand_over
 
 
 def test_a_transfer_that_repeats_pauses_or_goes_astray_is_red() -> None:
@@ -33,6 +33,23 @@ def test_a_transfer_that_repeats_pauses_or_goes_astray_is_red() -> None:
     assert "no hand-over for 510 ms" in verdict(transfer, repeats=False, gap_ms=100)[0]
     assert "n3 leads" in verdict(msgspec.structs.replace(transfer, target="n3"), repeats=False)[0]
     assert "term 1 afterwards" in verdict(msgspec.structs.replace(transfer, term_after=1), repeats=False)[0]
+
+
+def test_what_was_given_back_may_come_again() -> None:
+    """T: a message that its consumer gave back before the transfer is handed over again, and nothing is wrong."""
+    moved = {"source": "n1", "target": "n2", "asked": "n2", "term_before": 1, "term_after": 2, "took_ms": 30}
+    transfer = msgspec.convert(moved | at(1_500) | {"type": "Transferred"}, Transferred)
+    nack = {"term": 1, "attempt": 1, "result": "nacked", "asked_wall_ms": EPOCH_MS + 1_100} | at(1_110)
+    given_back = [
+        msgspec.convert(nack | {"type": "GaveBack", "number": number, "message_id": f"id{number}"}, GaveBack)
+        for number in DUPLICATES
+    ]
+
+    def faults(events: list[GaveBack]) -> int:
+        history = History([*good(), *events, transfer])
+        return next(len(each.faults) for each in judge(history, Bounds()) if each.promise == "T")
+
+    assert (faults(given_back), faults(given_back[1:]), faults([])) == (0, 1, 3)
 
 
 def test_what_a_transfer_says_of_itself_is_judged_too() -> None:
