@@ -18,7 +18,8 @@ T0 = 472_222 * HOUR_MS
 
 
 def test_only_hours_past_tick_settled_and_past_retention_are_over(tmp_path: Path) -> None:
-    """Four hours: one over, one with a pending unit, one settled lately, one that the tick has not passed."""
+    """Four hours: one over, one with a pending unit, one settled lately, one that the tick has not passed. Where hours
+    are exported the one that is over waits for it."""
     store = Store.open(tmp_path, disk=Disk())
     machine = Machine(store)
     now_ms = T0
@@ -42,4 +43,9 @@ def test_only_hours_past_tick_settled_and_past_retention_are_over(tmp_path: Path
     now_ms = T0 + HOUR_MS + 1
     clock = NodeClock(wall=lambda: now_ms / 1000, monotonic=lambda: 0.0)
     assert Retention(machine, None, clock).over() == [T0 // HOUR_MS]  # type: ignore[arg-type]
+    exported: set[int] = set()
+    waiting = Retention(machine, None, clock, exported.__contains__)  # type: ignore[arg-type]
+    assert waiting.over() == []
+    exported.add(T0 // HOUR_MS)
+    assert waiting.over() == [T0 // HOUR_MS]
     store.close()
