@@ -23,8 +23,8 @@ class ProxyLinks(Links):
         self._forwarder = forwarder
 
     def apply(self, conditions: dict[Link, Condition]) -> None:
-        """See Links. Raises HelperFailed."""
-        self._forwarder.tell({"links": {f"{a}>{b}": asdict(each) for (a, b), each in conditions.items()}})
+        """See Links; they are so when this returns. Raises HelperFailed."""
+        self._forwarder.ask({"links": {f"{a}>{b}": asdict(each) for (a, b), each in conditions.items()}})
 
 
 class ProxyGround(Ground):
@@ -62,4 +62,4 @@ class ProxyGround(Ground):
     def started(self, node_id: str, pid: int) -> None:
         """See Ground."""
         assert self._forwarder is not None, "use `async with`"
-        self._forwarder.tell({"pids": {node_id: pid}})
+        self._forwarder.ask({"pids": {node_id: pid}})
