@@ -2,7 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconcile.ids import decode_ids, id_column
@@ -13,6 +13,7 @@ HOMES = st.integers(0, (1 << 63) - 1)
 RANDOMS = st.integers(0, (1 << 50) - 1)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(HOMES, RANDOMS), max_size=20), st.integers(0, 4095))
 def test_there_and_back(named: list[tuple[int, int]], group: int) -> None:
     """Ids written by the column are those of storage.message_id, and come back as they went."""
