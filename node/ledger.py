@@ -175,7 +175,7 @@ class Ledgers:
         (entry,) = self._shown(judged, np.array([row], np.int64))
         its = np.flatnonzero(judged.deliveries["home"] == np.uint64(found.home))
         shown = show_hand_overs(take_rows(judged.deliveries, its), self._node.members.name)
-        return MessageLedger(entry, shown, self._sight(due_ms, node.clock.now_ms(), seen))
+        return MessageLedger(entry, shown, self._sight(found.record.created_ms, node.clock.now_ms(), seen))
 
     # -- pieces
 
