@@ -27,7 +27,7 @@ from cli.output import output_option, show_fields, show_json
     show_envvar=True,
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="a node's `data_dir`; once for each node",
+    help="a node's `data_dir`, or a directory that holds those of several; may be given again",
 )
 @output_option
 def command(to: Path, directories: tuple[Path, ...], output: str) -> None:
@@ -44,7 +44,7 @@ def command(to: Path, directories: tuple[Path, ...], output: str) -> None:
     done: dict[Path, Exported] = {}
     nodes: set[str] = set()
     faults: list[str] = []
-    for directory in directories:
+    for directory in [found for given in directories for found in _within(given)]:
         try:
             source = read_source(directory, Disk(), int(time.time() * 1000))
             done[directory] = Export(source, to.absolute(), Disk()).run()
@@ -60,3 +60,11 @@ def command(to: Path, directories: tuple[Path, ...], output: str) -> None:
         show_json(document)
     else:
         show_fields(document.items())
+
+
+def _within(directory: Path) -> list[Path]:
+    """The data directories that are meant: this one, or those of the nodes that `hourwheel dev` keeps below it."""
+    if (directory / "LOCK").exists():
+        return [directory]
+    found = sorted(lock.parent for pattern in ("*/LOCK", "*/data/LOCK") for lock in directory.glob(pattern))
+    return found or [directory]

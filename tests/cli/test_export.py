@@ -50,9 +50,10 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_a_stopped_node_is_exported_further(places: tuple[Path, Path]) -> None:
-    """The next run ships what came since, the one after it nothing; verify reads what is there."""
+    """The next run, given the directory that all nodes are in, ships what came since, the one after it nothing; verify
+    reads what is there."""
     data, to = places
-    document = json.loads(call("export", "--to", to, "--data", data, "-o", "json").stdout)
+    document = json.loads(call("export", "--to", to, "--data", data.parents[1], "-o", "json").stdout)
     assert document["units"] == 4
     again = call("export", "--to", to, "--data", data)
     assert again.exit_code == 0

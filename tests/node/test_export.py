@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
 import pytest
 import structlog
 
 from api.port import ANONYMOUS, MessageIn
+from node.clock import NodeClock
 from node.server import Node
 from storage.delivery_file import DeliveryFile
 from storage.disk import Disk
@@ -97,6 +99,45 @@ def test_a_restarted_node_goes_on(tmp_path: Path) -> None:
 
     run_node(tmp_path / "data", begin, export={"to": str(tmp_path / "export"), **RARELY})
     run_node(tmp_path / "data", go_on, export={"to": str(tmp_path / "export"), **RARELY})
+
+
+def test_an_hour_goes_when_it_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour that is over stays while its export fails, goes when it is made, and is in the export for good."""
+    place = tmp_path / "export"
+    place.write_text("no directory")
+    tables = {
+        "storage": {"retention_ms": 1000, "key_retention_ms": 1000},
+        "export": {"to": str(place), **RARELY},
+    }
+    hours = []
+
+    async def two_hours_ago(node: Node) -> None:
+        due_ms = node.clock.now_ms() + 30_000
+        hours.append(due_ms // HOUR_MS)
+        message = MessageIn(topic="t", body=b"1", deliver_at_ms=due_ms)
+        scheduled = await node.service.schedule([message], ANONYMOUS)
+        await node.service.cancel(scheduled.ids[0].decode(), if_match=None, principal=ANONYMOUS)
+
+    async def now(node: Node) -> None:
+        await schedule(node, 1, node.clock.now_ms() // HOUR_MS + 30)
+        with pytest.raises(ExportRefused):
+            await node.exports.export()
+        assert node.machine.tick > (hours[0] + 1) * 3600
+        assert not node.store.unsettled(hours[0])
+        assert node.retention.over() == []
+        place.unlink()
+        await node.exports.export()
+        await node.retention.propose()
+        assert hours[0] not in node.store.hours()
+        await node.checkpointer.checkpoint()
+        await node.exports.export()
+
+    with monkeypatch.context() as past:
+        past.setattr("node.outside.Outside.clock", lambda self: NodeClock(wall=lambda: time.time() - 7200))
+        run_node(tmp_path / "data", two_hours_ago, **tables)
+    run_node(tmp_path / "data", now, **tables)
+    assert hours[0] in [hour.hour for _, partition in read_export(place, Disk())[1] for hour in partition.hours]
+    assert verify_export(place).sound
 
 
 def test_without_a_place_nothing_waits(tmp_path: Path) -> None:
