@@ -109,9 +109,9 @@ def show(found: Result, agreed: Agreement, outcome: Outcome) -> None:
         ("early", found.early),
     ):
         table.add_row(name, f"{value:,}")
-    causes = Table("duplicates", "nodes' ledger", "unseen", "refused", "left", "clients' checkers")
+    causes = Table("duplicates", "nodes' ledger", "unseen", "unheard", "left", "clients' checkers")
     for cause in sorted({*found.ledger, *found.checkers}) or ["none"]:
-        counts = [part.get(cause, 0) for part in (agreed.ledger, agreed.unseen, agreed.refused)]
+        counts = [part.get(cause, 0) for part in (agreed.ledger, agreed.unseen, agreed.unheard)]
         causes.add_row(cause, *map(str, counts), str(counts[0] - sum(counts[1:])), str(found.checkers.get(cause, 0)))
     console = Console()
     console.print(table)

@@ -3,7 +3,8 @@
 The checkers know what clients saw, the ledger what nodes wrote down, and neither reads the other's. They must agree on
 every repeat of which both hand-overs were seen: it is a duplicate in both, for the same cause, in the same terms. The
 ledger has more where a leader was killed in the middle of a hand-over: of one that reached nobody only its account
-tells, and of one that its receiver refused it did not hear, so that the repeat is no retry by its records.
+tells, and that its receiver refused it, or let it time out, the leader did not hear, so that the repeat is no retry by
+its records.
 """
 
 from collections import Counter
@@ -44,13 +45,13 @@ class Evidence:
 @dataclass(frozen=True)
 class Agreement:
     """Duplicates by cause as the ledger calls them: `ledger` all of its own, and of them `unseen`: clients did not see
-    both hand-overs, `refused`: the receiver had not taken the earlier one, and nobody was left to hear it. `checkers`:
-    the checkers' own. No `differences`: they agree, and ledger = unseen + refused + checkers.
+    both hand-overs, `unheard`: the earlier one had failed, and nobody was left to hear it. `checkers`: the checkers'
+    own. No `differences`: they agree, and ledger = unseen + unheard + checkers.
     """
 
     ledger: dict[str, int]
     unseen: dict[str, int]
-    refused: dict[str, int]
+    unheard: dict[str, int]
     checkers: dict[str, int]
     differences: list[str]
 
@@ -79,12 +80,12 @@ def agreement(history: History, bounds: Bounds, duplicates: Iterable[Mapping[str
         (retried if repeat.cause == "retried" else again)[_after(repeat)] = repeat
     differences = [f"{len(rows) - len(by_name)} duplicates are in the ledger twice"] if len(by_name) < len(rows) else []
     unseen: Counter[str] = Counter()
-    refused: Counter[str] = Counter()
+    unheard: Counter[str] = Counter()
     for name, row in by_name.items():
         if not {name, _before(row)} <= seen:
             unseen[row["cause"]] += name not in again
-        elif name in retried and not retried[name].before.taken:
-            refused[row["cause"]] += 1
+        elif name in retried and _failed_unheard(retried[name], row):
+            unheard[row["cause"]] += 1
         elif name not in again:
             differences.append(f"{_said(name)}: {row['cause']} by the ledger, no duplicate by the checkers")
     checkers: Counter[str] = Counter()
@@ -93,7 +94,15 @@ def agreement(history: History, bounds: Bounds, duplicates: Iterable[Mapping[str
         checkers[found["cause"] if found else repeat.cause] += 1
         differences += _differs(name, repeat, found, seen)
     ledger = Counter(row["cause"] for row in rows)
-    return Agreement(dict(ledger), dict(+unseen), dict(refused), dict(checkers), differences)
+    return Agreement(dict(ledger), dict(+unseen), dict(unheard), dict(checkers), differences)
+
+
+def _failed_unheard(repeat: Repeat, row: Mapping[str, Any]) -> bool:
+    """Whether what the checker calls a retry may be a duplicate by the records. A push whose time was over when it came
+    again is a retry to the checker, whether its leader lived to say so or only its lease ended."""
+    before = repeat.before
+    timed_out = before.pushed and repeat.after.handed_over_ms >= before.gives_up_ms
+    return not before.taken or (timed_out and row["cause"] == "unknown_outcome")
 
 
 def _differs(name: Name, repeat: Repeat, row: Mapping[str, Any] | None, seen: set[Name]) -> Iterator[str]:

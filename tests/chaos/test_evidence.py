@@ -31,7 +31,7 @@ def test_ledger_of_the_same_run_agrees() -> None:
     found = agreement(History(good()), Bounds(), rows())
     assert found.differences == []
     assert found.ledger == found.checkers == {"failover": 3, "lease_ended": 1}
-    assert found.unseen == found.refused == {}
+    assert found.unseen == found.unheard == {}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,26 @@ def test_repeat_after_a_refusal_that_nobody_heard_is_no_difference() -> None:
 
     found = agreement(History(map(refused, good())), Bounds(), rows())
     assert found.differences == []
-    assert (found.ledger["failover"], found.refused, found.checkers["failover"]) == (3, {"failover": 1}, 2)
+    assert (found.ledger["failover"], found.unheard, found.checkers["failover"]) == (3, {"failover": 1}, 2)
+
+
+def test_push_that_timed_out_unheard_is_no_difference() -> None:
+    """Strict leases count from the planned moment: one may end while the observer, who counts from the start, thinks
+    that it runs. Then the checker goes by the attempt's time, which was over; the records know no outcome."""
+
+    def pushed(event: Event) -> Event:
+        if not isinstance(event, HandedOver) or event.number != RELEASED:
+            return event
+        over_ms = event.handed_over_ms + 2_000
+        leased_ms = event.leased_until_ms + 9
+        return msgspec.structs.replace(event, status=200, gives_up_ms=over_ms, leased_until_ms=leased_ms)
+
+    history = History(map(pushed, good()))
+    found = agreement(history, Bounds(), [*rows()[:3], row(RELEASED, "unknown_outcome")])
+    assert found.differences == []
+    assert found.unheard == {"unknown_outcome": 1}
+    wrong = agreement(history, Bounds(), [*rows()[:3], row(RELEASED, "failover")])
+    assert len(wrong.differences) == 1
 
 
 def test_twins_are_two_messages() -> None:
