@@ -289,10 +289,11 @@ def _inserted(rows: Rows, more: Rows, before: I64) -> tuple[Rows, npt.NDArray[np
     at = before + np.arange(len(more))
     inserted = np.zeros(len(rows) + len(more), np.bool_)
     inserted[at] = True
-    joined = np.zeros(len(inserted), rows.dtype)
-    put_rows(joined, ~inserted, rows)
-    put_rows(joined, at, more)
-    return joined, inserted
+    order = np.empty(len(inserted), np.intp)
+    order[at] = len(rows) + np.arange(len(more))
+    order[~inserted] = np.arange(len(rows))
+    joined = np.concatenate([part.view(np.dtype((np.void, rows.dtype.itemsize))) for part in (rows, more)])
+    return joined.take(order).view(rows.dtype), inserted
 
 
 def _link(rows: Rows, at: npt.NDArray[np.intp]) -> None:
