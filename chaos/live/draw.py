@@ -102,7 +102,7 @@ def draw_plan(seed: int, seconds: float, nodes: int, kinds: Collection[str] = ()
 def _draw(chance: random.Random, kind: str, at_s: float, names: list[str]) -> Fault:
     shape = KINDS[kind].shape
     if shape == "link":
-        target = _link(chance, names)
+        target = _link(chance)
     elif shape == "groups":
         target = _groups(chance, names)
     elif chance.random() < _ALL_SHARE.get(kind, 0.0):
@@ -122,11 +122,12 @@ def _draw(chance: random.Random, kind: str, at_s: float, names: list[str]) -> Fa
     return Fault(round(at_s, 3), kind, target, lasts_s, tuple(sorted(arguments.items())))
 
 
-def _link(chance: random.Random, names: list[str]) -> str:
-    if chance.random() < 0.3:
-        return "*-*"
-    a, b = chance.sample(names, 2)
-    return f"{chance.choice([a, 'leader'])}{chance.choice('>-')}{b}"
+#: By role: a link of a node that is named may be one with itself where that node leads, or is gone.
+_LINKS: Final = ("leader>follower", "follower>leader", "leader-follower", "leader>*", "*>leader", "follower>*")
+
+
+def _link(chance: random.Random) -> str:
+    return "*-*" if chance.random() < 0.3 else chance.choice(_LINKS)
 
 
 def _groups(chance: random.Random, names: list[str]) -> str:

@@ -46,12 +46,14 @@ class Namespace:
     def __init__(self) -> None:
         command = ["unshare", "--net", "sh", "-c", "echo && exec cat"]
         try:
-            self._holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            pipe = subprocess.PIPE
+            self._holder = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
         except OSError as error:
             raise GroundRefused(f"unshare: {error.strerror}") from None
         assert self._holder.stdout is not None
         if not self._holder.stdout.readline():
-            raise GroundRefused(f"unshare --net: refused, exit code {self._holder.wait()}")
+            _, said = self._holder.communicate()
+            raise GroundRefused(f"unshare --net: {said.decode().strip()}")
         self.pid = self._holder.pid
         self.prefix = ("nsenter", "--target", str(self.pid), "--net")
 
