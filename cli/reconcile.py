@@ -36,6 +36,7 @@ _OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any], str], ...]] = (
     ),
     (("--out",), {"type": click.Path(path_type=Path), "metavar": "DIR"}, "where tables and report go: a new directory"),
     (("--receipts",), _PATHS | {"metavar": "FILE"}, "what consumers got: Parquet, JSON lines or CSV with a column id"),
+    (("--receipts-of",), {"multiple": True, "metavar": "TOPIC"}, "the topics whose consumers gave receipts; default: all"),
     (("--acknowledged",), _PATHS | {"metavar": "FILE"}, "ids that producers were answered with, in the same form"),
     (("--master",), {"metavar": "URL"}, "Spark master (default: all cores of this machine)"),
     (("--memory",), {"default": "1g", "show_default": True}, "heap of the Spark driver"),
@@ -88,6 +89,7 @@ def _run(options: Mapping[str, Any]) -> dict[str, Any]:
         out=options["out"],
         receipts=options["receipts"],
         acknowledged=options["acknowledged"],
+        receipts_of=options["receipts_of"],
         overwrite=options["overwrite"],
         options={name: options[name] for name in ("late_ms", "grace_ms", "lost_after_ms")},
     )

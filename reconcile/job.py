@@ -27,6 +27,7 @@ from reconcile.context import context_of
 from reconcile.counts import Totals, document_of
 from reconcile.inventory import HourPart, Inventory, Span
 from reconcile.output import REPORT, Output
+from reconcile.problem import DataRefused
 from reconcile.receipts import Said, read_said
 from reconcile.report.page import write as write_page
 from reconcile.scatter import BUCKET_BITS, Piece, by_bucket
@@ -40,12 +41,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to reconcile. `options` are fields of ledger.bucket.Context given from outside (late_ms, grace_ms ...)."""
+    """What to reconcile. `options` are fields of ledger.bucket.Context given from outside (late_ms, grace_ms ...);
+    `receipts_of` are the topics whose consumers gave receipts, none: all of them did."""
 
     data: Sequence[Path]
     out: Path
     receipts: Sequence[Path] = ()
     acknowledged: Sequence[Path] = ()
+    receipts_of: Sequence[str] = ()
     overwrite: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -102,7 +105,8 @@ class Reconciliation:
                 source: read_said(self._spark, paths, source, self._output.work, GROUP)
                 for source, paths in ((RECEIPTS, self._request.receipts), (ACKNOWLEDGED, self._request.acknowledged))
             }
-        context = context_of(inventory, surveyed, self._said[RECEIPTS], self._request.options)
+        options = {**self._request.options, "receipt_topics": topics_named(inventory, self._request.receipts_of)}
+        context = context_of(inventory, surveyed, self._said[RECEIPTS], options)
         totals = self._judge(inventory, surveyed, context)
         self._output.complete()
         document = document_of(inventory, surveyed, self._said, context, totals)
@@ -166,6 +170,15 @@ def write_report(out: Path, document: Mapping[str, Any]) -> None:
     part.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     os.replace(part, out / REPORT)
     write_page(out, dict(document))
+
+
+def topics_named(inventory: Inventory, names: Sequence[str]) -> frozenset[int] | None:
+    """Numbers of the topics with these names; None for none. Raises DataRefused for a name that no topic has."""
+    numbers = {topic.name: number for number, topic in inventory.topics.items()}
+    unknown = [name for name in names if name not in numbers]
+    if unknown:
+        raise DataRefused(f"no topic is called {unknown[0]}; there are {', '.join(sorted(numbers)) or 'none'}")
+    return frozenset(numbers[name] for name in names) if names else None
 
 
 def set_aside(surveyed: Survey, said: Mapping[str, Said]) -> SetAside:
