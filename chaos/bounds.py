@@ -63,6 +63,11 @@ class Windows:
                 self.spans.append((begin, end))
         self._begins = [begin for begin, _ in self.spans]
 
+    def end_of(self, moment: float) -> float:
+        """When the span that this moment is in is over; the moment itself where it is in none."""
+        place = bisect.bisect_right(self._begins, moment) - 1
+        return max(moment, self.spans[place][1]) if place >= 0 else moment
+
     def touch(self, begin: float, end: float) -> bool:
         """Whether any of them has a moment of this span, `begin` at most `end`."""
         place = bisect.bisect_right(self._begins, end) - 1

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from chaos.bounds import Bounds
+from chaos.bounds import Bounds, Windows
 from chaos.event import Fault, HandedOver, Offered
 from chaos.history import History
 from chaos.verdict import Verdict, percentiles
@@ -71,9 +71,11 @@ def acknowledged_share(history: History, bounds: Bounds) -> tuple[int, int]:
     return sum(number in acknowledged for number in calm), len(calm)
 
 
-def _wrong(row: Recovery, fault: Fault, last_offer_ms: float, bounds: Bounds) -> list[str]:
-    """What is wrong with one recovery. A fault after the last offer has nothing to come back for."""
-    if fault.mono_ms + bounds.window_ms > last_offer_ms:
+def _wrong(row: Recovery, fault: Fault, last_offer_ms: float, windows: Windows, bounds: Bounds) -> list[str]:
+    """What is wrong with one recovery. A fault whose window is not over at the last offer has nothing to come back
+    for.
+    """
+    if max(windows.end_of(fault.mono_ms), fault.mono_ms + bounds.window_ms) > last_offer_ms:
         return []
     wrong = []
     for name, value in (("acknowledgement", row.first_ack_ms), ("on-time hand-over", row.first_on_time_ms)):
@@ -90,11 +92,12 @@ def check_recovery(history: History, bounds: Bounds) -> Verdict:
     """
     rows = recoveries(history, bounds)
     acknowledged, offered = acknowledged_share(history, bounds)
+    windows = bounds.fault_windows(history)
     last_offer_ms = max((event.mono_ms for event in history.of(Offered)), default=0.0)
     faults = [
         wrong
         for row, fault in zip(rows, history.faults(), strict=True)
-        for wrong in _wrong(row, fault, last_offer_ms, bounds)
+        for wrong in _wrong(row, fault, last_offer_ms, windows, bounds)
     ]
     if acknowledged < bounds.acknowledged_share * offered:
         faults.append(f"{acknowledged} of {offered} messages offered outside the fault windows were acknowledged")

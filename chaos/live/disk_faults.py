@@ -46,6 +46,7 @@ ROT: Final[Mapping[str, Callable[[Path, str, float, random.Random], rot.Wound | 
     "torn": rot.tear,
 }
 ALL: Final = "all"
+OLD: Final = "an old copy"
 #: What a node logs that was told by others that it has forgotten something (docs/operating.md).
 OLD_COPY: Final = b"this data directory is an old copy"
 
@@ -223,9 +224,11 @@ class DiskFaults:
             yield
             await self._nemesis.doubt(node_id)
             async with self._hands.down(node_id):
+                if await asyncio.to_thread(_same, aside, chosen):
+                    raise PassedOver(f"nothing was written to {chosen.name} since it was copied")
                 await asyncio.to_thread(self._cluster.keep_deliveries, node_id, last=True)
                 await asyncio.to_thread(_put_back, aside, chosen)
-                await self._wounded(Damage(node_id, rot.Wound("an old copy", chosen, 0, 0), kind))
+                await self._wounded(Damage(node_id, rot.Wound(OLD, chosen, 0, 0), kind))
         finally:
             await asyncio.to_thread(_remove, aside)
         await self._settle(node_id)
@@ -233,12 +236,12 @@ class DiskFaults:
     async def _wounded(self, damage: Damage) -> None:
         """Asks at once what `hourwheel verify` says, of the files as they lie there."""
         self.damages.append(damage)
-        self._rotten.setdefault(damage.node, []).append(damage)
         self._nemesis.rotten.add(damage.node)
         damage.log_bytes = self._log_bytes(damage.node)
         said = await asyncio.to_thread(verify_command, self._cluster.nodes[damage.node].data_path)
         if said.returncode == ExitCode.DATA:
             damage.found_by.append("verify")
+        self._rotten.setdefault(damage.node, []).append(damage)
 
     def _log_bytes(self, node_id: str) -> int:
         path = self._cluster.nodes[node_id].log_path
@@ -301,8 +304,10 @@ class DiskFaults:
                 damage.found_by.append("the other nodes")
         if damage.found_by:
             return
-        if damage.wound.what == "an old copy" or damage.wound.mended():
-            damage.harmless = "its start cut that away and made it anew from the journal"
+        if damage.wound.what == OLD and damage.kind == "deliveries":
+            damage.harmless = "a node's log of its own hand-overs: nothing of it is replicated"
+        elif damage.wound.what == OLD or damage.wound.mended():
+            damage.harmless = "its start made that anew from the journal"
         elif damage.kind == "catalog":
             damage.harmless = "a page that nothing refers to"
         else:
@@ -321,6 +326,14 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copytree(source, target)
     else:
         shutil.copy2(source, target)
+
+
+def _same(source: Path, target: Path) -> bool:
+    """Whether a file is as its copy; of a directory: whether nothing was appended to its journal since."""
+    if source.is_dir():
+        held = [{path.name: path.stat().st_size for path in rot.files(root, "journal")} for root in (source, target)]
+        return held[0] == held[1]
+    return target.exists() and source.read_bytes() == target.read_bytes()
 
 
 def _put_back(source: Path, target: Path) -> None:
