@@ -1,9 +1,9 @@
 """`make reconcile-demo`: a cluster under load, its leader killed twice, then every message accounted for.
 
-Three parties say what became of the messages and do not read each other's notes: the clients (judged by the chaos
-checkers), the nodes' own files (judged by `hourwheel reconcile` on Spark, run here as anybody would run it), and the
-two held against each other, duplicate by duplicate. The last line is JSON. Exit status 1 if a promise is broken or the
-parties differ.
+Three say what became of the messages and do not read each other's notes: the clients (judged by the chaos checkers),
+the running nodes (`GET /v1/ledger`), and the nodes' files (`hourwheel reconcile` on Spark, run here as anybody would).
+They are held against each other, count by count and duplicate by duplicate. The last line is JSON. Exit status 1 if a
+promise is broken or they differ.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from rich.table import Table
 
 from chaos.bounds import Bounds
 from chaos.evidence import Agreement, agreement, write_evidence
+from chaos.ledger_client import LedgerClient
 from chaos.plan import Plan
 from chaos.scenario import kills
 from chaos.timeline import Timeline
@@ -33,11 +34,16 @@ from reconcile.read_output import duplicates
 #: `hourwheel reconcile` ends so when a promise is broken: the report is there all the same.
 BROKEN_STATUS: Final = 6
 _BOUNDS: Final = Bounds()
+#: What API and files are to say alike.
+_COUNTED: Final = ("scheduled", "classes", "flags", "late_causes", "causes", "hand_overs", "retries")
+#: After the last due time, for leases that have to end first.
+_MORE_MS: Final = 60_000
 
 
 @dataclass(frozen=True)
 class Result:
-    """The last line: what the ledger counts, then what the checkers count, then what the two differ in."""
+    """The last line: what the files say, then duplicates by cause as each of the three has them, and how often they
+    differ."""
 
     messages: int
     once: int
@@ -54,8 +60,9 @@ class Result:
     lateness_p99_ms: int | None
     kills: int
     promises_broken: int
+    files: dict[str, int]
+    api: dict[str, int]
     checkers: dict[str, int]
-    ledger: dict[str, int]
     differences: int
     took_s: float
     reconcile_s: float
@@ -63,14 +70,47 @@ class Result:
 
     @property
     def exit_status(self) -> int:
-        """1 when a promise is broken or the parties differ."""
+        """1 when a promise is broken or the three differ."""
         return 1 if self.promises_broken or self.differences else 0
 
 
+@dataclass(frozen=True)
+class Hurt:
+    """What is known of the cluster once its nodes are stopped; `asked` is what their API said before."""
+
+    trial: Trial
+    outcome: Outcome
+    asked: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Files and API against the checkers, and all in which any two differ."""
+
+    files: Agreement
+    api: Agreement
+    differences: list[str]
+
+
+def compare(hurt: Hurt, document: Mapping[str, Any], out: Path) -> Compared:
+    """Holds the three against each other."""
+    history = hurt.trial.history
+    files = agreement(history, _BOUNDS, duplicates(out))
+    api = agreement(history, _BOUNDS, hurt.rows)
+    counts = [
+        f"{name}: {hurt.asked[name]} by the API, {document[name]} by the files"
+        for name in _COUNTED
+        if hurt.asked[name] != document[name]
+    ]
+    said = [f"files: {line}" for line in files.differences] + [f"API: {line}" for line in api.differences]
+    return Compared(files, api, counts + said)
+
+
 def result(
-    document: Mapping[str, Any], agreed: Agreement, outcome: Outcome, kill_count: int, took_s: float, report: Path
+    document: Mapping[str, Any], compared: Compared, outcome: Outcome, kill_count: int, took_s: float, report: Path
 ) -> Result:
-    """The figures of report.json beside the checkers'."""
+    """The figures of report.json, the others' beside them."""
     classes, causes, flags = document["classes"], document["causes"], document["flags"]
     return Result(
         messages=document["scheduled"],
@@ -88,16 +128,17 @@ def result(
         lateness_p99_ms=document["figures"]["lateness_ms"]["p99"],
         kills=kill_count,
         promises_broken=len(document["promises_broken"]) + len(outcome.broken),
-        checkers=agreed.checkers,
-        ledger=agreed.ledger,
-        differences=len(agreed.differences),
+        files=compared.files.ledger,
+        api=compared.api.ledger,
+        checkers=compared.files.checkers,
+        differences=len(compared.differences),
         took_s=round(took_s, 1),
         reconcile_s=round(document["took_s"], 1),
         report=str(report),
     )
 
 
-def show(found: Result, agreed: Agreement, outcome: Outcome) -> None:
+def show(found: Result, compared: Compared, outcome: Outcome) -> None:
     """A table, what differs, the path of the report, and the JSON line that ends the output."""
     table = Table("every message", "")
     for name, value in (
@@ -109,35 +150,43 @@ def show(found: Result, agreed: Agreement, outcome: Outcome) -> None:
         ("early", found.early),
     ):
         table.add_row(name, f"{value:,}")
-    causes = Table("duplicates", "nodes' ledger", "unseen", "unheard", "left", "clients' checkers")
-    for cause in sorted({*found.ledger, *found.checkers}) or ["none"]:
-        counts = [part.get(cause, 0) for part in (agreed.ledger, agreed.unseen, agreed.unheard)]
-        causes.add_row(cause, *map(str, counts), str(counts[0] - sum(counts[1:])), str(found.checkers.get(cause, 0)))
+    agreed = compared.files
+    causes = Table("duplicates", "files", "API", "unseen", "unheard", "left", "checkers")
+    for cause in sorted({*found.files, *found.api, *found.checkers}) or ["none"]:
+        parts = (agreed.ledger, compared.api.ledger, agreed.unseen, agreed.unheard)
+        files, api, unseen, unheard = (part.get(cause, 0) for part in parts)
+        left = files - unseen - unheard
+        causes.add_row(cause, *map(str, (files, api, unseen, unheard, left, found.checkers.get(cause, 0))))
     console = Console()
     console.print(table)
     console.print(causes)
     print(
         "unseen: reached nobody; refused: its receiver did not take it, and the leader that would have heard was dead"
     )
-    for line in (*agreed.differences, *outcome.broken):
+    for line in (*compared.differences, *outcome.broken):
         print(line)
     print(f"timeline: {Path(found.report).parent.parent / 'timeline.png'}\nreport: {found.report}")
     print(json.dumps(asdict(found)))
 
 
-async def hurt(directory: Path, plan: Plan, times: int) -> tuple[Trial, Outcome]:
-    """A cluster of three in `directory` under `plan`, its leader killed so often; all nodes are stopped afterwards."""
+async def hurt(directory: Path, plan: Plan, times: int) -> Hurt:
+    """A cluster of three in `directory` under `plan`, its leader killed so often, then asked; all nodes are stopped
+    afterwards."""
     print(
         f"three nodes in {directory}, {plan.rate:,g} messages a second, the leader killed {times} times ...", flush=True
     )
     async with Trial(directory, plan) as trial:
         await trial.run(kills("leader", times))
-        outcome = await trial.judge(_BOUNDS)
-    return trial, outcome
+        due_ms = [offer.asked_due_ms for offer in trial.history.offered().values()]
+        leader = (await trial.cluster.wait_leader()).node_id
+        async with LedgerClient(trial.cluster, leader, min(due_ms), max(due_ms) + _MORE_MS) as client:
+            asked = await client.settled()
+            rows = [row async for row in client.duplicates()]
+        return Hurt(trial, await trial.judge(_BOUNDS), asked, rows)
 
 
 def reconcile(directory: Path, trial: Trial, master: str | None) -> dict[str, Any]:
-    """Runs the command on the nodes' directories and the clients' files; report.json."""
+    """Runs the command on the nodes' directories and what clients wrote; report.json."""
     evidence = write_evidence(trial.history, directory)
     command = [sys.executable, "-m", "cli", "reconcile", "--out", str(directory / "report")]
     for node_id in trial.cluster.nodes:
@@ -177,17 +226,16 @@ def main() -> None:
         cancel_share=0.01,
         strict=options.strict,
     )
-    trial, outcome = asyncio.run(hurt(directory, plan, options.kills))
-    write_timeline(
-        Timeline.of(trial.history, _BOUNDS),
-        directory,
-        f"Leader killed {options.kills} times, {plan.rate:,g} messages/s",
-    )
-    document = reconcile(directory, trial, options.master)
-    agreed = agreement(trial.history, _BOUNDS, duplicates(directory / "report"))
+    hurt_cluster = asyncio.run(hurt(directory, plan, options.kills))
+    history = hurt_cluster.trial.history
+    title = f"Leader killed {options.kills} times, {plan.rate:,g} messages a second"
+    write_timeline(Timeline.of(history, _BOUNDS), directory, title)
+    document = reconcile(directory, hurt_cluster.trial, options.master)
+    compared = compare(hurt_cluster, document, directory / "report")
     took_s = time.monotonic() - begun_s
-    found = result(document, agreed, outcome, options.kills, took_s, (directory / "report" / "report.html").absolute())
-    show(found, agreed, outcome)
+    page = (directory / "report" / "report.html").absolute()
+    found = result(document, compared, hurt_cluster.outcome, options.kills, took_s, page)
+    show(found, compared, hurt_cluster.outcome)
     sys.exit(found.exit_status)
 
 
