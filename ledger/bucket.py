@@ -100,7 +100,8 @@ class Context:
     from_ms: int
     """Since when all that is given retains everything: what fell due before it is told, not judged."""
     until_ms: int
-    """Where the records end: leases that end after it are running."""
+    """Where the settle records end: leases that end after it are running. What the accounts tell of later moments is
+    counted as `Ledger.beyond` and not judged: its Leases are not among the records yet."""
     terms: Rows = field(default_factory=lambda: np.zeros(0, TERM))
     """TERM rows, in order of term, each once."""
     nodes: tuple[int, ...] = ()

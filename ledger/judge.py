@@ -51,13 +51,15 @@ class Ledger:
     duplicates: Columns  # ledger.columns.DUPLICATES
     foreign: int = 0
     """Hand-overs, settle records and receipts that name no message of the bucket, or one with other random bits."""
+    beyond: int = 0
+    """Starts and ends of hand-overs after Context.until_ms: not judged."""
 
 
 def judge(bucket: Bucket, context: Context) -> Ledger:
     """The ledger of one bucket. Pure: no clock, no file; the same records give the same rows, in the same order."""
     count = len(bucket.units)
     assert count <= BUCKET_UNITS, f"{count} units in a bucket, {BUCKET_UNITS} at most"
-    trail = trail_of(bucket)
+    trail = trail_of(bucket, context.until_ms)
     newest = newest_of(bucket, trail)
     rows = _known(bucket, trail, context)
     quick = _quick(bucket, trail, newest, rows, context)
@@ -69,7 +71,7 @@ def judge(bucket: Bucket, context: Context) -> Ledger:
         duplicates = _with_twins(bucket, rows, duplicates, context)
     if not trail.born.all():
         rows = take_columns(rows, trail.born)
-    return Ledger(rows, duplicates, trail.foreign)
+    return Ledger(rows, duplicates, trail.foreign, trail.beyond)
 
 
 def _known(bucket: Bucket, trail: Trail, context: Context) -> Columns:

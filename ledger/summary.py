@@ -56,6 +56,7 @@ class Summary:
     retries: int = 0
     duplicates: int = 0  # of the messages themselves
     foreign: int = 0
+    beyond: int = 0
     topics: dict[int, Counts] = field(default_factory=dict)  # topic -> by MessageClass
 
     @classmethod
@@ -77,6 +78,7 @@ class Summary:
             retries=int(messages["retries"].sum()),
             duplicates=int(messages["duplicates"].sum()),
             foreign=ledger.foreign,
+            beyond=ledger.beyond,
             topics=_by_topic(messages["topic"], kind),
         )
 
@@ -97,6 +99,7 @@ class Summary:
             retries=self.retries + other.retries,
             duplicates=self.duplicates + other.duplicates,
             foreign=self.foreign + other.foreign,
+            beyond=self.beyond + other.beyond,
             topics={
                 topic: _added(self.topics.get(topic, {}), other.topics.get(topic, {}))
                 for topic in sorted(self.topics.keys() | other.topics.keys())
@@ -168,6 +171,7 @@ class Summary:
             "retries": self.retries,
             "duplicates": self.duplicates,
             "foreign": self.foreign,
+            "beyond": self.beyond,
         }
 
 

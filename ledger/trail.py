@@ -56,10 +56,11 @@ class Trail:
     start_count: I64  # [n]
     received: I64  # [n]
     foreign: int  # records that name no message of the bucket
+    beyond: int  # hand-overs and ends told of after the end of the settle records
 
 
-def trail_of(bucket: Bucket) -> Trail:
-    """Bring the records to their units."""
+def trail_of(bucket: Bucket, until_ms: int) -> Trail:
+    """Bring the records to their units; what the accounts tell of after `until_ms` stays behind."""
     count = len(bucket.units)
     flags, kind = lift(bucket.units, ["flags", "kind"])
     born = ((flags & np.uint32(UNIT_MOVED)) == 0) & (kind > 0)
@@ -82,16 +83,20 @@ def trail_of(bucket: Bucket) -> Trail:
             within &= same if known is None else same | ~known[at]
         return at, within
 
-    home, its_random, kind = lift(bucket.deliveries, ["home", "random", "kind"])
+    home, its_random, kind, at_ms = lift(bucket.deliveries, ["home", "random", "kind", "at_ms"])
     at, good = named(home, its_random)
     counted = (kind == START) | (kind == END)
     foreign = int(np.count_nonzero(counted & ~good))
+    late = counted & good & (at_ms > until_ms)
+    beyond = int(np.count_nonzero(late))
+    if beyond:
+        good &= ~late
     starts, ends = np.flatnonzero(good & (kind == START)), np.flatnonzero(good & (kind == END))
     start_at, end_at = at[starts], at[ends]
     home, its_random = lift(bucket.receipts, ["home", "random"])
     got, good = named(home, its_random)
     foreign += int(np.count_nonzero(~good))
-    settles, settle_at, what, name, newest, beyond = _settled(bucket, count)
+    settles, settle_at, what, name, newest, unnamed = _settled(bucket, count)
     return Trail(
         origin=origin,
         born=born,
@@ -106,7 +111,8 @@ def trail_of(bucket: Bucket) -> Trail:
         end_at=end_at,
         start_count=np.bincount(start_at, minlength=count),
         received=np.bincount(got[good], minlength=count),
-        foreign=foreign + beyond,
+        foreign=foreign + unnamed,
+        beyond=beyond,
     )
 
 

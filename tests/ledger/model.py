@@ -45,8 +45,8 @@ class Message:
     receipts: list[Row] = field(default_factory=list)
 
 
-def messages_of(bucket: Bucket) -> tuple[dict[int, Message], int]:
-    """The messages born in the bucket by home, and how many records name none of them."""
+def messages_of(bucket: Bucket, until_ms: int) -> tuple[dict[int, Message], int, int]:
+    """The messages born in the bucket by home, how many records name none of them, and how many are beyond the end."""
     headers = rows_of(bucket.headers) if bucket.headers is not None else None
     origin = bucket.hour << 40 | bucket.first
     messages: dict[int, Message] = {}
@@ -54,7 +54,7 @@ def messages_of(bucket: Bucket) -> tuple[dict[int, Message], int]:
     for at, unit in enumerate(units):
         if unit["kind"] and not unit["flags"] & 2:
             messages[origin + at] = Message(at, origin + at, unit, headers[at] if headers else None)
-    foreign = 0
+    foreign = beyond = 0
 
     def named(row: Row) -> Message | None:
         message = messages.get(row["home"])
@@ -71,6 +71,8 @@ def messages_of(bucket: Bucket) -> tuple[dict[int, Message], int]:
         message = named(row)
         if message is None:
             foreign += 1
+        elif row["at_ms"] > until_ms:
+            beyond += 1
         elif row["kind"] == 1:
             message.starts.append(row)
         else:
@@ -98,7 +100,7 @@ def messages_of(bucket: Bucket) -> tuple[dict[int, Message], int]:
     for message in messages.values():
         message.abroad.sort(key=lambda row: (row["place"], row["order"]))
         message.starts.sort(key=lambda row: (row["term"], row["attempt"], row["at_ms"], row["node"]))
-    return messages, foreign
+    return messages, foreign, beyond
 
 
 def name(row: Row) -> tuple[int, int]:
@@ -406,13 +408,13 @@ class Verdict:
         }
 
 
-def judge_slowly(bucket: Bucket, context: Context) -> tuple[list[Row], list[Row], int]:
-    """(LEDGER rows, DUPLICATES rows, foreign) as `judge` gives them, without twins."""
-    messages, foreign = messages_of(bucket)
+def judge_slowly(bucket: Bucket, context: Context) -> tuple[list[Row], list[Row], int, int]:
+    """(LEDGER rows, DUPLICATES rows, foreign, beyond) as `judge` gives them, without twins."""
+    messages, foreign, beyond = messages_of(bucket, context.until_ms)
     verdicts = [Verdict(message, bucket, context) for message in messages.values()]
     duplicates = [
         {**row, "random": verdict.row["random"], "topic": verdict.row["topic"]}
         for verdict in verdicts
         for row in verdict.duplicates
     ]
-    return [verdict.row for verdict in verdicts], duplicates, foreign
+    return [verdict.row for verdict in verdicts], duplicates, foreign, beyond

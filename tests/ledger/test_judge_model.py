@@ -205,10 +205,10 @@ def check(seed: int) -> None:
     maker = Maker(seed)
     bucket, context = maker.bucket(), maker.context()
     found = judge(bucket, context)
-    rows, duplicates, foreign = judge_slowly(bucket, context)
+    rows, duplicates, foreign, beyond = judge_slowly(bucket, context)
     assert columns_as_rows(found.messages) == rows
     assert columns_as_rows(found.duplicates) == [{name: row[name] for name in DUPLICATES} for row in duplicates]
-    assert found.foreign == foreign
+    assert (found.foreign, found.beyond) == (foreign, beyond)
     assert {name: column.dtype for name, column in found.messages.items()} == LEDGER
     assert {name: column.dtype for name, column in found.duplicates.items()} == DUPLICATES
     assert not Summary.of(found).wrong()
