@@ -10,7 +10,7 @@ from chaos.event import Crashed
 from chaos.history import History
 from chaos.live import hands as hands_module
 from chaos.live.hands import Hands
-from tests.chaos.live.machines import Machines
+from tests.chaos.live.pretended import Machines
 
 Scenario = Callable[[Machines, Hands, History], Awaitable[None]]
 

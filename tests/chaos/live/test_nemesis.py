@@ -14,7 +14,7 @@ from chaos.live.clock_faults import ClockFaults
 from chaos.live.link_faults import LinkFaults
 from chaos.live.nemesis import LiveNemesis
 from chaos.live.process_faults import ProcessFaults
-from tests.chaos.live.machines import Machines
+from tests.chaos.live.pretended import Machines
 
 
 def plan_of(*lines: str) -> FaultPlan:
