@@ -134,7 +134,7 @@ class Bins:
             found.append(round(edges[place] + inside * max(0, upper - edges[place]), 1))
         return found
 
-    def document(self, count_max: int = 256) -> dict[str, Any]:
+    def document(self, count_max: int = 300) -> dict[str, Any]:
         """For report.json, columns of one length."""
         bins = self.at_most(count_max)
         return {
