@@ -39,8 +39,10 @@ if command -v systemd-analyze > /dev/null; then
   sed 's|^ExecStart=[^ ]*|ExecStart=/bin/true|' deploy/hourwheel.service > "$copy/hourwheel.service"
   said=$(systemd-analyze verify --man=no "$copy/hourwheel.service" 2>&1 | grep -F hourwheel.service) || true
   [ -z "$said" ] || { echo "$said"; exit 1; }
-  systemd-analyze security --offline=true --threshold=15 --no-pager "$copy/hourwheel.service" > "$copy/exposed" \
-    || { tail -n 2 "$copy/exposed"; exit 1; }
+  if systemd-analyze --help | grep -q -- --offline; then  # since systemd 250
+    systemd-analyze security --offline=true --threshold=15 --no-pager "$copy/hourwheel.service" > "$copy/exposed" \
+      || { tail -n 2 "$copy/exposed"; exit 1; }
+  fi
 else
   echo "deploy: hourwheel.service was not checked by systemd-analyze (Debian: systemd), which is not here"
 fi
