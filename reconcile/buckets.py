@@ -108,8 +108,6 @@ class BucketAnswer:
     summary: Summary
     figures: Figures
     hand_overs: int = 0
-    beyond: int = 0
-    """Start and end records from behind the end of the settle records: not judged."""
     foreign: int = 0
     unreadable: dict[str, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -126,7 +124,7 @@ def reckon(task: BucketTask, setting: Setting) -> BucketAnswer:
     bucket = read_bucket(task, setting, answer)
     said = weigh(bucket, _owned(task, task.receipts), _owned(task, task.acknowledged), setting.context.from_ms)
     found = judge(replace(bucket, receipts=said.receipts), setting.context)
-    ledger = Ledger(_with_lost(found.messages, said.never_found), found.duplicates, found.foreign)
+    ledger = replace(found, messages=_with_lost(found.messages, said.never_found))
     answer.hand_overs = len(bucket.deliveries)
     answer.foreign = found.foreign
     answer.said = said.counts
@@ -167,10 +165,6 @@ def read_bucket(task: BucketTask, setting: Setting, answer: BucketAnswer) -> Buc
         answer.problems += read.problems
     before = read_before(part, span.first, setting.context.twins_ms, headers.rows)
     deliveries, earlier = read_hand_overs(task, len(before))
-    judged = np.flatnonzero(deliveries["at_ms"] <= setting.context.until_ms)
-    if len(judged) < len(deliveries):
-        answer.beyond = len(deliveries) - len(judged)
-        deliveries = take_rows(deliveries, judged)
     _mark_handed(before, earlier)
     return Bucket(
         setting.group,

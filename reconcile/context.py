@@ -4,8 +4,8 @@ The window is the time for which both sides are retained. Messages fall out of t
 delivery logs, each by age and never within the retention; so it begins where the first node's delivery log begins that
 has lost its oldest files, and with all that is there if none has. It ends where the settle records do, on the node that
 has most: delivery logs are written at once, the hours of a running node or its export up to a checkpoint later, and a
-hand-over whose Lease may not be written yet cannot be judged. Those are counted as beyond the records; the next run has
-them.
+hand-over whose Lease may not be written yet cannot be judged. The ledger counts those as beyond the records; the next
+run has them.
 
 A node's account covers all of that time if its log is whole from file 1 on: what it then does not tell it did not do.
 One thing contradicts it: settle records that say this node leased something before its log begins. Then the log was

@@ -4,7 +4,7 @@
 |---|---|
 | classes | messages scheduled = the sum of the eight classes, duplicates = the sum of their causes (ledger.summary) |
 | units | units of the hours = messages - those found in no hour + units that moves appended + unreadable ones |
-| hand-overs | start and end records read = those judged + those beyond the records + those that name no bucket |
+| hand-overs | start and end records read = those given to a bucket + those that name none |
 | ledger, duplicates, canonical | rows written = rows counted |
 | receipts, acknowledged | rows read = the sum of their classes |
 """
@@ -41,7 +41,6 @@ class Totals:
     summary: Summary = field(default_factory=Summary)
     figures: Figures = field(default_factory=Figures)
     hand_overs: int = 0
-    beyond: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     repairs: dict[str, int] = field(default_factory=dict)
     said: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -53,7 +52,6 @@ class Totals:
         self.summary += answer.summary
         self.figures += answer.figures
         self.hand_overs += answer.hand_overs
-        self.beyond += answer.beyond
         self.problems += answer.problems
         for name in ("rows", "repairs", "said", "unreadable"):
             counts, more = getattr(self, name), getattr(answer, name)
@@ -92,7 +90,6 @@ def document_of(
         **heard,
         "canonical": totals.rows.get(CANONICAL_TABLE, 0),
         "unreadable": totals.unreadable,
-        "beyond": totals.beyond,
         "foreign": totals.summary.foreign + totals.unplaced,
         "checks": checks,
         "promises_broken": broken,
@@ -172,13 +169,13 @@ def _checks(
     units = sum(part.units for part in inventory.hours)
     missing = summary.lost.get(Lost.NOT_FOUND, 0)
     messages = summary.scheduled - missing + surveyed.moved + totals.unreadable.get("units", 0)
-    hand_overs = totals.hand_overs + totals.beyond + totals.unplaced
+    hand_overs = totals.hand_overs + totals.unplaced
     twice = summary.causes.get(Cause.SCHEDULED_TWICE, 0)
     delivered = sum(summary.classes.get(kind, 0) for kind in (MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_MORE))
     canonical = totals.rows.get(CANONICAL_TABLE, 0)
     for name, left, right, said in (
         ("units", units, messages, "units = messages - found in no hour + moved + unreadable"),
-        ("hand-overs", surveyed.hand_overs, hand_overs, "read = judged + beyond the records + of no bucket"),
+        ("hand-overs", surveyed.hand_overs, hand_overs, "read = given to a bucket + of no bucket"),
         ("ledger", totals.rows.get(LEDGER_TABLE, 0), summary.scheduled, "rows written = messages"),
         ("duplicates", totals.rows.get(DUPLICATES_TABLE, 0), summary.duplicates + twice, "rows written = duplicates"),
     ):

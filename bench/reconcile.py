@@ -1,0 +1,235 @@
+"""What the reconciliation finds, how long it takes, and how much memory: figures that anybody can repeat.
+
+    python -m bench.reconcile prove [--messages 10000000] [--each 1000]
+    python -m bench.reconcile time [--millions 10 30 100] [--picture docs/pictures/reconcile-time.svg]
+
+`prove` plants `each` of every class, flag and cause among so many messages and compares what is found, row by row, with
+what was planted; it ends with status 1 if anything differs. `time` makes node directories of each size, reconciles them
+on `local[2]`, and says what it took, with the memory of the JVM and all Python workers together: the sum of what each
+process holds, looked at every 0.2 s. What is made is removed again.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ledger.columns import Lost
+from reconcile.job import Request, reconcile
+from reconcile.planted import Planted, make
+from reconcile.read_columns import duplicates_columns, ledger_columns
+from reconcile.session import session
+from storage.message_id import encode_ids
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GROUP: Final = 0
+AUDITED: Final = "audited"
+LOOK_EVERY_S: Final = 0.2
+TARGET_S: Final = 300.0
+TARGET_GB: Final = 6.0
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One run. `peak_gb` of 10^9 bytes, resident, of all processes together."""
+
+    messages: int
+    took_s: float
+    peak_gb: float
+    input_gb: float
+    output_gb: float
+    load: float
+    """Load average of the machine when it began: what else it did."""
+
+
+def prove(spark: "SparkSession | None", planted: Planted, work: Path) -> tuple[dict[str, Any], list[str]]:
+    """Reconciles what was planted, receipts and acknowledgements included; (the report, what differs from the plan)."""
+    receipts, promised = work / "receipts.csv", work / "promised.csv"
+    rows = planted.receipts
+    columns = (_ids(rows["home"], rows["random"]), rows["at_ms"], rows["term"], rows["attempt"])
+    _write_csv(receipts, "id,at_ms,term,attempt", *columns)
+    known, none = planted.expected, planted.never_stored
+    ids = np.concatenate([_ids(known["home"], known["random"]), _ids(none["home"], none["random"])])
+    _write_csv(promised, "id", ids)
+    out = work / "out"
+    request = Request(planted.directories, out, [receipts], [promised], receipts_of=[AUDITED], overwrite=True)
+    document = reconcile(spark, request)
+    differences = [f"{check['name']}: {check['said']}" for check in document["checks"] if not check["held"]]
+    messages = ledger_columns(out, remarkable=True)
+    nowhere = messages["lost"] == Lost.NOT_FOUND
+    if sorted(messages["home"][nowhere].tolist()) != sorted(none["home"].tolist()):
+        differences.append(f"{np.count_nonzero(nowhere)} messages are in no hour, {len(none)} were planted so")
+    messages = {name: column[~nowhere] for name, column in messages.items()}
+    differences += planted.differences(messages, duplicates_columns(out), receipts=True)
+    if document["scheduled"] != planted.messages + len(none):
+        differences.append(f"{document['scheduled']} messages, {planted.messages + len(none)} were made")
+    return document, differences
+
+
+def _ids(homes: Any, randoms: Any) -> "np.ndarray[Any, np.dtype[np.str_]]":
+    return encode_ids(GROUP, np.ascontiguousarray(homes), np.ascontiguousarray(randoms)).astype(str)
+
+
+def _write_csv(path: Path, header: str, *columns: Any) -> None:
+    with path.open("w") as file:
+        file.write(header + "\n")
+        file.writelines(",".join(map(str, row)) + "\n" for row in zip(*(c.tolist() for c in columns), strict=True))
+
+
+class Memory:
+    """Looks at the resident memory of this process and all below it until closed; `peak` in bytes."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends it."""
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(LOOK_EVERY_S):
+            self.peak = max(self.peak, _resident(os.getpid()))
+
+
+def _resident(root: int) -> int:
+    """Bytes of the process and its descendants, counting pages that they share once for each."""
+    parents, sizes = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue  # it has ended
+            parents[int(entry.name)], sizes[int(entry.name)] = int(fields[1]), int(fields[21]) * _PAGE
+    below, fresh = {root}, {root}
+    while fresh:
+        fresh = {process for process, parent in parents.items() if parent in fresh} - below
+        below |= fresh
+    return sum(sizes.get(process, 0) for process in below)
+
+
+@contextmanager
+def _directory(at: Path | None) -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="hourwheel-reconcile-", dir=at))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def _size_gb(path: Path) -> float:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 1e9
+
+
+def measure(millions: int, at: Path | None) -> Timing:
+    """Makes so many messages and reconciles them, the start of Spark included."""
+    with _directory(at) as work:
+        (work / "data").mkdir()
+        planted = make(work / "data", messages=millions * 1_000_000, each=1_000)
+        load, begun, memory = os.getloadavg()[0], time.monotonic(), Memory()
+        spark = session("local[2]", "1g", work)
+        try:
+            document = reconcile(spark, Request(planted.directories, work / "out"))
+        finally:
+            took_s = time.monotonic() - begun
+            memory.close()
+            spark.stop()
+        assert document["scheduled"] == planted.messages, f"{document['scheduled']} of {planted.messages} messages"
+        sizes = _size_gb(work / "data"), _size_gb(work / "out")
+    return Timing(
+        planted.messages, round(took_s, 1), round(memory.peak / 1e9, 2), *(round(gb, 2) for gb in sizes), load
+    )
+
+
+def draw(timings: list[Timing], path: Path) -> None:
+    """Time against messages, with the target beside, as PNG or SVG by the suffix."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4))
+    millions = [timing.messages / 1e6 for timing in timings]
+    axes.plot(millions, [timing.took_s for timing in timings], "o-", color="#2563eb", label="reconciled on local[2]")
+    for timing, x in zip(timings, millions, strict=True):
+        said = f"{timing.took_s:.0f} s, {timing.peak_gb:.1f} GB"
+        axes.annotate(said, (x, timing.took_s), textcoords="offset points", xytext=(6, -14))
+    axes.plot([100], [TARGET_S], "v", color="#dc2626", label=f"at most {TARGET_S:.0f} s for 100 M")
+    axes.set(xlabel="messages, millions", ylabel="seconds, Spark's start included", xlim=0, ylim=0)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, bbox_inches="tight")
+    plt.close(figure)
+
+
+def _prove(arguments: argparse.Namespace) -> int:
+    with _directory(arguments.at) as work:
+        (work / "data").mkdir()
+        planted = make(work / "data", messages=arguments.messages, each=arguments.each)
+        spark = session("local[2]", "1g", work)
+        try:
+            document, differences = prove(spark, planted, work)
+        finally:
+            spark.stop()
+    for difference in differences:
+        print(difference, file=sys.stderr)
+    shown = {name: document[name] for name in ("scheduled", "classes", "causes", "lost", "took_s")}
+    planted_rows = {
+        "planted": len(planted.expected["home"]) + len(planted.never_stored),
+        "stories": len(planted.stories),
+    }
+    print(json.dumps(shown | planted_rows | {"differences": len(differences)}))
+    return 1 if differences else 0
+
+
+def _time(arguments: argparse.Namespace) -> int:
+    timings = []
+    for millions in arguments.millions:
+        timings.append(measure(millions, arguments.at))
+        print(json.dumps(asdict(timings[-1])), flush=True)
+    if arguments.picture is not None:
+        draw(timings, arguments.picture)
+    return 0
+
+
+def main() -> int:
+    """Runs one of the two; returns its exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--at", type=Path, help="where the node directories are made, for a while (420 bytes a message)"
+    )
+    parts = parser.add_subparsers(required=True)
+    proof = parts.add_parser("prove", help="plant faults and find them")
+    proof.add_argument("--messages", type=int, default=10_000_000)
+    proof.add_argument("--each", type=int, default=1_000)
+    proof.set_defaults(run=_prove)
+    timed = parts.add_parser("time", help="measure time and memory")
+    timed.add_argument("--millions", type=int, nargs="+", default=[10, 30, 100])
+    timed.add_argument("--picture", type=Path)
+    timed.set_defaults(run=_time)
+    arguments = parser.parse_args()
+    status: int = arguments.run(arguments)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
