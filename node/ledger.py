@@ -6,8 +6,8 @@
 
 A window is worked through in pieces: so many messages in order of due time, those of one millisecond together. Each
 piece is read as of one moment, in threads, then the members are asked, and then it is judged; between two the leader
-asks whether it still leads. Hand-overs of the running term that began after that moment are left out, for their Leases
-are not in what was read. So memory depends on a piece, and the loop is never held for longer than a gather takes.
+asks whether it still leads. Hand-overs after that moment are left out, for their Leases are not in what was read. So
+memory depends on a piece, and the loop is never held for longer than a gather takes.
 
 A window of a million messages takes seconds. What is larger is for `hourwheel reconcile`, and refused by name.
 """
@@ -19,6 +19,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -35,18 +36,17 @@ from api.ledger import (
     RecordsFound,
 )
 from api.problem import FieldFault, Problem
-from ledger.bucket import BUCKET_UNITS, SPAN, Context, Topic
-from ledger.columns import CLASS_WORDS, Columns
-from ledger.judge import Ledger, judge
+from ledger.bucket import BUCKET_UNITS, Topic
+from ledger.columns import CLASS_WORDS
 from ledger.summary import Summary
-from ledger.terms import merge_terms, terms_of
 from node.hand_over_records import HandOverRecords
 from node.ledger_accounts import ASK_S, Accounts, gather_accounts
+from node.ledger_judging import Judged, hand_over_time, handed_over_again, judge_story, may_be_handed_over
 from node.ledger_reading import HourGone, Story, read_story
 from node.ledger_view import show_entries, show_hand_overs
 from storage.array import I64
-from storage.delivery_record import START, Deliveries
-from storage.format import FORWARDED, LEASED, PENDING, RELEASED, Corrupt, join_rows, take_rows
+from storage.delivery_record import DELIVERY
+from storage.format import Corrupt, join_rows
 from storage.message_window import Born, MessageWindow, TooMany
 from storage.position import HOUR_MS, INDEX_BITS, INDEX_MAX
 
@@ -56,19 +56,11 @@ if TYPE_CHECKING:
     from node.server import Node
     from storage.hour import Hour
 
-#: Messages judged together, and in one hour of a request.
-PIECE: Final = 1 << 16
+#: Messages judged together, and in one window.
+PIECE: Final = 1 << 15
 WINDOW_MAX: Final = 4 << 20
 #: Requests that work or wait to.
 WAITING_MAX: Final = 8
-#: Hand-overs are looked for from so long before a message fell due, the clocks of two leaders apart.
-BEFORE_MS: Final = 10_000
-#: And until so long after the moment of reading: a former leader's clock may have been ahead.
-AHEAD_MS: Final = 1_000
-#: How long after a message ended its last hand-overs' ends are looked for; and where it went out several times, when
-#: the acks of earlier ones may come late.
-AFTER_MS: Final = 60_000
-AFTER_SEVERAL_MS: Final = 900_000
 #: How long members may search when one message is asked for.
 ASK_ONE_S: Final = 0.5
 #: So few messages and hand-overs are judged in less time than the way to a thread takes.
@@ -77,26 +69,10 @@ INLINE_ROWS: Final = 64
 #: these are no more.
 TOGETHER_MAX: Final = 4_096
 
-#: So long after the moment an account still counts as given.
-COVER_AFTER_MS: Final = 60_000
-
-_NEVER_MS: Final = 1 << 62
 _CURSOR: Final = re.compile(r"([0-9a-f]{11})-([0-9a-f]{16})", re.ASCII)
 
 Leads = Callable[[], "Reign"]
 """Raises `Problem` unless this node may answer as leader at this moment."""
-
-
-@dataclass(slots=True)
-class Judged:
-    """Some messages of one hour. `rows` are the messages in the order in which they are shown."""
-
-    story: Story
-    ledger: Ledger
-    messages: Columns
-    duplicates: Columns
-    rows: I64
-    deliveries: Deliveries
 
 
 @dataclass(slots=True)
@@ -129,7 +105,7 @@ class Ledgers:
         items: list[LedgerEntry] = []
         places: list[tuple[int, int]] = []
         seen = _Seen()
-        size = query.limit if wanted is None else PIECE
+        size = query.limit + 1 if wanted is None else PIECE
         async with self._my_turn(), aclosing(self._judged(query, after, size, seen, leads)) as pieces:
             async for judged in pieces:
                 rows = judged.rows
@@ -173,8 +149,7 @@ class Ledgers:
         leads()
         row = int(judged.story.homes.searchsorted(np.uint64(found.home)))
         (entry,) = self._shown(judged, np.array([row], np.int64))
-        its = np.flatnonzero(judged.deliveries["home"] == np.uint64(found.home))
-        shown = show_hand_overs(take_rows(judged.deliveries, its), self._node.members.name)
+        shown = show_hand_overs(judged.hand_overs_of(found.home), self._node.members.name)
         return MessageLedger(entry, shown, self._sight(found.record.created_ms, node.clock.now_ms(), seen))
 
     # -- pieces
@@ -208,8 +183,10 @@ class Ledgers:
     async def _born(self, window: MessageWindow, hour: Hour) -> Born:
         try:
             return window.run() if window.quick else await asyncio.to_thread(window.run)
-        except TooMany as many:
-            detail = f"{many}; take a narrower window, or hourwheel reconcile"
+        except TooMany:
+            detail = (
+                f"more than {WINDOW_MAX} messages fell due in that time; take a narrower one, or hourwheel reconcile"
+            )
             raise Problem("over-limit", detail) from None
         except Corrupt:
             if self._node.store.extent(hour.number)[0] is not hour:
@@ -219,66 +196,48 @@ class Ledgers:
     async def _judge(self, hour: Hour, at: I64, seen: _Seen, within_s: float) -> Judged:
         """Messages of one hour by their global indexes, ascending. Raises HourGone."""
         node = self._node
-        moment_ms, term = node.clock.now_ms(), node.group.term
+        moment_ms = node.clock.now_ms()
         story = await read_story(node.store, hour, at)
-        accounts = await self._accounts(story, moment_ms, within_s) if _begun(story, moment_ms) else Accounts()
-        rows = accounts.rows
-        rows = take_rows(rows, np.flatnonzero((rows["at_ms"] <= moment_ms) | (rows["term"] != term)))
+        accounts = Accounts()
+        if may_be_handed_over(story, moment_ms):
+            accounts = await self._accounts(story, moment_ms, within_s)
         for node_id, why in accounts.unreachable.items():
             seen.unreachable.setdefault(node_id, why)
         seen.gaps |= {(node.members.name(number), *span) for number, *span in accounts.holes}  # type: ignore[misc]
-        context = self._context(story, accounts, moment_ms)
-        bucket = story.bucket(rows)
-        quick = max(len(rows), len(at)) <= INLINE_ROWS
-        ledger = judge(bucket, context) if quick else await asyncio.to_thread(judge, bucket, context)
-        due_ms = story.trail.units["due_ms"]
-        order = np.lexsort((story.homes, due_ms))
-        return Judged(story, ledger, story.named(ledger.messages), story.named(ledger.duplicates), order, rows)
+        judging = partial(
+            judge_story,
+            story,
+            accounts,
+            moment_ms=moment_ms,
+            members=[member.number for member in node.members.table.current()],
+            topics=self._topics(),
+        )
+        quick = max(len(accounts.rows), len(at)) <= INLINE_ROWS
+        return judging() if quick else await asyncio.to_thread(judging)
 
     async def _accounts(self, story: Story, moment_ms: int, within_s: float) -> Accounts:
-        """What the members know of these messages' hand-overs: until a while after they ended, or until now."""
-        settles, due_ms = story.trail.settles, story.trail.units["due_ms"]
-        earliest_ms = min(int(part.min()) for part in (due_ms, story.places["due_ms"]) if len(part)) - BEFORE_MS
-        open_ = _open(story)
-        ended_ms = int(max(settles["at_ms"].max(initial=0), story.abroad["at_ms"].max(initial=0)))
-        now_ms = moment_ms + AHEAD_MS
-        until_ms = now_ms if open_.any() else min(now_ms, ended_ms + AFTER_MS)
-        found = await gather_accounts(self._node, self._records, story.homes, earliest_ms, until_ms + 1, within_s)
-        later_ms = min(now_ms, ended_ms + AFTER_SEVERAL_MS)
-        again = found.rows["home"][(found.rows["kind"] == START)]
-        several, counts = np.unique(again, return_counts=True)
-        several = several[counts > 1]
-        if later_ms > until_ms and len(several):
-            more = await gather_accounts(self._node, self._records, several, until_ms + 1, later_ms + 1, within_s)
-            found.rows = join_rows([found.rows, more.rows], found.rows.dtype)
+        """What the members know of these messages' hand-overs."""
+        quick = len(story.homes) <= INLINE_ROWS
+        when = partial(hand_over_time, story, moment_ms)
+        time = when() if quick else await asyncio.to_thread(when)
+        found = await gather_accounts(self._node, self._records, story.homes, time.from_ms, time.until_ms, within_s)
+        again = partial(handed_over_again, found.rows)
+        several = again() if len(found.rows) <= INLINE_ROWS else await asyncio.to_thread(again)
+        if time.later_ms > time.until_ms and len(several):
+            more = await gather_accounts(self._node, self._records, several, time.until_ms, time.later_ms, within_s)
+            found.rows = join_rows([found.rows, more.rows], DELIVERY)
             found.unreachable |= more.unreachable
         return found
 
-    def _context(self, story: Story, accounts: Accounts, moment_ms: int) -> Context:
-        node = self._node
-        covered = [
-            (number, 0, 0, _covered_from(story, number, *begun), moment_ms + COVER_AFTER_MS)
-            for number, begun in accounts.begun.items()
-        ]
-        gaps = np.array([(number, 0, 0, *span) for number, *span in accounts.holes], SPAN)
-        members = {member.number for member in node.members.table.current()}
-        named = set(np.unique(story.trail.settles["node"]).tolist()) | set(np.unique(story.abroad["node"]).tolist())
-        return Context(
-            from_ms=max((first_ms for first_ms, removed in accounts.begun.values() if removed), default=0),
-            until_ms=moment_ms,
-            terms=merge_terms([terms_of(accounts.edges), terms_of(accounts.rows)]),
-            nodes=tuple(sorted((members | named) - {0})),
-            covered=np.array(covered, SPAN),
-            gaps=gaps,
-            topics={
-                topic.number: Topic(
-                    topic.name,
-                    push=topic.settings.get("mode") == "push",
-                    strict=topic.settings.get("handover") == "strict",
-                )
-                for topic in node.store.catalog.topics()
-            },
-        )
+    def _topics(self) -> dict[int, Topic]:
+        return {
+            topic.number: Topic(
+                topic.name,
+                push=topic.settings.get("mode") == "push",
+                strict=topic.settings.get("handover") == "strict",
+            )
+            for topic in self._node.store.catalog.topics()
+        }
 
     # -- what is shown
 
@@ -327,37 +286,6 @@ class Ledgers:
                 yield
         finally:
             self._waiting -= 1
-
-
-def _covered_from(story: Story, number: int, first_ms: int, removed: bool) -> int:
-    """Since when a node's account is whole, 0: since ever. Older files go by age; and when the records say that it
-    leased before its log begins, that was lost with its directory, and it covers what it tells and no more."""
-    leased_ms = min(
-        (
-            int(rows["at_ms"][its].min())
-            for rows in (story.trail.settles, story.abroad)
-            if (its := (rows["what"] == LEASED) & (rows["node"] == number)).any()
-        ),
-        default=0,
-    )
-    if not first_ms:
-        return _NEVER_MS if leased_ms else 0
-    return first_ms if removed or 0 < leased_ms < first_ms - AHEAD_MS else 0
-
-
-def _begun(story: Story, moment_ms: int) -> bool:
-    """Whether any of the messages can have been handed over by now: none is due, and none was ever touched, is no."""
-    return len(story.trail.settles) > 0 or int(story.trail.units["due_ms"].min()) <= moment_ms + AHEAD_MS
-
-
-def _open(story: Story) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which of the messages had not ended, [n]."""
-    what = np.zeros(len(story.homes), np.uint8)
-    settles = story.trail.settles
-    at = story.trail.units["global_index"].searchsorted(settles["global_index"])
-    what[at] = settles["what"]  # in the order of the file: the newest stays
-    open_: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.isin(what, (PENDING, LEASED, RELEASED, FORWARDED))
-    return open_
 
 
 def _pieces(due_ms: I64, size: int) -> Sequence[slice]:
