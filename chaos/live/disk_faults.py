@@ -36,7 +36,8 @@ FULL_BYTES: Final = 256 << 20
 #: A node whose disk failed ends within this.
 FAIL_STOP_S: Final = 1.0
 #: So long a node lives on damaged files before it is taken for one that does not meet them.
-MEETS_S: Final = 4
+MEETS_S: Final = 3.0
+LOOK_S: Final = 0.5
 #: What its end takes on a machine that has other work: seeing the failure is the node's, coming to run is not.
 BUSY_S: Final = 2.0
 ROT: Final[Mapping[str, Callable[[Path, str, float, random.Random], rot.Wound | None]]] = {
@@ -221,6 +222,9 @@ class DiskFaults:
             chosen = found[min(int(fault.number("at") * len(found)), len(found) - 1)]
             await asyncio.to_thread(_copy, chosen, aside)
         try:
+            # What it writes and promises from here on is what the copy has forgotten.
+            while not await self._cluster.is_ready(node_id) and await self._nemesis.lasts(POLL_S):
+                pass
             yield
             await self._nemesis.doubt(node_id)
             async with self._hands.down(node_id):
@@ -272,8 +276,11 @@ class DiskFaults:
         """A node that started on damaged files, and lives on them for a while, gets an empty disk too: no other may be
         damaged before.
         """
-        for _ in range(MEETS_S):
-            if node_id not in self._rotten or not await self._nemesis.lasts(1.0):
+        meets_s = MEETS_S
+        while node_id in self._rotten and meets_s > 0:
+            if await self._cluster.is_ready(node_id):
+                meets_s -= LOOK_S
+            if not await self._nemesis.lasts(LOOK_S):
                 return
         await self._replace(node_id)
 
@@ -329,9 +336,9 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _same(source: Path, target: Path) -> bool:
-    """Whether a file is as its copy; of a directory: whether nothing was appended to its journal since."""
+    """Whether a file is as its copy; of a directory: whether its journal is."""
     if source.is_dir():
-        held = [{path.name: path.stat().st_size for path in rot.files(root, "journal")} for root in (source, target)]
+        held = [{path.name: path.read_bytes() for path in rot.files(root, "journal")} for root in (source, target)]
         return held[0] == held[1]
     return target.exists() and source.read_bytes() == target.read_bytes()
 
