@@ -160,9 +160,7 @@ def show(found: Result, compared: Compared, outcome: Outcome) -> None:
     console = Console()
     console.print(table)
     console.print(causes)
-    print(
-        "unseen: reached nobody; refused: its receiver did not take it, and the leader that would have heard was dead"
-    )
+    print("unseen: the earlier one reached nobody; unheard: it had failed, and no leader was left to hear it")
     for line in (*compared.differences, *outcome.broken):
         print(line)
     print(f"timeline: {Path(found.report).parent.parent / 'timeline.png'}\nreport: {found.report}")
