@@ -167,10 +167,11 @@ def storied(bucket: Bucket, trail: Trail, newest: Newest) -> tuple[_Bools, _Bool
     more is on record than one settle record. [n] each."""
     count = len(bucket.units)
     more, several = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
-    older = trail.newest[trail.settle_at] != np.arange(1, len(trail.settle_at) + 1)
-    several[trail.settle_at[older]] = True
-    other = older & ((trail.settle_what != LEASED) | (trail.settle_name != newest.name[trail.settle_at]))
-    more[trail.settle_at[other]] = True
+    older = np.flatnonzero(trail.newest[trail.settle_at] != np.arange(1, len(trail.settle_at) + 1))
+    at = trail.settle_at[older]
+    several[at] = True
+    other = (trail.settle_what[older] != LEASED) | (trail.settle_name[older] != newest.name[at])
+    more[at[other]] = True
     abroad = (bucket.abroad["home"] - np.uint64(trail.origin)).view(np.int64)
     abroad = abroad[(abroad >= 0) & (abroad < count)]
     more[abroad] = several[abroad] = True
