@@ -15,6 +15,7 @@ Under spark-submit the master, the memory and the addresses are the submitter's;
 import os
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -28,6 +29,9 @@ APPLICATION: Final = "hourwheel"
 LOOPBACK: Final = "127.0.0.1"
 _CONNECT_S: Final = 5.0
 _PORT: Final = 7077
+_STANDALONE: Final = "spark://"
+_EXECUTOR_S: Final = 60.0
+_LOOK_S: Final = 0.1
 
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -49,7 +53,7 @@ _OWN_SETTINGS: Final = {
 
 
 class MasterUnreachable(Exception):
-    """Nothing answers at the Spark master's address; says which and why."""
+    """Nothing answers at the Spark master's address, or none of its workers has room; says which and why."""
 
 
 def session(master: str | None = None, memory: str = "2g", local: Path | None = None) -> "SparkSession":
@@ -77,6 +81,8 @@ def session(master: str | None = None, memory: str = "2g", local: Path | None = 
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    if not submitted and master is not None and master.startswith(_STANDALONE):
+        _wait_for_executor(spark, master)
     register(spark)
     return spark
 
@@ -98,9 +104,9 @@ def reach(master: str) -> None:
 
     Raises MasterUnreachable. Of other kinds of master (local, yarn, k8s) nothing is asked.
     """
-    if not master.startswith("spark://"):
+    if not master.startswith(_STANDALONE):
         return
-    for address in master.removeprefix("spark://").split(","):
+    for address in master.removeprefix(_STANDALONE).split(","):
         where = urlsplit(f"//{address}")
         try:
             port = where.port or _PORT
@@ -109,3 +115,18 @@ def reach(master: str) -> None:
         except (OSError, ValueError) as error:
             reason = error
     raise MasterUnreachable(f"no Spark master answers at {master}: {reason}")
+
+
+def _wait_for_executor(spark: "SparkSession", master: str) -> None:
+    """Until a worker of the cluster has started one executor: a job that none has room for would wait for ever, and
+    Spark says so in a warning only. Stops the session and raises MasterUnreachable."""
+    status = spark.sparkContext._jsc.sc().statusTracker()
+    deadline = time.monotonic() + _EXECUTOR_S
+    while len(status.getExecutorInfos()) < 2:  # the driver is one of them
+        if time.monotonic() > deadline:
+            needed = spark.conf.get("spark.executor.memory", "1g")
+            spark.stop()
+            raise MasterUnreachable(
+                f"no worker of {master} started an executor in {_EXECUTOR_S:.0f} s: it needs a core and {needed}"
+            )
+        time.sleep(_LOOK_S)
