@@ -154,9 +154,8 @@ def measure(millions: int, at: Path | None) -> Timing:
             spark.stop()
         assert document["scheduled"] == planted.messages, f"{document['scheduled']} of {planted.messages} messages"
         sizes = _size_gb(work / "data"), _size_gb(work / "out")
-    return Timing(
-        planted.messages, round(took_s, 1), round(memory.peak / 1e9, 2), *(round(gb, 2) for gb in sizes), load
-    )
+    input_gb, output_gb = (round(size, 2) for size in sizes)
+    return Timing(planted.messages, round(took_s, 1), round(memory.peak / 1e9, 2), input_gb, output_gb, load)
 
 
 def draw(timings: list[Timing], path: Path) -> None:

@@ -36,7 +36,11 @@ _OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any], str], ...]] = (
     ),
     (("--out",), {"type": click.Path(path_type=Path), "metavar": "DIR"}, "where tables and report go: a new directory"),
     (("--receipts",), _PATHS | {"metavar": "FILE"}, "what consumers got: Parquet, JSON lines or CSV with a column id"),
-    (("--receipts-of",), {"multiple": True, "metavar": "TOPIC"}, "the topics whose consumers gave receipts; default: all"),
+    (
+        ("--receipts-of",),
+        {"multiple": True, "metavar": "TOPIC"},
+        "the topics whose consumers gave receipts; default: all",
+    ),
     (("--acknowledged",), _PATHS | {"metavar": "FILE"}, "ids that producers were answered with, in the same form"),
     (("--master",), {"metavar": "URL"}, "Spark master (default: all cores of this machine)"),
     (("--memory",), {"default": "1g", "show_default": True}, "heap of the Spark driver"),
@@ -80,7 +84,7 @@ def _run(options: Mapping[str, Any]) -> dict[str, Any]:
     from reconcile.inventory import Inventory
     from reconcile.java import JavaNotFound
     from reconcile.job import Request, reconcile
-    from reconcile.output import OutputRefused
+    from reconcile.output import Output, OutputRefused
     from reconcile.problem import DataRefused
     from reconcile.session import MasterUnreachable, session
 
@@ -94,7 +98,8 @@ def _run(options: Mapping[str, Any]) -> dict[str, Any]:
         options={name: options[name] for name in ("late_ms", "grace_ms", "lost_after_ms")},
     )
     try:
-        Inventory.open(request.data)  # what is wrong with the data is said before a JVM is started
+        Inventory.open(request.data)  # what is wrong is said before a JVM is started
+        Output(request.out, request.overwrite).check()
         spark = session(options["master"], options["memory"])
         try:
             return _follow(spark, request, options) if options["stream"] else reconcile(spark, request)

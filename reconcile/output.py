@@ -80,20 +80,22 @@ class Output:
             if not any((self.path / folder).glob("*.parquet")):
                 write_parquet(pa.Table.from_batches([], schema), self.path / folder / "none.parquet")
 
-    def _clear(self) -> None:
-        """Removes what an earlier run wrote, if that is wanted, and nothing else."""
+    def check(self) -> list[str]:
+        """The names of what an earlier run wrote here, all of it ours. Changes nothing. Raises OutputRefused."""
         if not self.path.exists():
-            return
+            return []
         if not self.path.is_dir():
             raise OutputRefused(f"{self.path} is there already, and is not a directory")
-        there = {child.name for child in self.path.iterdir()}
-        if not there:
-            return
-        if not self._overwrite:
+        there = sorted(child.name for child in self.path.iterdir())
+        if there and not self._overwrite:
             raise OutputRefused(f"{self.path} is there already; name a new directory, or say --overwrite")
-        foreign = sorted(there - _OURS)
+        foreign = [name for name in there if name not in _OURS]
         if foreign:
             raise OutputRefused(f"{self.path} holds {foreign[0]}, which no reconciliation wrote; name another one")
-        for name in there:
+        return there
+
+    def _clear(self) -> None:
+        """Removes what an earlier run wrote, if that is wanted, and nothing else."""
+        for name in self.check():
             child = self.path / name
             shutil.rmtree(child) if child.is_dir() else child.unlink()
