@@ -237,3 +237,43 @@ def test_the_model_is_asked_everything() -> None:
     assert seen["lost"] == set(Lost) - {Lost.NOT_FOUND}  # those have no unit
     assert seen["cause"] == set(Cause) - {Cause.NONE, Cause.SCHEDULED_TWICE}  # tests/ledger/test_twins.py
     assert Flag(flags) == ~Flag.SCHEDULED_TWICE
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**63), st.integers(0, 8))
+def test_where_a_bucket_ends_does_not_matter(seed: int, cut: int) -> None:
+    """An hour judged in two parts gives the rows of the hour judged as a whole."""
+    maker = Maker(seed)
+    whole, context = maker.bucket(), maker.context()
+    cut = min(cut, maker.count)
+    parts = [judge(part_of(whole, slice(0, cut)), context), judge(part_of(whole, slice(cut, None)), context)]
+    found = judge(part_of(whole, slice(None)), context)
+    for name in LEDGER:
+        assert np.concatenate([part.messages[name] for part in parts]).tolist() == found.messages[name].tolist()
+    for name in DUPLICATES:
+        assert np.concatenate([part.duplicates[name] for part in parts]).tolist() == found.duplicates[name].tolist()
+    assert sum(part.foreign for part in parts) == found.foreign
+
+
+def part_of(bucket: Bucket, units: slice) -> Bucket:
+    """Some consecutive units with all that names them, and nothing else."""
+    first, end, _ = units.indices(len(bucket.units))
+
+    def mine(rows: Rows) -> Rows:
+        at = rows["global_index"] if "global_index" in (rows.dtype.names or ()) else rows["home"] - np.uint64(ORIGIN)
+        at = at - np.uint64(FIRST) if "global_index" in (rows.dtype.names or ()) else at
+        return rows[(at >= first) & (at < end)]
+
+    return Bucket(
+        bucket.group,
+        bucket.hour,
+        bucket.first + first,
+        bucket.units[units],
+        mine(bucket.settles),
+        None if bucket.headers is None else bucket.headers[units],
+        mine(bucket.deliveries),
+        places=mine(bucket.places),
+        abroad=mine(bucket.abroad),
+        receipts=mine(bucket.receipts),
+        disputed=None if bucket.disputed is None else bucket.disputed[units],
+    )
