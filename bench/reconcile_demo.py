@@ -176,8 +176,7 @@ async def hurt(directory: Path, plan: Plan, times: int) -> Hurt:
     async with Trial(directory, plan) as trial:
         await trial.run(kills("leader", times))
         due_ms = [offer.asked_due_ms for offer in trial.history.offered().values()]
-        leader = (await trial.cluster.wait_leader()).node_id
-        async with LedgerClient(trial.cluster, leader, min(due_ms), max(due_ms) + _MORE_MS) as client:
+        async with LedgerClient(trial.cluster, min(due_ms), max(due_ms) + _MORE_MS) as client:
             asked = await client.settled()
             rows = [row async for row in client.duplicates()]
         return Hurt(trial, await trial.judge(_BOUNDS), asked, rows)

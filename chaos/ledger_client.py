@@ -1,5 +1,8 @@
-"""What a running cluster says of its own messages, asked of GET /v1/ledger as anybody would ask."""
+"""What a running cluster says of its own messages, asked of GET /v1/ledger as anybody would ask: again, and of the next
+node, while it has no leader.
+"""
 
+import itertools
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
@@ -9,16 +12,18 @@ from chaos.cluster import Cluster, ClusterFailed
 
 _LIMIT: Final = 1_000
 _REQUEST_S: Final = 60.0
-_SETTLED_S: Final = 30.0
+_SETTLED_S: Final = 60.0
+_ANSWERED_S: Final = 60.0
 _POLL_S: Final = 0.25
 _OPEN: Final = ("pending", "in_flight")
 
 
 class LedgerClient:
-    """Asks node `node_id` of a cluster about all messages due from `from_ms` until `to_ms`. Use as `async with`."""
+    """Asks a cluster about all messages due from `from_ms` until `to_ms`. Use as `async with`."""
 
-    def __init__(self, cluster: Cluster, node_id: str, from_ms: int, to_ms: int) -> None:
-        self._cluster, self._node_id = cluster, node_id
+    def __init__(self, cluster: Cluster, from_ms: int, to_ms: int) -> None:
+        self._cluster = cluster
+        self._turns = itertools.cycle(cluster.nodes)
         self._window = {"from": str(from_ms), "to": str(to_ms)}
 
     async def __aenter__(self) -> "LedgerClient":
@@ -58,12 +63,25 @@ class LedgerClient:
                 return
 
     async def _get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        url = f"{self._cluster.nodes[self._node_id].url}{path}"
-        async with self._http.get(url, params={**self._window, **query}) as answer:
-            document: dict[str, Any] = await answer.json(content_type=None)
-            if answer.status != 200:
-                raise ClusterFailed(f"GET {path} of {self._node_id}: {answer.status} {document}")
-            return document
+        """The answer of the first node that has one. Raises ClusterFailed if none has one, or what is asked is refused."""
+        found: list[dict[str, Any]] = []
+
+        async def answered() -> bool:
+            node_id = next(self._turns)
+            try:
+                url = f"{self._cluster.nodes[node_id].url}{path}"
+                async with self._http.get(url, params={**self._window, **query}) as answer:
+                    document: dict[str, Any] = await answer.json(content_type=None)
+            except (aiohttp.ClientError, TimeoutError):
+                return False
+            if 400 <= answer.status < 500:
+                raise ClusterFailed(f"GET {path} of {node_id}: {answer.status} {document}")
+            if answer.status == 200:
+                found.append(document)
+            return bool(found)
+
+        await self._cluster.until(answered, f"an answer to GET {path}", _ANSWERED_S, _POLL_S)
+        return found[0]
 
 
 def _row(message_id: str, each: Mapping[str, Any]) -> dict[str, Any]:
