@@ -51,7 +51,7 @@ def test_what_is_missing_or_refused_is_said_by_name(tmp_path: Path) -> None:
             ("--data", tmp_path / "n1", "--out", tmp_path / "o", "--master", "spark://127.0.0.1:1"),
             ExitCode.UNREACHABLE,
             "127.0.0.1:1",
-        ),  # fmt: skip  # noqa: E501
+        ),
         (("apply", tmp_path / "n1"), ExitCode.DATA, "report.json"),
     ):
         result = reconcile(*args)
