@@ -63,7 +63,7 @@ class LedgerClient:
                 return
 
     async def _get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """The answer of the first node that has one. Raises ClusterFailed if none has one, or what is asked is refused."""
+        """The answer of the first node that has one. Raises ClusterFailed if none has, or it is refused."""
         found: list[dict[str, Any]] = []
 
         async def answered() -> bool:
