@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,9 +31,6 @@ from reconcile.planted import Planted, make
 from reconcile.read_columns import duplicates_columns, ledger_columns
 from reconcile.session import session
 from storage.message_id import encode_ids
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 GROUP: Final = 0
 AUDITED: Final = "audited"
@@ -56,8 +53,11 @@ class Timing:
     """Load average of the machine when it began: what else it did."""
 
 
-def prove(spark: "SparkSession | None", planted: Planted, work: Path) -> tuple[dict[str, Any], list[str]]:
-    """Reconciles what was planted, receipts and acknowledgements included; (the report, what differs from the plan)."""
+def prove(spark: Any, planted: Planted, work: Path) -> tuple[dict[str, Any], list[str]]:
+    """Reconciles what was planted, receipts and acknowledgements included; (the report, what differs from the plan).
+
+    `spark` is a session.
+    """
     receipts, promised = work / "receipts.csv", work / "promised.csv"
     rows = planted.receipts
     columns = (_ids(rows["home"], rows["random"]), rows["at_ms"], rows["term"], rows["attempt"])
