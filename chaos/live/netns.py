@@ -14,6 +14,7 @@ The namespaces have no names: small processes hold them, which end with this one
 go too: nothing is left behind.
 """
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Sequence
@@ -176,9 +177,8 @@ class NetnsGround(Ground):
 
     def _close(self) -> None:
         if self._cable is not None:
-            command(
-                ["ip", "-batch", "-"], [f"link del {self._cable}"]
-            )  # now; with the switch it would go a while later
+            with contextlib.suppress(GroundRefused):  # with the switch it goes too, but a while later
+                command(["ip", "-batch", "-"], [f"link del {self._cable}"])
         if self._links is not None:
             self._links.close()
         for space in (*self._spaces.values(), *([self._switch] if self._switch else [])):

@@ -1,17 +1,15 @@
 """Something small that stands where a node would: it echoes what comes to its port, and asks others on demand.
 
-Commands on stdin: `ask HOST PORT BYTES` sends so many bytes over one connection that is kept, and says `answered
-SECONDS` when they have come back or `silent` when PATIENCE_S went by (they may come later); `seen` says how many bytes
-came to its port so far.
+Commands on stdin: `ask HOST PORT BYTES PATIENCE` sends so many bytes over one connection that is kept, and says
+`answered SECONDS` when they have come back or `silent` when its patience, in seconds, is at an end (they may come
+later); `seen` says how many bytes came to its port so far.
 """
 
+import contextlib
 import socket
 import sys
 import threading
 import time
-
-PATIENCE_S = 0.5
-LONG_S = 8.0
 
 
 class Station:
@@ -31,17 +29,17 @@ class Station:
 
     def echo(self, accepted: socket.socket) -> None:
         """Until the other end closes."""
-        while data := accepted.recv(65_536):
-            self.seen += len(data)
-            accepted.sendall(data)
+        with contextlib.suppress(OSError):
+            while data := accepted.recv(65_536):
+                self.seen += len(data)
+                accepted.sendall(data)
 
-    def ask(self, host: str, port: int, size: int) -> str:
+    def ask(self, host: str, port: int, size: int, patience_s: float) -> str:
         """The answer to `ask`; a connection that was silent is not used again."""
         begin_s = time.monotonic()
-        patience_s = LONG_S if size > 1_000 else PATIENCE_S
         try:
             if (host, port) not in self.connections:
-                self.connections[host, port] = socket.create_connection((host, port), PATIENCE_S)
+                self.connections[host, port] = socket.create_connection((host, port), patience_s)
                 self.connections[host, port].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = self.connections[host, port]
             connection.settimeout(patience_s)
@@ -64,8 +62,8 @@ def main() -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         match line.split():
-            case ["ask", host, port, size]:
-                print(station.ask(host, int(port), int(size)), flush=True)
+            case ["ask", host, port, size, patience]:
+                print(station.ask(host, int(port), int(size), float(patience)), flush=True)
             case ["seen"]:
                 print(station.seen, flush=True)
 

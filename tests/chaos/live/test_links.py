@@ -42,9 +42,13 @@ class Stations:
         process.stdin.write(f"{command}\n".encode())
         return (await process.stdout.readline()).decode().split()
 
-    async def ask(self, a: str, b: str, size: int = 10) -> float | None:
+    async def silent(self, a: str, b: str) -> bool:
+        """Whether a asks b, and no answer comes for half a second."""
+        return await self.ask(a, b, patience_s=0.5) is None
+
+    async def ask(self, a: str, b: str, size: int = 10, patience_s: float = 20.0) -> float | None:
         """Seconds until b's answer is back at a, None if none came."""
-        answer = await self.say(a, f"ask {self.nodes[b].http_seen.replace(':', ' ')} {size}")
+        answer = await self.say(a, f"ask {self.nodes[b].http_seen.replace(':', ' ')} {size} {patience_s}")
         return float(answer[1]) if answer[0] == "answered" else None
 
     async def seen(self, node_id: str) -> int:
@@ -90,8 +94,8 @@ async def cut_one_way(here: Stations) -> None:
     """What n1 sends n2 is gone, what n2 sends n1 comes, and the answer to that is gone; n3 hears both."""
     before = await here.seen("n1"), await here.seen("n2")
     held = here.links.put([("n1", "n2")], CUT)
-    assert await here.ask("n2", "n1") is None
-    assert await here.ask("n1", "n2") is None
+    assert await here.silent("n2", "n1")
+    assert await here.silent("n1", "n2")
     assert (await here.seen("n1") - before[0], await here.seen("n2") - before[1]) == (10, 0)
     assert await here.ask("n1", "n3") is not None
     assert await here.ask("n3", "n2") is not None
@@ -104,7 +108,7 @@ async def cut_twice(here: Stations) -> None:
     """Two faults cut one link: it is whole when both have ended; and when all is healed."""
     first, second = (here.links.put([("n1", "n2"), ("n2", "n1")], CUT) for _ in range(2))
     here.links.lift(first)
-    assert await here.ask("n1", "n2") is None
+    assert await here.silent("n1", "n2")
     here.links.lift(second)
     assert await here.ask("n1", "n2") is not None
     here.links.put([("n2", "n3")], CUT)
@@ -115,14 +119,14 @@ async def cut_twice(here: Stations) -> None:
 
 async def delayed(here: Stations) -> None:
     """One way takes its time, other links do not."""
-    here.links.put([("n1", "n2")], Condition(low_s=0.3, high_s=0.35))
+    here.links.put([("n1", "n2")], Condition(low_s=0.8, high_s=0.9))
     for a, b in (("n1", "n2"), ("n2", "n1")):
         took_s = await here.ask(a, b)
         assert took_s is not None
         assert took_s >= 0.15
     quick_s = await here.ask("n1", "n3")
     assert quick_s is not None
-    assert quick_s < 0.3
+    assert quick_s < 0.8
 
 
 async def throttled(here: Stations) -> None:
@@ -145,7 +149,7 @@ async def clients_pass(here: Stations) -> None:
     node = here.nodes["n1"]
     reader, writer = await asyncio.open_connection(node.host, node.http_port)
     writer.write(b"hello")
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(20):
         assert await reader.readexactly(5) == b"hello"
     writer.close()
     await writer.wait_closed()
