@@ -200,7 +200,7 @@ def _tables(document: Document) -> list[dict[str, Any]]:
     for name, title, sentence in (
         ("receipts", "Consumers' receipts", "What consumers say they got, beside what the nodes say they handed over."),
         ("acknowledged", "Acknowledged to producers", "Ids that producers were given, looked up in the nodes' hours."),
-        ("repairs", "Repairs", "What `hourwheel reconcile apply` would do, each exactly once however often it is run."),
+        ("repairs", "Repairs", "What 'hourwheel reconcile apply' would do, each exactly once however often it is run."),
     ):
         part = dict(document.get(name, {}))
         counts = [

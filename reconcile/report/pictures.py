@@ -70,7 +70,7 @@ def over_time(figures: Document, term_changes: Sequence[Document]) -> Figure:
     edges_s = (bins["from_ms"] + np.arange(count + 1) * bins["step_ms"]) / 1000
     figure = Figure(figsize=(_WIDTH_IN, 5.6))
     rate, late, again = figure.subplots(3, 1, sharex=True, height_ratios=(1.2, 1.5, 1))
-    figure.subplots_adjust(left=0.075, right=0.985, top=0.94, bottom=0.09, hspace=0.42)
+    figure.subplots_adjust(left=0.075, right=0.975, top=0.94, bottom=0.09, hspace=0.42)
     rate.set_title("First hand-overs a second")
     rate.stairs(np.array(bins["handed_over"]) * 1000 / bins["step_ms"], edges_s, fill=True, color=SKY, alpha=0.6)
     rate.set_ylim(0, None)
@@ -170,7 +170,7 @@ def covered(nodes: Sequence[Document], terms: Sequence[Document], span_ms: tuple
     from_ms, until_ms = span_ms
     height_in = 0.5 * len(nodes) + 0.6
     figure = Figure(figsize=(_WIDTH_IN, height_in))
-    axes = figure.add_axes((0.075, 0.42 / height_in, 0.91, 1 - 0.5 / height_in))
+    axes = figure.add_axes((0.075, 0.42 / height_in, 0.9, 1 - 0.5 / height_in))
     least_s = (until_ms - from_ms) / 1000 * 0.0012
     for place, node in enumerate(nodes):
         y = -float(place)
@@ -200,7 +200,7 @@ def covered(nodes: Sequence[Document], terms: Sequence[Document], span_ms: tuple
 
 def _figure(height_in: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(_WIDTH_IN, height_in))
-    axes = figure.add_axes((0.075, 0.5 / height_in, 0.91, 1 - 0.85 / height_in))
+    axes = figure.add_axes((0.075, 0.5 / height_in, 0.9, 1 - 0.85 / height_in))
     return figure, axes
 
 
