@@ -25,6 +25,10 @@ CROWD: Final = 16
 """More equal messages than this are no repeats of one."""
 
 _BINS_MAX: Final = 22
+_DUE, _CRC, _TOPIC, _BODY = (
+    np.array(odd, np.uint64) for odd in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F)
+)
+"""Odd numbers without a pattern: sums of few multiples of them are equal for equal parts only."""
 _LENGTHS: Final = ("tags_len", "headers_len", "content_type_len", "target_len", "order_key_len", "extension_len")
 
 
@@ -44,8 +48,9 @@ def twin_rows(hour: int, first: int, units: Rows, headers: Rows) -> Rows:
     topic, asked_due_ms, crc, body_len, key_len, size, created_ms = lift(
         headers, ["topic", "asked_due_ms", "payload_crc", "body_len", "key_len", "size", "created_ms"]
     )
-    likeness = _mixed(asked_due_ms.view(np.uint64) ^ (topic.astype(np.uint64) << np.uint64(44)))
-    likeness = _mixed(likeness ^ (crc.astype(np.uint64) << np.uint64(32) | body_len))
+    likeness: U64 = (asked_due_ms.view(np.uint64) * _DUE + crc * _CRC).astype(np.uint64, copy=False)
+    likeness += (topic * _TOPIC + body_len * _BODY).astype(np.uint64, copy=False)
+    likeness = _mixed(likeness)
     if tags.any():
         likeness = _mixed(likeness ^ tags)
     lengths = lift(headers, _LENGTHS)
