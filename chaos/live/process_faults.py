@@ -17,6 +17,8 @@ from chaos.nemesis import record_transfer
 #: A node that was removed hears of it within so long, or is cut off and will not.
 HEARS_S: Final = 10.0
 POLL_S: Final = 0.1
+#: A rolling restart stops at a node that is not ready by then: other faults keep it from it.
+ROLLS_ON_S: Final = 20.0
 
 
 class ProcessFaults:
@@ -106,10 +108,18 @@ class ProcessFaults:
                 async with self._hands.may_end(node_id):
                     await self._end_in_order((node_id,))
                     await self._nemesis.lasts(fault.for_s)
-            while not await self._cluster.is_ready(node_id):
-                if not await self._nemesis.lasts(POLL_S):
-                    break
+            if not await self._soon_ready(node_id):
+                break  # as an operator would
         yield
+
+    async def _soon_ready(self, node_id: str) -> bool:
+        """Whether it was ready before long, and before all was healed."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + ROLLS_ON_S
+        while not await self._cluster.is_ready(node_id):
+            if loop.time() > until_s or not await self._nemesis.lasts(POLL_S):
+                return False
+        return True
 
     @asynccontextmanager
     async def _replace(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:

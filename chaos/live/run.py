@@ -8,6 +8,7 @@ cluster is lost. Then the nodes are stopped in order and their files compared.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -149,9 +150,14 @@ class LiveRun:
         begun = await asyncio.to_thread(starts, directories, cluster.kept())
         self._say(f"judging {len(self._history.events):,} events")
         history, unaccounted = whole(self._history, begun, self._load)
+        gc.disable()  # millions of events: looking through them again and again takes longer than judging them
+        try:
+            verdicts = judge(history)
+        finally:
+            gc.enable()
         return Result(
             history=history,
-            verdicts=judge(history),
+            verdicts=verdicts,
             fired=dict(nemesis.fired),
             passed=dict(nemesis.passed),
             reasons=dict(nemesis.reasons),
