@@ -12,11 +12,12 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from chaos.timeline import Bins, Counts, TermChange, Timeline
 from chaos.timeline_lanes import draw_lanes, lanes_of, legend_of
-from reconcile.report.palette import AMBER, BLUE, INK, RED, SKY, SOFT, TEAL, style, svg
+from reconcile.report.palette import AMBER, BLUE, INK, PAPER, RED, SKY, SOFT, TEAL, style, svg
 
 _WIDTH_IN, _LEFT_IN, _RIGHT_IN = 13.5, 0.84, 0.2
 _INSIDE_IN: Final = _WIDTH_IN - _LEFT_IN - _RIGHT_IN
@@ -24,12 +25,14 @@ _TOP_IN, _SPACE_IN, _BOTTOM_IN = 0.95, 0.42, 0.5
 _PANELS_IN: Final = (1.7, 1.7, 1.2)
 _MARGIN: Final = 0.004
 _DPI: Final = 150
-_BINS: Final = 320
+_BINS: Final = 360
 _CAUSES: Final = {
     "failover": (RED, "failover"),
     "after_lease": (AMBER, "lease ended"),
     "unexplained": (INK, "unexplained"),
 }
+#: Keeps figures readable before bars.
+_HALO: Final = [withStroke(linewidth=2.5, foreground=PAPER)]
 #: Longer runs are read in minutes.
 _MINUTES_S: Final = 180
 
@@ -62,10 +65,10 @@ def _figure(timeline: Timeline, title: str) -> Figure:
     _draw_rates(axes[1], bins)
     _draw_lateness(axes[2], bins)
     _draw_duplicates(axes[3], timeline, bins)
+    lost_s = [change.at_s - change.gap_s for change in timeline.changes if not change.planned]
     for panel in axes[1:]:
-        for change in timeline.changes:
-            if not change.planned:
-                panel.axvline(change.at_s - change.gap_s, color=RED, linewidth=0.6, alpha=0.35, zorder=0.5)
+        for at_s in lost_s:
+            panel.axvline(at_s, color=RED, linewidth=0.6, alpha=0.35 if len(lost_s) < 40 else 0.18, zorder=0.5)
     _draw_time(axes, timeline)
     _draw_head(figure, timeline, title, height_in)
     return figure
@@ -81,8 +84,8 @@ def _draw_head(figure: Figure, timeline: Timeline, title: str, height_in: float)
         f"{found['handed_over']:,} hand-overs",
         f"{found['faults']} faults",
         f"{found['terms']} terms",
-        f"lateness p50 {late.get('p50', 0):g} ms, p99 {late.get('p99', 0):g} ms",
-        f"{found['duplicates']} duplicates",
+        f"lateness p50 {late.get('p50', 0):,.0f} ms, p99 {late.get('p99', 0):,.0f} ms",
+        f"{found['duplicates']:,} duplicates",
     )
     left = _LEFT_IN / _WIDTH_IN
     figure.text(left, 1 - 0.3 / height_in, title or "Timeline", fontsize=13, fontweight="bold", va="center")
@@ -144,7 +147,7 @@ def _draw_duplicates(axes: Axes, timeline: Timeline, bins: Bins) -> None:
     for change in _told(timeline):
         text = f"{change.failover} in {change.span_ms} ms" if change.failover > 1 else "1"
         top = below[min(int(change.at_s / bins.width_s), len(below) - 1)]
-        look: dict[str, Any] = {"fontsize": 7, "color": RED, "ha": "center"}
+        look: dict[str, Any] = {"fontsize": 7, "color": RED, "ha": "center", "path_effects": _HALO}
         axes.annotate(text, (change.at_s, max(top, change.failover)), (0, 3), textcoords="offset points", **look)
     axes.set_ylim(0, max(4.0, float(below.max()) * 1.25))
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))

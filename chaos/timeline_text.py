@@ -32,14 +32,14 @@ def _summary(timeline: Timeline) -> str:
     found = timeline.totals()
     late = found["lateness_ms"]
     assert isinstance(late, dict)
-    lateness = ", ".join(f"{name} {value:g} ms" for name, value in late.items()) or "nothing handed over"
+    lateness = ", ".join(f"{name} {value:,g} ms" for name, value in late.items()) or "nothing handed over"
     return "\n".join(
         (
             f"{timeline.length_s:.1f} s, {found['faults']} faults, {found['terms']} terms: {found['acknowledged']:,} "
             f"acknowledged, {found['handed_over']:,} hand-overs of {found['messages']:,} messages",
-            f"duplicates {found['duplicates']:,} (failover {found['failover']}, widest span {found['span_ms_max']} ms; "
-            f"lease ended {found['after_lease']}; unexplained {found['unexplained']}), "
-            f"after a failed attempt {found['retried']}",
+            f"duplicates {found['duplicates']:,} (failover {found['failover']:,}, at most {found['span_ms_max']} ms; "
+            f"lease ended {found['after_lease']:,}; unexplained {found['unexplained']:,}), "
+            f"after a failed attempt {found['retried']:,}",
             f"lateness {lateness}",
         )
     )
