@@ -213,7 +213,11 @@ class Ledgers:
             topics=self._topics(),
         )
         quick = max(len(accounts.rows), len(at)) <= INLINE_ROWS
-        return judging() if quick else await asyncio.to_thread(judging)
+        judged = judging() if quick else await asyncio.to_thread(judging)
+        for number in judged.unheard:
+            node_id = node.members.name(number) or f"number {number}"
+            seen.unreachable.setdefault(node_id, "made hand-overs, and is no member any more")
+        return judged
 
     async def _accounts(self, story: Story, moment_ms: int, within_s: float) -> Accounts:
         """What the members know of these messages' hand-overs."""

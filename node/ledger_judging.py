@@ -44,7 +44,8 @@ class HandOverTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Some messages of one hour. `rows` are the messages in the order in which they are shown."""
+    """Some messages of one hour. `rows` are the messages in the order in which they are shown; `unheard` are numbers of
+    nodes that leased some of them and gave no account."""
 
     story: Story
     ledger: Ledger
@@ -52,6 +53,7 @@ class Judged:
     duplicates: Columns
     rows: I64
     deliveries: Deliveries
+    unheard: tuple[int, ...]
 
     def hand_overs_of(self, home: int) -> Deliveries:
         """The records of one message's hand-overs."""
@@ -89,7 +91,7 @@ def judge_story(
 ) -> Judged:
     """The ledger of these messages, whose records were read at `moment_ms`."""
     settles, abroad = story.trail.settles, story.abroad
-    named = {*np.unique(settles["node"]).tolist(), *np.unique(abroad["node"]).tolist()}
+    named = {*np.unique(settles["node"]).tolist(), *np.unique(abroad["node"]).tolist()} - {0}
     covered = [
         (number, 0, 0, _covered_from(story, number, *begun), moment_ms + COVER_AFTER_MS)
         for number, begun in accounts.begun.items()
@@ -103,9 +105,12 @@ def judge_story(
         gaps=np.array([(number, 0, 0, *span) for number, *span in accounts.holes], SPAN),
         topics=topics,
     )
+    unheard = tuple(sorted(named - accounts.begun.keys()))
     ledger = judge(story.bucket(accounts.rows), context)
     order = np.lexsort((story.homes, story.trail.units["due_ms"]))
-    return Judged(story, ledger, story.named(ledger.messages), story.named(ledger.duplicates), order, accounts.rows)
+    return Judged(
+        story, ledger, story.named(ledger.messages), story.named(ledger.duplicates), order, accounts.rows, unheard
+    )
 
 
 def _covered_from(story: Story, number: int, first_ms: int, removed: bool) -> int:
