@@ -6,7 +6,7 @@
 `prove` plants `each` of every class, flag and cause among so many messages and compares what is found, row by row, with
 what was planted; it ends with status 1 if anything differs. `time` makes node directories of each size, reconciles them
 on `local[2]`, and says what it took, with the memory of the JVM and all Python workers together: the sum of what each
-process holds, looked at every 0.2 s. What is made is removed again.
+process holds, looked at every 0.2 s. What is made is removed again, but for what `make` left below `--at`.
 """
 
 import argparse
@@ -34,6 +34,8 @@ from storage.message_id import encode_ids
 
 GROUP: Final = 0
 AUDITED: Final = "audited"
+EACH: Final = 1_000
+"""Of every story planted among the messages that are reconciled for time."""
 LOOK_EVERY_S: Final = 0.2
 TARGET_S: Final = 300.0
 TARGET_GB: Final = 6.0
@@ -136,26 +138,42 @@ def _directory(at: Path | None) -> Iterator[Path]:
 
 
 def _size_gb(path: Path) -> float:
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 1e9
+    """Of 10^9 bytes; files that several names share count once."""
+    files = {(found.st_dev, found.st_ino): found.st_size for found in map(os.stat, _files(path))}
+    return round(sum(files.values()) / 1e9, 2)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    return (file for file in path.rglob("*") if file.is_file())
+
+
+@contextmanager
+def made(millions: int, at: Path | None) -> Iterator[Path]:
+    """Node directories with so many messages: those that `make` left below `at`, or new ones for the while."""
+    kept = at / f"{millions}M" if at is not None else None
+    if kept is not None and kept.is_dir():
+        yield kept
+        return
+    with _directory(at) as path:
+        make(path, messages=millions * 1_000_000, each=EACH)
+        yield path
 
 
 def measure(millions: int, at: Path | None) -> Timing:
-    """Makes so many messages and reconciles them, the start of Spark included."""
-    with _directory(at) as work:
-        (work / "data").mkdir()
-        planted = make(work / "data", messages=millions * 1_000_000, each=1_000)
+    """Reconciles so many messages on two threads of this machine, the start of Spark included."""
+    with made(millions, at) as data, _directory(at) as work:
         load, begun, memory = os.getloadavg()[0], time.monotonic(), Memory()
         spark = session("local[2]", "1g", work)
         try:
-            document = reconcile(spark, Request(planted.directories, work / "out"))
+            document = reconcile(spark, Request([data], work / "out"))
         finally:
             took_s = time.monotonic() - begun
             memory.close()
             spark.stop()
-        assert document["scheduled"] == planted.messages, f"{document['scheduled']} of {planted.messages} messages"
-        sizes = _size_gb(work / "data"), _size_gb(work / "out")
-    input_gb, output_gb = (round(size, 2) for size in sizes)
-    return Timing(planted.messages, round(took_s, 1), round(memory.peak / 1e9, 2), input_gb, output_gb, load)
+        messages = document["scheduled"]
+        assert messages >= millions * 1_000_000, f"{messages} messages of {millions} million"
+        peak_gb = round(memory.peak / 1e9, 2)
+        return Timing(messages, round(took_s, 1), peak_gb, _size_gb(data), _size_gb(work / "out"), load)
 
 
 def draw(timings: list[Timing], path: Path) -> None:
@@ -200,6 +218,15 @@ def _prove(arguments: argparse.Namespace) -> int:
     return 1 if differences else 0
 
 
+def _make(arguments: argparse.Namespace) -> int:
+    for millions in arguments.millions:
+        path = arguments.at / f"{millions}M"
+        path.mkdir()
+        make(path, messages=millions * 1_000_000, each=EACH)
+        print(path, flush=True)
+    return 0
+
+
 def _time(arguments: argparse.Namespace) -> int:
     timings = []
     for millions in arguments.millions:
@@ -221,6 +248,9 @@ def main() -> int:
     proof.add_argument("--messages", type=int, default=10_000_000)
     proof.add_argument("--each", type=int, default=1_000)
     proof.set_defaults(run=_prove)
+    left = parts.add_parser("make", help="make node directories below --at and leave them there, for time to find")
+    left.add_argument("--millions", type=int, nargs="+", default=[10, 30, 100])
+    left.set_defaults(run=_make)
     timed = parts.add_parser("time", help="measure time and memory")
     timed.add_argument("--millions", type=int, nargs="+", default=[10, 30, 100])
     timed.add_argument("--picture", type=Path)
