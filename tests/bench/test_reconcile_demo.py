@@ -74,6 +74,14 @@ def test_every_difference_counts(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert (found.differences, found.exit_status) == (3, 1)
 
 
+def test_what_only_receipts_tell_is_no_difference(tmp_path: Path) -> None:
+    """The files are held against receipts, which the nodes do not have: `not_received` is theirs alone, no other flag."""
+    flags = document()["flags"]
+    out = output(tmp_path / "report", rows())
+    assert compare(hurt(document(), rows()), document(flags=flags | {"not_received": 1}), out).differences == []
+    assert len(compare(hurt(document(), rows()), document(flags=flags | {"late": 1}), out).differences) == 1
+
+
 def test_broken_promise_is_status_1(tmp_path: Path) -> None:
     """By the report or by the checkers."""
     broken = document(promises_broken=["1 messages lost"])
