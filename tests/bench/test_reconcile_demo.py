@@ -75,7 +75,7 @@ def test_every_difference_counts(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_what_only_receipts_tell_is_no_difference(tmp_path: Path) -> None:
-    """The files are held against receipts, which the nodes do not have: `not_received` is theirs alone, no other flag."""
+    """The files are held against receipts, the nodes are not: `not_received` is theirs alone, and no other flag."""
     flags = document()["flags"]
     out = output(tmp_path / "report", rows())
     assert compare(hurt(document(), rows()), document(flags=flags | {"not_received": 1}), out).differences == []
