@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,11 +13,13 @@ from api.port import ANONYMOUS, Limits, TopicChange
 from api.problem import Problem
 from node.server import Node
 from node.service import Service
+from storage.disk import Disk
 
 
 def make_service(**parts: Any) -> Service:
     """The service of a node that leads and has these parts."""
     reign = SimpleNamespace(trusted=lambda: True)
+    parts |= {"directory": SimpleNamespace(deliveries=Path("deliveries")), "disk": Disk()}
     node = SimpleNamespace(config=SimpleNamespace(node_id="n1"), draining=False, reign=reign, **parts)
     return Service(cast(Node, node), Limits())
 
