@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +143,10 @@ def test_history_without_hand_overs_has_a_timeline(tmp_path: Path) -> None:
     assert "nothing handed over" in whole.describe()
     with pytest.raises(ValueError, match="without events"):
         Timeline.of(History(), Bounds())
+
+
+def test_machine_without_matplotlib_has_text_and_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures need the extra `spark`; a run without it has its timeline all the same."""
+    monkeypatch.delitem(sys.modules, "chaos.timeline_picture", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert [path.name for path in write(timeline(), tmp_path)] == ["timeline.txt", "timeline.json"]
