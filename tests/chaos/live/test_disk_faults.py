@@ -1,0 +1,193 @@
+"""Faults of disks: what they do to a node's files and control file, who is told to have found it, and what is left."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from chaos.event import Crashed
+from chaos.fault_plan import FaultPlan
+from chaos.faulty_disk import FaultyDisk
+from chaos.history import History
+from chaos.live import disk_faults
+from chaos.live.disk_faults import OLD_COPY, DiskFaults
+from chaos.live.nemesis import LiveNemesis
+from cli.exit_code import ExitCode
+from tests.chaos.live.pretended import Machines
+
+
+class Disks(Machines):
+    """Machines with files: a journal, an hour and a log of hand-overs each."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.disks = FaultyDisk(directory)
+        self.kept: list[str] = []
+        for node in self.nodes.values():
+            for name in ("journal/1.seg", "hours/494000/index", "deliveries/494000-000001.log", "catalog/data.mdb"):
+                path = node.data_path / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(b"x" * 9_000)
+            node.log_path.write_bytes(b"")
+
+    def keep_deliveries(self, name: str, *, last: bool = False) -> None:
+        """See Cluster."""
+        self.kept.append(name)
+
+    async def until(self, condition: Callable[[], Awaitable[bool]], what: str, timeout_s: float, poll_s: float) -> None:
+        """See Cluster."""
+        while True:
+            if await condition():
+                return
+            await asyncio.sleep(poll_s)
+
+
+Meanwhile = Callable[[Disks, LiveNemesis], Awaitable[None]]
+
+
+async def nothing(machines: Disks, nemesis: LiveNemesis) -> None:
+    """Nothing happens while the fault is on."""
+
+
+async def struck(directory: Path, line: str, meanwhile: Meanwhile = nothing) -> tuple[DiskFaults, Disks, History]:
+    """One fault put on at once, the run healed when it is over."""
+    machines, history = Disks(directory), History()
+    plan = FaultPlan.parse(f"plan seed=1 nodes=3 seconds=20\n{line}", "live")
+    async with LiveNemesis(machines.cluster(), history, plan) as nemesis:
+        faults = DiskFaults(nemesis, {}, "loop devices")
+        nemesis.register(faults)
+        running = asyncio.create_task(nemesis.run())
+        await meanwhile(machines, nemesis)
+        await running
+        await nemesis.heal()
+        await faults.heal()
+        machines.log.append(f"not run {nemesis.not_run}")
+    return faults, machines, history
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verify finds nothing, unless a test says otherwise; nodes meet damage soon."""
+    sound = subprocess.CompletedProcess[str]([], 0)
+    monkeypatch.setattr(disk_faults, "verify_command", lambda data: sound)
+    monkeypatch.setattr(disk_faults, "MEETS_S", 0.02)
+    monkeypatch.setattr(disk_faults, "LOOK_S", 0.01)
+
+
+def test_a_damage_that_its_node_finds(tmp_path: Path) -> None:
+    """The node is killed, damaged, started; it ends with 11, is explained, gets an empty disk, and starts again."""
+
+    async def find(machines: Disks, nemesis: LiveNemesis) -> None:
+        while machines.log != ["end n2 -9", "start n2"]:
+            await nemesis.lasts(0.001)
+        machines.end("n2", ExitCode.DATA)
+
+    faults, machines, history = asyncio.run(struck(tmp_path, "0 flip n2 for=0.01 at=0.5 file=journal", find))
+    assert machines.log[:5] == ["end n2 -9", "start n2", "end n2 11", "wipe n2", "start n2"]
+    assert [(event.node, event.expected) for event in history.of(Crashed)] == [("n2", True)]
+    assert [damage.found_by for damage in faults.damages] == [["its node"]]
+    assert (machines.kept, faults.broken) == (["n2"], [])
+
+
+def test_a_damage_that_nobody_finds_is_a_violation(tmp_path: Path) -> None:
+    """The node lives on it for a while; then it is looked at, told of, and the node gets an empty disk."""
+    faults, machines, _ = asyncio.run(struck(tmp_path, "0 zero n2 for=0.01 at=0.5 file=hours"))
+    assert machines.log[:5] == ["end n2 -9", "start n2", "end n2 -9", "wipe n2", "start n2"]
+    assert faults.broken == ["n2: a page of 494000/index at 4096, 4096 bytes: found by nobody"]
+
+
+def test_a_page_of_the_catalog_may_mean_nothing(tmp_path: Path) -> None:
+    """LMDB has pages that nothing refers to: told of, and no violation; so is what the node wrote anew."""
+    faults, _, _ = asyncio.run(struck(tmp_path / "a", "0 zero n2 for=0.01 at=0.5 file=catalog"))
+    assert (faults.broken, faults.damages[0].harmless) == ([], "a page that nothing refers to")
+
+    async def mend(machines: Disks, nemesis: LiveNemesis) -> None:
+        while machines.log != ["end n2 -9", "start n2"]:
+            await nemesis.lasts(0.001)
+        (machines.nodes["n2"].data_path / "journal/1.seg").write_bytes(b"x" * 9_000)
+
+    faults, _, _ = asyncio.run(struck(tmp_path / "b", "0 truncate n2 for=0.01 at=0.5 file=journal", mend))
+    assert (faults.broken, "anew" in faults.damages[0].harmless) == ([], True)
+
+
+def test_verify_is_asked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it says of the damaged files counts as found, whatever the node does."""
+    damaged = subprocess.CompletedProcess[str]([], int(ExitCode.DATA))
+    monkeypatch.setattr(disk_faults, "verify_command", lambda data: damaged)
+    faults, _, _ = asyncio.run(struck(tmp_path, "0 flip n2 for=0.01 at=0.5 file=hours"))
+    assert [damage.found_by for damage in faults.damages] == [["verify"]]
+
+
+def test_an_old_copy_is_found_by_the_others(tmp_path: Path) -> None:
+    """Copied, written to, put back: the bytes are the old ones again, and the node's log says who remembered more."""
+
+    async def write(machines: Disks, nemesis: LiveNemesis) -> None:
+        node = machines.nodes["n2"]
+        while machines.log != ["end n2 -9", "start n2"]:
+            await nemesis.lasts(0.001)
+        (node.data_path / "journal/1.seg").write_bytes(b"more")
+        while machines.log != ["end n2 -9", "start n2"] * 2:
+            await nemesis.lasts(0.001)
+        assert (node.data_path / "journal/1.seg").read_bytes() == b"x" * 9_000
+        node.log_path.write_bytes(OLD_COPY)
+
+    faults, _, _ = asyncio.run(struck(tmp_path, "0 oldcopy n2 for=0.05 at=0 file=all", write))
+    assert [damage.found_by for damage in faults.damages] == [["the other nodes"]]
+    assert not list(tmp_path.glob("n2/old copy*"))
+
+
+def test_an_old_copy_that_is_no_older_is_passed_over(tmp_path: Path) -> None:
+    """Nothing was written meanwhile: no damage."""
+    faults, machines, _ = asyncio.run(struck(tmp_path, "0 oldcopy n2 for=0.01 at=0 file=hours"))
+    assert (faults.damages, "wipe n2" in machines.log) == ([], False)
+
+
+def test_a_torn_write_puts_no_disk_in_doubt(tmp_path: Path) -> None:
+    """Bytes behind the end are no damage; the node keeps its files."""
+    faults, machines, _ = asyncio.run(struck(tmp_path, "0 torn n2 for=0.01 at=0.5 file=journal"))
+    assert (faults.damages, machines.log[:2]) == ([], ["end n2 -9", "start n2"])
+    assert (tmp_path / "n2/data/journal/1.seg").stat().st_size > 9_000
+
+
+def test_a_failed_call_ends_its_process_and_explains_it(tmp_path: Path) -> None:
+    """The control file asks for it; a call that failed explains that its process ends with 11, and how soon is told."""
+
+    async def fail(machines: Disks, nemesis: LiveNemesis) -> None:
+        control = tmp_path / "n2.disk"
+        while not control.exists() or not int.from_bytes(control.read_bytes()[24:32], "little"):
+            await nemesis.lasts(0.001)
+        with control.open("r+b") as file:
+            os.pwrite(file.fileno(), (1).to_bytes(8, "little"), 32)
+        await asyncio.sleep(0.02)
+        machines.end("n2", ExitCode.DATA)
+
+    faults, machines, history = asyncio.run(struck(tmp_path, "0 fail n2 for=0.2 errno=EIO operation=sync", fail))
+    assert machines.log[:2] == ["end n2 11", "start n2"]
+    assert [event.expected for event in history.of(Crashed)] == [True]
+    assert len(faults.fail_stop_ms) == 1
+    assert faults.broken == []
+
+
+def test_slow_and_full_are_lifted(tmp_path: Path) -> None:
+    """While they last the control file says so; afterwards the disk is sound."""
+
+    async def look(machines: Disks, nemesis: LiveNemesis) -> None:
+        while not nemesis.fired:
+            await nemesis.lasts(0.001)
+        assert (tmp_path / "n3.disk").read_bytes() != disk_faults_sound
+
+    disk_faults_sound = (0).to_bytes(8, "little") + (-1).to_bytes(8, "little", signed=True) + bytes(24)
+    for line in ("0 slow n3 for=0.05 by=0.3", "0 full n3 for=0.05"):
+        asyncio.run(struck(tmp_path, line, look))
+        assert (tmp_path / "n3.disk").read_bytes() == disk_faults_sound
+
+
+def test_power_needs_a_disk_of_its_own(tmp_path: Path) -> None:
+    """Without one it is told of as not run, with what is missing."""
+    _, machines, _ = asyncio.run(struck(tmp_path, "0 power n1 for=0.1 unsynced=lost"))
+    assert machines.log[-1] == (
+        "not run {'power': 'needs a file system of its own for each node; there is no loop devices'}"
+    )
