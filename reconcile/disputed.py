@@ -45,6 +45,8 @@ def _compare(
         except OSError:
             return  # a copy that cannot be read is told by whoever reads it for its content
         common = min(len(mine), len(theirs))
+        if not common:
+            return  # one of them ends before: a node that was away, or removed, for longer
         mine, theirs = mine[:common], theirs[:common]
         differ = np.flatnonzero((_words(mine) != _words(theirs)).any(axis=1))
         if len(differ):
