@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ledger.bucket import Bucket
 from ledger.trail import Newest, Trail, lift, name_of
-from storage.array import I64, U8, U16, U64
+from storage.array import I64, U8, U16, U32, U64
 from storage.delivery_record import DELIVERED as DONE
 from storage.delivery_record import FAILED, GIVEN_BACK, LATE
 from storage.format import DEAD, DELIVERED, FORWARDED, LEASED, MOVED, RELEASED, take_rows
@@ -56,6 +56,7 @@ class Settles(NamedTuple):
     when: I64
     code: U16
     node: U16
+    term: U32
 
 
 class Ends(NamedTuple):
@@ -88,6 +89,7 @@ class Records:
     ends: Ends
     standing: Standing
     ended_by: U64  # [k] key of the hand-over that the newest record at home names
+    ended_term: U32  # [k] its term
 
 
 def ranks_of(key: U64) -> tuple[npt.NDArray[np.intp], U64]:
@@ -100,6 +102,13 @@ def ranks_of(key: U64) -> tuple[npt.NDArray[np.intp], U64]:
     return order, ranked
 
 
+class Found(NamedTuple):
+    """Where keys that were asked for stand among those there are, [n] each."""
+
+    there: _Bools
+    at: npt.NDArray[np.intp]  # 0 where there is none
+
+
 class Keyed:
     """Values by key, of events of which several may have one key."""
 
@@ -110,13 +119,13 @@ class Keyed:
         self._starts = np.flatnonzero(begins)
         self.keys = ranked[self._starts]
 
-    def find(self, key: U64) -> tuple[_Bools, npt.NDArray[np.intp]]:
-        """Whether there is such a key, and its ordinal among `keys` (0 where there is none)."""
+    def find(self, key: U64) -> Found:
+        """Look these keys up."""
         if not len(self.keys):
-            return np.zeros(len(key), np.bool_), np.zeros(len(key), np.intp)
+            return Found(np.zeros(len(key), np.bool_), np.zeros(len(key), np.intp))
         at = np.minimum(self.keys.searchsorted(key), len(self.keys) - 1)
-        found = self.keys[at] == key
-        return found, np.where(found, at, 0)
+        there = self.keys[at] == key
+        return Found(there, np.where(there, at, 0))
 
     def first(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Of each key the first value, in the order in which they were given."""
@@ -135,10 +144,12 @@ class Keyed:
         least: npt.NDArray[Any] = np.minimum.reduceat(values[self._order], self._starts)
         return least
 
-    def read(self, of_keys: npt.NDArray[Any], key: U64, absent: int) -> npt.NDArray[Any]:
-        """What `first`, `last` or `least` gave, for these keys; `absent` where there is none."""
-        found, at = self.find(key)
-        return np.where(found, of_keys[at], absent) if len(of_keys) else np.full(len(key), absent, of_keys.dtype)
+
+def read(of_keys: npt.NDArray[Any], found: Found, absent: int) -> npt.NDArray[Any]:
+    """What `first`, `last` or `least` of a Keyed gave, for the keys that were found there; `absent` for others."""
+    if not len(of_keys):
+        return np.full(len(found.at), absent, of_keys.dtype)
+    return np.where(found.there, of_keys[found.at], absent)
 
 
 def records_of(bucket: Bucket, trail: Trail, newest: Newest, at: I64) -> Records:
@@ -149,13 +160,15 @@ def records_of(bucket: Bucket, trail: Trail, newest: Newest, at: I64) -> Records
     settles, places = _settles(bucket, trail, message_of, rank)
     messages = np.arange(len(at))
     name = newest.name[at]
+    ended_term = (name >> np.uint64(16)).astype(np.uint32)
     return Records(
         at=at,
         hand_overs=_hand_overs(bucket, trail, message_of, rank),
         settles=settles,
         ends=_ends(bucket, trail, message_of, rank),
         standing=_standing(bucket, newest, at, settles, places),
-        ended_by=rank.key(messages, (name >> np.uint64(16)).astype(np.uint32), name.astype(np.uint16)),
+        ended_by=rank.key(messages, ended_term, name.astype(np.uint16)),
+        ended_term=ended_term,
     )
 
 
@@ -222,7 +235,7 @@ def _settles(bucket: Bucket, trail: Trail, message_of: I64, rank: _Ranks) -> tup
         np.concatenate([mine_, theirs]) for mine_, theirs in zip(here, there, strict=True)
     )
     messages = np.concatenate([message[mine], its[order]])
-    settles = Settles(rank.key(messages, term, attempt), messages, what, at_ms, when, code, node)
+    settles = Settles(rank.key(messages, term, attempt), messages, what, at_ms, when, code, node, term)
     return settles, _Places(abroad["place"].copy(), there[2], there[4])
 
 
@@ -232,12 +245,14 @@ def _standing(bucket: Bucket, newest: Newest, at: I64, settles: Settles, places:
     place = np.zeros(len(at), np.uint64)
     place[settles.message[forwards]] = settles.when[forwards].view(np.uint64)  # the last of a message's stays
     units = Keyed(bucket.places["place"])
-    known, _ = units.find(place)
-    due_ms = units.read(units.last(bucket.places["due_ms"]), place, 0)
-    asked_due_ms = units.read(units.last(bucket.places["asked_due_ms"]), place, 0)
+    unit = units.find(place)
+    known = unit.there
+    due_ms = read(units.last(bucket.places["due_ms"]), unit, 0)
+    asked_due_ms = read(units.last(bucket.places["asked_due_ms"]), unit, 0)
     there = Keyed(places.place)
-    state = there.read(there.last(places.what), place, 0)
-    lease_end = there.read(there.last(places.when), place, 0)
+    newest_there = there.find(place)
+    state = read(there.last(places.what), newest_there, 0)
+    lease_end = read(there.last(places.when), newest_there, 0)
     away = what == FORWARDED
     state = np.where(away, state, what).astype(np.uint8)
     when = np.where(away, lease_end, newest.when[at])

@@ -35,6 +35,7 @@ from ledger.records import (
     done,
     failures,
     leases,
+    read,
     refused,
 )
 from storage.array import I64, U8
@@ -77,31 +78,26 @@ def outcomes_of(records: Records) -> Outcomes:
 
     its = leases(settles)
     lease = Keyed(settles.key[its])
-    leased, _ = lease.find(key)
+    leased = lease.find(key)
     its_fail = failures(settles)
     failure = Keyed(settles.key[its_fail])
-    failed, _ = failure.find(key)
+    failed = failure.find(key)
     refusal = Keyed(ends.key[refused(ends)])
-    refused_ms = refusal.read(refusal.least(ends.at_ms[refused(ends)]), key, _NEVER)
     ack = Keyed(ends.key[done(ends)])
-    acked, _ = ack.find(key)
-    late, _ = Keyed(ends.key[ends.outcome == LATE]).find(key)
-    told, _ = Keyed(settles.key[answered(settles)]).find(key)
-    any_end, _ = Keyed(ends.key).find(key)
-    ended_by, _ = Keyed(settles.key[settles.what == DELIVERED]).find(key)
+    acked = ack.find(key)
     return Outcomes(
-        leased=leased,
-        leased_ms=lease.read(lease.least(settles.at_ms[its]), key, _NEVER),
-        lease_end_ms=lease.read(lease.last(settles.when[its]), key, 0),
-        lease_end_least_ms=lease.read(lease.least(settles.when[its]), key, 0),
-        failed=failed,
-        failed_ms=failure.read(failure.least(settles.at_ms[its_fail]), key, _NEVER),
-        refused_ms=refused_ms,
-        settled=ended_by,
-        done=acked,
-        done_ms=ack.read(ack.least(ends.at_ms[done(ends)]), key, _NEVER),
-        done_late=late,
-        known=told | any_end,
+        leased=leased.there,
+        leased_ms=read(lease.least(settles.at_ms[its]), leased, _NEVER),
+        lease_end_ms=read(lease.last(settles.when[its]), leased, 0),
+        lease_end_least_ms=read(lease.least(settles.when[its]), leased, 0),
+        failed=failed.there,
+        failed_ms=read(failure.least(settles.at_ms[its_fail]), failed, _NEVER),
+        refused_ms=read(refusal.least(ends.at_ms[refused(ends)]), refusal.find(key), _NEVER),
+        settled=Keyed(settles.key[settles.what == DELIVERED]).find(key).there,
+        done=acked.there,
+        done_ms=read(ack.least(ends.at_ms[done(ends)]), acked, _NEVER),
+        done_late=Keyed(ends.key[ends.outcome == LATE]).find(key).there,
+        known=Keyed(settles.key[answered(settles)]).find(key).there | Keyed(ends.key).find(key).there,
     )
 
 

@@ -2,6 +2,9 @@
 
 That no node tells of a hand-over means that there was none only if every node that could have made it gave its account
 of that time, without a hole. Where it did not, nothing is concluded.
+
+Nor of a hand-over in a term of which no account tells at all: every leader begins with a record of its term, so the
+account of this one was lost with its disk, whatever the log says that its node began after it.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ledger.bucket import Context, Rows
-from storage.array import I64, U16
+from storage.array import I64, U16, U32
 
 _Bools = npt.NDArray[np.bool_]
 
@@ -20,6 +23,11 @@ class Sight:
 
     def __init__(self, context: Context) -> None:
         self._seen = {node: _seen(context.covered, context.gaps, node) for node in context.nodes}
+        self._terms = context.terms["term"].copy()
+
+    def of_term(self, term: U32) -> _Bools:
+        """True, shape [n], where an account tells of this term."""
+        return np.isin(term, self._terms)
 
     def of_node(self, node: U16, from_ms: I64, until_ms: I64) -> _Bools:
         """True, shape [n], where this node's account covers from_ms <= t <= until_ms as a whole."""

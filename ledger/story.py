@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ledger.bucket import Bucket, Context
 from ledger.columns import DUPLICATES, Columns, Flag, Lost, MessageClass, empty_columns
 from ledger.lateness import FirstHandOvers, late_causes
-from ledger.records import REDRIVEN, RESCHEDULED, Keyed, Records, done, leases, records_of
+from ledger.records import REDRIVEN, RESCHEDULED, Keyed, Records, done, leases, read, records_of
 from ledger.repeats import Outcomes, Repeats, outcomes_of, repeats_of
 from ledger.sight import Sight
 from ledger.trail import Newest, Trail, lift
@@ -215,22 +215,26 @@ def _trace(
     flags[records.standing.astray] |= np.uint32(Flag.RECORDS_MISSING)
     told = Keyed(records.hand_overs.key)
     its = np.flatnonzero(leases(settles))
-    its = its[~told.find(settles.key[its])[0]]
-    blind = its[~sight.of_node(settles.node[its], settles.at_ms[its], settles.at_ms[its])]
+    its = its[~told.find(settles.key[its]).there]
+    seen = sight.of_node(settles.node[its], settles.at_ms[its], settles.at_ms[its]) & sight.of_term(settles.term[its])
+    blind = its[~seen]
     flags[settles.message[blind]] |= np.uint32(Flag.RECORDS_MISSING)
     delivered = (kind == MessageClass.DELIVERED_ONCE) | (kind == MessageClass.DELIVERED_MORE)
-    untold = np.flatnonzero(delivered & ~told.find(records.ended_by)[0])
+    untold = np.flatnonzero(delivered & ~told.find(records.ended_by).there)
     if not len(untold):
         return
-    leased = Keyed(settles.key[leases(settles)])
-    node = leased.read(leased.first(settles.node[leases(settles)]), records.ended_by[untold], 0).astype(np.uint16)
-    leased_ms = leased.read(leased.first(settles.at_ms[leases(settles)]), records.ended_by[untold], 0)
+    its = np.flatnonzero(leases(settles))
+    leased = Keyed(settles.key[its])
+    ended_by = leased.find(records.ended_by[untold])
+    node = read(leased.first(settles.node[its]), ended_by, 0).astype(np.uint16)
+    leased_ms = read(leased.first(settles.at_ms[its]), ended_by, 0)
     from_ms = np.minimum(rows["asked_due_ms"][at[untold]], settled_ms[untold]) - context.skew_ms
     seen = np.where(
         leased_ms > 0,
         sight.of_node(node, leased_ms, leased_ms),
         sight.of_all(from_ms, settled_ms[untold] + context.skew_ms),
     )
+    seen &= sight.of_term(records.ended_term[untold])
     flags[untold[~seen]] |= np.uint32(Flag.RECORDS_MISSING)
     flags[untold[seen]] |= np.uint32(Flag.UNTRACED)
     inside = rows["flags"][at[untold]] & np.uint32(Flag.OUTSIDE_WINDOW) == 0
