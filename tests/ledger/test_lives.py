@@ -257,6 +257,16 @@ def test_delivered_without_a_trace_is_lost_where_all_is_seen() -> None:
     assert life.judged(from_ms=T + 1).kind == ONCE
 
 
+def test_what_was_leased_in_a_term_that_no_account_tells_of_is_no_loss() -> None:
+    """Its leader lost its disk, and with it all that it wrote of that term; the log that it began anew covers nothing
+    of it, whichever of the leases were come across before."""
+    terms = context_of().terms[1:]
+    for life in (Life().lease(3).settle(DELIVERED, 20), Life().settle(DELIVERED, 20)):
+        judged = life.judged(terms=terms)
+        assert (judged.kind, judged.flags) == (ONCE, Flag.RECORDS_MISSING)
+    assert Life().lease(3, until=40).judged(terms=terms).flags == Flag.RECORDS_MISSING | Flag.OVERDUE
+
+
 def test_receipts_are_asked_where_they_cover() -> None:
     """What nobody got is lost, what somebody got and the records have open may come again."""
     covering = {"receipts_from_ms": T - 1, "receipts_until_ms": T + 60_000}
