@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ledger.abroad import abroad_of
 from ledger.bucket import BUCKET_UNITS, Bucket
@@ -21,11 +22,11 @@ from reconcile.find_files import DeliverySource
 from reconcile.inventory import HourPart, Inventory, Span
 from reconcile.problem import Problem
 from reconcile.read_deliveries import Gap, delivery_blocks, hand_overs
-from reconcile.read_hour import read_headers, read_settles, read_units, settle_blocks
+from reconcile.read_hour import read_headers, read_units, settle_blocks
 from reconcile.read_rows import Rows
 from reconcile.scatter import BUCKET_BITS, Piece, buckets_of, scatter
 from storage.delivery_record import DELIVERY
-from storage.format import LEASED, UNIT_MOVED, join_rows, take_rows
+from storage.format import LEASED, SETTLE, UNIT_MOVED, join_rows, take_rows
 
 _EDGE_ROWS: Final = 4096
 """Settle records at the beginning and the end of an hour that are looked at for who leased when."""
@@ -173,19 +174,26 @@ def _survey_moved(task: MovedTask, scratch: Path) -> Survey:
     found = Survey()
     span = task.span
     units = read_units(task.part, span.first, span.count)
-    moved = take_rows(units.rows, np.flatnonzero(units.rows["flags"] & np.uint32(UNIT_MOVED)))
+    is_moved = units.rows["flags"] & np.uint32(UNIT_MOVED) > 0
+    moved = take_rows(units.rows, np.flatnonzero(is_moved))
     if not len(moved):
         return found
     found.moved = len(moved)
     headers = read_headers(task.part, moved)
     found.problems += headers.problems
-    settles = read_settles(task.part, span.first, span.count)
-    none = np.empty(0, DELIVERY)
-    bucket = Bucket(0, span.hour, span.first, units.rows, settles.rows, None, none)
+    theirs = [_of_units(read.rows, span.first, is_moved) for read in settle_blocks(task.part)]
+    bucket = Bucket(0, span.hour, span.first, units.rows, join_rows(theirs, SETTLE), None, np.empty(0, DELIVERY))
     lifted = abroad_of(bucket, headers.rows)
     found.places = scatter(lifted.places, scratch, "places")
     found.abroad = scatter(lifted.settles, scratch, "abroad")
     return found
+
+
+def _of_units(settles: Rows, first: int, wanted: npt.NDArray[np.bool_]) -> Rows:
+    """Of these settle records those of the units first + i for which `wanted` says so, [n]: few of many."""
+    at = settles["global_index"].astype(np.int64) - first
+    within = np.flatnonzero((at >= 0) & (at < len(wanted)) & (settles["what"] > 0))
+    return take_rows(settles, within[wanted[at[within]]])
 
 
 def _survey_edges(task: EdgeTask) -> Survey:
