@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _PATHS: Final = {"multiple": True, "type": click.Path(path_type=Path)}
 _MS: Final = {"type": click.IntRange(min=0), "show_default": True, "metavar": "MS"}
 _SECONDS: Final = {"type": click.FloatRange(min=0.1), "show_default": True, "metavar": "SECONDS"}
+#: Repairs that were not asked for.
+_LEFT: Final = "left"
 #: Names of each option, what kind it is, and its help.
 _OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any], str], ...]] = (
     (
@@ -153,18 +155,22 @@ def _show(out: Path, document: Mapping[str, Any]) -> None:
 @command.command("apply")
 @click.argument("out", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--dry-run", is_flag=True, help="say what would be done")
+@click.option("--scheduled-twice", "guessed", is_flag=True, help="cancel messages that equal another one, too")
 @client_options
-def apply(out: Path, dry_run: bool, url: str, timeout: float, output: str) -> None:
+def apply(out: Path, dry_run: bool, guessed: bool, url: str, timeout: float, output: str) -> None:
     """Carries out the repairs of the reconciliation in DIR: what was lost comes again, what would come again is
-    cancelled. Running it twice does it once.
+    cancelled. Running it twice does it once. Equal messages may be meant: they are left alone unless you say so.
     """
     from reconcile.apply import LATER, OUTCOMES, carry_out, read_repairs
     from reconcile.problem import DataRefused
 
-    counts = dict.fromkeys(OUTCOMES, 0)
+    counts = dict.fromkeys((*OUTCOMES, _LEFT), 0)
     connection = Connection(url, timeout)
     try:
         for repair in read_repairs(out):
+            if repair.guessed and not guessed:
+                counts[_LEFT] += 1
+                continue
             if dry_run:
                 click.echo(f"{repair.action} {repair.id} ({repair.reason})")
                 continue
@@ -178,6 +184,9 @@ def apply(out: Path, dry_run: bool, url: str, timeout: float, output: str) -> No
         show_json(counts)
     elif not dry_run:
         show_fields(counts.items())
+    if counts[_LEFT] and output == "table":
+        said = f"{counts[_LEFT]} messages equal another one and were left alone; --scheduled-twice cancels them"
+        click.echo(said, err=True)
     if counts[LATER]:
         raise Failure(ExitCode.UNAVAILABLE, f"{counts[LATER]} repairs could not be made now; run this again")
 

@@ -206,12 +206,14 @@ def _with_twins(bucket: Bucket, rows: Columns, duplicates: Columns, context: Con
     if not len(twins.home):
         return duplicates
     origin = rows["home"][0]
-    at = (twins.home - origin).view(np.int64)
-    rows["flags"][at] |= np.uint32(Flag.SCHEDULED_TWICE)
-    both = (rows["first_ms"][at] > 0) & (twins.other_ms > 0)
-    at, names, before_ms = at[both], twins.other[both], twins.other_ms[both]
+    at, names, before_ms = (twins.home - origin).view(np.int64), twins.other, twins.other_ms
     here = names >= origin
     other = np.where(here, names - origin, np.uint64(0)).view(np.int64)
+    # Whoever takes a message back and schedules it again repeats nothing.
+    repeated = ~(here & (rows["class"][other] == MessageClass.CANCELLED) & (before_ms == 0))
+    rows["flags"][at[repeated]] |= np.uint32(Flag.SCHEDULED_TWICE)
+    both = repeated & (rows["first_ms"][at] > 0) & (before_ms > 0)
+    at, names, before_ms, here, other = at[both], names[both], before_ms[both], here[both], other[both]
     found = empty_columns(DUPLICATES, len(at))
     for name in ("home", "random", "topic", "mode", "term", "attempt", "node"):
         found[name] = rows[name][at]

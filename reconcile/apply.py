@@ -8,7 +8,8 @@
 What is sent again has a header `repair-of: <id>`, for consumers that remember what they got.
 
 Nothing is done on a guess: a message that is still open is not sent again beside itself, one that meanwhile ended is
-left alone, one whose content no node has any more cannot come again, and each of these is said by name.
+left alone, one whose content no node has any more cannot come again, and each of these is said by name. That a message
+equals another one is a guess (a producer may mean both), so those are cancelled only if that is asked for.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ import pyarrow.dataset as ds
 
 from reconcile.output import REPAIRS_TABLE, REPORT
 from reconcile.problem import DataRefused
-from reconcile.tables import REDELIVER, SUPPRESS
+from reconcile.tables import REDELIVER, SUPPRESS, TWICE
 
 DONE: Final = "done"
 """Carried out, now or by an earlier run."""
@@ -48,6 +49,11 @@ class Repair(NamedTuple):
     action: str
     reason: str
     id: str
+
+    @property
+    def guessed(self) -> bool:
+        """Whether its producer may have meant the message after all."""
+        return self.reason == TWICE
 
 
 class Outcome(NamedTuple):

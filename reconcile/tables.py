@@ -121,7 +121,8 @@ REPAIRS_SCHEMA: Final = pa.schema(
 
 REDELIVER, SUPPRESS = "redeliver", "suppress"
 _ACTIONS: Final = ("", REDELIVER, SUPPRESS)
-_REASONS: Final = (*LOST_WORDS, "delivered_unsettled", "scheduled_twice")
+TWICE: Final = "scheduled_twice"
+_REASONS: Final = (*LOST_WORDS, "delivered_unsettled", TWICE)
 OPEN: Final = (MessageClass.PENDING, MessageClass.IN_FLIGHT)
 
 

@@ -98,7 +98,8 @@ def repairs(tmp_path: Path) -> Any:
 
 
 def test_repairs_are_made_once_on_a_real_node(tmp_path: Path, repairs: Any) -> None:
-    """A delivered message comes again, with its body, once; a pending one is cancelled; an unknown one is told."""
+    """A delivered message comes again, with its body, once; a pending one that equals another is cancelled only if that
+    is asked for; an unknown one is told."""
 
     async def mend() -> None:
         async with Cluster(tmp_path / "cluster", count=1) as cluster:
@@ -119,12 +120,15 @@ def _mend(call: Any, url: str, repairs: Any) -> None:
     later = call("POST", "/v1/messages", {"topic": "orders", "body": 2, "delay": "1h"}).document["id"]
     gone = first[:-1] + ("0" if first[-1] != "0" else "1")
     out = repairs(("redeliver", "never_received", first), ("suppress", "scheduled_twice", later), ("redeliver", "no_trace", gone))  # fmt: skip  # noqa: E501
-    dry = reconcile("apply", out, "--url", url, "--dry-run")
+    dry = reconcile("apply", out, "--url", url, "--dry-run", "--scheduled-twice")
     assert (dry.exit_code, dry.output.count("\n")) == (0, 3)
+    left = reconcile("apply", out, "--url", url)
+    assert (left.exit_code, "1 messages equal another one" in left.output) == (0, True)
+    assert call("GET", f"/v1/messages/{later}").document["state"] == "scheduled"
     for _ in range(2):
-        result = reconcile("apply", out, "--url", url, "-o", "json")
+        result = reconcile("apply", out, "--url", url, "--scheduled-twice", "-o", "json")
         assert result.exit_code == 0, result.output
-        assert json.loads(result.output) == {"done": 2, "not_needed": 0, "gone": 1, "later": 0}
+        assert json.loads(result.output) == {"done": 2, "not_needed": 0, "gone": 1, "later": 0, "left": 0}
     assert call("GET", f"/v1/messages/{later}").document["state"] == "cancelled"
     (again,) = call("POST", "/v1/topics/orders/pull", {"max": 5, "wait": "5s"}, 6.0).document["messages"]
     assert (again["body"], again["tags"], again["headers"]) == ({"n": 1}, ["eu"], {"repair-of": first})
@@ -132,5 +136,5 @@ def _mend(call: Any, url: str, repairs: Any) -> None:
 
 def test_a_node_that_is_not_there_is_told(repairs: Any) -> None:
     """Nothing was done, and a later run goes on."""
-    out = repairs(("suppress", "scheduled_twice", "0" * 26))
+    out = repairs(("suppress", "delivered_unsettled", "0" * 26))
     assert reconcile("apply", out, "--url", "http://127.0.0.1:1").exit_code == int(ExitCode.UNREACHABLE)

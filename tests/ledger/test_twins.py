@@ -14,7 +14,7 @@ from ledger.columns import Cause, Flag, MessageClass
 from ledger.judge import judge
 from ledger.twins import CROWD, find_twins, twin_rows
 from storage.delivery_record import DELIVERY, START
-from storage.format import DELIVERED, SETTLE, UNIT, UNIT_MOVED
+from storage.format import CANCELLED, DELIVERED, SETTLE, UNIT, UNIT_MOVED
 from storage.position import INDEX_BITS
 from storage.record import HEADER
 from tests.ledger.life import HOUR, T, context_of
@@ -113,3 +113,13 @@ def test_one_that_was_not_handed_over_is_no_duplicate(handed: tuple[bool, bool])
     ledger = _judged(handed)
     assert ledger.messages["flags"][1] & Flag.SCHEDULED_TWICE
     assert len(ledger.duplicates["home"]) == 0
+
+
+def test_one_that_was_taken_back_is_repeated_by_nobody() -> None:
+    """A producer that cancels and schedules again means the second one: it is no repeat, and nothing to suppress."""
+    units, headers = two()
+    settles = np.zeros(1, SETTLE)
+    settles["what"], settles["at_ms"] = CANCELLED, T - 8_000
+    ledger = judge(Bucket(0, HOUR, 0, units, settles, headers, np.zeros(0, DELIVERY)), context_of(until_ms=T - 1))
+    assert ledger.messages["class"].tolist() == [MessageClass.CANCELLED, MessageClass.PENDING]
+    assert ledger.messages["flags"].tolist() == [0, 0]
