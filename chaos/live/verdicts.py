@@ -81,12 +81,14 @@ def whole(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -
         nodes = [leaders[event.term]] if event.term in leaders else list(cut_ms)
         if any(0 <= ms - event.wall_ms <= KEPT_BY_KERNEL_MS for node in nodes for ms in cut_ms.get(node, ())):
             taken += 1
+            # Its leader's clock, by which it was due, may have been ahead of the receiver's: then it shows no earlier.
+            began_ms = max(event.wall_ms, event.due_ms)
             events[place] = msgspec.structs.replace(
                 event,
                 node=nodes[0],
-                handed_over_ms=event.wall_ms,
-                leased_until_ms=event.wall_ms + plan.push_timeout_ms + LEASE_MORE_MS,
-                gives_up_ms=event.wall_ms + plan.push_timeout_ms,
+                handed_over_ms=began_ms,
+                leased_until_ms=began_ms + plan.push_timeout_ms + LEASE_MORE_MS,
+                gives_up_ms=began_ms + plan.push_timeout_ms,
             )
     return History(map(_seen_begun, events)), taken
 

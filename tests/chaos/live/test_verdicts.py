@@ -3,8 +3,10 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from chaos.check.window import check_window
 from chaos.event import Event, Fault, HandedOver, Led, Transferred
 from chaos.history import History
 from chaos.live.node_disks import NodeDisks
@@ -58,6 +60,18 @@ def test_a_power_cut_takes_the_end_of_its_own_log_only(node: str, after_ms: int,
     assert count == excused
     assert found.handed_over_ms == (5_000 if excused else 0)
     assert (found.gives_up_ms == 6_000, found.node == "n1") == (excused, excused)
+
+
+def test_a_leader_whose_clock_was_ahead_is_not_early_for_it() -> None:
+    """A push that came 2 ms too soon by the receiver's clock, and lost its start: by its leader's it was due."""
+    early = msgspec.structs.replace(pushed(5_000), due_ms=5_002)
+    history, count = whole(History([led(1), early, fault("power", "n1", "begin", 5_100)]), {}, PLAN)
+    (found,) = history.of(HandedOver)
+    assert (count, found.handed_over_ms, found.began_ms) == (1, 5_002, 5_000)
+    assert check_window(history, BOUNDS).holds
+    far = msgspec.structs.replace(pushed(5_000), due_ms=5_001 + BOUNDS.skew_ms)
+    history, _ = whole(History([led(1), far, fault("power", "n1", "begin", 5_100)]), {}, PLAN)
+    assert not check_window(history, BOUNDS).holds
 
 
 def test_what_the_node_wrote_comes_first() -> None:
