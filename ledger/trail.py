@@ -87,8 +87,8 @@ def trail_of(bucket: Bucket, until_ms: int) -> Trail:
     home, its_random, kind, at_ms = lift(bucket.deliveries, ["home", "random", "kind", "at_ms"])
     at, good = named(home, its_random)
     counted = (kind == START) | (kind == END)
-    foreign = int(np.count_nonzero(counted & ~good))
-    late = counted & good & (at_ms > until_ms)
+    late = counted & (at_ms > until_ms)  # of messages, too, that are not among the records yet
+    foreign = int(np.count_nonzero(counted & ~good & ~late))
     beyond = int(np.count_nonzero(late))
     if beyond:
         good &= ~late

@@ -55,10 +55,10 @@ def messages_of(bucket: Bucket, until_ms: int) -> tuple[dict[int, Message], int,
         if row["kind"] not in (1, 2):
             continue
         message = named(row)
-        if message is None:
-            foreign += 1
-        elif row["at_ms"] > until_ms:
+        if row["at_ms"] > until_ms:
             beyond += 1
+        elif message is None:
+            foreign += 1
         elif row["kind"] == 1:
             message.starts.append(row)
         else:
