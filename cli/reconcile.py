@@ -8,6 +8,7 @@ Exit status 6 says that a promise is broken: a message lost, a duplicate that no
 time or after a cancel. That and nothing else, so that a script can tell it from an error.
 """
 
+import re
 import signal
 import threading
 from collections.abc import Callable, Mapping
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
 _PATHS: Final = {"multiple": True, "type": click.Path(path_type=Path)}
 _MS: Final = {"type": click.IntRange(min=0), "show_default": True, "metavar": "MS"}
 _SECONDS: Final = {"type": click.FloatRange(min=0.1), "show_default": True, "metavar": "SECONDS"}
+
+
+def _size(context: click.Context, option: click.Parameter, text: str) -> str:
+    """A size as a JVM takes it."""
+    if not re.fullmatch(r"[1-9]\d*[kmgt]", text.lower()):
+        raise click.BadParameter(f"{text!r} is no size; give 512m, 2g ...", context, option)
+    return text
+
+
+_SIZE: Final = {"callback": _size, "metavar": "SIZE"}
 #: Repairs that were not asked for.
 _LEFT: Final = "left"
 #: Names of each option, what kind it is, and its help.
@@ -45,7 +56,7 @@ _OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any], str], ...]] = (
     ),
     (("--acknowledged",), _PATHS | {"metavar": "FILE"}, "ids that producers were answered with, in the same form"),
     (("--master",), {"metavar": "URL"}, "Spark master (default: all cores of this machine)"),
-    (("--memory",), {"default": "1g", "show_default": True}, "heap of the Spark driver"),
+    (("--memory",), _SIZE | {"default": "1g", "show_default": True}, "heap of the Spark driver"),
     (("--late", "late_ms"), _MS | {"default": 100}, "a hand-over so long after its due time counts as late"),
     (("--grace", "grace_ms"), _MS | {"default": 5000}, "how long what has just happened may take to be on record"),
     (("--lost-after", "lost_after_ms"), _MS | {"default": 0}, "due for so long, never handed over: lost; 0: pending"),
@@ -88,7 +99,7 @@ def _run(options: Mapping[str, Any]) -> dict[str, Any]:
     from reconcile.job import Request, reconcile
     from reconcile.output import Output, OutputRefused
     from reconcile.problem import DataRefused
-    from reconcile.session import MasterUnreachable, session
+    from reconcile.session import MasterUnreachable, SparkNotStarted, session
 
     request = Request(
         data=options["data"],
@@ -113,7 +124,7 @@ def _run(options: Mapping[str, Any]) -> dict[str, Any]:
         raise Failure(ExitCode.USAGE, str(error)) from None
     except MasterUnreachable as error:
         raise Failure(ExitCode.UNREACHABLE, str(error)) from None
-    except JavaNotFound as error:
+    except (JavaNotFound, SparkNotStarted) as error:
         raise Failure(ExitCode.FAILED, str(error)) from None
 
 

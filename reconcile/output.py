@@ -6,6 +6,7 @@ OUT/ledger/*.parquet  duplicates/  canonical/  repairs/  receipts_unmatched/   r
 ```
 """
 
+import contextlib
 import shutil
 from pathlib import Path
 from types import TracebackType
@@ -37,7 +38,7 @@ SCHEMAS: Final[dict[str, Any]] = {
 REPORT: Final = "report.json"
 PAGE: Final = "report.html"
 _WORK: Final = ".work"
-_OURS: Final = frozenset({*SCHEMAS, REPORT, PAGE, _WORK})
+_OURS: Final = frozenset({*SCHEMAS, REPORT, f".{REPORT}", PAGE, _WORK})
 
 
 class OutputRefused(Exception):
@@ -51,11 +52,13 @@ class Output:
         self.path = path.absolute()
         self.work = self.path / _WORK
         self._overwrite = overwrite
+        self._made = False
 
     def __enter__(self) -> Self:
         """Raises OutputRefused: something is there already, or it cannot be made."""
         try:
             self._clear()
+            self._made = not self.path.exists()
             for folder in (*SCHEMAS, _WORK):
                 (self.path / folder).mkdir(parents=True)
         except OSError as error:
@@ -65,7 +68,14 @@ class Output:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Nothing stays of a run that failed without a report: begun again it would be refused its own directory."""
         shutil.rmtree(self.work, ignore_errors=True)
+        if kind is not None and not (self.path / REPORT).exists():
+            for folder in SCHEMAS:
+                shutil.rmtree(self.path / folder, ignore_errors=True)
+            if self._made:
+                with contextlib.suppress(OSError):
+                    self.path.rmdir()
 
     def keep(self, names: set[str]) -> None:
         """Removes the files of buckets that are there no more: their hour was unlinked, or begins elsewhere."""

@@ -52,6 +52,12 @@ def test_what_is_missing_or_refused_is_said_by_name(tmp_path: Path) -> None:
             ExitCode.UNREACHABLE,
             "127.0.0.1:1",
         ),
+        (
+            ("--data", tmp_path / "n1", "--out", tmp_path / "o", "--master", "127.0.0.1:7077"),
+            ExitCode.UNREACHABLE,
+            "no Spark master",
+        ),
+        (("--data", tmp_path / "n1", "--out", tmp_path / "o", "--memory", "lots"), ExitCode.USAGE, "512m"),
         (("apply", tmp_path / "n1"), ExitCode.DATA, "report.json"),
     ):
         result = reconcile(*args)

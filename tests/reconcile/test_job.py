@@ -231,3 +231,17 @@ def test_open_messages_are_looked_at_again(nodes: Path, tmp_path: Path) -> None:
         current = Reconciliation(None, Request([nodes], output.path), output)
         assert [current.refresh()["classes"]["pending"] for _ in range(2)] == [COUNT - len(DONE)] * 2
         assert current.judged == 1
+
+
+def test_a_run_that_fails_leaves_nothing_in_the_way_of_the_next(nodes: Path, tmp_path: Path) -> None:
+    """A directory that it made is gone again, and one that was there is as empty as it was; an earlier report stays."""
+    (tmp_path / "there").mkdir()
+    for name in ("new", "there"):
+        with pytest.raises(DataRefused, match="no topic is called nobody"):
+            reconcile(None, Request([nodes], tmp_path / name, receipts_of=["nobody"]))
+    assert not (tmp_path / "new").exists()
+    assert list((tmp_path / "there").iterdir()) == []
+    output = Output(tmp_path / "new")
+    Reconciliation(None, Request([nodes], output.path), output.__enter__()).refresh()
+    output.__exit__(RuntimeError, None, None)
+    assert rows(tmp_path / "new", "ledger")

@@ -18,7 +18,7 @@ def test_nothing_at_the_masters_address_is_said_at_once() -> None:
             reach(f"spark://{nobody}")
         listening.bind(("127.0.0.1", 0))
         listening.listen()
-        reach(f"spark://{nobody},127.0.0.1:{listening.getsockname()[1]}")
+        assert reach(f"spark://{nobody},127.0.0.1:{listening.getsockname()[1]}") == "127.0.0.1"
 
 
 @pytest.mark.parametrize("master", ["spark://:0", "spark://127.0.0.1:port", "spark://"])
@@ -28,10 +28,16 @@ def test_an_address_that_is_none_is_said(master: str) -> None:
         reach(master)
 
 
-@pytest.mark.parametrize("master", ["local", "local[2]", "yarn", "k8s://https://host:443"])
-def test_other_masters_are_sparks_own_business(master: str) -> None:
-    """Nothing is asked of them."""
-    reach(master)
+@pytest.mark.parametrize(("master", "address"), [("local", "127.0.0.1"), ("local[2]", "127.0.0.1"), ("yarn", ""), ("k8s://https://host:443", "")])  # fmt: skip  # noqa: E501
+def test_other_masters_are_sparks_own_business(master: str, address: str) -> None:
+    """Nothing is asked of them. Only a local one has its workers on this machine for sure."""
+    assert reach(master) == address
+
+
+def test_what_is_no_master_is_said_before_a_jvm_is_started() -> None:
+    """Spark's own launcher would end with a stack of frames."""
+    with pytest.raises(MasterUnreachable, match=r"127\.0\.0\.1:7077 is no Spark master: give spark://"):
+        reach("127.0.0.1:7077")
 
 
 def test_workers_run_this_interpreter_in_utc(spark: Any) -> None:

@@ -43,6 +43,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "prometheus_client": {"node"},
     "pyarrow": {"reconcile"},
     "pyspark": {"reconcile"},
+    "py4j": {"reconcile"},
     "pysyncobj": {"replication"},
     "rich": {"cli", "bench"},
     "structlog": {"api", "node", "cli", "chaos"},
