@@ -38,7 +38,7 @@ SCHEMAS: Final[dict[str, Any]] = {
 REPORT: Final = "report.json"
 PAGE: Final = "report.html"
 _WORK: Final = ".work"
-_OURS: Final = frozenset({*SCHEMAS, REPORT, f".{REPORT}", PAGE, _WORK})
+_OURS: Final = frozenset({*SCHEMAS, REPORT, f".{REPORT}", PAGE, f".{PAGE}", _WORK})
 
 
 class OutputRefused(Exception):

@@ -5,6 +5,7 @@ know yet is still there. Pictures are inline SVG in the page's own colours, ligh
 """
 
 import itertools
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from reconcile.output import PAGE
 from reconcile.report import pictures
 from reconcile.report.palette import (
     AMBER,
@@ -32,7 +34,6 @@ from reconcile.report.palette import (
 from reconcile.report.words import CAUSES, CLASSES, FLAGS, LATE_CAUSES, LOST, SPAN_MAX_MS
 
 Document = Mapping[str, Any]
-
 #: On a dark screen.
 _DARK: Final = {
     INK: "#e6ebf1",
@@ -53,9 +54,10 @@ PROBLEMS_LISTED: Final = 50
 
 
 def write(out: Path, document: Document) -> Path:
-    """Writes `out`/report.html from what report.json holds; the file."""
-    path = out / "report.html"
-    path.write_text(render(document), encoding="utf-8")
+    """Writes `out`/report.html from what report.json holds, whole or not at all; the file."""
+    path, part = out / PAGE, out / f".{PAGE}"
+    part.write_text(render(document), encoding="utf-8")
+    os.replace(part, path)
     return path
 
 
@@ -208,7 +210,22 @@ def _tables(document: Document) -> list[dict[str, Any]]:
         ]
         if any(count for _, count in counts):
             tables.append(_table(name, title, sentence, ["", "count"], counts))
+    unjudged = [[said, count] for said, count in _unjudged(document) if count]
+    if unjudged:
+        said = "Read, counted, and in none of the figures above."
+        tables.append(_table("unjudged", "Records that were not judged", said, ["", "count"], unjudged))
     return tables
+
+
+def _unjudged(document: Document) -> list[tuple[str, int]]:
+    rows = document.get("unreadable", {})
+    return [
+        ("hand-overs and ends after the records' end: the next run has them", document.get("beyond", 0)),
+        ("records that name no message of these hours", document.get("foreign", 0)),
+        ("messages that are whole in no copy", rows.get("units", 0)),
+        ("settle records that are whole in no copy", rows.get("settles", 0)),
+        ("record headers that are whole in no copy: their ids are not known in full", rows.get("headers", 0)),
+    ]
 
 
 def _table(name: str, title: str, sentence: str, heads: list[str], rows: list[list[Any]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ class Said(NamedTuple):
 CLASSES: Final = {
     "delivered_once": Said("Delivered once", "One hand-over, and it ended the message.", TEAL),
     "delivered_more": Said("Delivered more than once", "Ended, after hand-overs that nobody had asked for.", AMBER),
-    "dead": Said("Dead", "Given up after its last attempt; it lies in the dead-letter topic.", VIOLET),
+    "dead": Said("Dead", "Given up by its retry policy; it can be redriven.", VIOLET),
     "cancelled": Said("Cancelled", "A client took it back.", GREY),
     "expired": Said("Expired", "Its time to live ran out before a consumer took it.", GREY),
     "pending": Said("Pending", "Open: due later, or due again after a failure or an ended lease.", SKY),

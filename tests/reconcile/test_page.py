@@ -200,3 +200,12 @@ def test_early_hand_overs_are_drawn() -> None:
     html = render(early)
     assert "early" in re.findall(r"<text[^>]*>([^<]*)</text>", html)
     assert np.isclose(early["figures"]["lateness_ms"]["max"], 2)
+
+
+def test_records_that_were_not_judged_are_told() -> None:
+    """Hand-overs beyond the records' end, records of no message and rows that no copy has whole: counted on the page,
+    and passed over where there is none."""
+    assert "Records that were not judged" not in Page(render(document())).text
+    text = Page(render(document(beyond=7411, foreign=0, unreadable={"units": 5303}))).text
+    assert all(said in text for said in ("Records that were not judged", "7,411", "whole in no copy", "5,303"))
+    assert "name no message" not in text
