@@ -34,14 +34,16 @@ check: $(READY) ## lint and types only
 	$(BIN)/mypy
 	deploy/lint.sh $(BIN)
 
-# Tests with real processes mostly wait, the others compute: side by side they take half the time.
-PROCESSES := tests/bench tests/chaos --ignore=tests/chaos/simulator
-OTHERS := $(filter-out tests/bench tests/chaos tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/))) tests/chaos/simulator
+# Tests with real processes, Java's among them, mostly wait, the others compute: side by side they take half the time.
+PROCESSES := tests/bench tests/chaos tests/reconcile --ignore=tests/chaos/simulator
+OTHERS := $(filter-out tests/bench tests/chaos tests/reconcile tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/))) \
+	tests/chaos/simulator
+PYTEST := $(BIN)/pytest --durations=12 --durations-min=4
 
 test: check ## lint, types and every test (under 12 minutes)
-	@said=$$(mktemp); $(BIN)/pytest $(PROCESSES) > "$$said" 2>&1 & processes=$$!; \
+	@said=$$(mktemp); $(PYTEST) $(PROCESSES) > "$$said" 2>&1 & processes=$$!; \
 	trap 'kill $$processes; rm -f "$$said"' INT TERM; \
-	$(BIN)/pytest $(OTHERS); others=$$?; \
+	$(PYTEST) $(OTHERS); others=$$?; \
 	wait $$processes; failed=$$?; \
 	echo "tests with real processes:"; cat "$$said"; rm -f "$$said"; \
 	exit $$((others ? others : failed))
