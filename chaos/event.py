@@ -66,7 +66,8 @@ class HandedOver(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     answers. `status` is what a webhook was answered with, 0 for a pull; a webhook's `handed_over_ms` and
     `leased_until_ms` are 0 where no node's delivery log knows of it; at `gives_up_ms` its attempt timed out.
     `handed_over_ms` is by the leader's clock; `begun_wall_ms` is the same moment by the observer's, 0 where the two
-    are one.
+    are one. `by_receipt`: its node's account is gone, so that it began is known by its receipt alone, and may have been
+    before.
     """
 
     number: int
@@ -83,6 +84,7 @@ class HandedOver(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     status: int = 0
     gives_up_ms: int = 0
     begun_wall_ms: int = 0
+    by_receipt: bool = False
 
     @property
     def began_ms(self) -> int:

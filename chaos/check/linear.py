@@ -67,7 +67,7 @@ def check_linear(history: History, bounds: Bounds) -> Verdict:
 
 def _see_hand_overs(register: _Register, events: Sequence[HandedOver]) -> None:
     for event in events:
-        if event.began_ms:
+        if event.began_ms and not event.by_receipt:
             register.open_from.append((event.began_ms, f"handed over as term {event.term}, attempt {event.attempt}"))
         if event.pushed:  # taken, it ends the message as soon as its node hears of it; failed, it may be the last
             register.may_end_ms.append(event.began_ms)
@@ -102,7 +102,8 @@ def _see_change(
         # A hand-over whose receiver never saw it is told by the nodes alone. A strict message is leased before it is
         # handed over, and its Lease is taken back where its leader loses its term between the two.
         seen = hand_overs.get(event.number, ())
-        if seen and all(other.began_ms > event.wall_ms for other in seen) and seen[0].attempt == 1:
+        after = [other for other in seen if other.began_ms > event.wall_ms and not other.by_receipt]
+        if seen and len(after) == len(seen) and seen[0].attempt == 1:
             return [f"message {event.number}: refused as leased at {event.wall_ms}, before its first hand-over"]
     return []
 

@@ -25,7 +25,7 @@ def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
         cancel = cancels.get(number)
         if cancel is None or cancel.outcome != "cancelled":
             continue
-        after = [event for event in events if event.began_ms > cancel.wall_ms]
+        after = [event for event in events if event.began_ms > cancel.wall_ms and not event.by_receipt]
         if after:
             faults.append(f"message {number}: handed over at {after[0].began_ms}, cancel answered at {cancel.wall_ms}")
         elif cancel.prior == "none" or (cancel.prior == "known" and len(events) > cancel.attempts_made):
@@ -62,6 +62,7 @@ def _before_moved(history: History, moved: list[Rescheduled]) -> list[str]:
         for move in moved
         for event in hand_overs.get(move.number, ())
         if move.wall_ms < event.began_ms
+        and not event.by_receipt
         and event.handed_over_ms < move.due_ms
         and not any(move.asked_wall_ms < ms <= event.began_ms for ms in asked_ms[move.number])
     ]

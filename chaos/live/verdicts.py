@@ -89,6 +89,7 @@ def whole(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -
                 handed_over_ms=began_ms,
                 leased_until_ms=began_ms + plan.push_timeout_ms + LEASE_MORE_MS,
                 gives_up_ms=began_ms + plan.push_timeout_ms,
+                by_receipt=True,
             )
     return History(map(_seen_begun, events)), taken
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from chaos.check.linear import check_linear
 from chaos.check.window import check_window
-from chaos.event import Event, Fault, HandedOver, Led, Transferred
+from chaos.event import Event, Fault, HandedOver, Led, Rescheduled, Transferred
 from chaos.history import History
 from chaos.live.node_disks import NodeDisks
 from chaos.live.verdicts import BOUNDS, KEPT_BY_KERNEL_MS, calm_transfers, whole
@@ -46,6 +47,20 @@ def pushed(ms: int) -> HandedOver:
 def led(ms: float) -> Led:
     """n1 leads term 3."""
     return Led(mono_ms=ms, wall_ms=int(ms), term=3, leader="n1")
+
+
+def test_a_refusal_before_the_receipt_of_a_push_without_a_start_is_no_lie() -> None:
+    """The push was on its way when a reschedule was refused as leased; the power cut that took its start from the log
+    left only the receipt, a few milliseconds later. With a start on record the same refusal is a lie.
+    """
+    refused = Rescheduled(
+        mono_ms=4_995, wall_ms=4_995, number=1, message_id="m1", outcome="refused", asked_wall_ms=4_990, detail="leased"
+    )
+    events: list[Event] = [led(1), refused, pushed(5_000), fault("power", "n1", "begin", 5_200)]
+    history, _ = whole(History(events), {}, PLAN)
+    assert check_linear(history, BOUNDS).holds
+    history, _ = whole(History(events), {NAME: ("n1", 5_000)}, PLAN)
+    assert not check_linear(history, BOUNDS).holds
 
 
 @pytest.mark.parametrize(
