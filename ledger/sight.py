@@ -4,7 +4,9 @@ That no node tells of a hand-over means that there was none only if every node t
 of that time, without a hole. Where it did not, nothing is concluded.
 
 Nor of a hand-over in a term of which no account tells at all: every leader begins with a record of its term, so the
-account of this one was lost with its disk, whatever the log says that its node began after it.
+account of this one was lost with its disk, whatever the log says that its node began after it. Nor of one after the
+last that is told of a term without a record of its end: a start is written before its Lease is proposed, so where the
+Lease is there the log's end was cut off, by a power cut that took what was not synced, or the log was read before.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from ledger.bucket import Context, Rows
 from storage.array import I64, U16, U32
 
 _Bools = npt.NDArray[np.bool_]
+_EVER = np.iinfo(np.int64).max
 
 
 class Sight:
@@ -23,11 +26,17 @@ class Sight:
 
     def __init__(self, context: Context) -> None:
         self._seen = {node: _seen(context.covered, context.gaps, node) for node in context.nodes}
-        self._terms = context.terms["term"].copy()
+        terms = context.terms
+        self._terms = terms["term"].copy()
+        self._told_ms = np.where(terms["ended_ms"] > 0, _EVER, terms["seen_ms"])
 
-    def of_term(self, term: U32) -> _Bools:
-        """True, shape [n], where an account tells of this term."""
-        return np.isin(term, self._terms)
+    def of_term(self, term: U32, at_ms: I64) -> _Bools:
+        """True, shape [n], where an account tells of this term, as far as that moment."""
+        if not len(self._terms):
+            return np.zeros(len(term), np.bool_)
+        row = np.minimum(self._terms.searchsorted(term), len(self._terms) - 1)
+        told: _Bools = (self._terms[row] == term) & (at_ms <= self._told_ms[row])
+        return told
 
     def of_node(self, node: U16, from_ms: I64, until_ms: I64) -> _Bools:
         """True, shape [n], where this node's account covers from_ms <= t <= until_ms as a whole."""

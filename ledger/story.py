@@ -216,7 +216,8 @@ def _trace(
     told = Keyed(records.hand_overs.key)
     its = np.flatnonzero(leases(settles))
     its = its[~told.find(settles.key[its]).there]
-    seen = sight.of_node(settles.node[its], settles.at_ms[its], settles.at_ms[its]) & sight.of_term(settles.term[its])
+    leased_ms = settles.at_ms[its]
+    seen = sight.of_node(settles.node[its], leased_ms, leased_ms) & sight.of_term(settles.term[its], leased_ms)
     blind = its[~seen]
     flags[settles.message[blind]] |= np.uint32(Flag.RECORDS_MISSING)
     delivered = (kind == MessageClass.DELIVERED_ONCE) | (kind == MessageClass.DELIVERED_MORE)
@@ -234,7 +235,7 @@ def _trace(
         sight.of_node(node, leased_ms, leased_ms),
         sight.of_all(from_ms, settled_ms[untold] + context.skew_ms),
     )
-    seen &= sight.of_term(records.ended_term[untold])
+    seen &= sight.of_term(records.ended_term[untold], np.where(leased_ms > 0, leased_ms, settled_ms[untold]))
     flags[untold[~seen]] |= np.uint32(Flag.RECORDS_MISSING)
     flags[untold[seen]] |= np.uint32(Flag.UNTRACED)
     inside = rows["flags"][at[untold]] & np.uint32(Flag.OUTSIDE_WINDOW) == 0

@@ -24,7 +24,7 @@ BLOCK_ROWS: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Records of `node` (its id) are missing between these moments, both node clock ms."""
+    """Records of `node` (its id) are missing, from_ms <= t < until_ms, node clock ms."""
 
     node: str
     from_ms: int
@@ -121,7 +121,8 @@ def _gaps(
     gaps = []
     for start, end in zip(np.flatnonzero(edges == -1).tolist(), np.flatnonzero(edges == 1).tolist(), strict=True):
         before = int(at_ms[start - 1]) if start else last_ms
-        gaps.append(Gap(source.node, before, int(at_ms[end]) if end < len(rows) else _end_ms(source)))
+        # Exclusive: what is missing may be of the millisecond of the whole record behind it, as all of one pull are.
+        gaps.append(Gap(source.node, before, int(at_ms[end]) + 1 if end < len(rows) else _end_ms(source)))
     return gaps
 
 

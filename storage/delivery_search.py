@@ -153,7 +153,8 @@ def _holes(at_ms: I64, good: npt.NDArray[np.bool_], before_ms: int, begun_ms: in
         if not good[edge]:
             begun_ms = int(at_ms[edge - 1]) if edge else before_ms
         else:
-            holes.append((begun_ms, max(begun_ms + 1, int(at_ms[edge]))))
+            # Exclusive: what is missing may be of the millisecond of the record behind it.
+            holes.append((begun_ms, max(begun_ms, int(at_ms[edge])) + 1))
             begun_ms = -1
     return begun_ms, holes
 

@@ -175,23 +175,27 @@ class Verdict:
     def _trace(self) -> None:
         message, context = self.message, self.context
         told = {name(row) for row in message.starts}
-        heard = {row["term"] for row in rows_of(context.terms)}
+        heard = {row["term"]: row["seen_ms"] if not row["ended_ms"] else 1 << 62 for row in rows_of(context.terms)}
         if self.moved and self.place is None:
             self.flags |= Flag.RECORDS_MISSING
         for row in self.records:
             untold = row["what"] == LEASED and name(row) not in told
-            seen = row["term"] in heard and sees(context, row["node"], row["at_ms"], row["at_ms"])
+            seen = row["at_ms"] <= heard.get(row["term"], -(1 << 62)) and sees(
+                context, row["node"], row["at_ms"], row["at_ms"]
+            )
             if untold and not seen:
                 self.flags |= Flag.RECORDS_MISSING
         if self.settled is None or self.settled["what"] != DELIVERED or name(self.settled) in told:
             return
         leases = self.leases(self.settled)
+        at_ms = self.settled_ms
         if leases and leases[0]["at_ms"] > 0:
+            at_ms = leases[0]["at_ms"]
             seen = sees(context, leases[0]["node"], leases[0]["at_ms"], leases[0]["at_ms"])
         else:
             from_ms = min(self.asked_due_ms, self.settled_ms) - context.skew_ms
             seen = all_see(context, from_ms, self.settled_ms + context.skew_ms)
-        seen = seen and self.settled["term"] in heard
+        seen = seen and at_ms <= heard.get(self.settled["term"], -(1 << 62))
         self.flags |= Flag.UNTRACED if seen else Flag.RECORDS_MISSING
         if seen and not message.starts and not message.receipts and not self.flags & Flag.OUTSIDE_WINDOW:
             self.kind, self.lost = MessageClass.LOST, Lost.NO_TRACE

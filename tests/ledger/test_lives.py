@@ -267,6 +267,17 @@ def test_what_was_leased_in_a_term_that_no_account_tells_of_is_no_loss() -> None
     assert Life().lease(3, until=40).judged(terms=terms).flags == Flag.RECORDS_MISSING | Flag.OVERDUE
 
 
+def test_what_was_leased_after_an_account_breaks_off_is_no_loss() -> None:
+    """A start is written before its Lease is proposed: a Lease behind the last that a term without an end tells of
+    means that the log was cut, or read before; where the term's end is told, that all of it is there."""
+    for life in (Life().lease(3).settle(DELIVERED, 20), Life().settle(DELIVERED, 20)):
+        judged = life.judged(terms=terms_with(seen=2))
+        assert (judged.kind, judged.flags) == (ONCE, Flag.RECORDS_MISSING)
+        ended = terms_with(seen=2)
+        ended["ended_ms"][0] = T + 2
+        assert life.judged(terms=ended).kind == MessageClass.LOST
+
+
 def test_receipts_are_asked_where_they_cover() -> None:
     """What nobody got is lost, what somebody got and the records have open may come again."""
     covering = {"receipts_from_ms": T - 1, "receipts_until_ms": T + 60_000}

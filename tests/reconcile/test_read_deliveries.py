@@ -52,7 +52,7 @@ def test_what_a_power_cut_left_is_a_gap(tmp_path: Path) -> None:
     (source,) = Inventory.open([path]).deliveries
     read = read_deliveries(source)
     assert len(read.rows) == 2 * COUNT - 4
-    assert read.gaps == (Gap("n1", TIMES[4] + 2, TIMES[7]),)
+    assert read.gaps == (Gap("n1", TIMES[4] + 2, TIMES[7] + 1),)
     assert [(problem.kind, problem.node, problem.rows) for problem in read.problems] == [(UNWRITTEN, "n1", 4)]
 
 
@@ -64,7 +64,7 @@ def test_a_damaged_record_is_a_gap_and_a_problem(tmp_path: Path) -> None:
     flip(log, HEADER_SIZE + (2 * COUNT - 1) * DELIVERY.itemsize + 8)
     (source,) = Inventory.open([path]).deliveries
     read = read_deliveries(source)
-    assert read.gaps == (Gap("n1", NOW, TIMES[0] + 2), Gap("n1", TIMES[-1], NOW + HOUR_MS))
+    assert read.gaps == (Gap("n1", NOW, TIMES[0] + 3), Gap("n1", TIMES[-1], NOW + HOUR_MS))
     assert [(problem.kind, problem.rows) for problem in read.problems] == [(DAMAGED, 2)]
 
 
@@ -81,6 +81,16 @@ def test_a_file_that_became_shorter_is_told(tmp_path: Path) -> None:
     read = read_deliveries(source)
     assert (len(read.rows), len(read.problems)) == (0, 1)
     assert read.gaps == (Gap("n1", NOW, NOW + HOUR_MS),)
+
+
+def test_a_hole_within_one_millisecond_is_a_gap(tmp_path: Path) -> None:
+    """A thousand messages of one pull bear one moment; what is missing among them is not seen, and nothing is lost."""
+    path = make_node(tmp_path / "n1", [])
+    rows = hand_over_rows(HOMES, TIMES)
+    rows["at_ms"] = NOW
+    zero(log_deliveries(path, rows), 4, 3)
+    (source,) = Inventory.open([path]).deliveries
+    assert read_deliveries(source).gaps == (Gap("n1", NOW, NOW + 1),)
 
 
 @pytest.fixture(scope="module")
@@ -122,5 +132,5 @@ def test_gaps_and_records_together_are_the_log(pristine: Path, holes: list[tuple
     gaps = [gap for read in reads for gap in read.gaps]
     assert found == rows["at_ms"][~bad].tolist()
     for at_ms in rows["at_ms"][bad].tolist():
-        assert any(gap.from_ms <= at_ms <= gap.until_ms for gap in gaps), at_ms
+        assert any(gap.from_ms <= at_ms < gap.until_ms for gap in gaps), at_ms
     assert sum(problem.rows for read in reads for problem in read.problems) == int(bad.sum())

@@ -111,7 +111,7 @@ def test_rows_that_cannot_be_read_are_a_hole_between_those_that_can(tmp_path: Pa
     found = DeliverySearch(tmp_path, Disk()).run(sought(*range(10)))
     assert found.rows["home"].tolist() == [0, 1, 4, 5, 7, 8, 3]
     hour_ms = later_ms // HOUR_MS * HOUR_MS
-    assert found.holes == [(NOW_MS + 100, NOW_MS + 400), (NOW_MS + 500, NOW_MS + 700), (NOW_MS + 800, hour_ms)]
+    assert found.holes == [(NOW_MS + 100, NOW_MS + 401), (NOW_MS + 500, NOW_MS + 701), (NOW_MS + 800, hour_ms)]
 
 
 def test_a_search_is_bounded(tmp_path: Path) -> None:
