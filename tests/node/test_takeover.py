@@ -177,13 +177,10 @@ def test_strict_pushes_that_were_leased_ahead_are_no_repeats(tmp_path: Path) -> 
         async with receiver(answering(answer(200), seen=seen)) as url:
             leader = await leader_of(nodes)
             await put(leader, "orders", url, handover="strict")
-            for start in range(3):
-                due = [MessageIn("orders", b"{}", "", None, start * 200 + each * 4) for each in range(50)]
-                await schedule(leader, *due)
-            for _ in range(3):
+            for begun in (0, 50, 100):
                 leader = await leader_of(nodes)
-                before = len(seen)
-                await until(lambda before=before: len(seen) > before + 10)
+                await schedule(leader, *(MessageIn("orders", b"{}", "", None, each * 4) for each in range(50)))
+                await until(lambda begun=begun: len(seen) > begun + 10)
                 moved = await leader.service.transfer(None, principal=ANONYMOUS)
                 assert moved.repeated == 0
             await until(lambda: len({each.headers["webhook-id"] for each in seen}) == 150)
