@@ -4,8 +4,8 @@ That no node tells of a hand-over means that there was none only if every node t
 of that time, without a hole. Where it did not, nothing is concluded.
 
 Nor of a hand-over in a term of which no account tells at all: every leader begins with a record of its term, so the
-account of this one was lost with its disk, whatever the log says that its node began after it. Nor of one after the
-last that is told of a term without a record of its end: a start is written before its Lease is proposed, so where the
+account of this one was lost with its disk, whatever the log says that its node began after it. Nor of one not before
+the last that is told of a term without a record of its end: a start is written before its Lease is proposed, so where the
 Lease is there the log's end was cut off, by a power cut that took what was not synced, or the log was read before.
 """
 
@@ -31,11 +31,11 @@ class Sight:
         self._told_ms = np.where(terms["ended_ms"] > 0, _EVER, terms["seen_ms"])
 
     def of_term(self, term: U32, at_ms: I64) -> _Bools:
-        """True, shape [n], where an account tells of this term, as far as that moment."""
+        """True, shape [n], where an account tells of this term, beyond that moment."""
         if not len(self._terms):
             return np.zeros(len(term), np.bool_)
         row = np.minimum(self._terms.searchsorted(term), len(self._terms) - 1)
-        told: _Bools = (self._terms[row] == term) & (at_ms <= self._told_ms[row])
+        told: _Bools = (self._terms[row] == term) & (at_ms < self._told_ms[row])
         return told
 
     def of_node(self, node: U16, from_ms: I64, until_ms: I64) -> _Bools:

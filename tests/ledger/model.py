@@ -180,7 +180,7 @@ class Verdict:
             self.flags |= Flag.RECORDS_MISSING
         for row in self.records:
             untold = row["what"] == LEASED and name(row) not in told
-            seen = row["at_ms"] <= heard.get(row["term"], -(1 << 62)) and sees(
+            seen = row["at_ms"] < heard.get(row["term"], -(1 << 62)) and sees(
                 context, row["node"], row["at_ms"], row["at_ms"]
             )
             if untold and not seen:
@@ -195,7 +195,7 @@ class Verdict:
         else:
             from_ms = min(self.asked_due_ms, self.settled_ms) - context.skew_ms
             seen = all_see(context, from_ms, self.settled_ms + context.skew_ms)
-        seen = seen and at_ms <= heard.get(self.settled["term"], -(1 << 62))
+        seen = seen and at_ms < heard.get(self.settled["term"], -(1 << 62))
         self.flags |= Flag.UNTRACED if seen else Flag.RECORDS_MISSING
         if seen and not message.starts and not message.receipts and not self.flags & Flag.OUTSIDE_WINDOW:
             self.kind, self.lost = MessageClass.LOST, Lost.NO_TRACE
