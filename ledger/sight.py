@@ -4,9 +4,9 @@ That no node tells of a hand-over means that there was none only if every node t
 of that time, without a hole. Where it did not, nothing is concluded.
 
 Nor of a hand-over in a term of which no account tells at all: every leader begins with a record of its term, so the
-account of this one was lost with its disk, whatever the log says that its node began after it. Nor of one not before
-the last that is told of a term without a record of its end: a start is written before its Lease is proposed, so where the
-Lease is there the log's end was cut off, by a power cut that took what was not synced, or the log was read before.
+account of this one was lost with its disk, whatever the log says that its node began after it. Nor of one that is not
+before the last that is told of a term without a record of its end: a start is written before its Lease is proposed, so
+where the Lease is there the log's end was cut off, as by a power cut that took what was not synced, or read before.
 """
 
 from __future__ import annotations

@@ -109,16 +109,25 @@ def find_hours(node: NodeData) -> Found:
 def find_deliveries(node: NodeData) -> Found:
     """The delivery log of a node, oldest file first. Raises as find_hours."""
     found = Found()
+    there: list[tuple[int, int, Path]] = []
     for path in _listed(node.path / "deliveries"):
         match = _DELIVERY_NAME.fullmatch(path.name)
         if match is None:
             found.problems.append(Problem(FOREIGN, node.name, f"deliveries/{path.name}", "not a file of deliveries"))
             continue
-        if header_of(found, node.name, path, MAGIC_DELIVERIES) is None:
-            continue
-        rows = whole_rows(path.stat().st_size, DELIVERY)
-        found.deliveries.append(DeliverySource(node.name, node.store, path, int(match[1]), int(match[2]), rows))
-    found.deliveries.sort(key=lambda source: source.sequence)
+        there.append((int(match[2]), int(match[1]), path))
+    for sequence, hour, path in sorted(there):
+        known = len(found.problems)
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            continue  # removed by age since it was listed
+        if header_of(found, node.name, path, MAGIC_DELIVERIES) is not None:
+            rows = whole_rows(size, DELIVERY)
+            found.deliveries.append(DeliverySource(node.name, node.store, path, hour, sequence, rows))
+        torn = size < HEADER_SIZE or (size - HEADER_SIZE) % DELIVERY.itemsize
+        if torn and sequence < max(there)[0] and len(found.problems) == known:  # the newest may be written just now
+            found.problems.append(Problem(CUT_SHORT, node.name, name_of(path), f"{size} bytes, within a record", 1))
     return found
 
 

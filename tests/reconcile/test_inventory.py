@@ -168,6 +168,19 @@ def test_delivery_files_are_listed_with_their_whole_rows(tmp_path: Path) -> None
     ]
 
 
+def test_a_delivery_file_that_was_cut_is_a_problem_unless_it_is_the_newest(tmp_path: Path) -> None:
+    """The newest may be written just now; one before it ends with a whole record, or something took its end."""
+    path = make_node(tmp_path / "n1", ENTRIES)
+    logs = [log_deliveries(path, hand_overs(positions(0, [0, 1]), [NOW, NOW + at])) for at in (1, 2, 3)]
+    for log, length in zip(logs, (10, HEADER_SIZE + 100, HEADER_SIZE + 100), strict=True):
+        cut(log, length)
+    found = Inventory.open([path])
+    assert [(problem.kind, problem.file) for problem in found.problems] == [
+        (CUT_SHORT, f"deliveries/{log.name}") for log in logs[:2]
+    ]
+    assert [source.rows for source in found.deliveries] == [1, 1]
+
+
 def test_an_export_is_as_good_as_the_directory(tmp_path: Path) -> None:
     """Same hours, rows and topics; given beside the directory it came from, nothing counts twice."""
     path = make_node(tmp_path / "n1", ENTRIES)
