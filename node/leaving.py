@@ -174,20 +174,20 @@ class Leaving:
             await asyncio.sleep(LINGER_S)
             await node.pusher.drain()
 
-    async def _care(self, until_s: float) -> None:
-        """As the leader of nodes that go, this one perhaps among them: hand nothing over, take all outcomes, let go."""
+    async def _care(self, until_s: float, over: Callable[[], bool] = lambda: False) -> None:
+        """As the leader of nodes that go, this one perhaps among them: hand nothing over, take all outcomes, let go. Or
+        nothing more once there is no need of it (`over`): whoever hands over again has pushes on the wire for ever."""
         node, loop = self._node, asyncio.get_running_loop()
         reign, began_s = node.reign, node.clock.monotonic()
         node.transfer.freeze()
         log.info("a majority leaves: nothing is handed over, what is on the wire is waited for")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(until_s):
-                await node.pusher.quiet()
-        await _until(lambda: node.reign is not reign or loop.time() >= until_s or not self._awaited(began_s))
-        if node.reign is reign:
+        await _until(lambda: over() or loop.time() >= until_s or not node.pusher.busy)
+        await _until(lambda: node.reign is not reign or over() or loop.time() >= until_s or not self._awaited(began_s))
+        if node.reign is reign and not over():
             await self._write_last()
-            node.group.let_go()
-            node.proposer.resume()
+            if node.reign is reign:
+                node.group.let_go()
+                node.proposer.resume()
 
     async def _write_last(self) -> None:
         """As a leader that hands nothing over any more: the Leases of what it handed over, and what waits, are in the
@@ -225,12 +225,17 @@ class Leaving:
         self._caring = None
 
     async def _care_for_others(self) -> None:
-        """While this node stays: frozen until it has a majority again, or leads no more."""
+        """While this node stays: frozen until it has a majority again, or leads no more. If it leads anew by then it is
+        not thawed from here, as it may be frozen for a transfer; `look` cares in the later reign."""
         node = self._node
         reign = node.reign
-        await self._care(asyncio.get_running_loop().time() + LEAVE_S)
-        await _until(lambda: node.reign is not reign or not node.group.outnumbered or node.draining)
-        if not node.draining:
+
+        def over() -> bool:
+            return node.reign is not reign or not node.group.outnumbered
+
+        await self._care(asyncio.get_running_loop().time() + LEAVE_S, over)
+        await _until(lambda: over() or node.draining)
+        if (node.reign is reign or not node.group.is_leader) and not node.draining:
             node.group.let_go(False)  # hand-overs go on: the next ones that leave wait for theirs
             node.transfer.thaw()
 
