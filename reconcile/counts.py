@@ -21,7 +21,7 @@ from reconcile.buckets import BucketAnswer
 from reconcile.context import node_numbers
 from reconcile.inventory import Inventory
 from reconcile.output import CANONICAL_TABLE, DUPLICATES_TABLE, LEDGER_TABLE
-from reconcile.problem import Problem
+from reconcile.problem import TIMELESS, Problem
 from reconcile.receipts import Said
 from reconcile.report.figures import Figures
 from reconcile.survey import Survey
@@ -65,7 +65,7 @@ def document_of(
     """The report: everything that was found, as JSON can say it."""
     names = {number: name for name, number in node_numbers(inventory, surveyed.accounts).items()}
     names = dict(inventory.members) | names
-    problems = _problems(inventory, surveyed, totals)
+    problems = _problems(inventory, surveyed, said[RECEIPTS], totals)
     terms = _terms(context.terms, names)
     summary = totals.summary.document()
     heard = {source: _said(source, said[source], totals) for source in (RECEIPTS, ACKNOWLEDGED)}
@@ -103,9 +103,12 @@ def _earliest_ms(inventory: Inventory) -> int:
     return inventory.hours[0].hour * 3_600_000 if inventory.hours else 0
 
 
-def _problems(inventory: Inventory, surveyed: Survey, totals: Totals) -> list[Problem]:
+def _problems(inventory: Inventory, surveyed: Survey, receipts: Said, totals: Totals) -> list[Problem]:
     """Each once: a damaged row is met by every task that reads its file."""
-    return list(dict.fromkeys([*inventory.problems, *surveyed.problems, *totals.problems]))
+    what = "no two times, so they cover none: what nobody got is not told"
+    timeless = receipts.rows and receipts.until_ms <= receipts.from_ms
+    found = [Problem(TIMELESS, "", "receipts", what, receipts.rows)] if timeless else []
+    return list(dict.fromkeys([*found, *inventory.problems, *surveyed.problems, *totals.problems]))
 
 
 def _terms(terms: Rows, names: Mapping[int, str]) -> list[dict[str, Any]]:

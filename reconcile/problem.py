@@ -18,6 +18,8 @@ UNREADABLE: Final = "unreadable"
 """Damaged in every copy that was given: these rows are in no answer."""
 UNWRITTEN: Final = "unwritten"
 """Rows of the delivery log that a power cut left as zeros."""
+TIMELESS: Final = "timeless"
+"""Receipts of which none bears a time: they cover none, and what nobody got cannot be told."""
 FOREIGN: Final = "foreign"
 """A name in the directory that is none of Hourwheel's."""
 

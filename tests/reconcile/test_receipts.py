@@ -127,3 +127,14 @@ def test_receipts_and_acknowledgements_reach_their_messages(spark: Any, tmp_path
         ("redeliver", "not_found", stranger),
     }
     assert pq.read_table(tmp_path / "out" / "receipts_unmatched").column("id").to_pylist() == [stranger]
+
+
+def test_receipts_without_times_are_told_to_cover_none(spark: Any, tmp_path: Path) -> None:
+    """What nobody got cannot be told from what was received at another time: nothing is lost by it, and it is said."""
+    make_node(tmp_path / "nodes" / "n1", ENTRIES)
+    log_deliveries(tmp_path / "nodes" / "n1", term_row(TERM_BEGUN, TERM, NOW), account(DONE))
+    got = written(tmp_path / "got.csv", [{"id": IDS[DONE[0]]}, {"id": IDS[DONE[1]]}])
+    document = reconcile(spark, Request([tmp_path / "nodes"], tmp_path / "out", receipts=[got]))
+    (problem,) = document["problems"]
+    assert (problem["kind"], problem["file"], problem["rows"]) == ("timeless", "receipts", 2)
+    assert (document["receipts"]["matched"], document["classes"]["lost"]) == (2, 0)
