@@ -71,6 +71,7 @@ def document_of(
     heard = {source: _said(source, said[source], totals) for source in (RECEIPTS, ACKNOWLEDGED)}
     checks = _checks(inventory, surveyed, totals, heard)
     broken = totals.summary.broken()
+    broken += _in_no_copy(inventory, totals)
     broken += [f"term {term} is claimed by several nodes" for term in rival_terms(surveyed.terms)]
     broken += [f"the counts of {check['name']} do not add up: {check['said']}" for check in checks if not check["held"]]
     by_term = {row["term"]: row for row in terms}
@@ -97,6 +98,29 @@ def document_of(
         "problems_in_all": len(problems),
         "figures": totals.figures.document(),
     }
+
+
+def _in_no_copy(inventory: Inventory, totals: Totals) -> list[str]:
+    """What a checkpoint vouches for and no copy that was given has: messages are in no class because of it."""
+    found = [
+        f"{part.sealed_units - part.units} units of hour {part.hour}, and what became of them, are in no copy given"
+        for part in inventory.hours
+        if part.units < part.sealed_units
+    ]
+    found += [
+        f"{part.sealed_settles - part.settles} settle records of hour {part.hour} are in no copy given"
+        for part in inventory.hours
+        if part.settles < part.sealed_settles
+    ]
+    there = {part.hour for part in inventory.hours}
+    named = [{hour for hour, lengths in node.lengths.items() if lengths.units} for node in inventory.nodes]
+    # An hour that only some checkpoints name is unlinked, or begun, on the others.
+    gone = sorted(set.intersection(*named) - there) if named else []
+    found += [f"hour {hour} is in no copy given" for hour in gone]
+    for name, said in (("units", "units"), ("settles", "settle records")):
+        if totals.unreadable.get(name, 0):
+            found.append(f"{totals.unreadable[name]} {said} are whole in no copy given")
+    return found
 
 
 def _earliest_ms(inventory: Inventory) -> int:

@@ -1,6 +1,7 @@
 """The reconciliation of small node directories, in this process: counts add up, whatever is damaged, cut or missing."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from storage.delivery_record import START, TERM_BEGUN, Deliveries
 from storage.disk import Disk
 from storage.export import Export
 from storage.export_source import read_source
-from storage.format import CANCELLED, DELIVERED, HEADER_SIZE, LEASED, UNIT
+from storage.format import CANCELLED, DELIVERED, HEADER_SIZE, LEASED, SETTLE, UNIT
 from storage.position import HOUR_MS
 from storage.store import Store
 from tests.reconcile.directories import NOW, flip, hand_overs, log_deliveries, make_node, term_row
@@ -175,6 +176,19 @@ def test_what_no_copy_has_whole_is_counted(nodes: Path, tmp_path: Path) -> None:
     document = run(nodes, tmp_path / "out")
     assert (document["unreadable"]["units"], document["scheduled"]) == (1, COUNT)
     assert {problem["kind"] for problem in document["problems"]} == {"damaged", "unreadable"}
+    assert "1 units are whole in no copy given" in document["promises_broken"]
+
+
+@pytest.mark.parametrize(("name", "row"), [("index", UNIT.itemsize), ("settle", SETTLE.itemsize)])
+def test_what_every_copy_lacks_breaks_a_promise(nodes: Path, tmp_path: Path, name: str, row: int) -> None:
+    """Cut short on one node it is read from the other; on both, what their checkpoints vouch for is gone."""
+    assert not run(nodes, tmp_path / "sound")["promises_broken"]
+    for node in ("n1", "n2"):
+        file = nodes / node / "hours" / str(NOW // HOUR_MS) / name
+        os.truncate(file, file.stat().st_size - 3 * row)
+        document = run(nodes, tmp_path / f"without-{node}")
+        said = [sentence for sentence in document["promises_broken"] if "in no copy given" in sentence]
+        assert len(said) == (node == "n2"), document["promises_broken"]
 
 
 def test_an_export_says_the_same_as_the_directories(nodes: Path, tmp_path: Path) -> None:
