@@ -188,9 +188,10 @@ def draw(timings: list[Timing], path: Path) -> None:
     axes.plot(millions, [timing.took_s for timing in timings], "o-", color="#2563eb", label="reconciled on local[2]")
     for timing, x in zip(timings, millions, strict=True):
         said = f"{timing.took_s:.0f} s, {timing.peak_gb:.1f} GB"
-        axes.annotate(said, (x, timing.took_s), textcoords="offset points", xytext=(6, -14))
+        axes.annotate(said, (x, timing.took_s), textcoords="offset points", xytext=(0, 8), ha="center")
     axes.plot([100], [TARGET_S], "v", color="#dc2626", label=f"at most {TARGET_S:.0f} s for 100 M")
-    axes.set(xlabel="messages, millions", ylabel="seconds, Spark's start included", xlim=0, ylim=0)
+    axes.set(xlabel="messages, millions", ylabel="seconds, Spark's start included", ylim=0)
+    axes.set_xlim(0, max(*millions, 100) * 1.12)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
