@@ -172,24 +172,24 @@ def _entry(entry: LedgerEntry) -> dict[str, Any]:
 
 
 def _duplicate(each: LedgerDuplicate) -> dict[str, Any]:
-    shape = {
+    repeats = {
+        "at": _time(each.before_ms),
+        "node": each.before_node or None,
+        "term": each.before_term or None,
+        "attempt": each.before_attempt or None,
+        "leased_until": _time(each.lease_end_ms),
+    }
+    if each.other:
+        repeats["id"] = each.other
+    return {
         "cause": each.cause,
         "mode": each.mode or None,
         "at": _time(each.at_ms),
         "node": each.node or None,
         "term": each.term,
         "attempt": each.attempt,
-        "repeats": {
-            "at": _time(each.before_ms),
-            "node": each.before_node or None,
-            "term": each.before_term or None,
-            "attempt": each.before_attempt or None,
-            "leased_until": _time(each.lease_end_ms),
-        },
+        "repeats": repeats,
     }
-    if each.other:
-        shape["repeats"]["id"] = each.other  # type: ignore[index]
-    return shape
 
 
 def _hand_over(each: HandOverEntry) -> dict[str, Any]:

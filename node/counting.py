@@ -14,14 +14,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from api.duration import render_duration
 from api.message_query import ENDED_STATES, HISTOGRAM_BUCKETS_MAX, OPEN_STATES, CountQuery, HistogramBucket
 from api.problem import FieldFault, Problem
 from node.tag_filter import TagFilter
+from node.turns import Turns
 from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED, LEASED, PENDING, Corrupt
 from storage.hour_count import ENDED, OPEN, READY, DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total, Which
 
@@ -63,8 +63,7 @@ class Counting:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._turn = asyncio.Lock()
-        self._waiting = 0
+        self._turns = Turns("counts", WAITING_MAX)
         self._topics: Mapping[int, Mapping[str, int]] = {}
         self._topics_until_s = 0.0
         self._topics_term = -1
@@ -72,7 +71,7 @@ class Counting:
     async def count(self, query: CountQuery, leads: Leads) -> int:
         """How many messages match. `unknown-topic`, `over-limit`."""
         which, total = self._which(query), Total()
-        async with self._my_turn():
+        async with self._turns.mine():
             await self._pass(which, total, leads)
         return total.count
 
@@ -81,7 +80,7 @@ class Counting:
         origin_ms = query.from_ms or 0
         which, tally = self._which(query), DueTally(origin_ms, step_ms, HISTOGRAM_BUCKETS_MAX)
         try:
-            async with self._my_turn():
+            async with self._turns.mine():
                 await self._pass(which, tally, leads)
         except TooManyBuckets:
             raise _too_many(step_ms) from None
@@ -97,7 +96,7 @@ class Counting:
     async def open_messages(self, topic: int, marks: Marks, leads: Leads) -> int:
         """How many messages of a topic have not ended; `marks` gets what each hour held when it was counted."""
         total = Total()
-        async with self._my_turn():
+        async with self._turns.mine():
             await self._pass(Which(OPEN, topic), total, leads, marks)
         return total.count
 
@@ -106,7 +105,7 @@ class Counting:
         monotonic = self._node.clock.monotonic
         if self._is_fresh():
             return self._topics
-        async with self._my_turn():
+        async with self._turns.mine():
             if self._is_fresh():  # counted while this one waited
                 return self._topics
             tally, began_s, term = TopicTally(), monotonic(), leads().term
@@ -139,19 +138,6 @@ class Counting:
             query.to_ms,
             None if query.tag is None else TagFilter.of([[query.tag]]),
         )
-
-    # -- one at a time
-
-    @asynccontextmanager
-    async def _my_turn(self) -> AsyncGenerator[None]:
-        if self._waiting >= WAITING_MAX:
-            raise Problem("over-limit", f"{self._waiting} counts wait, as many as may; ask again later")
-        self._waiting += 1
-        try:
-            async with self._turn:
-                yield
-        finally:
-            self._waiting -= 1
 
     async def _pass(self, which: Which, tally: Tally, leads: Leads, marks: Marks | None = None) -> None:
         """All hours that may hold some."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -44,6 +44,7 @@ from node.ledger_accounts import ASK_S, Accounts, gather_accounts
 from node.ledger_judging import Judged, hand_over_time, handed_over_again, judge_story, may_be_handed_over
 from node.ledger_reading import HourGone, Story, read_story
 from node.ledger_view import show_entries, show_hand_overs
+from node.turns import Turns
 from storage.array import I64
 from storage.delivery_record import DELIVERY
 from storage.format import Corrupt, join_rows
@@ -89,8 +90,7 @@ class Ledgers:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._records = HandOverRecords(node)
-        self._turn = asyncio.Lock()
-        self._waiting = 0
+        self._turns = Turns("ledgers", WAITING_MAX)
 
     async def records(self, asked: RecordsAsked) -> RecordsFound:
         """See api.ledger.LedgerPort.hand_over_records."""
@@ -106,7 +106,7 @@ class Ledgers:
         places: list[tuple[int, int]] = []
         seen = _Seen()
         size = query.limit + 1 if wanted is None else PIECE
-        async with self._my_turn(), aclosing(self._judged(query, after, size, seen, leads)) as pieces:
+        async with self._turns.mine(), aclosing(self._judged(query, after, size, seen, leads)) as pieces:
             async for judged in pieces:
                 rows = judged.rows
                 if wanted is not None:
@@ -124,7 +124,7 @@ class Ledgers:
     async def summary(self, query: LedgerQuery, leads: Leads) -> LedgerSummary:
         """See api.ledger.LedgerPort.ledger_summary."""
         summary, seen = Summary(), _Seen()
-        async with self._my_turn(), aclosing(self._judged(query, None, PIECE, seen, leads)) as pieces:
+        async with self._turns.mine(), aclosing(self._judged(query, None, PIECE, seen, leads)) as pieces:
             async for judged in pieces:
                 summary += Summary.of(judged.ledger)
         wrong = summary.wrong()
@@ -203,7 +203,7 @@ class Ledgers:
             accounts = await self._accounts(story, moment_ms, within_s)
         for node_id, why in accounts.unreachable.items():
             seen.unreachable.setdefault(node_id, why)
-        seen.gaps |= {(node.members.name(number), *span) for number, *span in accounts.holes}  # type: ignore[misc]
+        seen.gaps |= {(node.members.name(number), from_ms, until_ms) for number, from_ms, until_ms in accounts.holes}
         judging = partial(
             judge_story,
             story,
@@ -279,17 +279,6 @@ class Ledgers:
         if topic is None:
             raise Problem("unknown-topic", f"no topic is named {name}; scheduling to it or PUT creates it")
         return topic.number
-
-    @asynccontextmanager
-    async def _my_turn(self) -> AsyncGenerator[None]:
-        if self._waiting >= WAITING_MAX:
-            raise Problem("over-limit", f"{self._waiting} ledgers are being made, as many as may; ask again later")
-        self._waiting += 1
-        try:
-            async with self._turn:
-                yield
-        finally:
-            self._waiting -= 1
 
 
 def _pieces(due_ms: I64, size: int) -> Sequence[slice]:
