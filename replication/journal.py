@@ -252,11 +252,11 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         if not self._pending and not self._doomed:
             return None
         active, pending = self._active, self._pending
+        self._pending = []  # also if empty: the list is the thread's from here on
         sync = self._flight = Sync(self._disk, active, pending, self.write_seq, self._log.last)
         if pending:
             self.written_bytes += active.size - active.batch
             self._sealed = len(pending) == 2 and pending[0][KIND_AT] == META
-            self._pending = []
             active.batch = active.size
             if active.size >= self._segment_bytes:
                 sync.next = self._begin_segment()

@@ -129,3 +129,31 @@ def test_goes_on_after_every_power_cut() -> None:
         model.crash(random)
         assert model.log[-1][0] == b"after"
         assert (model.vote, model.durable) == ("n3", model.journal.durable_seq)
+
+
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_a_sync_that_only_unlinks_writes_nothing_of_what_comes_meanwhile(call: int) -> None:
+    """Found by the model: such a sync held the list to which the loop went on to append, and wrote what it never owned:
+    a batch that is not whole, in a sync that does not count it."""
+    model = Model(MemoryDisk())
+    model.start()
+    model.set_term(1, "me")
+    for index in range(1, 7):
+        model.add((b"x" * 100, index, 1))
+    model.write()
+    model.set_term(2, None)
+    model.clear()
+    for index in (7, 8):
+        model.add((b"installed", index, 2))
+    model.write()
+    model.journal.close()
+    model.crash(None)
+    model.delete_to(0)
+    model.collect()
+    assert model.sync is not None
+    assert model.sync.doomed is not None
+    model.add((b"meanwhile", 9, 2))
+    durable = bytes(model.disk.open[model.journal._active.fd].seen)
+    assert model.stop_in_sync(call, 200) == (call < 3)
+    assert bytes(model.disk.names[model.journal._active.path].seen) == durable
+    model.crash(None)
