@@ -22,6 +22,7 @@ from api.message_query import ENDED_STATES, HISTOGRAM_BUCKETS_MAX, OPEN_STATES, 
 from api.problem import FieldFault, Problem
 from node.tag_filter import TagFilter
 from node.turns import Turns
+from replication.in_thread import in_thread_until
 from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED, LEASED, PENDING, Corrupt
 from storage.hour_count import ENDED, OPEN, READY, DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total, Which
 
@@ -172,13 +173,7 @@ class Counting:
             await asyncio.sleep(0)
             return
         stop = threading.Event()
-        reading = asyncio.ensure_future(asyncio.to_thread(_read_all, piece, tally, stop.is_set))
-        try:
-            damaged = await asyncio.shield(reading)
-        except asyncio.CancelledError:
-            stop.set()
-            await asyncio.gather(reading, return_exceptions=True)
-            raise
+        damaged = await in_thread_until(stop, _read_all, piece, tally, stop.is_set)
         for count, error in damaged:
             if self._node.store.is_linked(count):
                 raise error

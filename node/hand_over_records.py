@@ -13,6 +13,7 @@ import numpy as np
 
 from api.ledger import RecordsAsked, RecordsFound
 from api.problem import Problem
+from replication.in_thread import in_thread_until
 from storage.array import U64
 from storage.delivery_search import DeliverySearch, Found, Search, TooMuch
 
@@ -68,10 +69,4 @@ class HandOverRecords:
         """In a thread. A caller that goes away ends it too, before the next one's turn."""
         stop = threading.Event()
         written = self._node.delivery_log.written()
-        running = asyncio.ensure_future(asyncio.to_thread(self._search.run, search, written, stop.is_set))
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            stop.set()
-            await asyncio.gather(running, return_exceptions=True)
-            raise
+        return await in_thread_until(stop, self._search.run, search, written, stop.is_set)
