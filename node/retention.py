@@ -10,7 +10,8 @@ own to know and no part of the log: hours are the same on all nodes, so one expo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from replication.machine import Machine
 
 #: Hours in one command; the rest goes in the next round.
 HOURS_MAX = 100
+#: Hours looked at in one step of the loop. After a restart each costs a read, so this many take about a millisecond.
+LOOK_HOURS = 32
 
 
 class Retention:
@@ -40,17 +43,28 @@ class Retention:
 
     def over(self) -> list[int]:
         """The hours to unlink now, oldest first."""
+        return [hour for found in self._steps() for hour in found][:HOURS_MAX]
+
+    def _steps(self) -> Iterator[list[int]]:
+        """The same, by steps that are short however many hours are kept."""
         store = self._machine.store
         genesis = store.catalog.genesis
         if genesis is None:
-            return []
-        kept_ms = max(genesis.retention_ms, genesis.key_retention_ms)
-        past = (hour for hour in store.hours() if (hour + 1) * 3600 <= self._machine.tick)
-        now_ms = self._clock.now_ms()
-        over = (h for h in past if not store.unsettled(h) and store.settled_ms(h) + kept_ms < now_ms)
-        return [h for h in over if self._exported(h)][:HOURS_MAX]
+            return
+        before_ms = self._clock.now_ms() - max(genesis.retention_ms, genesis.key_retention_ms)
+        past = [hour for hour in store.hours() if (hour + 1) * 3600 <= self._machine.tick]
+        for first in range(0, len(past), LOOK_HOURS):
+            step = past[first : first + LOOK_HOURS]
+            over = (hour for hour in step if not store.unsettled(hour) and store.settled_ms(hour) < before_ms)
+            yield [hour for hour in over if self._exported(hour)]
 
     async def propose(self) -> int:
         """Unlink what is over; how many hours went."""
-        hours = self.over()
-        return int(await self._proposer.propose_single(Unlink(np.array(hours, np.int64)))) if hours else 0
+        hours: list[int] = []
+        for found in self._steps():
+            hours += found
+            if len(hours) >= HOURS_MAX:
+                break
+            await asyncio.sleep(0)
+        command = Unlink(np.array(hours[:HOURS_MAX], np.int64))
+        return int(await self._proposer.propose_single(command)) if hours else 0

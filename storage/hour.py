@@ -14,6 +14,7 @@ The units are numbered first <= global_index < next: an hour that was unlinked a
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ from storage.state import States
 _RUN_GAP_BYTES = 4096
 _RUN_BYTES_MAX = 4 << 20
 """Records this near each other are read together, up to this much at a time."""
+_NOT_READ: Final = -1
+"""For the time of the last settle record: there is one, and it was not read since the start."""
 _HEADER_WORDS = np.arange(HEADER.itemsize // 8)
 
 
@@ -52,6 +55,7 @@ class Hour:
         self.unsettled = lengths.unsettled if lengths else 0
         self.forwarded = lengths.forwarded if lengths else 0
         self.moved = lengths.moved if lengths else 0
+        self._settled_ms = _NOT_READ if self.settles else 0
         self.staged_settles = Chunks()
         self._heads: Heads | None = None  # of a far hour: of the units on disk
         self._states: States | None = None
@@ -98,6 +102,7 @@ class Hour:
         self.forwarded += forwarded
         seal(rows)
         self.settles += len(rows)
+        self._settled_ms = int(rows["at_ms"][-1])
         assert 0 <= self.forwarded <= self.unsettled <= self.units, (
             f"{self.forwarded} forwarded of {self.unsettled} unsettled of {self.units} in hour {self.number}"
         )
@@ -121,6 +126,15 @@ class Hour:
     def open(self) -> int:
         """How many units are pending or leased."""
         return self.unsettled - self.forwarded
+
+    def settled_ms(self) -> int:
+        """The `at_ms` of the last settle record, 0 if there is none. What is read for it is read over descriptors of
+        its own and once: who looks at every hour uses none."""
+        if self._settled_ms == _NOT_READ:
+            files = self.files.again()
+            self._settled_ms = int(files.settle.read_rows(self.settles - 1, 1)["at_ms"][0])
+            files.close()
+        return self._settled_ms
 
     # caches
 

@@ -353,11 +353,8 @@ class Store:
         return found.unsettled if (found := self._hours.find(hour)) else 0
 
     def settled_ms(self, hour: int) -> int:
-        """When the last thing happened to a unit of this hour, ms; 0 if nothing did."""
-        found = self._hours.use(hour)
-        if found is None or not found.settles:
-            return 0
-        return int(found.settle_rows(np.array([found.settles - 1]))["at_ms"][0])
+        """When the last thing happened to a unit of this hour, ms; 0 if nothing did. The hour is not used by it."""
+        return found.settled_ms() if (found := self._hours.find(hour)) else 0
 
     def turn(self, now_hour: int) -> None:
         """The hour wheel stands at `now_hour`: hours that became near are written and opened, others let go."""

@@ -49,3 +49,77 @@ def test_only_hours_past_tick_settled_and_past_retention_are_over(tmp_path: Path
     exported.add(T0 // HOUR_MS)
     assert waiting.over() == [T0 // HOUR_MS]
     store.close()
+
+
+class ReadCounter(Disk):
+    """Counts reads."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def read(self, fd: int, size: int, offset: int) -> bytes:
+        """Read, and count it."""
+        self.reads += 1
+        return super().read(fd, size, offset)
+
+
+def _kept(path: Path, disk: Disk, hours: int) -> tuple[Machine, Retention]:
+    """A machine with so many hours of one settled unit each, all past the tick and none past retention."""
+    machine = Machine(Store.open(path, disk=disk))
+    due = np.array([T0 + hour * HOUR_MS for hour in range(hours)], np.int64)
+    records = encode_records(Drafts(bodies=[b"1"] * hours, asked_due_ms=due, random=np.arange(hours, dtype=np.uint64)))
+    none = np.empty(0, np.uint64)
+    positions = due.astype(np.uint64) // np.uint64(HOUR_MS) << np.uint64(40)
+    if machine.applied_index == 0:
+        for command in (
+            Genesis(b"c" * 16, b"s" * 32, ("n1",), 1000 * HOUR_MS, HOUR_MS),
+            Schedule(("t",), due, records.size, records.blob, np.zeros(hours, np.uint16), none),
+            Cancel(positions, np.zeros(hours, np.uint8)),
+            DispatchState((T0 + hours * HOUR_MS) // 1000, 0, 2),
+        ):
+            entry = encode_entry(group=0, term=1, node=1, now_ms=T0, sections=[command.pack()])
+            machine.apply(machine.applied_index + 1, 1, entry)
+        job = machine.store.begin_checkpoint(machine.checkpoint_record())
+        job.run()
+        job.finish()
+    clock = NodeClock(wall=lambda: (T0 + hours * HOUR_MS) / 1000, monotonic=lambda: 0.0)
+    return machine, Retention(machine, None, clock)  # type: ignore[arg-type]
+
+
+def test_a_look_reads_no_hour_twice_and_makes_none_warm(tmp_path: Path) -> None:
+    """A year of kept hours was opened and read at every look, which drove out the states of hours in use (A3)."""
+    machine, _ = _kept(tmp_path, Disk(), 200)
+    machine.store.close()
+    disk = ReadCounter()
+    machine, retention = _kept(tmp_path, disk, 200)
+    store = machine.store
+    used = store._hours.use(T0 // HOUR_MS)
+    assert used is not None
+    held = used.states()
+    before = disk.reads
+    assert retention.over() == []
+    assert disk.reads - before <= 200
+    before = disk.reads
+    assert retention.over() == []
+    assert disk.reads == before
+    assert used.states_held is held
+    assert len(store._hours._warm) == 1
+    store.close()
+
+
+def test_a_look_is_taken_in_short_steps(tmp_path: Path) -> None:
+    """No step of the loop looks at more than a few hours, however many are kept (A3)."""
+    machine, retention = _kept(tmp_path, Disk(), 200)
+    asked = 0
+
+    def settled_ms(hour: int) -> int:
+        nonlocal asked
+        asked += 1
+        return T0
+
+    machine.store.settled_ms = settled_ms  # type: ignore[method-assign]
+    most = steps = 0
+    for _ in retention._steps():
+        most, asked, steps = max(most, asked), 0, steps + 1
+    assert (most, steps) == (32, 7)
+    machine.store.close()
