@@ -6,6 +6,7 @@ never a traceback: the config file, an address, the data directory. A defect sti
 
 import asyncio
 import errno
+import faulthandler
 import os
 from pathlib import Path
 
@@ -25,6 +26,7 @@ _ADDRESS_ERRORS = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
 def command(config_path: Path, parent: int | None) -> None:
     """Runs one node until SIGTERM or SIGINT."""
     bear_lost_output()
+    faulthandler.enable()  # a signal of the machine (a mapped file cut short, a bad page) says where it struck
     if parent is not None:
         end_with(parent)
     from cli.variable import strangers

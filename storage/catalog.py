@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import lmdb
 
+from storage.catalog_file import MAP_SIZE, require_begun, require_whole
 from storage.catch_up import CatchUp, read_catch_up, write_catch_up
 from storage.checkpoint import ABOUT, CheckpointRecord, read_checkpoint, write_checkpoint
 from storage.disk import Disk, DiskFailed
@@ -39,8 +40,6 @@ _U32: Final = struct.Struct("<I")
 _FIRST_INDEX: Final = b"first index "
 """Before an hour's number: a row for each hour that was ever unlinked, so that no position is ever given twice."""
 _TABLES: Final = (b"meta", b"topics", b"keys", b"hour_keys", b"members")
-_MAP_SIZE: Final = 1 << 40
-"""Address space, not memory or disk: the most the catalog can grow to."""
 
 
 @dataclass(slots=True)
@@ -128,14 +127,17 @@ class Catalog:
         `read_only`: one that is there and that nobody else has open; nothing is changed or made beside it.
         `beside_node` as well: its node may be running, so LMDB's own lock file, which is there, counts this reader.
 
-        Raises FormatRefused (another version), Corrupt (record, genesis or a topic), DiskFailed.
+        Raises FormatRefused (another version), Corrupt (cut short, record, genesis or a topic), DiskFailed.
         """
-        if not read_only:
+        if read_only:
+            require_begun(path / "data.mdb", disk)
+        else:
             disk.make_directory(path)
+        require_whole(path / "data.mdb", disk)
         with _lmdb_errors("open", path):
             environment = lmdb.open(
                 str(path),
-                map_size=_MAP_SIZE,
+                map_size=MAP_SIZE,
                 max_dbs=16,
                 readahead=False,
                 create=False,

@@ -13,12 +13,13 @@ import numpy as np
 from storage.arrangement import Arrangement
 from storage.array import I64, U16, U32, U64
 from storage.catalog import Catalog
+from storage.catalog_file import require_begun
 from storage.chain import SECONDS
 from storage.checkpoint import CheckpointRecord, HourLengths
 from storage.checkpoint_job import CheckpointJob
 from storage.columns import LeasedColumns, SettleBatch, StateColumns, UnitBatch
 from storage.disk import Disk
-from storage.format import SETTLE, SETTLED, UNIT, UNKNOWN, Corrupt, Settles, Units, put_rows, take_rows
+from storage.format import SETTLE, SETTLED, UNIT, UNKNOWN, Settles, Units, put_rows, take_rows
 from storage.hour import Hour
 from storage.hour_count import ENDED, HourCount, Which
 from storage.hour_opening import HourOpening
@@ -73,8 +74,8 @@ class Store:
         """
         hours, catalog_path = directory / "hours", directory / "catalog"
         disk.make_directory(hours)
-        if disk.list_directory(hours) and not disk.exists(catalog_path / "data.mdb"):
-            raise Corrupt(str(catalog_path / "data.mdb"), 0, "catalog", "missing", "there, since there are hours")
+        if disk.list_directory(hours):
+            require_begun(catalog_path / "data.mdb", disk)
         catalog = Catalog.open(catalog_path, disk)
         try:
             return cls(directory, disk, group, catalog)

@@ -48,10 +48,7 @@ class Report:
 
 @contextmanager
 def _catalog(directory: Path, disk: Disk) -> Iterator[Catalog]:
-    path = directory / "catalog"
-    if not disk.exists(path / "data.mdb"):
-        raise Corrupt(str(path / "data.mdb"), 0, "catalog", "missing", "there")
-    catalog = Catalog.open(path, disk, read_only=True)
+    catalog = Catalog.open(directory / "catalog", disk, read_only=True)
     try:
         yield catalog
     finally:

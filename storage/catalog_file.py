@@ -1,0 +1,197 @@
+"""Whether the catalog's file is as long as what it holds, asked before LMDB maps it.
+
+LMDB reads through a mapping. A read past the end of the file is signal SIGBUS, which ends a process without a word. So
+the file is looked at with plain reads first, and one that was cut short is Corrupt, by name.
+
+What LMDB keeps, as far as it is read here (all integers little endian, LMDB 0.9 on a 64-bit machine):
+```
+page            16 bytes: number u64, pad u16, flags u16 (branch 1, leaf 2, overflow 4, meta 8), lower u16, upper u16
+  meta          magic u32, version u32, address u64, map size u64, tree of free pages, main tree, last page u64, txn u64
+  branch, leaf  (lower - 16) / 2 offsets u16 of nodes
+  node          low u16, high u16, flags u16, key size u16, key; a branch's child is low | high << 16 | flags << 32
+                a leaf's data follows, low | high << 16 bytes of it; with flag 1 its overflow page u64 follows instead
+tree            page size u32, flags u16, depth u16, 4 counts u64, root page u64
+free pages      a row for each transaction that freed some: count u64, then the pages
+```
+The last page that a meta page names may lie past the end of a sound file. LMDB gives out a page, needs it no more in
+the same transaction, and never writes it; it lists the page as free. So each page that the file lacks must be free.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from storage.disk import Disk
+from storage.format import Corrupt
+
+MAP_SIZE: Final = 1 << 40
+"""Address space, not memory or disk: the most the catalog can grow to."""
+
+_HEADER: Final = struct.Struct("<QHHHH")
+_META: Final = struct.Struct("<IIQQ48s48sQQ")
+_TREE: Final = struct.Struct("<IHHQQQQQ")
+_NODE: Final = struct.Struct("<HHHH")
+_PAGE_NUMBER: Final = struct.Struct("<Q")
+_MAGIC: Final = 0xBEEFC0DE
+_VERSION: Final = 1
+_BRANCH, _LEAF, _OVERFLOW, _META_PAGE = 1, 2, 4, 8
+_BIG: Final = 1
+"""Of a node in a leaf: its data stands in overflow pages."""
+_NO_PAGE: Final = (1 << 64) - 1
+_PAGE_SIZES: Final = tuple(1 << bits for bits in range(9, 17))
+_DEPTH_MAX: Final = 32
+_LOOKS_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Meta:
+    """One meta page: a transaction that was committed."""
+
+    page_size: int
+    free_root: int
+    last_page: int
+    transaction: int
+
+
+def require_begun(path: Path, disk: Disk) -> None:
+    """Raises Corrupt if data.mdb is missing or empty, DiskFailed if it cannot be read. LMDB would begin it anew."""
+    try:
+        fd = disk.open_read(path)
+    except FileNotFoundError:
+        raise Corrupt(str(path), 0, "catalog", "missing", "there") from None
+    try:
+        if not disk.size(fd):
+            raise Corrupt(str(path), 0, "length", "0, cut short", "two meta pages")
+    finally:
+        disk.close(fd)
+
+
+def require_whole(path: Path, disk: Disk) -> None:
+    """Raises Corrupt if data.mdb lacks a page that is in use, or is none. A missing or empty one is fine: LMDB was
+    stopped before it began it. A node may have it open: what it commits meanwhile is looked at anew.
+
+    Raises DiskFailed if it cannot be read.
+    """
+    try:
+        fd = disk.open_read(path)
+    except FileNotFoundError:
+        return
+    try:
+        for _ in range(_LOOKS_MAX):
+            file = _File(str(path), fd, disk)
+            try:
+                file.require_whole()
+            except Corrupt:
+                if not file.overtaken():
+                    raise
+            else:
+                return
+        raise Corrupt(str(path), 0, "transaction", "another at each look", "one that stays")
+    finally:
+        disk.close(fd)
+
+
+class _File:
+    """One look at the file, as of one transaction."""
+
+    def __init__(self, name: str, fd: int, disk: Disk) -> None:
+        self._name = name
+        self._fd = fd
+        self._disk = disk
+        self._meta: _Meta | None = None
+        self._size = 0
+
+    def require_whole(self) -> None:
+        """Raises Corrupt if a page that is in use is not there."""
+        self._size = self._disk.size(self._fd)
+        if not self._size:
+            return
+        self._meta = meta = self._newest()
+        self._size = self._disk.size(self._fd)  # after the meta page was read: a transaction's pages come before it
+        length = (meta.last_page + 1) * meta.page_size
+        if length > MAP_SIZE:
+            raise Corrupt(self._name, 0, "last page", meta.last_page, f"one below {MAP_SIZE // meta.page_size}")
+        if self._size >= length:
+            return
+        free = self._free_from(self._size // meta.page_size)
+        used = next(page for page in range(meta.last_page, -1, -1) if page not in free)
+        if (used + 1) * meta.page_size > self._size:
+            needed = f"{(used + 1) * meta.page_size}, for page {used} of {meta.last_page} is in use"
+            raise Corrupt(self._name, self._size, "length", f"{self._size}, cut short", needed)
+
+    def overtaken(self) -> bool:
+        """Whether another transaction was committed since this look began, so that its pages may be others now."""
+        return self._meta is not None and self._newest() != self._meta
+
+    def _newest(self) -> _Meta:
+        first = self._read_meta(0)
+        second = self._read_meta(first.page_size)
+        return max(first, second, key=lambda meta: meta.transaction)
+
+    def _read_meta(self, offset: int) -> _Meta:
+        data = self._disk.read(self._fd, _HEADER.size + _META.size, offset)
+        if len(data) < _HEADER.size + _META.size:
+            raise Corrupt(self._name, len(data) + offset, "LMDB meta page", "cut short", "two whole ones")
+        _, _, flags, _, _ = _HEADER.unpack_from(data)
+        magic, version, _, _, free, _, last_page, transaction = _META.unpack_from(data, _HEADER.size)
+        page_size, _, _, _, _, _, _, free_root = _TREE.unpack(free)
+        if not flags & _META_PAGE or magic != _MAGIC or version != _VERSION or page_size not in _PAGE_SIZES:
+            found = f"magic {magic:08x}, version {version}, page size {page_size}"
+            raise Corrupt(self._name, offset, "LMDB meta page", found, f"magic {_MAGIC:08x}, version {_VERSION}")
+        return _Meta(page_size, free_root, last_page, transaction)
+
+    def _free_from(self, first: int) -> set[int]:
+        """The free pages from this one on."""
+        assert self._meta is not None
+        if self._meta.free_root == _NO_PAGE:
+            return set()
+        return {page for page in self._free_pages(self._meta.free_root, _DEPTH_MAX) if page >= first}
+
+    def _free_pages(self, page: int, depth: int) -> Iterator[int]:
+        """The pages listed below one page of the tree of free pages."""
+        data = self._page(page)
+        _, _, flags, lower, _ = _HEADER.unpack_from(data)
+        if not depth or not flags & (_BRANCH | _LEAF) or not _HEADER.size <= lower <= len(data):
+            raise self._damaged(page, f"flags {flags:#x}, lower {lower}")
+        for (at,) in struct.iter_unpack("<H", data[_HEADER.size : lower - lower % 2]):
+            if at + _NODE.size > len(data):
+                raise self._damaged(page, f"a node at {at}")
+            low, high, node_flags, key_size = _NODE.unpack_from(data, at)
+            if flags & _BRANCH:
+                yield from self._free_pages(low | high << 16 | node_flags << 32, depth - 1)
+                continue
+            start, size = at + _NODE.size + key_size, low | high << 16
+            listed = data[start : start + size]
+            if node_flags & _BIG:
+                listed = self._overflow(_PAGE_NUMBER.unpack_from(data[start:].ljust(8, b"\0"))[0], size)
+            if len(listed) < size or size % 8 or size < 8:
+                raise self._damaged(page, f"a row of {len(listed)} bytes that says {size}")
+            count, *pages = struct.unpack(f"<{size // 8}Q", listed)
+            yield from pages[:count]
+
+    def _overflow(self, page: int, size: int) -> bytes:
+        """The bytes of a row too long for its page."""
+        _, _, flags, _, _ = _HEADER.unpack_from(self._page(page))
+        if not flags & _OVERFLOW:
+            raise self._damaged(page, f"flags {flags:#x}")
+        return self._read(page, _HEADER.size + size)[_HEADER.size :]
+
+    def _page(self, page: int) -> bytes:
+        assert self._meta is not None
+        return self._read(page, self._meta.page_size)
+
+    def _read(self, page: int, size: int) -> bytes:
+        """`size` bytes from where a page begins. Raises Corrupt if the file ends before."""
+        assert self._meta is not None
+        if page > self._meta.last_page or size > MAP_SIZE:
+            raise self._damaged(page, f"of {size} bytes, the last page is {self._meta.last_page}")
+        offset = page * self._meta.page_size
+        if offset + size > self._size:
+            needed = f"{offset + size}, for the list of free pages has page {page}"
+            raise Corrupt(self._name, self._size, "length", f"{self._size}, cut short", needed)
+        return self._disk.read(self._fd, size, offset)
+
+    def _damaged(self, page: int, found: str) -> Corrupt:
+        return Corrupt(self._name, 0, f"LMDB's list of free pages, page {page}", found, "whole pages")
