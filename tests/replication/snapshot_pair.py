@@ -1,7 +1,6 @@
 """A sender and a fetcher with a wire between them that a test can cut, and real stores at both ends."""
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +16,7 @@ from storage.snapshot import Manifest
 from storage.snapshot_install import Install, discard_install
 from storage.store import Store
 from tests.storage.workload import H, append, checkpoint, found, replay, settle, topic, turn
+from tests.virtual_time import virtually
 
 TERM = 3
 WORKLOAD = [found, turn(0), append(5_000, 1_000, 9 * H), topic("orders"), settle(1, (0, 0), (9, 0)), append(5_500)]
@@ -91,7 +91,7 @@ class Pair:
             cast(RaftGroup, self.leader),
             self.store.pin,
             checkpoint_index=lambda: self.index,
-            monotonic=time.monotonic,
+            monotonic=asyncio.get_running_loop().time,
             spawn=self.spawn,
             rate_bytes_s=rate_bytes_s,
             hold_bytes=hold_bytes,
@@ -137,23 +137,14 @@ class Pair:
 
 
 def played(directory: Path, scene: Callable[[Pair], Coroutine[Any, Any, None]], **options: int) -> None:
-    """A pair at work, the scene, the end of both."""
+    """A pair at work, the scene, the end of both; on virtual time."""
 
     async def whole() -> None:
         pair = Pair(directory, **options)
         pair.run()
         try:
-            async with asyncio.timeout(20):
-                await scene(pair)
+            await scene(pair)
         finally:
             await pair.close()
 
-    asyncio.run(whole())
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Look often."""
-    while True:
-        if condition():
-            return
-        await asyncio.sleep(0.002)
+    virtually(whole)

@@ -9,22 +9,13 @@ import google_crc32c
 import pytest
 
 import replication.snapshot_fetch as module
-import replication.snapshot_send as sending_module
 from replication.frame import Message
 from storage.disk import Disk
 from storage.snapshot_install import INSTALL, Install
 from storage.snapshot_pin import checksum_of
 from storage.verify import verify
-from tests.replication.snapshot_pair import Pair, played, until
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything that is waited for comes soon."""
-    monkeypatch.setattr(sending_module, "LOOK_S", 0.005)
-    monkeypatch.setattr(sending_module, "OFFER_S", 0.03)
-    monkeypatch.setattr(module, "ANSWER_S", 0.05)
-    monkeypatch.setattr(module, "AGAIN_S", 0.02)
+from tests.replication.snapshot_pair import Pair, played
+from tests.waiting import until
 
 
 def test_all_of_it_comes_and_is_sound(tmp_path: Path) -> None:
@@ -261,10 +252,8 @@ def test_a_leader_that_is_silent_is_left(tmp_path: Path) -> None:
     played(tmp_path, scene)
 
 
-def test_what_a_try_left_goes_when_it_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_try_left_goes_when_it_is_not_needed(tmp_path: Path) -> None:
     """A node that caught up by other means clears it away, once nothing is being fetched."""
-    monkeypatch.setattr(module, "CLEAR_S", 0.02)
-
     async def scene(pair: Pair) -> None:
         pair.leader.peers["follower"].stranded = False
         (pair.directory / INSTALL / "hours").mkdir(parents=True)
