@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos chaos-scenarios chaos-kills soak-sim soak-mutants golden clean
+.PHONY: help demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos chaos-scenarios chaos-kills soak-sim soak-mutants soak-models golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -83,6 +83,16 @@ soak-sim: $(READY) ## 1,000 simulated clusters, a minute of every fault each (ab
 
 soak-mutants: $(READY) ## how many seeds it takes to find each of seven mistakes planted in the code
 	$(BIN)/python -m chaos.simulator.hunt
+
+# What it finds is printed with how to replay it, and becomes a named test.
+ifndef SOAK_SEED
+SOAK_SEED := $(shell echo $$((RANDOM * 32768 + RANDOM + 1000)))
+endif
+SOAK_TESTS ?= tests
+soak-models: $(READY) ## property and model tests, twenty times as many examples and seeds, drawn anew (about an hour)
+	@echo "SOAK_SEED=$(SOAK_SEED)"
+	SOAK_SEED=$(SOAK_SEED) $(BIN)/pytest $(SOAK_TESTS) -m "hypothesis or model" --hypothesis-profile=soak \
+	  --hypothesis-seed=$(SOAK_SEED) --timeout=3600
 
 golden: $(READY) ## rewrite the golden byte files (read the diff in review)
 	$(BIN)/pytest tests/storage tests/replication --golden

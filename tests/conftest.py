@@ -1,6 +1,10 @@
-"""Shared pytest options."""
+"""Shared pytest options, and the profiles of property tests."""
 
 import pytest
+
+from tests.examples import register_profiles
+
+register_profiles()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from api.message import JSON_MESSAGE, ODD, OPAQUE_MESSAGE, PLANNED, JsonMessage, OpaqueMessage, accept, explain
@@ -13,6 +13,7 @@ from api.message import parse_message as parse
 from api.port import DELAY_LEVELS_MS, Limits, MessageIn, RetryPolicy, Target
 from api.problem import Problem
 from tests.api.memory_port import NOW_MS
+from tests.examples import examples
 
 _LIMITS = Limits(body_bytes_max=200, allows_address=lambda text: text != "127.0.0.1")
 
@@ -304,7 +305,7 @@ def _quick(text: bytes) -> MessageIn | None:
     return None
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(_OBJECTS)
 def test_the_quick_path_accepts_nothing_else(value: dict[str, Any]) -> None:
     """Whatever the quick path accepts, the thorough one reads the same; and neither raises but a Problem."""
@@ -321,7 +322,7 @@ def test_the_quick_path_accepts_nothing_else(value: dict[str, Any]) -> None:
         assert thorough is None
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     st.sampled_from(["a", "orders"]),
     st.sampled_from([{"body": 1}, {"body_base64": "AAAA"}, {"body_base64": "AA==", "content_type": "text/plain"}]),
@@ -349,7 +350,7 @@ def test_the_quick_path_takes_what_is_plain(
     assert quick == explain(text, NOW_MS, _LIMITS)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.binary(max_size=60) | st.text(max_size=40).map(lambda text: b'{"topic":"a","body":1,' + text.encode() + b"}"))
 def test_any_bytes_get_a_message_or_a_problem(text: bytes) -> None:
     """Fuzz: nothing but `Problem` comes out of any bytes."""

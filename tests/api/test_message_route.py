@@ -5,13 +5,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from api.port import ANONYMOUS
 from api.timestamp import render_time
 from tests.api.harness import Client, check_problem, run, running
 from tests.api.memory_port import NOW_MS
+from tests.examples import examples
 
 _DUE = render_time(NOW_MS + 1_800_000)
 _ORDER = {"topic": "orders", "body": {"n": 1}, "delay": "30m"}
@@ -354,7 +355,7 @@ _DOCUMENTS = st.dictionaries(st.sampled_from(_NAMES), _JSON, max_size=6).map(msg
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(15)
 @given(st.lists(_DOCUMENTS, min_size=1, max_size=10))
 def test_no_document_is_an_internal_error(bodies: list[bytes]) -> None:
     """Fuzz: any document on any route that takes one gets an answer of the contract, never 500."""

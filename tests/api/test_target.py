@@ -8,12 +8,13 @@ from ipaddress import ip_address
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from api.field import Fault
 from api.port import Limits, Target
 from api.target import read_message_target, read_topic_target, read_url
+from tests.examples import examples
 
 
 def _public(text: str) -> bool:
@@ -219,7 +220,7 @@ def test_any_notation_of_an_address_is_that_address(value: int, data: st.DataObj
     assert read_url(url, Limits(allows_address=lambda text: text == str(ip_address(value)))) == url
 
 
-@settings(max_examples=1000)
+@examples(1000)
 @given(st.text(alphabet="0123456789abcfxX.", min_size=1, max_size=14))
 def test_whatever_the_system_reads_as_an_address_is_one(host: str) -> None:
     """What the C library would connect to without asking DNS is never taken for a name, nor for another address."""

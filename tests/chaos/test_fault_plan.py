@@ -4,16 +4,17 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.fault_draw import FIRST_S, LAST_S, draw_plan
 from chaos.fault_plan import Fault, FaultPlan, Party, PlanRefused, kinds_of
+from tests.examples import examples
 
 CRASH = "crash n1 for=1 operation=3 files=any"
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.integers(0, 2**31), st.integers(10, 600), st.sampled_from([3, 5]))
 def test_drawn_plans_survive_their_text(seed: int, seconds: int, nodes: int) -> None:
     """Parsing what was rendered gives the same plan, for any plan the generator draws."""

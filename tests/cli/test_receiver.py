@@ -5,10 +5,11 @@ import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.receiver import BODY_BYTES_MAX, HEAD_BYTES_MAX, Receiver, Reply, Request, render_answer
+from tests.examples import examples
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter, Receiver], Awaitable[None]]
 
@@ -53,7 +54,7 @@ async def answers(reader: asyncio.StreamReader, count: int) -> list[int]:
     return found
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(bodies=st.lists(st.binary(max_size=50), min_size=1, max_size=4), cuts=st.lists(st.integers(1, 400), max_size=6))
 def test_requests_cut_anywhere(bodies: list[bytes], cuts: list[int]) -> None:
     """Several requests on one connection, in pieces of any size: each is received once, whole and in order."""

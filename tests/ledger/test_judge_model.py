@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.bucket import ABROAD, PLACE, RECEIPT, SPAN, TERM, Bucket, Context, Rows, Topic
@@ -18,6 +17,7 @@ from storage.delivery_record import DELIVERY
 from storage.format import SETTLE, UNIT
 from storage.position import INDEX_BITS
 from storage.record import HEADER
+from tests.examples import examples
 from tests.ledger.model import judge_slowly
 
 HOUR = 490_000
@@ -214,7 +214,7 @@ def check(seed: int) -> None:
     assert not Summary.of(found).wrong()
 
 
-@settings(max_examples=int(os.environ.get("LEDGER_EXAMPLES", "250")), deadline=None)
+@examples(250)
 @given(st.integers(0, 2**63))
 def test_judges_as_the_model_does(seed: int) -> None:
     """Whatever is on record, the arrays and the plain rules give the same rows, in the same order."""
@@ -239,7 +239,7 @@ def test_the_model_is_asked_everything() -> None:
     assert Flag(flags) == ~Flag.SCHEDULED_TWICE
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 2**63), st.integers(0, 8))
 def test_where_a_bucket_ends_does_not_matter(seed: int, cut: int) -> None:
     """An hour judged in two parts gives the rows of the hour judged as a whole."""

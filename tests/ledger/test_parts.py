@@ -7,7 +7,7 @@ from operator import add
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.abroad import abroad_of
@@ -34,11 +34,12 @@ from storage.delivery_record import DELIVERY, END, START, TERM_BEGUN, TERM_ENDED
 from storage.format import LEASED, SETTLE, UNIT, UNIT_MOVED
 from storage.position import INDEX_BITS
 from storage.record import HEADER
+from tests.examples import examples
 
 SPANS = st.lists(st.tuples(st.integers(1, 2), st.integers(0, 20), st.integers(0, 20)), max_size=5)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(SPANS, SPANS, st.lists(st.tuples(st.integers(1, 3), st.integers(0, 20), st.integers(0, 20)), max_size=8))
 def test_a_stretch_is_seen_if_every_moment_of_it_is(
     covered: list[tuple[int, int, int]], gaps: list[tuple[int, int, int]], asked: list[tuple[int, int, int]]
@@ -141,7 +142,7 @@ def ledger_of(count: int, seed: int) -> Ledger:
     return Ledger(messages, extra, foreign=1, beyond=2)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=5))
 def test_sums_do_not_depend_on_how_they_are_taken(sizes: list[int]) -> None:
     """The summary of all is the sum of the parts' summaries; all of it adds up."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.bucket import TWIN, Bucket, Rows
@@ -17,6 +17,7 @@ from storage.delivery_record import DELIVERY, START
 from storage.format import CANCELLED, DELIVERED, SETTLE, UNIT, UNIT_MOVED
 from storage.position import INDEX_BITS
 from storage.record import HEADER
+from tests.examples import examples
 from tests.ledger.life import HOUR, T, context_of
 
 ORIGIN = HOUR << INDEX_BITS
@@ -61,7 +62,7 @@ def test_what_is_alike(second: dict[str, Any], twin: bool) -> None:
     assert before.other.tolist() == ([ORIGIN] if twin else [])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=30), st.integers(0, 30))
 def test_twins_are_those_of_the_plain_rule(messages: list[tuple[int, int]], split: int) -> None:
     """Likeness and time of creation decide; where the bucket begins does not."""

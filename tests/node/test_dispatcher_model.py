@@ -1,6 +1,5 @@
 """The dispatcher in a random cluster (tests/node/model.py), by seed. A failing seed prints how to play it again."""
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -27,12 +26,12 @@ from node.window import LaneKind, Queued, Window
 from replication.command import DispatchState
 from storage.array import U64
 from storage.store import Store
+from tests.examples import replay, seeds
 from tests.node.book import RecordingWheel
 from tests.node.model import Model
 from tests.node.model_log import Limit
 
-SEEDS = [int(os.environ["DISPATCHER_SEED"])] if "DISPATCHER_SEED" in os.environ else range(20)
-EVENTS = int(os.environ.get("DISPATCHER_EVENTS", "500"))
+EVENTS = 500
 
 
 def play(seed: int, events: int, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
@@ -50,15 +49,15 @@ def play(seed: int, events: int, directory: Path, monkeypatch: pytest.MonkeyPatc
     return model
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(20)
 def test_random_history(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing early, nothing twice under a lease, nothing lost; the state names what was dispatched; at a promotion
     everything open comes back once; the failover duplicates of a term change span less than 50 ms."""
     try:
         play(seed, EVENTS, tmp_path, monkeypatch)
     except AssertionError as broken:
-        replay = f"DISPATCHER_SEED={seed} DISPATCHER_EVENTS={EVENTS} pytest tests/node/test_dispatcher_model.py"
-        raise AssertionError(f"{broken}\nplay it again: {replay}") from broken
+        again = replay("tests/node/test_dispatcher_model.py::test_random_history", seed)
+        raise AssertionError(f"{broken}\n{again}") from broken
 
 
 def test_the_histories_reach_what_they_are_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import pickle
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.bucket import TERM
@@ -13,6 +13,7 @@ from ledger.columns import DUPLICATES, LEDGER, Cause, empty_columns
 from ledger.judge import Ledger
 from reconcile.report.bins import BASE_MS, COUNT_MAX, STEPS_MS, Bins
 from reconcile.report.figures import LATE_EDGES_MS, Figures
+from tests.examples import examples
 
 EPOCH_MS = 1_800_000_000_000
 Seen = tuple[int, int, int]  # first_ms after the epoch, lateness, term
@@ -49,7 +50,7 @@ def figures(seen: list[Seen], again: list[Again]) -> Figures:
     return Figures.of(ledger(seen, again), terms())
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(messages, messages, messages, duplicates, duplicates)
 def test_sum_does_not_depend_on_how_it_is_taken(
     one: list[Seen], two: list[Seen], three: list[Seen], again: list[Again], more: list[Again]
@@ -65,7 +66,7 @@ def test_sum_does_not_depend_on_how_it_is_taken(
     assert pickle.loads(pickle.dumps(a)).document() == a.document()
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(messages, duplicates)
 def test_nothing_is_left_out(seen: list[Seen], again: list[Again]) -> None:
     """Every first hand-over is in one class of lateness and in one bin, every duplicate under its cause."""
@@ -82,7 +83,7 @@ def test_nothing_is_left_out(seen: list[Seen], again: list[Again]) -> None:
         assert document["lateness_ms"]["max"] == max(late_ms for _, late_ms, _ in seen)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(st.integers(0, 10_000_000), min_size=1, max_size=200))
 def test_percentiles_are_those_of_the_values(late_ms: list[int]) -> None:
     """Each percentile is the value of its rank, exact below 200 ms, at most 1 % too small above."""

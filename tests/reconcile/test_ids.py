@@ -2,18 +2,19 @@
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.ids import decode_ids, id_column
 from storage.message_id import BadId, decode_id, encode_ids
+from tests.examples import examples
 
 U64 = np.uint64
 HOMES = st.integers(0, (1 << 63) - 1)
 RANDOMS = st.integers(0, (1 << 50) - 1)
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(HOMES, RANDOMS), max_size=20), st.integers(0, 4095))
 def test_there_and_back(named: list[tuple[int, int]], group: int) -> None:
     """Ids written by the column are those of storage.message_id, and come back as they went."""
@@ -27,7 +28,7 @@ def test_there_and_back(named: list[tuple[int, int]], group: int) -> None:
     assert back[2].all()
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.lists(st.one_of(st.none(), st.text(max_size=30), st.text("0123456789ABCDEFGHJKMNPQRSTVWXYZabcu", min_size=26, max_size=26)), max_size=20))  # fmt: skip  # noqa: E501
 def test_what_is_an_id_is_what_the_service_takes_for_one(texts: list[str | None]) -> None:
     """Any text is an id here if and only if the service's decoder accepts it, and says the same of it."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile import read_deliveries as module
@@ -14,6 +14,7 @@ from reconcile.read_deliveries import Gap, delivery_blocks, hand_overs, read_del
 from storage.delivery_record import DELIVERY, STOPPED, TERM_BEGUN, TERM_ENDED, seal_deliveries
 from storage.format import HEADER_SIZE
 from storage.position import HOUR_MS
+from tests.examples import examples
 from tests.reconcile.directories import NOW, cut, flip, log_deliveries, make_node, positions, term_row
 from tests.reconcile.directories import hand_overs as hand_over_rows
 
@@ -101,7 +102,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     holes=st.lists(st.tuples(st.integers(0, 2 * COUNT - 1), st.integers(1, 5), st.booleans()), max_size=6),
     block=st.integers(1, 70),

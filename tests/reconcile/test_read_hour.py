@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.inventory import Inventory
@@ -15,6 +15,7 @@ from storage.export import Export
 from storage.export_source import read_source
 from storage.format import DELIVERED, HEADER_SIZE, LEASED, SETTLE, UNIT
 from storage.record import RECORD_HEADER_SIZE
+from tests.examples import examples
 from tests.reconcile.directories import NOW, flip, make_node
 from tests.storage.workload import CLUSTER_ID, HOUR, Entry, H, append, moved, settle, turn
 
@@ -88,7 +89,7 @@ def test_moved_units_name_their_home(tmp_path: Path) -> None:
     assert (first.units, second.units) == (COUNT, 2)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     damage=st.lists(
         st.tuples(st.sampled_from(["n1", "n2"]), st.integers(0, COUNT - 1), st.integers(0, UNIT.itemsize - 1)),

@@ -4,18 +4,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.bucket import BUCKET_UNITS, RECEIPT
 from reconcile.scatter import buckets_of, by_bucket, gather, scatter
+from tests.examples import examples
 
 HOMES = st.builds(
     lambda hour, index: hour << 40 | index, st.integers(0, 3), st.sampled_from([0, 1, BUCKET_UNITS - 1, BUCKET_UNITS])
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(HOMES, max_size=40))
 def test_every_row_reaches_its_bucket_once(homes: list[int]) -> None:
     """The pieces of a bucket hold its rows and no others; equal homes keep their order."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import LongType, StructField, StructType
@@ -19,6 +19,7 @@ from storage.delivery_record import DELIVERY, STOPPED, TERM_BEGUN, TERM_ENDED
 from storage.disk import Disk
 from storage.format import HEADER_SIZE, LEASED
 from storage.store import Store
+from tests.examples import examples
 from tests.reconcile.directories import NOW, cut, hand_overs, log_deliveries, make_node, positions, term_row
 from tests.storage.workload import CLUSTER_ID, HOUR, Entry, H, append, settle, turn, unlink
 
@@ -127,7 +128,7 @@ def test_problems_are_no_stream(tmp_path: Path) -> None:
         HourwheelSource({"table": "problems", "path": str(tmp_path)}).streamReader(StructType([]))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     appends=st.lists(st.tuples(st.integers(1, 6), st.booleans(), st.booleans()), min_size=1, max_size=10),
     limit=st.integers(0, 5),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.bucket import RECEIPT, Bucket
@@ -21,6 +21,7 @@ from storage.delivery_record import DELIVERY
 from storage.format import SETTLE, UNIT, UNIT_MOVED
 from storage.position import HOUR_MS
 from storage.record import HEADER
+from tests.examples import examples
 
 HOUR, FIRST, COUNT = 490_000, 100, 6
 MOVED = 3
@@ -45,7 +46,7 @@ def said(*rows: tuple[int, int]) -> npt.NDArray[np.void]:
     return found
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(st.integers(FIRST - 2, FIRST + COUNT + 2), st.booleans()), max_size=20))
 def test_the_classes_add_up(names: list[tuple[int, bool]]) -> None:
     """Rows that match are those of messages born here with their random bits, each once; no row is without a class."""

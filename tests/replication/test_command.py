@@ -7,7 +7,7 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replication.column import DUE_MS_MAX, pack_columns, pack_map
@@ -23,6 +23,7 @@ from replication.command import (
 )
 from replication.envelope import Kind, Packed, UnknownCommand, encode_entry
 from replication.machine import Applied
+from tests.examples import examples
 from tests.replication.applied_log import (
     T0,
     Log,
@@ -167,7 +168,7 @@ EVERYTHING: list[Callable[[int], Command]] = [
 ]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(300)
 @given(st.integers(0, 10**6), st.integers(0, 255))
 def test_no_byte_of_an_entry_can_crash_the_machine(log: Log, at: int, value: int) -> None:
     """Whatever one byte becomes, the entry is applied, refused, or stops the node as a command of a newer build."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replication.frame import (
@@ -19,6 +19,7 @@ from replication.frame import (
     encode_frame,
     encode_message,
 )
+from tests.examples import examples
 from tests.replication.raw_frame import split
 
 U63 = st.integers(0, (1 << 63) - 1)
@@ -134,7 +135,7 @@ def crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     term=U63,
     previous=st.integers(0, 1 << 40),
@@ -147,7 +148,7 @@ def test_entries_come_back(term: int, previous: int, commands: list[tuple[bytes,
     assert decode_message(*split(encode_message(message))) == message
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_a_stream_in_any_pieces(data: st.DataObject) -> None:
     """Frames of any size, cut anywhere, come out whole and in order."""
@@ -167,7 +168,7 @@ def test_a_stream_in_any_pieces(data: st.DataObject) -> None:
     assert found == messages
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(whole=st.sampled_from([APPEND, PIECE]), position=st.integers(0, 10_000), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_refused(whole: Message, position: int, bit: int) -> None:
     """No single flipped bit of a frame passes as a message."""

@@ -2,11 +2,11 @@
 
 from random import Random
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from replication.journal_segment import Entry
+from tests.examples import examples
 from tests.replication.journal_model import Model
 from tests.replication.memory_disk import MemoryDisk
 
@@ -140,5 +140,5 @@ class JournalMachine(RuleBasedStateMachine):
         self.model.check()
 
 
-JournalMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+JournalMachine.TestCase.settings = examples(150, stateful_step_count=40)
 test_the_journal_is_a_list = JournalMachine.TestCase

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replication.apply_schedule import CONFLICT, KEPT, NEW, REPLAYED
 from replication.apply_settle import ACKED, CANCELLED, DOUBTFUL, INVALID, KNOWN, LEASED, NONE, SETTLED, STALE, UNKNOWN
 from replication.command import DispatchState, PutTopic, Realign, Unlink
+from tests.examples import examples
 from tests.replication.applied_log import (
     GENESIS,
     HOUR_MS,
@@ -203,7 +204,7 @@ def test_an_hour_is_unlinked_only_when_it_is_over(log: Log) -> None:
     assert log.apply(ack((position, 1, 1)), now_ms=late_ms + 60_002).results[0].tolist() == [INVALID]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25)
 @given(st.lists(st.tuples(st.integers(1, 5), st.booleans(), st.booleans()), min_size=1, max_size=6))
 def test_no_position_is_given_twice_however_the_clock_jumps(
     tmp_path_factory: pytest.TempPathFactory, rounds: list[tuple[int, bool, bool]]
@@ -280,7 +281,7 @@ def run_and_close(directory: Path, commands: list[Any], turn_at: int, checkpoint
     return results, log.machine.rolling_hash
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40)
 @given(FILE_COMMANDS, st.integers(0, 15), st.integers(0, 15))
 def test_applied_twice_gives_identical_files(
     tmp_path_factory: pytest.TempPathFactory, commands: list[Any], turn_at: int, checkpoint_at: int

@@ -16,10 +16,10 @@ import pytest
 from replication.ballot import Ballot
 from replication.group import RaftGroup
 from replication.proposal import CHANGING, Outcome
+from tests.examples import replay, seeds
 from tests.replication.sim_network import SimNetwork, SimNode
 from tests.replication.test_model import Trial
 
-SEEDS = 25
 MEMBERS_MAX = 7
 NEWCOMERS = "DEFGHIJKLM"
 
@@ -85,15 +85,15 @@ class MemberTrial(Trial):
         self.changes = sum(text.startswith("member ") for text in final)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@seeds(25)
 def test_random_changes(tmp_path: Path, seed: int) -> None:
     """No seed loses, doubles or reorders anything, no two nodes trust themselves at once, and in the end all members
     are equal and commit again."""
     try:
         MemberTrial(tmp_path, seed).run()
     except AssertionError as error:
-        command = f"pytest 'tests/replication/test_membership_model.py::test_random_changes[{seed}]'"
-        raise AssertionError(f"{error}\nreplay with: {command}") from error
+        again = replay("tests/replication/test_membership_model.py::test_random_changes", seed)
+        raise AssertionError(f"{error}\n{again}") from error
 
 
 def test_the_trial_changes_members(tmp_path: Path) -> None:

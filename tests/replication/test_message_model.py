@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replication.command import Command, DispatchState, Extend, Fail, PutTopic, Reschedule, Schedule, Settle, Unlink
 from storage.array import U8, U32, U64
 from storage.format import CANCELLED, DEAD, DELIVERED, FORWARDED, LEASED, PENDING
 from storage.verify import digest, verify
+from tests.examples import examples
 from tests.replication.applied_log import (
     GENESIS,
     HOUR_MS,
@@ -351,7 +352,7 @@ def replay(directory: Path, entries: Sequence[tuple[int, int, bytes]], moments: 
         return log.machine.rolling_hash
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(ENTRIES, st.sets(st.integers(0, 16)), st.sets(st.integers(0, 16)), st.integers(1, 16))
 def test_messages_do_what_the_model_says(
     tmp_path_factory: pytest.TempPathFactory,

@@ -13,15 +13,13 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from replication.frame import Message
 from replication.promise import NOTHING
 from replication.proposal import UNKNOWN, Outcome
+from tests.examples import replay, seeds
 from tests.replication.sim_network import SimNetwork, SimNode
 from tests.replication.stock_cluster import stock
 
-SEEDS = 150
 STEPS = 200
 STOCK_SEEDS = range(60)
 
@@ -178,14 +176,15 @@ def _votes_for_good(node: SimNode) -> bool:
     return node.journal.voter and node.journal.durable_seq == node.journal.write_seq
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@seeds(150)
 def test_random_faults(tmp_path: Path, seed: int) -> None:
     """No seed loses, doubles, revives or reorders anything, and every seed ends with equal nodes."""
     try:
         Trial(tmp_path, seed).run()
     except AssertionError as error:
-        command = f"pytest 'tests/replication/test_model.py::test_random_faults[{seed}]'"
-        raise AssertionError(f"{error}\nreplay with: {command}") from error
+        raise AssertionError(
+            f"{error}\n{replay('tests/replication/test_model.py::test_random_faults', seed)}"
+        ) from error
 
 
 def _stock_survives(seed: int) -> bool:

@@ -254,6 +254,7 @@ def test_a_leader_that_is_silent_is_left(tmp_path: Path) -> None:
 
 def test_what_a_try_left_goes_when_it_is_not_needed(tmp_path: Path) -> None:
     """A node that caught up by other means clears it away, once nothing is being fetched."""
+
     async def scene(pair: Pair) -> None:
         pair.leader.peers["follower"].stranded = False
         (pair.directory / INSTALL / "hours").mkdir(parents=True)

@@ -74,6 +74,7 @@ def test_the_journal_is_held_until_the_follower_has_caught_up(tmp_path: Path) ->
 
 def test_who_is_silent_is_given_up_and_offered_anew(tmp_path: Path) -> None:
     """After IDLE_S without a word the pin goes; the next one has another number, so late pulls do not mix them up."""
+
     async def scene(pair: Pair) -> None:
         pair.follower.passes = deaf
         await until(lambda: pair.sender.given_up == 2, within_s=3 * module.IDLE_S)

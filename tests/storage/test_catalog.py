@@ -11,7 +11,6 @@ from typing import Any
 
 import lmdb
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -22,6 +21,7 @@ from storage.genesis import Genesis
 from storage.key import KeyEntry
 from storage.position import pack
 from storage.topic import Topic
+from tests.examples import examples
 
 GENESIS = Genesis(
     cluster_id=bytes(range(16)),
@@ -188,7 +188,7 @@ class CatalogMachine(RuleBasedStateMachine):
         assert len([row for row in rows if row[0] == b"hour_keys"]) == len(self.model.keys)
 
 
-CatalogMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+CatalogMachine.TestCase.settings = examples(100, stateful_step_count=40)
 TestCatalogAgainstDicts: Any = CatalogMachine.TestCase
 
 

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.chain import Heads, Read, seconds_of, walk
 from storage.format import UNIT, Corrupt, Units
+from tests.examples import examples
 
 
 class Index:
@@ -38,7 +39,7 @@ class Index:
         return walk(second, *self.heads.second(second), read or self.read, "hour/index")
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     st.lists(st.lists(st.integers(0, 3_599_999), max_size=30), max_size=8),
     st.sampled_from([1, 1_000, 60_000, 3_600_000]),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage import delivery_search
@@ -15,6 +15,7 @@ from storage.delivery_search import DeliverySearch, Search, TooMuch
 from storage.disk import Disk
 from storage.format import HEADER_SIZE
 from storage.position import HOUR_MS
+from tests.examples import examples
 
 NOW_MS = 1_790_000_000_000
 EVER = (0, 1 << 60)
@@ -39,7 +40,7 @@ def sought(*homes: int, from_ms: int = EVER[0], until_ms: int = EVER[1]) -> Sear
     return Search(np.array(homes, np.uint64), from_ms, until_ms)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     steps=st.lists(st.tuples(st.integers(0, 9), st.integers(-15_000, 40 * 60_000)), min_size=1, max_size=60),
     homes=st.sets(st.integers(0, 9)),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import Buffer
 
@@ -22,6 +22,7 @@ from storage.format import HEADER_SIZE, UNIT, Corrupt, FileHeader
 from storage.position import HOUR_MS
 from storage.record import HEADER
 from storage.store import Store
+from tests.examples import examples
 from tests.storage.faulty_disk import Stopped, StoppingDisk
 from tests.storage.quick_directory import quick_directory
 from tests.storage.test_snapshot_install import FEW, make
@@ -185,7 +186,7 @@ def test_a_run_stopped_at_every_operation(quick_path: Path, loss: str) -> None:
             shutil.rmtree(to)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(upto=st.lists(st.integers(2, len(ENTRIES)), min_size=1, max_size=4))
 def test_any_order_of_runs_gives_one_export(upto: list[int]) -> None:
     """Runs at any checkpoints, older ones after newer ones too, give what one run at the newest gives, and the hours

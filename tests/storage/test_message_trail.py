@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.columns import SettleBatch
@@ -16,6 +16,7 @@ from storage.message_trail import MessageTrail
 from storage.message_window import MessageWindow, TooMany
 from storage.position import HOUR_MS, INDEX_MAX
 from storage.store import Store
+from tests.examples import examples
 from tests.storage.quick_directory import quick_directory
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, move
 
@@ -66,7 +67,7 @@ def play(store: Store, steps: list[Step]) -> None:
             store.settle(SettleBatch.of(home, what=word, at_ms=number, when=number + 9, term=1, attempt=1))
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     steps=st.lists(step, max_size=25),
     asked=st.sets(st.integers(0, 60)),

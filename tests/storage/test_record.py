@@ -6,7 +6,7 @@ import msgpack
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.checksum import checksum_rows
@@ -25,6 +25,7 @@ from storage.record import (
     patch,
 )
 from storage.redraft import redraft
+from tests.examples import examples
 
 DRAFT = st.tuples(
     st.binary(max_size=40),
@@ -55,7 +56,7 @@ def _patched(records: RecordColumns, first: int = 0) -> np.ndarray[tuple[int], n
     return words
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(DRAFT, min_size=1, max_size=20))
 def test_round_trip(rows: list[Row]) -> None:
     """Every field of every message comes back, with the id, topic and time that apply gave; and written again for a

@@ -5,7 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.array import I64
@@ -16,6 +16,7 @@ from storage.position import HOUR_MS
 from storage.record import KIND_MESSAGE, Drafts, Record, decode_records, encode_records, patch
 from storage.record_rows import RecordRows, decode_rows
 from storage.store import Store
+from tests.examples import examples
 
 ROW = st.tuples(st.binary(max_size=40), st.lists(st.text(max_size=8), max_size=2), st.binary(max_size=10))
 Row = tuple[bytes, list[str], bytes]
@@ -60,7 +61,7 @@ def check(rows: RecordRows, records: list[Record]) -> None:
     assert rows.rest == {row: record for row, record in enumerate(records) if record.tags or record.key}
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(ROW, min_size=1, max_size=12), st.randoms(use_true_random=False))
 def test_columns_say_what_records_say(rows: list[Row], random: Random) -> None:
     """Whatever the records hold, in whatever order they are asked for."""
@@ -70,7 +71,7 @@ def test_columns_say_what_records_say(rows: list[Row], random: Random) -> None:
     check(decode_rows(data, at, "log", at + 64), decode_records(data, at.tolist(), "log", 64))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(ROW, min_size=1, max_size=4), st.data())
 def test_no_flipped_bit_goes_unnoticed(rows: list[Row], data: st.DataObject) -> None:
     """Nor one in the padding; and the refusal names the file and the record's own place in it."""

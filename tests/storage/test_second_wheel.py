@@ -4,7 +4,7 @@ import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.array import I64, U8, U32, U64
@@ -13,6 +13,7 @@ from storage.hour_wheel import HourWheel
 from storage.position import HOUR_MS, INDEX_BITS, INDEX_MAX
 from storage.second_wheel import SecondWheel
 from storage.slot import SlotColumns
+from tests.examples import examples
 
 START_MS = 500 * HOUR_MS - 20_000
 """Twenty seconds before an hour ends: seconds, and hours, change under the test."""
@@ -181,7 +182,7 @@ ACTION = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(
     before=st.lists(st.integers(START_MS - 5000, START_MS + 60_000), max_size=20),
     actions=st.lists(ACTION, max_size=40),

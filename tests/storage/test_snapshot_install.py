@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.backup import BackupWriter
@@ -19,6 +19,7 @@ from storage.snapshot_install import INSTALL, INSTALLED, Install, InstallRefused
 from storage.snapshot_pin import Pin, checksum_of
 from storage.store import Store
 from storage.verify import digest, verify
+from tests.examples import examples
 from tests.storage.faulty_disk import Stopped, StoppingDisk
 from tests.storage.quick_directory import quick_directory
 from tests.storage.workload import (
@@ -251,7 +252,7 @@ DAMAGE = st.sampled_from(["gone", "cut", "longer", "flipped", "zeroed", "sound"]
 
 
 @given(st.lists(DAMAGE, min_size=24, max_size=24), st.integers(0, 2**20))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_whatever_was_left(states: list[str], at: int) -> None:
     """Whatever an earlier try and the node's own hours look like, the outcome is the leader's content, byte for byte;
     and what was sound in either is not sent."""

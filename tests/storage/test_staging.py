@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import storage.hour_set
@@ -16,6 +16,7 @@ from storage.position import HOUR_MS
 from storage.staging import Chunk, Stage, joined, parts
 from storage.store import Store
 from storage.verify import verify
+from tests.examples import examples
 from tests.storage.workload import HOUR, batch_of, checkpoint, content, found, record_at
 
 HOURS = 4
@@ -109,7 +110,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(STEPS, st.integers(1, 4), st.integers(2, 5), st.integers(1, 5))
 def test_stage_against_lists(steps: list[tuple[object, ...]], asked: int, small: int, small_rows: int) -> None:
     """Whatever is joined, cut, frozen or removed in between, an hour has what came to it, in order."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import storage.hour_file
@@ -17,6 +17,7 @@ from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASE
 from storage.position import HOUR_MS
 from storage.store import Store
 from storage.verify import digest, verify
+from tests.examples import examples
 from tests.storage.quick_directory import quick_directory
 from tests.storage.small_stage import small_stage
 from tests.storage.store_model import Model
@@ -166,7 +167,7 @@ class Runner:
         self.model.check(self.store)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(STEPS)
 def test_store_against_model(steps: list[Step]) -> None:
     """Whatever is appended and settled, the store answers as the model does; and its files are those of a store that

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.ground import Ground
@@ -19,6 +19,7 @@ from chaos.live.netns import NetnsGround
 from chaos.live.probe import choose_ground, namespaces_refused
 from chaos.live.proxy import ProxyGround
 from cli.local_cluster import LocalNode
+from tests.examples import examples
 
 STATION = str(Path(__file__).with_name("station.py"))
 CUT = Condition(cut=True)
@@ -271,7 +272,7 @@ CONDITIONS = st.builds(
 LINKS = st.frozensets(st.tuples(st.sampled_from(IDS), st.sampled_from(IDS)), min_size=1)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(LINKS, CONDITIONS, st.booleans()), max_size=12))
 def test_link_is_what_those_make_of_it_that_still_hold_it(steps: list[tuple[frozenset[Link], Condition, bool]]) -> None:
     """In whatever order faults begin and end, a link is as if only those that still last had ever been."""

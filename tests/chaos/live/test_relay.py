@@ -6,12 +6,13 @@ import struct
 from ipaddress import IPv4Address
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.links import Condition
 from chaos.live.netns import NO, SHOT, UNSPECIFIED, matching
 from chaos.live.relay import QUEUE_S, Line, lines_of
+from tests.examples import examples
 
 ADDRESSES = st.integers(1, 2**32 - 1).map(lambda number: str(IPv4Address(number)))
 
@@ -42,7 +43,7 @@ def frame_to(address: str, ethertype: int = 0x0800) -> bytes:
     return b"\xff" * 12 + struct.pack(">H", ethertype) + b"\x45" * 16 + IPv4Address(address).packed + b"\x00" * 20
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(ADDRESSES, max_size=8, unique=True), ADDRESSES)
 def test_filter_picks_what_goes_to_its_addresses(addresses: list[str], other: str) -> None:
     """IPv4 to one of them, nothing else: what finds addresses (ARP) passes, and so does IPv6."""

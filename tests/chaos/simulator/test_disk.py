@@ -6,13 +6,14 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.simulator.disk import SimDisk
 from chaos.simulator.loop import Gone
 from chaos.simulator.platter import Platter
 from storage.disk import DiskFailed
+from tests.examples import examples
 from tests.storage import test_disk as real
 
 
@@ -200,7 +201,7 @@ class Model:
         self.kept_names: dict[str, int] = {}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(steps=STEPS)
 def test_a_clean_cut_leaves_what_a_model_says(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int, int]]
