@@ -58,9 +58,14 @@ class Frozen:
 
         May run in any thread, beside reads and changes of the catalog: it touches nothing but this object and LMDB.
         Raises DiskFailed (final), Corrupt if a row it replaces does not match its checksum.
+
+        A reader that was killed beside the node (`reconcile`) leaves its slot, and LMDB reuses no page freed since. So
+        the slots of dead processes are given back first.
         """
         assert not self.committed, "committed twice"
         count, total = self.record.catalog_count, self.record.catalog_hash
+        with _lmdb_errors("commit", self._path):
+            self._environment.reader_check()
         with _lmdb_errors("commit", self._path), self._environment.begin(write=True) as transaction:
             for table, changes in self._changes:
                 more, added = table.commit(transaction, changes)
