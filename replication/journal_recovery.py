@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import google_crc32c
+import numpy as np
 
 from replication.journal_record import (
     ENTRY,
@@ -34,10 +35,10 @@ from replication.journal_record import (
     VOTED,
     VOTER,
     Record,
-    decode_record,
     find_proof,
     opening_body,
 )
+from replication.journal_scan import Heads, record_of, whole_records
 from replication.journal_segment import NEW_SUFFIX, SUFFIX, Segment
 from replication.journal_sync import create_segment, preamble
 from storage.disk import Disk
@@ -105,17 +106,11 @@ def _replay(found: Recovered, segment: Segment, disk: Disk, group: int, is_last:
     data = disk.read(segment.fd, disk.size(segment.fd), 0)
     file = str(segment.path)
     _check_header(found, FileHeader.decode(data, file), group, file)
-    offset = HEADER_SIZE
-    last: Record | None = None
-    count = 0
-    while record := decode_record(data, offset, segment.seed):
-        _check_known(record, file)
-        wanted = _BORN_WITH[count] if count < len(_BORN_WITH) else None
-        if record.kind != wanted and (wanted is not None or record.kind == OPENING):
-            raise Corrupt(file, offset, "record kind", record.kind, wanted or "not an opening")
-        _take(found, segment, record, data)
-        last, offset, count = record, record.end, count + 1
-    if last is None or count < len(_BORN_WITH):
+    heads = whole_records(data, HEADER_SIZE, segment.seed)
+    _take_all(found, segment, heads, data)
+    last = record_of(heads, -1) if len(heads) else None
+    offset = last.end if last else HEADER_SIZE
+    if last is None or len(heads) < len(_BORN_WITH):
         raise _bad_record(data, offset, segment, "in what a segment is born with")
     segment.size = segment.batch = offset
     found.sealed = last.kind == META and last.batch in (last.offset, HEADER_SIZE)
@@ -129,6 +124,42 @@ def _replay(found: Recovered, segment: Segment, disk: Disk, group: int, is_last:
             disk.truncate(segment.fd, offset)
         disk.write(segment.fd, data[last.batch : offset], last.batch)
         disk.fdatasync(segment.fd)
+
+
+def _take_all(found: Recovered, segment: Segment, heads: Heads, data: bytes) -> None:
+    """Apply the records of a segment in order, entries that follow one another together."""
+    file = str(segment.path)
+    row = 0
+    for other in [*np.flatnonzero(heads["kind"] != ENTRY).tolist(), len(heads)]:
+        if row >= len(_BORN_WITH) and _take_entries(found, segment, heads[row:other]):
+            row = other
+        for each in range(row, min(other + 1, len(heads))):
+            record = record_of(heads, each)
+            _check_known(record, file)
+            wanted = _BORN_WITH[each] if each < len(_BORN_WITH) else None
+            if record.kind != wanted and (wanted is not None or record.kind == OPENING):
+                raise Corrupt(file, record.offset, "record kind", record.kind, wanted or "not an opening")
+            _take(found, segment, record, data)
+        row = other + 1
+
+
+def _take_entries(found: Recovered, segment: Segment, heads: Heads) -> bool:
+    """Apply entries, if each of them can stand where it does; else none is, and one by one they tell what is wrong."""
+    if not len(heads):
+        return True
+    index, term = heads["index"], heads["term"]
+    first = found.next or int(index[0])
+    if (
+        heads["flags"].any()
+        or heads["reserved"].any()
+        or (index != np.arange(first, first + len(heads), dtype=np.uint64)).any()
+        or (term[1:] < term[:-1]).any()
+        or (found.last and int(term[0]) < found.last_term)
+    ):
+        return False
+    segment.place_all(first, term, heads["offset"], heads["length"])
+    found.last, found.last_term, found.next = int(index[-1]), int(term[-1]), int(index[-1]) + 1
+    return True
 
 
 def _take(found: Recovered, segment: Segment, record: Record, data: bytes) -> None:

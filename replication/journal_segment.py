@@ -8,6 +8,7 @@ from array import array
 from pathlib import Path
 
 from replication.journal_record import BATCH_AT, ENTRY, HEAD_SIZE, OFFSET_MAX, encode_head, seed_of
+from storage.array import U32
 from storage.disk import Disk
 from storage.format import HEADER_SIZE, Corrupt
 
@@ -58,6 +59,15 @@ class Segment:
         self.offsets.append(offset)
         self.lengths.append(length)
         self.terms.append(term)
+
+    def place_all(self, index: int, terms: U32, offsets: U32, lengths: U32) -> None:
+        """The same of entries one behind the other, the first of which has this index; shape [n] each."""
+        if not self.offsets:
+            self.first = index
+        assert index == self.end, f"entry {index} behind {self.end - 1}"
+        self.offsets.frombytes(offsets.tobytes())
+        self.lengths.frombytes(lengths.tobytes())
+        self.terms.frombytes(terms.tobytes())
 
     def cut(self, index: int) -> None:
         """Entries from `index` on are no longer part of the log."""
