@@ -56,12 +56,17 @@ from replication.rolling import Sums
 from storage.array import I64, U8, U16, U32, U64
 from storage.checkpoint import CheckpointRecord
 from storage.genesis import Genesis as GenesisRow
+from storage.position import INDEX_MAX
 from storage.store import Store
 
 __all__ = ["Applied", "Cancelled", "Listener", "Machine", "Rescheduled", "Scheduled", "TopicPut"]
 
 #: A tick is an absolute second: its slot begins at tick * MS_PER_TICK.
 MS_PER_TICK = 1000
+
+
+#: Since this level the keys of an unlinked hour are dropped a few with each entry.
+LAZY_KEYS = 2
 
 
 class Listener(Protocol):
@@ -102,6 +107,7 @@ class Machine:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.level = 1
         self.listener: Listener | None = None
         self.on_founded: Callable[[bytes], None] | None = None
         self.on_members: Callable[[], None] | None = None
@@ -131,6 +137,8 @@ class Machine:
             self._advance(index, term, entry)
             return Applied(index, term, (), str(refused))
         self.now_ms = max(self.now_ms, envelope.now_ms)
+        if self.level >= LAZY_KEYS:
+            self.store.catalog.drop_dead_keys()
         results = tuple(self._apply_one(command, envelope, index, term) for command in commands)
         self._advance(index, term, entry)
         return Applied(index, term, results)
@@ -280,10 +288,19 @@ class Machine:
         for hour in command.hour.tolist():
             over = self.tick >= (hour + 1) * 3600 and self.store.unsettled(hour) == 0
             if over and self.store.settled_ms(hour) + retention_ms < envelope.now_ms:
-                self.store.catalog.drop_hour_keys(hour)
+                self._drop_keys(hour)
                 self.store.unlink(hour)
                 unlinked += 1
         return unlinked
+
+    def _drop_keys(self, hour: int) -> None:
+        """The hour is about to be unlinked: its keys go. They may be a million: from level 2 on by and by."""
+        if self.level < LAZY_KEYS:
+            self.store.catalog.drop_hour_keys(hour)
+            return
+        first, end = self.store.span(hour)
+        if first < end:  # else it is unlinked already, and perhaps not all of its keys are dropped yet
+            self.store.catalog.forget_hour_keys(hour, end & INDEX_MAX)
 
     # what the listener is told
 

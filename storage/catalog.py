@@ -28,7 +28,7 @@ from storage.checkpoint import ABOUT, CheckpointRecord, read_checkpoint, write_c
 from storage.disk import Disk, DiskFailed
 from storage.format import Corrupt, FormatRefused
 from storage.genesis import Genesis, read_genesis, replace_genesis, write_genesis
-from storage.key import KeyEntry, Keys
+from storage.key import HOUR_BYTES, KeyEntry, Keys
 from storage.members import Members
 from storage.table import DAMAGED, HASH_MASK, Table, open_value, seal_value
 from storage.topic import DEFAULT_NAMESPACE, Topic, Topics
@@ -40,6 +40,7 @@ _U32: Final = struct.Struct("<I")
 _FIRST_INDEX: Final = b"first index "
 """Before an hour's number: a row for each hour that was ever unlinked, so that no position is ever given twice."""
 _TABLES: Final = (b"meta", b"topics", b"keys", b"hour_keys", b"members")
+_GROUPS: Final = {b"hour_keys": HOUR_BYTES}
 
 
 @dataclass(slots=True)
@@ -122,7 +123,7 @@ class Catalog:
         self._meta, topics, keys, hour_keys, members = tables
         self._topics = Topics(topics, self._meta)
         self._topics.load()
-        self._keys = Keys(keys, hour_keys)
+        self._keys = Keys(keys, hour_keys, self._meta)
         self.members = Members(members)
         self.members.load()
 
@@ -155,7 +156,10 @@ class Catalog:
                     environment.close()  # its first start was cut short: there is nothing that could be changed
                     return cls.open(path, disk)
                 about = environment.open_db(ABOUT, create=not read_only)
-                tables = [Table(name, environment.open_db(name, create=not read_only)) for name in _TABLES]
+                tables = [
+                    Table(name, environment.open_db(name, create=not read_only), _GROUPS.get(name, 0))
+                    for name in _TABLES
+                ]
                 if read_only:
                     return cls(environment, path, about, tables)
                 with environment.begin(write=True) as transaction:
@@ -232,6 +236,14 @@ class Catalog:
     def drop_hour_keys(self, hour: int) -> int:
         """Forget the keys of the messages born in an hour, when it is unlinked; returns how many there were."""
         return self._keys.drop_hour(hour)
+
+    def forget_hour_keys(self, hour: int, end: int) -> None:
+        """The same, of units with global indexes below `end`, but by and by: as `drop_dead_keys` is called."""
+        self._keys.forget_hour(hour, end)
+
+    def drop_dead_keys(self) -> int:
+        """Forget a few more of those keys; returns how many."""
+        return self._keys.drop_dead()
 
     # hours that were unlinked
 

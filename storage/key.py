@@ -10,9 +10,18 @@ Row, little endian, 40 bytes; its key is the topic number (4 bytes, big endian) 
  | position | random | fingerprint | due_ms |
 ```
 Row of the second table: empty; its key is the hour (4 bytes, big endian) and the first table's key.
+
+The keys of an unlinked hour hold nothing any more, so they need not go in the same step. From level 2 on `forget_hour`
+only notes the hour, in a row of `meta` under `dead keys ` and the hour (4 bytes, big endian), 8 bytes and a row of the
+second table: where the hour's units end, and behind which row to go on. `drop_dead` then takes a few keys at a time,
+the same ones on every node, whatever each of them has in LMDB and what in memory.
 """
 
+import heapq
 import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from storage.position import INDEX_BITS
@@ -21,6 +30,16 @@ from storage.table import Table
 FINGERPRINT_SIZE: Final = 16
 _ROW: Final = struct.Struct("<QQ16sq")
 _U32: Final = struct.Struct(">I")
+_U64: Final = struct.Struct("<Q")
+HOUR_BYTES: Final = _U32.size
+"""With which each key of the second table begins."""
+_DEAD: Final = b"dead keys "
+
+DROPPED_MAX: Final = 500
+"""Keys that one call of drop_dead takes: 2 ms."""
+
+_HOUR_COST: Final = 20
+"""Keys that looking for an hour's costs as much as."""
 
 
 class KeyEntry(NamedTuple):
@@ -35,9 +54,12 @@ class KeyEntry(NamedTuple):
 class Keys:
     """All keys, over their tables. Topics are numbers; a key is 1 to 128 bytes and unique within its topic."""
 
-    def __init__(self, table: Table, by_hour: Table) -> None:
+    def __init__(self, table: Table, by_hour: Table, meta: Table) -> None:
         self._table = table
         self._by_hour = by_hour
+        self._meta = meta
+        self._dead = sorted(_U32.unpack(row[len(_DEAD) :])[0] for row, _ in meta.rows(_DEAD))
+        self._unsaved: tuple[int, list[bytes]] | None = None  # rows of the hour being dropped that LMDB may not have
 
     def find(self, topic: int, key: bytes) -> KeyEntry | None:
         """The entry of a key, or None. Raises Corrupt if its checksum does not match."""
@@ -61,6 +83,55 @@ class Keys:
             self._by_hour.drop(row)
             self._table.drop(row[len(prefix) :])
         return len(rows)
+
+    def forget_hour(self, hour: int, end: int) -> None:
+        """The hour is unlinked, and its units had global indexes below `end`: drop_dead takes their keys."""
+        prefix = _U32.pack(hour)
+        self._meta.put(_DEAD + prefix, _U64.pack(end) + prefix)
+        self._dead = sorted({*self._dead, hour})
+        self._unsaved = None
+
+    def drop_dead(self) -> int:
+        """Drop a few keys of unlinked hours, oldest hour first; returns how many. Costs nothing where none are left."""
+        dropped, left = 0, DROPPED_MAX
+        while self._dead and left > 0:
+            taken = self._drop_some(self._dead[0], left)
+            dropped, left = dropped + taken, left - taken - _HOUR_COST
+        return dropped
+
+    def _drop_some(self, hour: int, most: int) -> int:
+        """Drop up to so many keys of one hour; with fewer it is done."""
+        note = _DEAD + _U32.pack(hour)
+        state = self._meta.get(note)
+        assert state is not None, f"no keys of hour {hour} are dead"
+        end, after = _U64.unpack_from(state)[0], state[_U64.size :]
+        taken = list(islice(self._dead_rows(hour, end, after), most))
+        for row in taken:
+            self._by_hour.drop(row)
+            self._table.drop(row[_U32.size :])
+        if len(taken) == most:
+            self._meta.put(note, _U64.pack(end) + taken[-1])
+        else:
+            self._meta.drop(note)
+            self._dead.remove(hour)
+            self._unsaved = None
+        return len(taken)
+
+    def _dead_rows(self, hour: int, end: int, after: bytes) -> Iterator[bytes]:
+        """The rows of the second table behind `after` whose keys are of units of the hour below `end`, ascending. A key
+        that was taken again meanwhile, or by a unit of the hour begun again, is none."""
+        prefix = _U32.pack(hour)
+        if self._unsaved is None or self._unsaved[0] != hour:
+            self._unsaved = hour, self._by_hour.unsaved(prefix)
+        unsaved = self._unsaved[1]
+        former = b""
+        for row in heapq.merge(self._by_hour.saved(prefix, after), unsaved[bisect_right(unsaved, after) :]):
+            if row != former and self._by_hour.get(row) is not None:
+                entry = self._find(row[_U32.size :])
+                assert entry is not None, f"hour {hour} lists a key that there is not"
+                if entry.position < hour << INDEX_BITS | end:
+                    yield row
+            former = row
 
     def _find(self, name: bytes) -> KeyEntry | None:
         row = self._table.get(name)

@@ -62,8 +62,12 @@ def row_hash(table: bytes, key: bytes, value: bytes) -> int:
 class Table:
     """Rows bytes -> bytes, in the order of their keys. Used on the loop's thread; only `commit` runs in another."""
 
-    def __init__(self, name: bytes, database: "lmdb._Database") -> None:
+    def __init__(self, name: bytes, database: "lmdb._Database", group: int = 0) -> None:
+        """`group`: so many bytes at the start of a key are what `unsaved` is asked for."""
         self.name = name
+        self._group = group
+        self._put: dict[bytes, list[bytes]] = {}  # keys put since the last freeze, by group
+        self._put_frozen: dict[bytes, list[bytes]] = {}  # likewise of what is frozen
         self.written = Written()
         """Told of every change; the catalog puts one in place for all tables."""
         self._database = database
@@ -91,6 +95,8 @@ class Table:
     def put(self, key: bytes, value: bytes) -> None:
         """Insert or replace a row."""
         self._live[key] = value
+        if self._group:
+            self._put.setdefault(key[: self._group], []).append(key)
         self.written.row(self.name, key, value)
 
     def drop(self, key: bytes) -> None:
@@ -113,16 +119,29 @@ class Table:
         for key in order[at:]:
             yield from _present(key, changed)
 
+    def unsaved(self, group: bytes) -> list[bytes]:
+        """The keys that begin so of rows which LMDB may not have yet, ascending."""
+        keys = {*self._put_frozen.get(group, ()), *self._put.get(group, ())}
+        return sorted(key for key in keys if self.get(key) is not None)
+
+    def saved(self, prefix: bytes, after: bytes) -> Iterator[bytes]:
+        """The keys that begin so, behind `after`, of the rows in LMDB, ascending; some may be gone since."""
+        for key, _ in self._stored_rows(prefix, after):
+            if key != after:
+                yield key
+
     def freeze(self) -> dict[bytes, bytes | None]:
         """Set the changes aside for a checkpoint and return them; None stands for a removed row."""
         assert self._frozen is None, f"table {self.name!r}: one checkpoint at a time"
         self._frozen, self._live = self._live, {}
+        self._put_frozen, self._put = self._put, {}
         return self._frozen
 
     def thaw(self, reader: "lmdb.Transaction[bytes]") -> None:
         """The frozen changes are durable: read them from LMDB, through `reader`, from now on."""
         assert self._frozen is not None, f"table {self.name!r}: nothing is frozen"
         self._frozen, self._reader = None, reader
+        self._put_frozen = {}
 
     def commit(self, transaction: "lmdb.Transaction[bytes]", changes: dict[bytes, bytes | None]) -> tuple[int, int]:
         """Write changes into the transaction; returns what they add to the catalog's count and hash.
@@ -163,11 +182,12 @@ class Table:
             raise self._damaged(error) from error
         return None if stored is None else open_value(self.name, key, stored)
 
-    def _stored_rows(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def _stored_rows(self, prefix: bytes, first: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         assert self._reader is not None
         try:
             with self._reader.cursor(db=self._database) as cursor:
-                found = cursor.set_range(prefix) if prefix else cursor.first()
+                begin = max(prefix, first)
+                found = cursor.set_range(begin) if begin else cursor.first()
                 while found and (key := cursor.key()).startswith(prefix):
                     yield key, open_value(self.name, key, cursor.value())
                     found = cursor.next()
