@@ -111,6 +111,13 @@ class PushOptions(Struct, frozen=True, forbid_unknown_fields=True):
     timeout_ms: Annotated[int, Meta(ge=100, le=300_000)] = 10_000  # connect to end of answer, where no target says
 
 
+class WatchdogOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """What watches the event loop, which answers everybody."""
+
+    # A loop held for longer is logged, with the lines that held it. Smaller costs more: 4 ticks within it.
+    held_ms: Annotated[int, Meta(ge=20, le=10_000)] = 100
+
+
 class StorageOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """When the files are made durable beyond the journal; restart replays the journal since the last checkpoint."""
 
@@ -156,6 +163,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     clock: ClockOptions = field(default_factory=ClockOptions)
     dispatch: Dispatch = field(default_factory=Dispatch)
     storage: StorageOptions = field(default_factory=StorageOptions)
+    watchdog: WatchdogOptions = field(default_factory=WatchdogOptions)
     push: PushOptions = field(default_factory=PushOptions)
     backup: BackupOptions = field(default_factory=BackupOptions)
     export: ExportOptions = field(default_factory=ExportOptions)
@@ -233,6 +241,7 @@ def _explain(refusal: str) -> str:
             ClockOptions,
             Dispatch,
             StorageOptions,
+            WatchdogOptions,
             PushOptions,
             BackupOptions,
             ExportOptions,

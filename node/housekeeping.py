@@ -24,7 +24,13 @@ KEPT_LOOKS = 4
 
 
 async def keep_house(node: Node) -> None:
-    """Until cancelled: the clock, free space, the turn of the hour."""
+    """Until cancelled: the clock, free space, the turn of the hour; the loop is watched meanwhile."""
+    with node.watchdog as watchdog:
+        node.driver.on_step = watchdog.beat
+        await _keep(node)
+
+
+async def _keep(node: Node) -> None:
     while True:
         error_ms = node.clock.error_ms()
         if node.clock.slew():

@@ -18,6 +18,7 @@ from node.push_address import Addresses
 from node.push_answer import Answer
 from node.push_client import PushClient
 from node.push_target import PushTarget
+from node.watchdog import LoopWatchdog, Watchdog
 from replication.contacts import Contacts
 from replication.handshake import Hello, Range, Refusal
 from replication.journal_writer import Writer, WriterThread
@@ -121,6 +122,10 @@ class Outside:
     def receivers(self, addresses: Addresses, now_ms: Callable[[], int]) -> Receivers:
         """The way to the receivers of webhooks."""
         return PushClient(addresses, now_ms)
+
+    def watchdog(self, held_ms: int) -> Watchdog:
+        """What watches the event loop."""
+        return LoopWatchdog(held_ms)
 
     async def serve(self, port: Port, host: str, listen_port: int) -> Serving:
         """The HTTP server. Raises api.server.ListenFailed."""

@@ -76,8 +76,7 @@ class Node:
         self.config = config
         self.outside = outside = outside or Outside()
         self.clock = outside.clock()
-        self.disk = outside.disk()
-        self.entropy = outside.entropy()
+        self.disk, self.entropy = outside.disk(), outside.entropy()
         self._closing = contextlib.ExitStack()
         self._tasks: list[asyncio.Task[Any]] = []
         self._ended: asyncio.Future[None] | None = None
@@ -86,7 +85,7 @@ class Node:
         self.reign: Reign | None = None
         self.draining = False
         self._caught_up = False
-        self.lateness = Lateness()
+        self.lateness, self.watchdog = Lateness(), outside.watchdog(config.watchdog.held_ms)
         self.handed_over = self.acked = self.released = 0
         try:
             self._open()
@@ -183,7 +182,8 @@ class Node:
         self.status = Status(self)
         self.pusher = Pusher(self, self.entropy, config.push)
         self.topic_metrics = TopicMetrics(self.status.topic_name, self.status.ready_by_topic)
-        self.metrics = Metrics(self.status.values, self.lateness, self.pusher.metrics, self.topic_metrics, self.guard)
+        others = (self.lateness, self.watchdog.held, self.pusher.metrics, self.topic_metrics, self.guard)
+        self.metrics = Metrics(self.status.values, *others)
         self.counting = Counting(self)
         self.backups = Backups(self)
         self.service = Service(self, self._limits())

@@ -45,6 +45,8 @@ class GroupDriver:
         writer: Writer | None = None,
     ) -> None:
         self.group = group
+        self.on_step: Callable[[], object] = lambda: None
+        """Called in every step: the loop has come round."""
         self._transport = transport
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stepping = False
@@ -112,6 +114,7 @@ class GroupDriver:
 
     def _step(self) -> None:
         self._stepping = False
+        self.on_step()
         group = self.group
         sync = self._collect()
         if sync is not None and group.commit_index - group.applied_index > APPLY_LATER:

@@ -31,6 +31,7 @@ from node.entropy import RANDOM_BITS, Entropy
 from node.forward import Forwarder, lost_answer
 from node.outside import Outside
 from node.push_address import Addresses
+from node.watchdog import Watchdog
 from replication.frame import Message
 from replication.journal_sync import Sync
 from replication.journal_writer import Writer, Written
@@ -360,6 +361,10 @@ class SimOutside(Outside):
     def receivers(self, addresses: Addresses, now_ms: Callable[[], int]) -> SimPushClient:
         """See Outside."""
         return SimPushClient(self._loop, self._network, self._receivers, addresses, now_ms)
+
+    def watchdog(self, held_ms: int) -> Watchdog:
+        """None: a thread and its clocks say nothing about virtual time."""
+        return Watchdog()
 
     async def serve(self, port: Port, host: str, listen_port: int) -> SimServing:
         """See Outside."""

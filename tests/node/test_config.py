@@ -16,6 +16,7 @@ from node.config import (
     PushOptions,
     RaftOptions,
     StorageOptions,
+    WatchdogOptions,
     load_config,
     parse_config,
 )
@@ -147,6 +148,7 @@ def test_a_missing_file_and_broken_toml_are_named(tmp_path: Path) -> None:
         ("limits", Limits),
         ("dispatch", Dispatch),
         ("storage", StorageOptions),
+        ("watchdog", WatchdogOptions),
         ("push", PushOptions),
         ("export", ExportOptions),
     ],

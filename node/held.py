@@ -1,0 +1,77 @@
+"""How long the event loop was held, by what held it: the histogram `hourwheel_loop_held_seconds`.
+
+| `by` | the loop's thread | whose it is |
+|---|---|---|
+| `work` | ran: its processor time | ours: a step of the loop that does too much |
+| `blocked` | waited for a disk or for the interpreter | ours: a step of the loop that waits |
+| `unscheduled` | waited for a processor, or the process was stopped | the machine's: it has too few processors |
+
+One hold is split into its three parts, and each part that counts is one observation of its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+BUCKETS_MS: Final = (5, 10, 20, 50, 100, 250, 400, 1_000, 2_500, 10_000)
+#: Shorter parts are not observed: they are the timers' own coarseness.
+LEAST_MS: Final = 5.0
+
+KINDS: Final = ("work", "blocked", "unscheduled")
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One time for which the loop answered nobody, ms. `doing`: what its thread was seen at, the newest call first."""
+
+    work_ms: float
+    blocked_ms: float
+    unscheduled_ms: float
+    doing: tuple[str, ...] = ()
+    seen: int = 0  # so many of the samples showed it
+    samples: int = 0
+
+    @property
+    def held_ms(self) -> float:
+        """In all."""
+        return self.work_ms + self.blocked_ms + self.unscheduled_ms
+
+    @property
+    def own_ms(self) -> float:
+        """What our code held it for."""
+        return self.work_ms + self.blocked_ms
+
+
+class LoopHeld(Collector):
+    """The histogram."""
+
+    def __init__(self) -> None:
+        self._counts = {kind: [0] * (len(BUCKETS_MS) + 1) for kind in KINDS}
+        self._sums_ms = dict.fromkeys(KINDS, 0.0)
+
+    def observe(self, hold: Hold) -> None:
+        """Count one hold."""
+        for kind, part_ms in zip(KINDS, (hold.work_ms, hold.blocked_ms, hold.unscheduled_ms), strict=True):
+            if part_ms >= LEAST_MS:
+                self._counts[kind][bisect_left(BUCKETS_MS, part_ms)] += 1
+                self._sums_ms[kind] += part_ms
+
+    def collect(self) -> Iterator[Metric]:
+        """For the registry."""
+        family = HistogramMetricFamily(
+            "hourwheel_loop_held_seconds", "How long a step of the event loop kept everybody waiting", labels=["by"]
+        )
+        names = [*(f"{ms / 1000:g}" for ms in BUCKETS_MS), "+Inf"]
+        for kind in KINDS:
+            total, buckets = 0, []
+            for name, count in zip(names, self._counts[kind], strict=True):
+                total += count
+                buckets.append((name, total))
+            family.add_metric([kind], buckets=buckets, sum_value=self._sums_ms[kind] / 1000)
+        yield family
