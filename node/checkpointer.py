@@ -16,6 +16,8 @@ from node.config import StorageOptions
 from replication.in_thread import in_thread
 from replication.journal import Journal
 from replication.machine import Machine
+from storage.checkpoint_job import CheckpointJob
+from storage.kept_hours import KeptHours
 
 _MB = 1 << 20
 CHECK_S = 0.25
@@ -41,6 +43,8 @@ class Checkpointer:
         self._last_s = monotonic()
         self._last_bytes = journal.written_bytes
         self.index = machine.applied_index
+        self.kept = KeptHours(machine.store.checkpoint)
+        """Of the last durable checkpoint: what the metrics tell of old hours."""
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self) -> None:
@@ -69,10 +73,15 @@ class Checkpointer:
         index = self._machine.applied_index
         job = self._machine.store.begin_checkpoint(self._machine.checkpoint_record())
         try:
-            await in_thread(job.run)
+            kept = await in_thread(_run, job)
         except asyncio.CancelledError:
             job.finish()  # a stop waited: its own checkpoint comes after this one, and the files stayed open until then
             raise
         job.finish()
-        self.index = index
+        self.index, self.kept = index, kept
         self._journal.trim(min(index, self._needed_from()))
+
+
+def _run(job: CheckpointJob) -> KeptHours:
+    job.run()
+    return KeptHours(job.catalog.record)

@@ -27,6 +27,12 @@ TABLE: Final = (
     ("hourwheel_released", COUNTER, "Leases of strict topics that this node took back as leader: not handed over"),
     ("hourwheel_staged_bytes", GAUGE, "Bytes of far hours that only the journal and memory hold"),
     ("hourwheel_free_bytes", GAUGE, "Free space of the data directory's file system"),
+    (
+        "hourwheel_oldest_hour_seconds",
+        GAUGE,
+        "When the oldest hour kept began, seconds since the epoch; NaN if none is",
+    ),
+    ("hourwheel_kept_for_open_bytes", GAUGE, "Bytes of hours past retention that hold a message still open"),
     ("hourwheel_clock_error_seconds", GAUGE, "How far the wall clock is ahead of the node clock"),
     ("hourwheel_clock_ahead_seconds", GAUGE, "How far this node's clock is ahead of the median; NaN if nobody knows"),
     ("hourwheel_agreed_index", GAUGE, "The last entry after which a majority was heard to have the same state"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +130,7 @@ class Status:
             "hourwheel_released": node.released,
             "hourwheel_staged_bytes": node.store.staged_bytes,
             "hourwheel_free_bytes": node.reserve.free_bytes,
+            **self._kept(),
             "hourwheel_clock_error_seconds": node.clock.error_ms() / 1000,
             "hourwheel_tick_seconds": node.machine.tick,
             "hourwheel_checkpoint_index": node.checkpointer.index,
@@ -136,6 +138,16 @@ class Status:
             "hourwheel_journal_bytes": node.journal.kept_bytes,
             **node.snapshots.values(),
             **node.exports.values(),
+        }
+
+    def _kept(self) -> dict[str, float]:
+        """Of the last checkpoint: its oldest hour, and what is held by messages still open after the retentions."""
+        node = self._node
+        kept, genesis = node.checkpointer.kept, node.store.catalog.genesis
+        retention_ms = max(genesis.retention_ms, genesis.key_retention_ms) if genesis is not None else 0
+        return {
+            "hourwheel_oldest_hour_seconds": kept.oldest * 3600 if kept.oldest is not None else math.nan,
+            "hourwheel_kept_for_open_bytes": kept.open_bytes(node.clock.now_ms() - retention_ms),
         }
 
 

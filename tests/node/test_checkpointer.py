@@ -22,8 +22,8 @@ def test_a_stop_waits_for_the_checkpoint_under_way() -> None:
         gate.wait(5)
         done.append("run")
 
-    job = SimpleNamespace(run=run, finish=lambda: done.append("finish"))
-    store = SimpleNamespace(begin_checkpoint=lambda record: job)
+    job = SimpleNamespace(run=run, finish=lambda: done.append("finish"), catalog=SimpleNamespace(record=None))
+    store = SimpleNamespace(begin_checkpoint=lambda record: job, checkpoint=None)
     machine = SimpleNamespace(applied_index=3, store=store, checkpoint_record=lambda: None)
     journal = SimpleNamespace(written_bytes=0, trim=lambda index: done.append("trim"))
 
