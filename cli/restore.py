@@ -77,6 +77,7 @@ def command(
             term=manifest.applied_term,
             cluster_id=options.cluster_id,
             promises=Promises(manifest.applied_term + TERM_GAP, None, voter=True),
+            version=manifest.record.level,
         )
 
     try:

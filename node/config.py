@@ -16,7 +16,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -57,13 +57,16 @@ class Peer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RaftOptions(Listen, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Timing of elections. Smaller is a faster failover and more false alarms on a busy machine."""
+    """Timing of elections, where smaller is a faster failover and more false alarms on a busy machine; upgrades."""
 
     heartbeat_ms: Annotated[int, Meta(ge=10, le=1000)] = 50  # how often the leader proves that it lives
     election_min_ms: Annotated[int, Meta(ge=100, le=60_000)] = 400  # a follower waits this long at the least
     election_max_ms: Annotated[int, Meta(ge=150, le=120_000)] = 800  # a spread keeps candidates from colliding
     # A leader acts this long after SENDING what a majority echoed.
     trust_ms: Annotated[int, Meta(ge=50, le=60_000)] = 250
+    # When the level of the cluster rises, after which no older build can join: as soon as all members read the next
+    # one, or not before POST /v1/cluster/upgrade.
+    upgrade: Literal["auto", "asked"] = "auto"
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):

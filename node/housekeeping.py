@@ -39,6 +39,7 @@ async def _keep(node: Node) -> None:
             node.clock.slew()  # a follower's may step, and does before it can be elected again
         await node.transfer.yield_if_outvoted()
         node.leaving.look()
+        node.levels.look()
         node.clock.bound(node.skew.median_ms())
         node.guard.watch()
         node.reserve.measure()

@@ -59,6 +59,7 @@ from replication.group import RaftGroup
 from replication.machine import Applied, TopicPut
 from replication.proposal import Outcome
 from storage.array import U8
+from storage.level import FOUNDED
 
 #: How often to look whether an entry whose outcome was given up as unknown has been applied after all.
 LATE_S = 0.05
@@ -103,6 +104,7 @@ class Proposer:
         self._clock = clock
         self._fatal = fatal
         self.node = node
+        self.level = FOUNDED  # the version of entries
         self.riders: Riders | None = None
         self._messages = MessageQueue(entropy, waiting_max)
         self._settles: HandOverQueue[Settle] = HandOverQueue(ENTRY_ACKS_MAX)
@@ -260,6 +262,7 @@ class Proposer:
             node=self.node,
             now_ms=now_ms,
             sections=[packed for packed, _ in sections],
+            version=self.level,
         )
         self._in_flight = True
         self._gather.end()

@@ -33,6 +33,7 @@ from node.guard import Guard
 from node.housekeeping import keep_house, unlink_hours
 from node.lateness import Lateness
 from node.leaving import Leaving
+from node.levels import Levels
 from node.membership import Membership
 from node.metrics import Metrics
 from node.outside import Outside, Serving
@@ -52,6 +53,7 @@ from node.trimming import Trimming, segment_bytes
 from replication.agreement import OddOneOut
 from replication.command import DispatchState, Genesis
 from replication.driver import GroupDriver
+from replication.envelope import version_of
 from replication.group import RaftGroup
 from replication.journal import Journal
 from replication.machine import Machine
@@ -59,6 +61,7 @@ from replication.options import Vitals
 from replication.transport import Identity
 from storage.data_directory import DataDirectory
 from storage.disk import DiskFailed
+from storage.level import LEVELS
 from storage.position import HOUR_MS
 from storage.store import Store
 
@@ -94,28 +97,25 @@ class Node:
             raise
 
     def _open(self) -> None:
-        config = self.config
-        self.directory = DataDirectory.open(config.directory, config.node_id, self.disk, self.entropy.bytes(16))
-        directory = self.directory
+        config, disk = self.config, self.disk
+        self.directory = directory = DataDirectory.open(config.directory, config.node_id, disk, self.entropy.bytes(16))
         self._closing.callback(directory.close)
-        self.store = Store.open(config.directory, disk=self.disk)
+        self.store = Store.open(config.directory, disk=disk)
         self._closing.callback(self.store.close)
         self.store.turn(self.clock.now_ms() // HOUR_MS)
         self.machine = Machine(self.store)
         self.journal = Journal.open(
             directory.journal,
-            disk=self.disk,
+            disk=disk,
             cluster_id=self.store.cluster_id,
             segment_bytes=segment_bytes(config.storage.journal_keep_mb),
+            version_of=version_of,
         )
         self._closing.callback(self.journal.close)
         self.members = Membership(self)
-        peers = {peer.id: peer.raft for peer in config.peers if peer.id != config.node_id}
-        self.transport = self.outside.transport(
-            Identity(config.node_id, directory.store_id, self.store.cluster_id),
-            (config.raft.host, config.raft.port),
-            {node_id: address_of(raft) for node_id, raft in peers.items()},
-        )
+        peers = {peer.id: address_of(peer.raft) for peer in config.peers if peer.id != config.node_id}
+        identity = Identity(config.node_id, directory.store_id, self.store.cluster_id, {"entry": LEVELS})
+        self.transport = self.outside.transport(identity, (config.raft.host, config.raft.port), peers)
         self.group = RaftGroup(
             group_options(config, tuple(sorted(peers))),
             self.journal,
@@ -137,8 +137,7 @@ class Node:
     def _make_parts(self) -> None:
         """What works on the group, the store and each other."""
         config = self.config
-        writer = self.outside.writer()
-        self.driver = GroupDriver(self.group, self.transport, on_fatal=self.fatal, writer=writer)
+        self.driver = GroupDriver(self.group, self.transport, on_fatal=self.fatal, writer=self.outside.writer())
         self.reserve = Reserve(
             config.directory, self.disk, nodes=lambda: len(self.members.ids()), low_peers=self._low_peers
         )
@@ -150,6 +149,7 @@ class Node:
             waiting_max=config.limits.max_waiting_messages,
             fatal=self.fatal,
         )
+        self.levels = Levels(self)
         self.snapshots = Snapshots(self)
         self.checkpointer = Checkpointer(
             self.machine,

@@ -89,6 +89,7 @@ class Snapshots:
             term=manifest.applied_term,
             cluster_id=manifest.cluster_id,
             promises=Promises.of(node.journal),
+            version=manifest.record.level,
         )
         install.commit()
 

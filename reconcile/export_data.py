@@ -9,10 +9,9 @@ from pathlib import Path
 from reconcile.find_files import DeliverySource, Found, HourCopy, header_of, name_of
 from reconcile.node_data import NodeData
 from reconcile.problem import CUT_SHORT, MISSING, DataRefused, Problem
-from storage.delivery_record import DELIVERY, MAGIC_DELIVERIES
+from storage.delivery_record import DELIVERY
 from storage.disk import Disk
 from storage.export_manifest import (
-    MAGIC_HEADERS,
     ExportedDeliveries,
     ExportedHour,
     ExportedNode,
@@ -21,7 +20,15 @@ from storage.export_manifest import (
     is_export,
     read_export,
 )
-from storage.format import HEADER_SIZE, MAGIC_INDEX, MAGIC_SETTLE, Corrupt, FormatRefused
+from storage.format import (
+    HEADER_SIZE,
+    MAGIC_DELIVERIES,
+    MAGIC_HEADERS,
+    MAGIC_INDEX,
+    MAGIC_SETTLE,
+    Corrupt,
+    FormatRefused,
+)
 from storage.record import RECORD_HEADER_SIZE
 from storage.topic import Topic
 

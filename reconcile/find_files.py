@@ -16,9 +16,10 @@ from reconcile.node_data import NodeData
 from reconcile.problem import CUT_SHORT, DAMAGED, FOREIGN, MISSING, DataRefused, Problem
 from reconcile.read_rows import Rows, read_header, read_rows, whole_rows
 from storage.checkpoint import HourLengths
-from storage.delivery_record import DELIVERY, MAGIC_DELIVERIES
+from storage.delivery_record import DELIVERY
 from storage.format import (
     HEADER_SIZE,
+    MAGIC_DELIVERIES,
     MAGIC_INDEX,
     MAGIC_LOG,
     MAGIC_SETTLE,

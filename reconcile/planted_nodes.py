@@ -14,9 +14,9 @@ from storage.catalog import Catalog
 from storage.checkpoint import CheckpointRecord
 from storage.data_directory import DataDirectory
 from storage.delivery_file import FILE_BYTES_MAX, DeliveryFile
-from storage.delivery_record import DELIVERY, MAGIC_DELIVERIES, TERM_BEGUN, seal_deliveries
+from storage.delivery_record import DELIVERY, TERM_BEGUN, seal_deliveries
 from storage.disk import Disk
-from storage.format import FileHeader, take_rows
+from storage.format import MAGIC_DELIVERIES, FileHeader, take_rows
 from storage.genesis import Genesis
 from storage.members import Member
 

@@ -12,6 +12,9 @@ No message of its own while all agree, no disk, no wait: a round is as long as a
 has not applied the index yet (it is asked again later; a difference does not go away). The leader that finds itself
 against a majority is the odd one out like any other and stops, and the others elect one of them.
 
+A hash says by which version it was made (rolling.py). One of another version than this node's is no opinion: it agrees
+with nobody and differs from nobody.
+
 Without a majority on one side nobody can say who is wrong: nobody stops, `split` says who stands where, and it is
 decided when one more node is heard. No node stops on the word of one other, be that the leader: a follower that is told
 to differ hears it from a majority before it stops, so one node that has gone mad cannot stop the rest. Only the hash is
@@ -23,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from replication.rolling import Sums
+from replication.rolling import Sums, comparable
 
 ASK_AGAIN = 40
 """Heartbeats for which one index is asked about, before a newer one is: some node may not remember it any more."""
@@ -114,7 +117,7 @@ class Agreement:
         """The leader says that a majority stands at this hash. An index at which to ask all others, 0 if there is no
         need: this node stands there too, or cannot tell."""
         own = self._sums.at(index)
-        if own is None:
+        if own is None or not comparable(own, held):
             return 0
         if own == held:
             self.agreed_index, self.agreed_sum, self._accused = index, held, 0
@@ -129,7 +132,7 @@ class Agreement:
         """Asked, `peer` says that it stands at this hash; b"" if it cannot tell. Raises OddOneOut when a `majority` of
         the `voters` stands at one hash that is not this node's."""
         own = self._sums.at(index)
-        if index != self._accused or own is None or not held:
+        if index != self._accused or own is None or not held or not comparable(own, held):
             return
         self._witnesses[peer] = held
         stands = [said for witness, said in self._witnesses.items() if witness in voters]
@@ -140,7 +143,8 @@ class Agreement:
         own = self._sums.at(self.asked)
         if own is None:
             return
-        held = self._said | {self._node_id: own}
+        said = {peer: held for peer, held in self._said.items() if comparable(own, held)}
+        held = said | {self._node_id: own}
         stands = [own, *(held[peer] for peer in voters if peer in held)]
         most = max(stands, key=stands.count)
         if stands.count(most) <= (len(voters) + 1) // 2:

@@ -15,6 +15,7 @@ import numpy as np
 from replication.column import DUE_MS_MAX, ColumnReader, check_due, filled, pack_columns, pack_map
 from replication.command_catch_up import CatchUp
 from replication.command_handover import Extend, Fail, Lease, Release, Settle
+from replication.command_level import RaiseLevel
 from replication.command_member import ChangeMember
 from replication.command_message import Cancel, Redrive, Reschedule
 from replication.envelope import EntryRefused, Kind, Packed, Section
@@ -38,6 +39,7 @@ __all__ = [
     "Key",
     "Lease",
     "PutTopic",
+    "RaiseLevel",
     "Realign",
     "Redrive",
     "Release",
@@ -346,6 +348,7 @@ class Unlink:
 Command = (
     Genesis
     | ChangeMember
+    | RaiseLevel
     | DispatchState
     | Realign
     | Lease
@@ -366,6 +369,7 @@ Command = (
 UNPACK: dict[Kind, Callable[[Section], Command]] = {
     Kind.GENESIS: Genesis.unpack,
     Kind.CHANGE_MEMBER: ChangeMember.unpack,
+    Kind.RAISE_LEVEL: RaiseLevel.unpack,
     Kind.REALIGN: Realign.unpack,
     Kind.DISPATCH_STATE: DispatchState.unpack,
     Kind.LEASE: Lease.unpack,

@@ -12,7 +12,7 @@ Little endian, everything padded to 8 bytes so that columns can be viewed in pla
 0        1      2        4         8            16      18          20               24          32
 +--------+------+--------+---------+------------+-------+-----------+----------------+-----------+
 |version |kind  |group   |term     |now_ms      |node   |sections   |extension_len   |reserved   |
-|u8 = 1  |u8    |u16     |u32      |i64         |u16    |u16        |u32             |u64 = 0    |
+|u8      |u8    |u16     |u32      |i64         |u16    |u16        |u32             |u64 = 0    |
 +--------+------+--------+---------+------------+-------+-----------+----------------+-----------+
 ```
 then the extension: msgpack map (empty today; actor and trace later), zero padded; then per section:
@@ -21,6 +21,9 @@ then the extension: msgpack map (empty today; actor and trace later), zero padde
 |kind u8 |ver u8  |u16 = 0|rows u32|length u64        | payload, zero padded to 8      |
 +--------+--------+-------+--------+------------------+--------------------------------+
 ```
+
+`version` is the level that its leader had applied (storage/level.py). How an entry is applied follows from the level
+that is applied before it, not from its version: one that was proposed just before the level rose has the old version.
 
 `term` is the term in which the leader DECIDED; the entry's own term comes from Raft. What the dispatcher decided is
 ignored where the two differ (an entry that a later leader completed was decided by a leader that is gone).
@@ -34,8 +37,9 @@ from typing import Final, NamedTuple
 
 import msgpack
 
-VERSION = 1
-VERSIONS_READ = (1, 1)
+from storage.level import FOUNDED, LEVELS
+
+VERSIONS_READ = LEVELS
 _HEAD = struct.Struct("<BBHIqHHIQ")
 _SECTION = struct.Struct("<BBHIQ")
 _COMMANDS = 1
@@ -48,6 +52,7 @@ class Kind(IntEnum):
 
     GENESIS = 1
     CHANGE_MEMBER = 2
+    RAISE_LEVEL = 3
     REALIGN = 10
     DISPATCH_STATE = 11
     LEASE = 20
@@ -92,6 +97,7 @@ class Envelope(NamedTuple):
     node: int
     now_ms: int
     sections: tuple[Section, ...]
+    version: int = FOUNDED
 
 
 def _kind_of(kinds: set[Kind]) -> int:
@@ -103,6 +109,11 @@ def is_change(entry: bytes) -> bool:
     return len(entry) >= _HEAD.size and entry[1] == _CHANGE
 
 
+def version_of(entry: bytes) -> int:
+    """The version of an entry of the log, which is that of the builds that can read it. A no-op is of the first."""
+    return max(FOUNDED, entry[0]) if len(entry) >= _HEAD.size else FOUNDED
+
+
 def pad8(length: int) -> int:
     """Bytes of zero that bring `length` to a multiple of 8."""
     return -length % 8
@@ -111,7 +122,9 @@ def pad8(length: int) -> int:
 Packed = tuple[Kind, int, list[bytes]]  # kind, rows, payload pieces
 
 
-def encode_entry(*, group: int, term: int, node: int, now_ms: int, sections: list[Packed]) -> bytes:
+def encode_entry(
+    *, group: int, term: int, node: int, now_ms: int, sections: list[Packed], version: int = FOUNDED
+) -> bytes:
     """Join sections (kind, rows, payload pieces) into one entry. The pieces are copied once, by the join.
 
     Sections are put in the order of their kind: it is the order of effect, not the caller's business.
@@ -120,7 +133,7 @@ def encode_entry(*, group: int, term: int, node: int, now_ms: int, sections: lis
     extension = msgpack.packb({})
     envelope_kind = _kind_of({section[0] for section in sections})
     pieces = [
-        _HEAD.pack(VERSION, envelope_kind, group, term, now_ms, node, len(sections), len(extension), 0),
+        _HEAD.pack(version, envelope_kind, group, term, now_ms, node, len(sections), len(extension), 0),
         extension,
         bytes(pad8(len(extension))),
     ]
@@ -138,7 +151,7 @@ def decode_entry(entry: bytes) -> Envelope:
     if len(view) < _HEAD.size:
         raise EntryRefused(f"entry of {len(view)} bytes is shorter than its envelope of {_HEAD.size}")
     version, kind, group, term, now_ms, node, count, extension_len, reserved = _HEAD.unpack_from(view)
-    envelope_kind = kind
+    envelope_kind, envelope_version = kind, version
     if not VERSIONS_READ[0] <= version <= VERSIONS_READ[1] or kind not in (_COMMANDS, _CHANGE) or reserved:
         raise UnknownCommand(
             f"envelope version {version}, kind {kind}: this node reads versions {VERSIONS_READ[0]} to "
@@ -167,4 +180,4 @@ def decode_entry(entry: bytes) -> Envelope:
         raise EntryRefused(f"sections out of order: {kinds}")
     if envelope_kind != _kind_of(set(kinds)):
         raise EntryRefused(f"an entry of kind {envelope_kind} with sections {kinds}")
-    return Envelope(group, term, node, now_ms, tuple(sections))
+    return Envelope(group, term, node, now_ms, tuple(sections), envelope_version)

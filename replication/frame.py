@@ -17,13 +17,18 @@ fit closes the connection.
 and a damaged command would be written, sealed with a good checksum, into a follower's journal. Commands stand outside
 the msgpack so that the sender writes the very bytes its journal holds and the receiver copies each exactly once.
 Entries of one frame are consecutive by construction: only the index before the first travels, never an index each.
+
+The two ends of a connection speak the newest protocol that both know. A field that came later stands in `_LATER` with
+the protocol since which it is sent, behind the older fields of its kind; from a peer of an older protocol the message
+has the default in its place. A kind that came later stands in `_SINCE`: it is not sent to an older peer.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import google_crc32c
 import msgpack
@@ -32,7 +37,7 @@ Message = dict[str, Any]
 """A Raft message as pysyncobj makes it: `type` and the fields of the kind, entries as (command, index, term); of a
 snapshot's piece `data`, its bytes."""
 
-PROTOCOL = (1, 1)
+PROTOCOL = (1, 2)
 """Range of protocol versions this build speaks, oldest and newest."""
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
@@ -144,7 +149,50 @@ _BOUNDS = {
     "manifest_bytes": MANIFEST_BYTES_MAX,
 }
 """Largest values of the fields that have a bound of their own."""
-_NAMES = {number: (name, fields) for name, (number, fields) in _KINDS.items()}
+
+
+class Later(NamedTuple):
+    """A field that a kind got later: the protocol since which it is sent, and what it is from an older peer."""
+
+    name: str
+    kind: type
+    since: int
+    default: Any
+
+
+_LATER: dict[str, tuple[Later, ...]] = {}
+"""By kind, in the order in which they are sent: `since` never falls."""
+_SINCE: dict[str, int] = {}
+"""Kinds that came later: the protocol since which they are sent."""
+
+
+class _Kind(NamedTuple):
+    """One kind of message as a protocol has it."""
+
+    name: str
+    number: int
+    fields: tuple[tuple[str, type], ...]
+    defaults: Message
+    """Of the fields that this protocol does not send yet."""
+
+
+@cache
+def _kinds(protocol: int) -> tuple[dict[str, _Kind], dict[int, _Kind]]:
+    """All kinds of a protocol, by name and by number."""
+    kinds = []
+    for name, (number, fields) in _KINDS.items():
+        if _SINCE.get(name, PROTOCOL[0]) > protocol:
+            continue
+        later = _LATER.get(name, ())
+        sent = tuple((field.name, field.kind) for field in later if field.since <= protocol)
+        defaults = {field.name: field.default for field in later if field.since > protocol}
+        kinds.append(_Kind(name, number, fields + sent, defaults))
+    return {kind.name: kind for kind in kinds}, {kind.number: kind for kind in kinds}
+
+
+def speaks(protocol: int, kind: str) -> bool:
+    """Whether a peer of this protocol knows such messages."""
+    return kind in _kinds(protocol)[0]
 
 
 class FrameRefused(Exception):
@@ -162,9 +210,9 @@ def encode_frame(meta: list[Any], blobs: list[bytes] | None = None) -> list[byte
     return [HEADER.pack(size, len(packed), crc) + packed, *(blobs or ())]
 
 
-def encode_message(message: Message) -> list[bytes]:
+def encode_message(message: Message, protocol: int = PROTOCOL[1]) -> list[bytes]:
     """The frame of one message. Raises KeyError for a kind or a field that is not in the table: our own mistake."""
-    number, fields = _KINDS[message["type"]]
+    _, number, fields, _ = _kinds(protocol)[0][message["type"]]
     meta = [number, *(message[name] for name, _ in fields)]
     if number == _PIECE:
         return encode_frame(meta, [message["data"]] if message["data"] else None)
@@ -176,17 +224,17 @@ def encode_message(message: Message) -> list[bytes]:
     return encode_frame(meta, [entry[0] for entry in entries])
 
 
-def decode_message(meta: bytes, blob: memoryview, crc: int) -> Message:
+def decode_message(meta: bytes, blob: memoryview, crc: int, protocol: int = PROTOCOL[1]) -> Message:
     """The message of a frame. Raises FrameRefused unless kind, number, type and range of every field fit."""
     fields = unpack_meta(meta)
-    kind = _NAMES.get(fields[0]) if fields and type(fields[0]) is int else None
+    kind = _kinds(protocol)[1].get(fields[0]) if fields and type(fields[0]) is int else None
     if kind is None:
-        raise FrameRefused(f"unknown kind of message {fields[:1]!r}")
-    name, expected = kind
+        raise FrameRefused(f"unknown kind of message {fields[:1]!r} in protocol {protocol}")
+    name, _, expected, defaults = kind
     appends = name == "append_entries"
     if len(fields) != 1 + len(expected) + 2 * appends:
-        raise FrameRefused(f"{name} with {len(fields) - 1} fields")
-    message: Message = {"type": name}
+        raise FrameRefused(f"{name} with {len(fields) - 1} fields in protocol {protocol}")
+    message: Message = {"type": name, **defaults}
     for value, (field, kind_of) in zip(fields[1:], expected, strict=False):
         if type(value) is not kind_of or (type(value) is int and not 0 <= value <= _BOUNDS.get(field, _U63_MAX)):
             raise FrameRefused(f"{name}: {field} is {value!r:.60}")

@@ -8,6 +8,10 @@ A hello also says whom the speaker knows as members (contacts.py): a node that i
 of our cluster, that names us both, is let in, or a node that slept through changes would refuse those who came since. A
 node that was removed is told so, and stops: it would ask for ever.
 
+A hello has ten fields that every build reads. From protocol 2 on it can have one more, a map that later builds add to:
+`group` and `level`. Nobody says it first to a node that may not read it: a node dials with the long form once the
+level of the cluster is high enough, and answers in the form that the other understands (storage/level.py).
+
 `store_id` names the directory a node works on, drawn when the directory was made. The same node id with another store
 id is a wiped disk: what the leader believed to be on it (its match index) is not there any more.
 """
@@ -19,17 +23,26 @@ from typing import Any
 
 from replication.contacts import Contact, Contacts
 from replication.frame import PROTOCOL, FrameRefused, encode_frame, unpack_meta
+from storage.level import FOUNDED, has
 
 HELLO = 100
 REFUSAL = 101
 REMOVED = "removed"
 UNKNOWN_NODE = "unknown-node"
 Range = tuple[int, int]
+_FIELDS = 10
+_GROUPS = 1 << 12
+
+
+def entries_of(formats: dict[str, Range]) -> Range:
+    """Which versions of entries a node reads, by what it says; the first builds say nothing."""
+    return formats.get("entry", (FOUNDED, FOUNDED))
 
 
 @dataclass(frozen=True)
 class Hello:
-    """What a node says of itself. `cluster_id` is None before Genesis; `formats` maps a name to (oldest, newest)."""
+    """What a node says of itself. `cluster_id` is None before Genesis; `formats` maps a name to (oldest, newest);
+    `level` is that of the cluster as far as it has applied."""
 
     node_id: str
     to: str
@@ -38,43 +51,88 @@ class Hello:
     formats: dict[str, Range] = field(default_factory=dict)
     protocol: Range = PROTOCOL
     contacts: Contacts = field(default_factory=Contacts)
+    group: int = 0
+    level: int = FOUNDED
 
-    def encode(self) -> list[bytes]:
-        """The hello as a frame."""
+    @property
+    def form(self) -> int:
+        """The protocol whose hello every member reads: to be said to a node that has not spoken yet."""
+        return 2 if has(self.level, "hello-group") else 1
+
+    def shared(self, other: Hello) -> int:
+        """The protocol that both speak on their connection."""
+        return min(self.protocol[1], other.protocol[1])
+
+    def encode(self, form: int = 1) -> list[bytes]:
+        """The hello as a frame, for a node that speaks the protocol `form`."""
         formats = {name: list(span) for name, span in sorted(self.formats.items())}
         members = [[contact.id, contact.raft, contact.http] for contact in self.contacts.members]
         who = [self.cluster_id, self.node_id, self.to, self.store_id]
-        return encode_frame([HELLO, *self.protocol, *who, formats, self.contacts.index, members])
+        more = [{"group": self.group, "level": self.level}] if form >= 2 else []
+        return encode_frame([HELLO, *self.protocol, *who, formats, self.contacts.index, members, *more])
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a connection was not accepted: `reason` is a code for programs, `detail` a sentence for people."""
+    """Why a connection was not accepted: `reason` is a code for programs, `detail` a sentence for people. `formats` is
+    what the refusing node reads, as in a hello: a node that is about to be added refuses everybody."""
 
     reason: str
     detail: str
+    formats: dict[str, Range] = field(default_factory=dict)
 
-    def encode(self) -> list[bytes]:
-        """The refusal as a frame."""
-        return encode_frame([REFUSAL, self.reason, self.detail[:200]])
+    def encode(self, form: int = 1) -> list[bytes]:
+        """The refusal as a frame, for a node that speaks the protocol `form`."""
+        more = [{name: list(span) for name, span in sorted(self.formats.items())}] if form >= 2 else []
+        return encode_frame([REFUSAL, self.reason, self.detail[:200], *more])
+
+
+class HelloRefused(FrameRefused):
+    """A hello that this build cannot read, and what to answer to it."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.detail)
+        self.refusal = refusal
 
 
 def decode_greeting(meta: bytes) -> Hello | Refusal:
-    """The first frame of a connection. Raises FrameRefused if it is neither hello nor refusal."""
+    """The first frame of a connection. Raises FrameRefused if it is neither hello nor refusal, HelloRefused if it is a
+    hello of a newer build."""
     fields = unpack_meta(meta)
-    if len(fields) == 3 and fields[0] == REFUSAL and all(type(text) is str for text in fields[1:]):
-        return Refusal(fields[1], fields[2])
-    if len(fields) != 10 or fields[0] != HELLO:
+    if len(fields) in (3, 4) and fields[0] == REFUSAL and all(type(text) is str for text in fields[1:3]):
+        return Refusal(fields[1], fields[2], _formats(fields[3]) if len(fields) == 4 else {})
+    if len(fields) < _FIELDS or fields[0] != HELLO:
         raise FrameRefused("the first frame is not a hello")
-    _kind, oldest, newest, cluster_id, node_id, to, store_id, formats, index, members = fields
+    if len(fields) > _FIELDS + 1:
+        detail = f"a hello of {len(fields)} fields; this build, of protocol {PROTOCOL[1]}, reads {_FIELDS + 1}"
+        raise HelloRefused(Refusal("protocol", f"{detail}: upgrade it"))
+    _kind, oldest, newest, cluster_id, node_id, to, store_id, formats, index, members = fields[:_FIELDS]
     if not (_is_range((oldest, newest)) and type(node_id) is str and type(to) is str and type(store_id) is bytes):
         raise FrameRefused("hello with a field of the wrong type")
-    if not (cluster_id is None or (type(cluster_id) is bytes and len(cluster_id) == 16)) or type(formats) is not dict:
+    if not (cluster_id is None or (type(cluster_id) is bytes and len(cluster_id) == 16)):
         raise FrameRefused("hello with a field of the wrong type")
+    more = fields[_FIELDS] if len(fields) > _FIELDS else {}
+    group, level = _more(more)
+    who = (node_id, to, store_id, cluster_id)
+    return Hello(*who, _formats(formats), (oldest, newest), _contacts(index, members), group, level)
+
+
+def _formats(formats: Any) -> dict[str, Range]:
+    if type(formats) is not dict:
+        raise FrameRefused("a greeting with a field of the wrong type")
     if not all(type(name) is str and type(span) is list and _is_range(span) for name, span in formats.items()):
-        raise FrameRefused("hello with a format range that is none")
-    spans = {name: (span[0], span[1]) for name, span in formats.items()}
-    return Hello(node_id, to, store_id, cluster_id, spans, (oldest, newest), _contacts(index, members))
+        raise FrameRefused("a greeting with a format range that is none")
+    return {name: (span[0], span[1]) for name, span in formats.items()}
+
+
+def _more(more: Any) -> tuple[int, int]:
+    """Group and level out of the map of a long hello; what else a newer build says there is not looked at."""
+    if type(more) is not dict:
+        raise FrameRefused("hello with a field of the wrong type")
+    group, level = more.get("group", 0), more.get("level", FOUNDED)
+    if type(group) is not int or not 0 <= group < _GROUPS or type(level) is not int or not 1 <= level < 1 << 8:
+        raise FrameRefused("hello with a group or a level that is none")
+    return group, level
 
 
 def _contacts(index: Any, members: Any) -> Contacts:
@@ -98,6 +156,8 @@ def check(own: Hello, theirs: Hello) -> Refusal | None:
     """Whether `theirs` may talk with us; None is yes. `own.to` is not looked at."""
     if not _overlap(own.protocol, theirs.protocol):
         return Refusal("protocol", f"{theirs.node_id} speaks protocol {theirs.protocol}, {own.node_id} {own.protocol}")
+    if theirs.group != own.group:
+        return Refusal("other-group", f"{theirs.node_id} speaks of group {theirs.group}, {own.node_id} of {own.group}")
     if theirs.to != own.node_id:
         return Refusal("wrong-address", f"{theirs.node_id} looks for {theirs.to}, this is {own.node_id}")
     if own.cluster_id is not None and theirs.cluster_id is not None and own.cluster_id != theirs.cluster_id:
@@ -108,11 +168,25 @@ def check(own: Hello, theirs: Hello) -> Refusal | None:
     refusal = _check_members(own, theirs)
     if refusal is not None:
         return refusal
+    refusal = check_entries(theirs.node_id, theirs.formats, own.level)
+    if refusal is None and theirs.level > entries_of(own.formats)[1]:
+        refusal = Refusal("format", f"{theirs.node_id} is at level {theirs.level}, {own.node_id} reads {own.formats}")
+    if refusal is not None:
+        return refusal
     for name, ours in sorted(own.formats.items()):
         span = theirs.formats.get(name)
         if span is not None and not _overlap(ours, span):
             return Refusal("format", f"{theirs.node_id} reads {name} {span}, {own.node_id} {ours}")
     return None
+
+
+def check_entries(node_id: str, formats: dict[str, Range], level: int) -> Refusal | None:
+    """Whether a node that reads these formats can be a member at this level; None is yes."""
+    oldest, newest = entries_of(formats)
+    if newest >= level:
+        return None
+    reads = f"{node_id} reads entries of versions {oldest} to {newest}"
+    return Refusal("format", f"{reads}, the cluster is at level {level}: start a newer build there")
 
 
 def newer(own: Hello, theirs: Hello) -> bool:

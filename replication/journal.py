@@ -12,6 +12,7 @@ every such message, gives back what was not contradicted. Not earlier: between t
 index as min(leader's, end of log), which is right only while the log ends with what this message has verified.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import overload
 
@@ -30,6 +31,10 @@ TAIL_BYTES = 64 << 20
 SLICE_BYTES = 8 << 20
 
 
+def _first_version(_: bytes) -> int:
+    return 1
+
+
 class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has no types
     """The log of one Raft group, with its term, vote, voter flag and commit index. All but Sync.run is for the loop.
 
@@ -38,7 +43,9 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
     Only DiskFailed and Corrupt are raised, and both end the process.
     """
 
-    def __init__(self, found: Recovered, disk: Disk, group: int, segment_bytes: int, log: Log) -> None:
+    def __init__(
+        self, found: Recovered, disk: Disk, group: int, segment_bytes: int, log: Log, version_of: Callable[[bytes], int]
+    ) -> None:
         """For `open` only."""
         self.created = found.created
         """Whether there was no journal: the directory is new, or somebody emptied it."""
@@ -54,6 +61,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         self._segments = found.segments
         self._active = found.segments[-1]
         self._log = log
+        self._version_of, self._version = version_of, self._active.version
         self._view = log.last
         self._cleared = False
         self._term, self._vote = found.term, found.vote
@@ -75,16 +83,18 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         segment_bytes: int = SEGMENT_BYTES,
         tail_bytes: int = TAIL_BYTES,
         slice_bytes: int = SLICE_BYTES,
+        version_of: Callable[[bytes], int] = _first_version,
     ) -> "Journal":
         """Open or create the journal in `directory` (which exists); blocks for a few fdatasyncs.
 
         `cluster_id`: 16 bytes, None before Genesis. `segment_bytes`: a new segment is begun past it. `tail_bytes`: what
-        of the log's end is kept in memory. `slice_bytes`: what one slice may hold. Raises Corrupt, FormatRefused (see
-        replication/journal_recovery.py), DiskFailed.
+        of the log's end is kept in memory. `slice_bytes`: what one slice may hold. `version_of`: of a command; with
+        the first of a newer version a segment of that version is begun, which older builds refuse by name. Raises
+        Corrupt, FormatRefused (see replication/journal_recovery.py), DiskFailed.
         """
         found = recover(directory, disk, group, cluster_id)
         log = Log(disk, found.segments, found.next, tail_bytes, slice_bytes)
-        return cls(found, disk, group, segment_bytes, log)
+        return cls(found, disk, group, segment_bytes, log, version_of)
 
     # What pysyncobj calls.
 
@@ -100,6 +110,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         self._pending += (segment.head(ENTRY, idx, term, command), command)
         log.append((command, idx, term))
         segment.place(idx, term, offset, len(command))
+        self._version = max(self._version, self._version_of(command))
         self._view = idx
         self.write_seq += 1
 
@@ -258,7 +269,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
             self.written_bytes += active.size - active.batch
             self._sealed = len(pending) == 2 and pending[0][KIND_AT] == META
             active.batch = active.size
-            if active.size >= self._segment_bytes:
+            if active.size >= self._segment_bytes or active.version < self._version:
                 sync.next = self._begin_segment()
         if self._doomed:
             sync.doomed = self._doomed.pop(0)
@@ -339,9 +350,9 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return self._commit, self._term, flags, (self._vote or "").encode()
 
     def _begin_segment(self) -> tuple[Segment, bytes]:
-        """The active segment is full: what is added from now on goes to the next one."""
-        segment = Segment(self._active.path.parent, self._active.sequence + 1)
-        header = FileHeader(MAGIC_JOURNAL, self._group, 0, self.cluster_id)
+        """The active segment is full, or of an older version: what is added from now on goes to the next one."""
+        segment = Segment(self._active.path.parent, self._active.sequence + 1, self._version)
+        header = FileHeader(MAGIC_JOURNAL, self._group, 0, self.cluster_id, segment.version)
         data = preamble(segment, header, self._log.next, self.term_at(self._log.last) or 0, self._meta())
         self._segments.append(segment)
         self._active = segment

@@ -42,9 +42,18 @@ class Promises:
 
 
 def install_journal(
-    directory: Path, disk: Disk, *, index: int, term: int, cluster_id: bytes, promises: Promises, group: int = 0
+    directory: Path,
+    disk: Disk,
+    *,
+    index: int,
+    term: int,
+    cluster_id: bytes,
+    promises: Promises,
+    group: int = 0,
+    version: int = 1,
 ) -> None:
     """Make the journal of a snapshot that covers the log up to `index`, of `term`, in `directory`; durable on return.
+    `version` is the snapshot's level.
 
     `directory` exists and is nobody's journal yet; what an earlier try left in it goes. Blocks. Raises DiskFailed.
     """
@@ -52,10 +61,10 @@ def install_journal(
     assert promises.term >= term, f"term {promises.term} before that of the snapshot, {term}"
     for name in disk.list_directory(directory):
         disk.unlink(directory / name)
-    segment = Segment(directory, 1)
+    segment = Segment(directory, 1, version)
     flags = (VOTER if promises.voter else 0) | (VOTED if promises.vote is not None else 0)
     meta = (index, promises.term, flags, (promises.vote or "").encode())
-    data = preamble(segment, FileHeader(MAGIC_JOURNAL, group, 0, cluster_id), index, term, meta)
+    data = preamble(segment, FileHeader(MAGIC_JOURNAL, group, 0, cluster_id, version), index, term, meta)
     data += segment.head(ENTRY, index, term, NO_OP) + NO_OP
     segment.batch = segment.size  # the file has no name before all of it is durable
     commit, current, flags, vote = meta

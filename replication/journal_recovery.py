@@ -105,7 +105,9 @@ def _replay(found: Recovered, segment: Segment, disk: Disk, group: int, is_last:
     segment.fd = disk.open_write(segment.path)
     data = disk.read(segment.fd, disk.size(segment.fd), 0)
     file = str(segment.path)
-    _check_header(found, FileHeader.decode(data, file), group, file)
+    header = FileHeader.decode(data, file)
+    _check_header(found, header, group, file)
+    segment.version = header.version
     heads = whole_records(data, HEADER_SIZE, segment.seed)
     _take_all(found, segment, heads, data)
     last = record_of(heads, -1) if len(heads) else None

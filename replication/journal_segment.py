@@ -22,15 +22,18 @@ NEW_SUFFIX = ".new"
 class Segment:
     """A segment's file and its live entries: consecutive indexes from `first`, in the order of their offsets.
 
+    `version` is that of its header: no entry of a newer version stands in a segment that was begun after it.
+
     Invariants: `batch <= size`, both in bytes; bytes below `batch` are durable before any byte above it is written;
     `fd` is -1 until the file exists, and belongs to the thread that runs the sync until that sync is done.
     """
 
-    __slots__ = ("batch", "fd", "first", "lengths", "offsets", "path", "seed", "sequence", "size", "terms")
+    __slots__ = ("batch", "fd", "first", "lengths", "offsets", "path", "seed", "sequence", "size", "terms", "version")
 
-    def __init__(self, directory: Path, sequence: int) -> None:
+    def __init__(self, directory: Path, sequence: int, version: int = 1) -> None:
         self.path = directory / f"{sequence:020d}{SUFFIX}"
         self.sequence = sequence
+        self.version = version
         self.seed = seed_of(sequence)
         self.fd = -1
         self.size = self.batch = HEADER_SIZE

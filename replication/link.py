@@ -19,13 +19,15 @@ from typing import cast
 from replication.frame import (
     FRAME_BYTES_MAX,
     HELLO_BYTES_MAX,
+    PROTOCOL,
     FrameReader,
     FrameRefused,
     Message,
     decode_message,
     encode_message,
+    speaks,
 )
-from replication.handshake import Hello, Refusal, decode_greeting
+from replication.handshake import Hello, HelloRefused, Refusal, decode_greeting
 
 CONNECT_S = 1.0
 PING_S = 0.5
@@ -58,6 +60,8 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         self.hello: Hello | None = None
         """What the peer said of itself, once it was accepted."""
+        self.protocol = PROTOCOL[0]
+        """What both sides speak, once the peer was accepted."""
         self._loop = asyncio.get_running_loop()
         self.born_s = self.heard_s = self._loop.time()
         self._reader = FrameReader(self._frame, HELLO_BYTES_MAX)
@@ -67,9 +71,9 @@ class Connection(asyncio.BufferedProtocol):
         self._lost = lost
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
-    def open(self, hello: Hello) -> None:
-        """The peer is who it should be: from now on frames are messages, up to the full size."""
-        self.hello = hello
+    def open(self, hello: Hello, protocol: int) -> None:
+        """The peer is who it should be: from now on frames are messages of this protocol, up to the full size."""
+        self.hello, self.protocol = hello, protocol
         self._reader.limit = FRAME_BYTES_MAX
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -95,7 +99,10 @@ class Connection(asyncio.BufferedProtocol):
         except FrameRefused as error:
             who = self.hello.node_id if self.hello else self.remote
             log.warning("closing the connection with %s: %s", who, error)
-            self.abort()
+            if isinstance(error, HelloRefused):
+                self.finish(error.refusal.encode())
+            else:
+                self.abort()
 
     def _frame(self, meta: bytes, blob: memoryview, crc: int) -> None:
         if self._transport is None or self._transport.is_closing():
@@ -103,9 +110,9 @@ class Connection(asyncio.BufferedProtocol):
         if self.hello is None:
             self._greeted(self, decode_greeting(meta))
             return
-        message = decode_message(meta, blob, crc)
+        message = decode_message(meta, blob, crc, self.protocol)
         if message["type"] == "ping":
-            self.write(encode_message({"type": "pong"}))
+            self.write(encode_message({"type": "pong"}, self.protocol))
         elif message["type"] != "pong":
             self._received(self, message)
 
@@ -136,7 +143,10 @@ class Connection(asyncio.BufferedProtocol):
                 transport.write(piece)
 
     def send(self, message: Message) -> bool:
-        """Send a message; False if too much is unsent. A peer that reads nothing at all loses the connection."""
+        """Send a message; False if too much is unsent, or the peer's build does not know such messages. A peer that
+        reads nothing at all loses the connection."""
+        if not speaks(self.protocol, message["type"]):
+            return False
         unsent = self.unsent
         if unsent > OUTBOX_APPEND_MAX and message["type"] == "append_entries":
             return False
@@ -144,7 +154,7 @@ class Connection(asyncio.BufferedProtocol):
             log.warning("closing the connection with %s: it does not read, %d bytes are unsent", self.remote, unsent)
             self.abort()
             return False
-        self.write(encode_message(message))
+        self.write(encode_message(message, self.protocol))
         return self.alive
 
     def finish(self, pieces: list[bytes]) -> None:
@@ -227,11 +237,12 @@ class Dialler:
         try:
             async with asyncio.timeout(CONNECT_S):
                 await loop.create_connection(lambda: connection, *self.address)
-                connection.write(self._hello(self.peer).encode())
+                hello = self._hello(self.peer)
+                connection.write(hello.encode(hello.form))
                 said = await greeting
             if said is None or self._accept(self.peer, said) is not None or isinstance(said, Refusal):
                 return False
-            connection.open(said)
+            connection.open(said, hello.shared(said))
             self.connection = connection
             self._up(self.peer, said)
             await self._keep(connection)
@@ -252,4 +263,4 @@ class Dialler:
             # After a pause of ours (`late`) answers may wait unread: silence is judged the next time.
             if not late and now - connection.heard_s > SILENT_S:
                 return
-            connection.write(encode_message({"type": "ping"}))
+            connection.write(encode_message({"type": "ping"}, connection.protocol))

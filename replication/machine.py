@@ -4,10 +4,10 @@
 all nodes build identical files. What it returns goes to whoever proposed the entry; what it tells the listener lets the
 leader's dispatcher follow along.
 
-Order within an entry: Genesis, ChangeMember, Realign, DispatchState, Lease, Settle, Fail, Extend, Release, Cancel,
-Reschedule, Redrive, PutTopic, DropTopic, Schedule, Unlink, CatchUp. The state takes effect before the units it clamps,
-moved ones too; Leases of earlier hand-overs before a Cancel that must see them; what receivers said before what clients
-wish.
+Order within an entry: Genesis, ChangeMember, RaiseLevel, Realign, DispatchState, Lease, Settle, Fail, Extend, Release,
+Cancel, Reschedule, Redrive, PutTopic, DropTopic, Schedule, Unlink, CatchUp. The state takes effect before the units it
+clamps, moved ones too; Leases of earlier hand-overs before a Cancel that must see them; what receivers said before what
+clients wish.
 
 Invariants: `tick` never goes back but by Realign; `applied_index` grows by what Raft says; an entry is read whole
 before anything of it is applied, so a broken one changes nothing and gives the same refusal on every node.
@@ -42,6 +42,7 @@ from replication.command import (
     Genesis,
     Lease,
     PutTopic,
+    RaiseLevel,
     Realign,
     Redrive,
     Release,
@@ -51,11 +52,13 @@ from replication.command import (
     Unlink,
 )
 from replication.command_catch_up import apply_catch_up
-from replication.envelope import VERSION, EntryRefused, Envelope, decode_entry
+from replication.command_level import apply_raise_level
+from replication.envelope import EntryRefused, Envelope, decode_entry
 from replication.rolling import Sums
 from storage.array import I64, U8, U16, U32, U64
-from storage.checkpoint import CheckpointRecord
+from storage.checkpoint import NOTHING, CheckpointRecord
 from storage.genesis import Genesis as GenesisRow
+from storage.level import FOUNDED, has, hash_version
 from storage.position import INDEX_MAX
 from storage.store import Store
 
@@ -63,10 +66,6 @@ __all__ = ["Applied", "Cancelled", "Listener", "Machine", "Rescheduled", "Schedu
 
 #: A tick is an absolute second: its slot begins at tick * MS_PER_TICK.
 MS_PER_TICK = 1000
-
-
-#: Since this level the keys of an unlinked hour are dropped a few with each entry.
-LAZY_KEYS = 2
 
 
 class Listener(Protocol):
@@ -107,21 +106,26 @@ class Machine:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.level = 1
         self.listener: Listener | None = None
         self.on_founded: Callable[[bytes], None] | None = None
         self.on_members: Callable[[], None] | None = None
-        record = store.catalog.record
-        self.applied_index = record.applied_index if record else 0
-        self.applied_term = record.applied_term if record else 0
-        self.tick = record.tick if record else 0
-        self.local_index = record.local_index if record else 0
-        self.state_applied_index = record.state_applied_index if record else 0
-        self.now_ms = record.max_now_ms if record else 0
-        self.rolling_hash = record.rolling_hash if record else bytes(16)
+        self.on_level: Callable[[], None] | None = None
+        record = store.catalog.record or NOTHING
+        self.applied_index = record.applied_index
+        self.applied_term = record.applied_term
+        self.tick = record.tick
+        self.local_index = record.local_index
+        self.state_applied_index = record.state_applied_index
+        self.now_ms = record.max_now_ms
+        self.rolling_hash = record.rolling_hash
         self.sums = Sums()
-        if record:
-            self.sums.note(self.applied_index, self.rolling_hash)
+        if store.catalog.record:
+            self.sums.note(self.applied_index, self.rolling_hash, record.hash_version)
+
+    @property
+    def level(self) -> int:
+        """The newest version of entries that every member reads: by it apply decides what it writes."""
+        return self.store.level
 
     def apply(self, index: int, term: int, entry: bytes) -> Applied:
         """Apply the entry at `index`. Raises `UnknownCommand` (this node must stop) for a command it cannot read, and
@@ -133,22 +137,33 @@ class Machine:
             if envelope.now_ms > DUE_MS_MAX:
                 raise EntryRefused(f"stamp of {envelope.now_ms} ms; at most {DUE_MS_MAX}")
             commands = [UNPACK[section.kind](section) for section in envelope.sections]
+            self._check_version(envelope, commands)
         except EntryRefused as refused:
             self._advance(index, term, entry)
             return Applied(index, term, (), str(refused))
         self.now_ms = max(self.now_ms, envelope.now_ms)
-        if self.level >= LAZY_KEYS:
+        if has(self.level, "lazy-keys"):
             self.store.catalog.drop_dead_keys()
         results = tuple(self._apply_one(command, envelope, index, term) for command in commands)
         self._advance(index, term, entry)
         return Applied(index, term, results)
 
+    def _check_version(self, envelope: Envelope, commands: Sequence[Command]) -> None:
+        """No entry is of a version above the level, but the one that raises it."""
+        raised = [command.level for command in commands if isinstance(command, RaiseLevel)]
+        if envelope.version > max(self.level, *raised, FOUNDED):
+            raise EntryRefused(f"an entry of version {envelope.version} at level {self.level}")
+        if raised and raised != [envelope.version]:
+            raise EntryRefused(f"an entry of version {envelope.version} that raises the level to {raised}")
+
     def _advance(self, index: int, term: int, entry: bytes) -> None:
         """Extend the rolling hash over what was applied, what that wrote and where it left the dispatch state."""
         state = f"{self.tick} {self.local_index} {self.state_applied_index} {self.now_ms} {self.store.unit_count}"
+        if has(self.level, "hash-version"):
+            state += f" {self.level}"
         mark = f"{index} {term} {zlib.crc32(entry)} {self.store.catalog.written.take()} {state}"
         self.rolling_hash = hashlib.blake2b(self.rolling_hash + mark.encode(), digest_size=16).digest()
-        self.sums.note(index, self.rolling_hash)
+        self.sums.note(index, self.rolling_hash, hash_version(self.level))
         self.applied_index, self.applied_term = index, term
         self.store.applied_index, self.store.applied_term = index, term
 
@@ -187,6 +202,8 @@ class Machine:
                 return self._genesis(command, envelope, index)
             case ChangeMember():
                 return self._change_member(command, index)
+            case RaiseLevel():
+                return self._raise_level(command)
             case Unlink():
                 return self._unlink(command, envelope)
             case CatchUp():
@@ -209,6 +226,12 @@ class Machine:
             self.on_members()
         return changed
 
+    def _raise_level(self, command: RaiseLevel) -> bool:
+        raised = apply_raise_level(self.store, command)
+        if raised and self.on_level is not None:
+            self.on_level()
+        return raised
+
     def _genesis(self, command: Genesis, envelope: Envelope, index: int) -> None:
         if self.store.cluster_id is not None:
             return
@@ -218,7 +241,7 @@ class Machine:
                 cluster_id=command.cluster_id,
                 secret=command.secret,
                 nodes=command.nodes,
-                formats={"entry": VERSION},
+                formats={"entry": FOUNDED},
                 created_ms=envelope.now_ms,
                 retention_ms=command.retention_ms,
                 key_retention_ms=command.key_retention_ms,
@@ -295,7 +318,7 @@ class Machine:
 
     def _drop_keys(self, hour: int) -> None:
         """The hour is about to be unlinked: its keys go. They may be a million: from level 2 on by and by."""
-        if self.level < LAZY_KEYS:
+        if not has(self.level, "lazy-keys"):
             self.store.catalog.drop_hour_keys(hour)
             return
         first, end = self.store.span(hour)
@@ -338,4 +361,6 @@ class Machine:
             state_applied_index=self.state_applied_index,
             max_now_ms=self.now_ms,
             rolling_hash=self.rolling_hash,
+            level=self.level,
+            hash_version=hash_version(self.level),
         )

@@ -9,6 +9,19 @@ does not forget a difference.
 from __future__ import annotations
 
 HASH_BYTES = 16
+FIRST_VERSION = 1
+
+
+def told(rolling: bytes, version: int) -> bytes:
+    """A hash as nodes tell it: the first version's is bare, as the first builds had it; of others the version stands
+    before it."""
+    return rolling if version == FIRST_VERSION else bytes([version]) + rolling
+
+
+def comparable(one: bytes, other: bytes) -> bool:
+    """Whether two hashes, as told, were made by the same version: else nothing follows from their difference, and a
+    node is not condemned by an upgrade."""
+    return one[:-HASH_BYTES] == other[:-HASH_BYTES]
 
 
 class Sums:
@@ -21,17 +34,20 @@ class Sums:
     def __init__(self) -> None:
         self.newest = 0
         self._index = [0] * self.SIZE
+        self._versions = bytearray(self.SIZE)
         self._hashes = bytearray(self.SIZE * HASH_BYTES)
 
-    def note(self, index: int, rolling: bytes) -> None:
-        """The hash after the entry at `index`, which is newer than all before."""
+    def note(self, index: int, rolling: bytes, version: int = FIRST_VERSION) -> None:
+        """The hash after the entry at `index`, which is newer than all before, made by this version."""
         slot = index % self.SIZE
         self._index[slot] = self.newest = index
+        self._versions[slot] = version
         self._hashes[slot * HASH_BYTES : (slot + 1) * HASH_BYTES] = rolling
 
     def at(self, index: int) -> bytes | None:
-        """The hash after the entry at `index`; None if that is not applied here, was no command, or is too long ago."""
+        """The hash after the entry at `index`, as it is told; None if that is not applied here, was no command, or is
+        too long ago."""
         slot = index % self.SIZE
         if index <= 0 or self._index[slot] != index:
             return None
-        return bytes(self._hashes[slot * HASH_BYTES : (slot + 1) * HASH_BYTES])
+        return told(bytes(self._hashes[slot * HASH_BYTES : (slot + 1) * HASH_BYTES]), self._versions[slot])

@@ -21,9 +21,10 @@ from typing import Any
 
 from replication.contacts import Contact, Contacts, address_of
 from replication.frame import Message
-from replication.handshake import REMOVED, Hello, Range, Refusal, check, newer
+from replication.handshake import REMOVED, Hello, Range, Refusal, check, check_entries, entries_of, newer
 from replication.link import CONNECT_S, PING_S, SILENT_S, Address, Connection, Dialler, log
 from replication.station import WireEvents
+from storage.level import FOUNDED
 
 ACCEPT_RETRY_S = 0.1
 REFUSAL_LOG_S = 60.0
@@ -38,12 +39,14 @@ def _nothing(*_: object) -> None:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who this node is. `store_id` names its data directory (at most 64 bytes); `formats`: name -> (oldest, newest)."""
+    """Who this node is. `store_id` names its data directory (at most 64 bytes); `formats`: name -> (oldest, newest);
+    `level` is the cluster's, as far as it is applied here."""
 
     node_id: str
     store_id: bytes
     cluster_id: bytes | None = None
     formats: dict[str, Range] = field(default_factory=dict)
+    level: int = FOUNDED
 
 
 class AsyncTransport:
@@ -143,11 +146,23 @@ class AsyncTransport:
         connection = dialler.connection if dialler else None
         return connection is not None and connection.alive
 
-    def formats(self) -> dict[str, dict[str, Range]]:
-        """What each connected peer reads, as it said; the leader proposes only what every member reads."""
-        lines = [dialler.connection for dialler in self._diallers.values()]
-        said = [line.hello for line in [*lines, *self._incoming.values()] if line and line.hello]
-        return {hello.node_id: hello.formats for hello in said}
+    def reads(self) -> dict[str, Range]:
+        """Which versions of entries each peer reads that is connected both ways, as it said on both connections: the
+        leader proposes only what every member reads."""
+        found = {}
+        for peer, dialler in self._diallers.items():
+            lines = (dialler.connection, self._incoming.get(peer))
+            said = [entries_of(line.hello.formats) for line in lines if line and line.alive and line.hello]
+            if len(said) == len(lines):
+                found[peer] = min(said, key=lambda span: span[1])
+        return found
+
+    def set_level(self, level: int) -> None:
+        """The level rose: a peer that does not read it is refused from now on, and one that is connected goes."""
+        self._identity = replace(self._identity, level=level)
+        for connection in self._connections():
+            if connection.hello and entries_of(connection.hello.formats)[1] < level:
+                connection.abort()
 
     def set_cluster_id(self, cluster_id: bytes) -> None:
         """Genesis is applied: from now on others of another cluster are refused, and those connected already go."""
@@ -178,13 +193,15 @@ class AsyncTransport:
         try:
             async with asyncio.timeout(CONNECT_S):
                 await loop.create_connection(lambda: connection, *address)
-                connection.write(self._hello(node_id).encode())
+                connection.write(self._hello(node_id).encode())  # it may be of a build that reads no longer form
                 said = await greeting
         except (OSError, TimeoutError):
             return None
         finally:
             connection.abort()
-        return said if said is None or isinstance(said, Refusal) else check(self._hello(node_id), said) or said
+        if isinstance(said, Refusal):
+            return check_entries(node_id, said.formats, self._identity.level) or said
+        return said if said is None else check(self._hello(node_id), said) or said
 
     def _dial(self) -> None:
         """Diallers for all members but this node, and connections with nobody else."""
@@ -204,7 +221,8 @@ class AsyncTransport:
 
     def _hello(self, to: str) -> Hello:
         own = self._identity
-        return Hello(own.node_id, to, own.store_id, own.cluster_id, own.formats, contacts=self.contacts)
+        who = (own.node_id, to, own.store_id, own.cluster_id)
+        return Hello(*who, own.formats, contacts=self.contacts, level=own.level)
 
     def _judge(self, peer: str, said: Hello | Refusal) -> Refusal | None:
         """What `peer`, whom this node dialled, answered."""
@@ -298,18 +316,19 @@ class AsyncTransport:
         if isinstance(said, Refusal):
             connection.abort()
             return
-        refusal = check(self._hello(said.node_id), said)
+        own = self._hello(said.node_id)
+        refusal = check(own, said)
         if refusal is not None:
             self._refused(said.node_id if self.contacts.lists(said.node_id) else connection.remote, refusal)
-            connection.finish(refusal.encode())
+            connection.finish(replace(refusal, formats=own.formats).encode(own.shared(said)))
             return
         self._strangers.pop(connection, None)
         former = self._incoming.get(said.node_id)
         if former is not None:
             former.abort()
-        connection.open(said)
+        connection.open(said, own.shared(said))
         self._incoming[said.node_id] = connection
-        connection.write(self._hello(said.node_id).encode())
+        connection.write(own.encode(connection.protocol))
         self._up(said.node_id, said)
         if said.node_id in self._diallers:
             self._diallers[said.node_id].hurry()

@@ -13,6 +13,11 @@ Row, little endian (behind the 4-byte checksum that every catalog value has):
  | catalog_count | catalog_hash | rolling hash k   | rolling hash  | then per hour, ascending: 64 bytes
       | {hour u32, generation u32, then u64 each: log, index, settle, units, unsettled, forwarded, moved}
 ```
+Version 2, written from level 2 on, has 16 bytes between the rolling hash and the hours:
+```
+ 0       2              4                6         16
+ | level | hash version | bytes per hour | zeros   |
+```
 """
 
 import struct
@@ -24,14 +29,18 @@ import lmdb
 import numpy as np
 
 from storage.format import Corrupt, FormatRefused
+from storage.level import FOUNDED, LEVELS
 from storage.table import open_value, seal_value
 
 ABOUT: Final = b"about"
 """The named database of what is about the catalog and not part of it: this record, and the catalog's format."""
 
-VERSION: Final = 1
+VERSIONS: Final = (1, 2)
+"""Oldest and newest version of the record that this build reads. At level 1 it writes version 1, above it version 2."""
 _KEY: Final = b"checkpoint"
+_WHERE: Final = "catalog, checkpoint record"
 _HEAD: Final = struct.Struct("<HHIQQqqQqQQH")
+_TAIL: Final = struct.Struct("<HHHHII")
 _HOUR: Final = np.dtype(
     [
         ("hour", "<u4"),
@@ -45,7 +54,7 @@ _HOUR: Final = np.dtype(
         ("moved", "<u8"),
     ]
 )
-assert (_HEAD.size, _HOUR.itemsize) == (74, 64)
+assert (_HEAD.size, _TAIL.size, _HOUR.itemsize) == (74, 16, 64)
 
 
 class HourLengths(NamedTuple):
@@ -64,7 +73,9 @@ class HourLengths(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRecord:
-    """What one checkpoint stands for. `catalog_count` and `catalog_hash` are filled in by the catalog's commit."""
+    """What one checkpoint stands for. `catalog_count` and `catalog_hash` are filled in by the catalog's commit.
+    `level` is the newest version of entries that all members read; `hash_version` says how `rolling_hash` was made.
+    """
 
     applied_index: int
     applied_term: int
@@ -76,11 +87,18 @@ class CheckpointRecord:
     hours: Mapping[int, HourLengths] = field(default_factory=dict)
     catalog_count: int = 0
     catalog_hash: int = 0
+    level: int = FOUNDED
+    hash_version: int = 1
+
+    @property
+    def version(self) -> int:
+        """Of the bytes: at level 1 those that every build reads."""
+        return VERSIONS[0] if self.level == FOUNDED else VERSIONS[1]
 
     def encode(self) -> bytes:
         """The row's bytes; the same record gives the same bytes."""
         head = _HEAD.pack(
-            VERSION,
+            self.version,
             0,
             len(self.hours),
             self.applied_index,
@@ -95,21 +113,26 @@ class CheckpointRecord:
         )
         hours = sorted(self.hours.items())
         rows = np.array([(hour, lengths.generation, *lengths[:-1]) for hour, lengths in hours], _HOUR)
-        return head + self.rolling_hash + rows.tobytes()
+        tail = b""
+        if self.version > 1:
+            tail = _TAIL.pack(self.level, self.hash_version, _HOUR.itemsize, 0, 0, 0)
+        return head + self.rolling_hash + tail + rows.tobytes()
 
     @classmethod
     def decode(cls, data: bytes) -> "CheckpointRecord":
         """Read it back. Raises FormatRefused for another version or unknown flags, Corrupt for a wrong length."""
         if len(data) < _HEAD.size:
-            raise Corrupt("catalog, checkpoint record", 0, "length", len(data), f"at least {_HEAD.size}")
+            raise Corrupt(_WHERE, 0, "length", len(data), f"at least {_HEAD.size}")
         version, flags, hours, *numbers, hash_len = _HEAD.unpack_from(data)
-        if version != VERSION:
-            raise FormatRefused("catalog, checkpoint record", "version", version, VERSION)
+        if not VERSIONS[0] <= version <= VERSIONS[1]:
+            raise FormatRefused(_WHERE, "version", version, f"{VERSIONS[0]} to {VERSIONS[1]}")
         if flags:
-            raise FormatRefused("catalog, checkpoint record", "flags", f"{flags:#06x}", "none")
-        start = _HEAD.size + hash_len
+            raise FormatRefused(_WHERE, "flags", f"{flags:#06x}", "none")
+        start, level, hash_version = _HEAD.size + hash_len, FOUNDED, 1
+        if version > 1:
+            level, hash_version, start = _read_tail(data, start)
         if len(data) != start + hours * _HOUR.itemsize:
-            raise Corrupt("catalog, checkpoint record", 0, "length", len(data), start + hours * _HOUR.itemsize)
+            raise Corrupt(_WHERE, 0, "length", len(data), start + hours * _HOUR.itemsize)
         index, term, tick, local_index, state_index, max_now_ms, count, total = numbers
         rows = np.frombuffer(data, _HOUR, offset=start).tolist()
         return cls(
@@ -119,11 +142,34 @@ class CheckpointRecord:
             local_index=local_index,
             state_applied_index=state_index,
             max_now_ms=max_now_ms,
-            rolling_hash=data[_HEAD.size : start],
+            rolling_hash=data[_HEAD.size : _HEAD.size + hash_len],
             hours={hour: HourLengths._make((*lengths, generation)) for hour, generation, *lengths in rows},
             catalog_count=count,
             catalog_hash=total,
+            level=level,
+            hash_version=hash_version,
         )
+
+
+def _read_tail(data: bytes, at: int) -> tuple[int, int, int]:
+    """What version 2 has behind the rolling hash: level, hash version, and where the hours begin."""
+    end = at + _TAIL.size
+    if len(data) < end:
+        raise Corrupt(_WHERE, at, "length", len(data), f"at least {end}")
+    level, hash_version, row_size, *reserved = _TAIL.unpack_from(data, at)
+    if level > LEVELS[1]:
+        raise FormatRefused(_WHERE, "level", level, f"{LEVELS[0]} to {LEVELS[1]}")
+    if row_size != _HOUR.itemsize or any(reserved):
+        raise FormatRefused(_WHERE, "bytes per hour", f"{row_size}, reserved {reserved}", _HOUR.itemsize)
+    if level <= FOUNDED:
+        raise Corrupt(_WHERE, at, "level", level, f"above {FOUNDED}")
+    return level, hash_version, end
+
+
+NOTHING: Final = CheckpointRecord(
+    applied_index=0, applied_term=0, tick=0, local_index=0, state_applied_index=0, max_now_ms=0, rolling_hash=bytes(16)
+)
+"""Where a store stands before its first checkpoint."""
 
 
 def read_checkpoint(transaction: "lmdb.Transaction[bytes]", about: "lmdb._Database") -> CheckpointRecord | None:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.delivery_record import DELIVERY, MAGIC_DELIVERIES, Deliveries, read_deliveries, seal_deliveries
+from storage.delivery_record import DELIVERY, Deliveries, read_deliveries, seal_deliveries
 from storage.disk import Disk
-from storage.format import HEADER_SIZE, FileHeader
+from storage.format import HEADER_SIZE, MAGIC_DELIVERIES, FileHeader
 from storage.position import HOUR_MS
 
 FILE_BYTES_MAX: Final = 64 << 20

@@ -43,8 +43,6 @@ import numpy.typing as npt
 from storage.checksum import checksum_rows
 from storage.format import HEADER_SIZE, Corrupt
 
-MAGIC_DELIVERIES: Final = b"HWDELIV"
-
 START, END, TERM_BEGUN, TERM_ENDED = 1, 2, 3, 4
 PULL, PUSH = 1, 2
 DELIVERED, FAILED, GIVEN_BACK, LATE = 1, 2, 3, 4

@@ -22,9 +22,17 @@ import numpy.typing as npt
 
 from storage.array import I64, U64
 from storage.delivery_file import BACK_MS, READ_ROWS, DeliveryFile, delivery_files
-from storage.delivery_record import DELIVERY, END, MAGIC_DELIVERIES, START, Deliveries, sound
+from storage.delivery_record import DELIVERY, END, START, Deliveries, sound
 from storage.disk import Disk
-from storage.format import HEADER_SIZE, Corrupt, FileHeader, FormatRefused, join_rows, take_rows
+from storage.format import (
+    HEADER_SIZE,
+    MAGIC_DELIVERIES,
+    Corrupt,
+    FileHeader,
+    FormatRefused,
+    join_rows,
+    take_rows,
+)
 from storage.position import HOUR_MS
 
 SAMPLE_ROWS: Final = 4_096

@@ -12,8 +12,18 @@ import numpy as np
 from storage.checkpoint import HourLengths
 from storage.disk import Disk
 from storage.export_file import GrowingFile, at_place
-from storage.export_manifest import MAGIC_HEADERS, ExportedHour, File
-from storage.format import MAGIC_INDEX, MAGIC_SETTLE, SETTLE, UNIT, Corrupt, FileHeader, Units, join_rows
+from storage.export_manifest import ExportedHour, File
+from storage.format import (
+    MAGIC_HEADERS,
+    MAGIC_INDEX,
+    MAGIC_SETTLE,
+    SETTLE,
+    UNIT,
+    Corrupt,
+    FileHeader,
+    Units,
+    join_rows,
+)
 from storage.hour import settle_count
 from storage.hour_file import BLOCK_ROWS, HourFiles, RowFile, Rows, runs
 from storage.position import INDEX_BITS

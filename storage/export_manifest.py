@@ -46,7 +46,6 @@ FORMAT: Final = 1
 MANIFEST: Final = "MANIFEST.json"
 NODES: Final = "nodes"
 PART: Final = ".part"
-MAGIC_HEADERS: Final = b"HWHEADS"
 
 _HOUR_S: Final = HOUR_MS // 1000
 _DAY: Final = "dt="

@@ -53,8 +53,20 @@ MAGIC_LOG: Final = b"HWLOG"
 MAGIC_INDEX: Final = b"HWINDEX"
 MAGIC_SETTLE: Final = b"HWSETTLE"
 MAGIC_JOURNAL: Final = b"HWJRNL"
-VERSION: Final = 1
-"""The one version this code writes, of every kind of file. It reads the same one."""
+MAGIC_DELIVERIES: Final = b"HWDELIV"
+MAGIC_SNAPSHOT: Final = b"HWSNAP"
+MAGIC_HEADERS: Final = b"HWHEADS"
+READS: Final = {
+    MAGIC_LOG: (1, 1),
+    MAGIC_INDEX: (1, 1),
+    MAGIC_SETTLE: (1, 1),
+    MAGIC_JOURNAL: (1, 2),
+    MAGIC_DELIVERIES: (1, 1),
+    MAGIC_SNAPSHOT: (1, 1),
+    MAGIC_HEADERS: (1, 1),
+}
+"""Oldest and newest version of each kind of file that this build reads; it writes them too, by the cluster's level. A
+journal segment of version 2 may hold entries of version 2; nothing else of it differs."""
 
 LEASED: Final = 1
 DELIVERED: Final = 2
@@ -155,17 +167,19 @@ class FormatRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """The first 64 bytes of every file: what it is and whose. `hour` is 0 in files that belong to none."""
+    """The first 64 bytes of every file: what it is and whose. `hour` is 0 in files that belong to none. `version` is
+    chosen when the file is made; what is appended later is of that version too."""
 
     magic: bytes
     group: int
     hour: int
     cluster_id: bytes
+    version: int = 1
 
     def encode(self) -> bytes:
         """The 64 bytes, CRC32C last."""
         assert len(self.cluster_id) == 16, f"cluster id of {len(self.cluster_id)} bytes"
-        fields = _HEADER.pack(self.magic, VERSION, 0, self.group, 0, self.hour, 0, self.cluster_id, bytes(20))
+        fields = _HEADER.pack(self.magic, self.version, 0, self.group, 0, self.hour, 0, self.cluster_id, bytes(20))
         return fields + _CRC.pack(google_crc32c.value(fields))
 
     @classmethod
@@ -177,14 +191,17 @@ class FileHeader:
         if found != expected:
             raise Corrupt(file, 0, "header checksum", f"{found:08x}", f"{expected:08x}")
         magic, version, flags, group, zero, hour, zeros, cluster_id, rest = _HEADER.unpack_from(data)
-        if version != VERSION:
-            raise FormatRefused(file, "version", version, VERSION)
+        magic = magic.rstrip(b"\0")
+        oldest, newest = READS.get(magic, (1, 1))
+        if not oldest <= version <= newest:
+            raise FormatRefused(file, "version", version, newest if oldest == newest else f"{oldest} to {newest}")
         if flags or zero or zeros or any(rest):
             raise FormatRefused(file, "flags", f"{flags:#06x}, reserved {zero}, {zeros}, {rest.hex()}", "none")
-        return cls(magic.rstrip(b"\0"), group, hour, cluster_id)
+        return cls(magic, group, hour, cluster_id, version)
 
     def expect(self, found: "FileHeader", file: str) -> None:
-        """Raises Corrupt naming the first field in which `found`, read from `file`, is not this header."""
+        """Raises Corrupt naming the first field in which `found`, read from `file`, is not this header. Any version
+        that was read will do."""
         for name in ("magic", "group", "hour", "cluster_id"):
             mine, theirs = getattr(self, name), getattr(found, name)
             if mine != theirs:

@@ -28,10 +28,9 @@ import google_crc32c
 import numpy as np
 
 from storage.checkpoint import CheckpointRecord
-from storage.format import HEADER_SIZE, Corrupt, FileHeader
+from storage.format import HEADER_SIZE, MAGIC_SNAPSHOT, Corrupt, FileHeader
 from storage.hour_file import directory_name
 
-MAGIC_SNAPSHOT: Final = b"HWSNAP"
 PIECE: Final = 1 << 20
 """Bytes of a file that are read, checked and sent at a time."""
 

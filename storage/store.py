@@ -15,7 +15,7 @@ from storage.array import I64, U16, U32, U64
 from storage.catalog import Catalog
 from storage.catalog_file import require_begun
 from storage.chain import SECONDS
-from storage.checkpoint import CheckpointRecord, HourLengths
+from storage.checkpoint import NOTHING, CheckpointRecord, HourLengths
 from storage.checkpoint_job import CheckpointJob
 from storage.columns import LeasedColumns, SettleBatch, StateColumns, UnitBatch
 from storage.disk import Disk
@@ -55,16 +55,15 @@ class Store:
         self.catalog = catalog
         self.checkpoint: CheckpointRecord | None = catalog.record
         """The last durable checkpoint; None before the first."""
-        genesis, stage = catalog.genesis, Stage()
-        named = self.checkpoint.hours if self.checkpoint else {}
-        opening = self._opening = HourOpening(disk, self._directory, group, catalog.first_index, named)
+        genesis, stage, at = catalog.genesis, Stage(), self.checkpoint or NOTHING
+        opening = self._opening = HourOpening(disk, self._directory, group, catalog.first_index, at.hours)
         opening.cluster_id = genesis.cluster_id if genesis else None
         recovered = recover_hours(self._directory, self.checkpoint, disk, opening.open, stage)
         self._pins = Pins()
         disk.remove_tree(directory / PINS)
         self._hours = HourSet(recovered, stage, opening.open, opening.begin, self._pins)
-        self.applied_index = self.checkpoint.applied_index if self.checkpoint else 0
-        self.applied_term = self.checkpoint.applied_term if self.checkpoint else 0
+        self.applied_index, self.applied_term, self.level = at.applied_index, at.applied_term, at.level
+        """Of the newest entry that is applied; and the level (storage/level.py) by which it was."""
 
     @classmethod
     def open(cls, directory: Path, *, disk: Disk, group: int = 0) -> "Store":

@@ -43,7 +43,7 @@ def test_a_fitting_peer_is_accepted() -> None:
         (Hello("n0", "n1", b"s2", b"c" * 16), "removed", "n0 was removed"),
         (Hello("n4", "n1", b"s2", b"c" * 16, contacts=Contacts(9, MEMBERS)), "unknown-node", "n4 is not"),
         (Hello("n2", "n7", b"s2", None), "wrong-address", "looks for n7"),
-        (Hello("n2", "n1", b"s2", None, protocol=(2, 4)), "protocol", r"\(2, 4\)"),
+        (Hello("n2", "n1", b"s2", None, protocol=(3, 4)), "protocol", r"\(3, 4\)"),
         (Hello("n2", "n1", b"s2", None, {"command": (3, 4)}), "format", r"reads command \(3, 4\), n1 \(1, 2\)"),
     ],
 )

@@ -121,7 +121,7 @@ def test_garbage_closes_one_connection_and_nothing_else() -> None:
         ({"node_id": "n9"}, "unknown-node"),
         ({"node_id": "n1"}, "unknown-node"),
         ({"to": "n3"}, "wrong-address"),
-        ({"protocol": (2, 3)}, "protocol"),
+        ({"protocol": (3, 4)}, "protocol"),
         ({"formats": {"command": (5, 9)}}, "format"),
     ],
 )

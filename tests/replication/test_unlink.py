@@ -18,7 +18,7 @@ def _with_keys(path: Path, level: int) -> Log:
     """An hour of units with a key each, all delivered, past its retention."""
     log = Log(path)
     log.apply(GENESIS)
-    log.machine.level = level
+    log.store.level = level
     keys = tuple(Key(row, b"k%d" % row, bytes(16), 0) for row in range(KEYS))
     placed = log.apply(schedule(*([T0] * KEYS), keys=keys)).results[0].position.tolist()
     log.apply(ack(*((position, 1, 1) for position in placed)))

@@ -1,5 +1,6 @@
 """The checkpoint record: golden bytes, and what is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from storage.checkpoint import CheckpointRecord, HourLengths
 from storage.format import Corrupt, FormatRefused
 
-GOLDEN = Path(__file__).parent / "golden" / "checkpoint-1.hex"
+GOLDEN = Path(__file__).parent / "golden"
 U64 = st.integers(0, 2**64 - 1)
 I64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -28,6 +29,8 @@ RECORD = CheckpointRecord(
     catalog_count=12,
     catalog_hash=0xFEDCBA9876543210,
 )
+
+RISEN = replace(RECORD, level=2, hash_version=2)
 
 
 @given(
@@ -62,29 +65,42 @@ def test_a_record_is_read_as_it_was_written(
 
 
 def test_golden_bytes(request: pytest.FixtureRequest) -> None:
-    """Version 1 stays what it is: these bytes are in the directories of others."""
-    if request.config.getoption("--golden"):
-        GOLDEN.parent.mkdir(exist_ok=True)
-        GOLDEN.write_text(RECORD.encode().hex("\n", -16) + "\n")
-    golden = bytes.fromhex(GOLDEN.read_text())
-    assert RECORD.encode() == golden
-    assert CheckpointRecord.decode(golden) == RECORD
+    """Both versions stay what they are: these bytes are in the directories of others."""
+    for record, name in ((RECORD, "checkpoint-1.hex"), (RISEN, "checkpoint-2.hex")):
+        path = GOLDEN / name
+        if request.config.getoption("--golden"):
+            path.write_text(record.encode().hex("\n", -16) + "\n")
+        golden = bytes.fromhex(path.read_text())
+        assert record.encode() == golden
+        assert CheckpointRecord.decode(golden) == record
 
 
 def test_unknown_versions_and_flags_are_refused_by_name() -> None:
     """A newer version or an unknown flag is FormatRefused naming what was found."""
     data = RECORD.encode()
-    with pytest.raises(FormatRefused, match="version 2"):
-        CheckpointRecord.decode(b"\x02\x00" + data[2:])
+    with pytest.raises(FormatRefused, match="version 3; this build supports 1 to 2"):
+        CheckpointRecord.decode(b"\x03\x00" + data[2:])
     with pytest.raises(FormatRefused, match="flags 0x0001"):
         CheckpointRecord.decode(data[:2] + b"\x01\x00" + data[4:])
+    for record in (replace(RISEN, level=3), replace(RISEN, level=65_535)):
+        with pytest.raises(FormatRefused, match=f"level {record.level}; this build supports 1 to 2"):
+            CheckpointRecord.decode(record.encode())
+    tail = 74 + len(RISEN.rolling_hash)
+    risen = bytearray(RISEN.encode())
+    risen[tail + 4] = 72
+    with pytest.raises(FormatRefused, match="bytes per hour 72"):
+        CheckpointRecord.decode(bytes(risen))
+    risen[tail] = 1
+    risen[tail + 4] = 64
+    with pytest.raises(Corrupt, match="level is 1, expected above 1"):
+        CheckpointRecord.decode(bytes(risen))
 
 
 def test_any_other_length_is_corrupt() -> None:
     """A record that was cut or has more bytes than it says is Corrupt at every length."""
-    data = RECORD.encode()
-    for length in range(len(data)):
+    for data in (RECORD.encode(), RISEN.encode()):
+        for length in range(len(data)):
+            with pytest.raises(Corrupt, match="length"):
+                CheckpointRecord.decode(data[:length])
         with pytest.raises(Corrupt, match="length"):
-            CheckpointRecord.decode(data[:length])
-    with pytest.raises(Corrupt, match="length"):
-        CheckpointRecord.decode(data + b"\x00")
+            CheckpointRecord.decode(data + b"\x00")

@@ -15,10 +15,10 @@ from storage.delivery_file import DeliveryWriter
 from storage.delivery_record import DELIVERY, PULL, START
 from storage.disk import Disk, DiskFailed
 from storage.export import Export, Exported, ExportRefused
-from storage.export_manifest import MAGIC_HEADERS, MANIFEST, Partition, day_of, encode, is_export, read_export
+from storage.export_manifest import MANIFEST, Partition, day_of, encode, is_export, read_export
 from storage.export_source import read_source
 from storage.export_verify import verify_export
-from storage.format import HEADER_SIZE, UNIT, Corrupt, FileHeader
+from storage.format import HEADER_SIZE, MAGIC_HEADERS, UNIT, Corrupt, FileHeader
 from storage.position import HOUR_MS
 from storage.record import HEADER
 from storage.store import Store

@@ -1,0 +1,110 @@
+"""When the level of the cluster rises (storage/level.py): the leader sees to it, every node follows what is applied.
+
+    every node    says in its hello which entries it reads
+    leader        all members, learners too, are connected both ways and read the next level -> RaiseLevel, an entry of
+                  its own
+    every node    applies it: entries, files and hello of the new level; peers that do not read it are refused
+
+A member that is away holds the level where it is: it may come back as an older build, and could not read what the
+others wrote meanwhile. With `raft.upgrade = "asked"` nothing rises by itself, so that an operator can go back until he
+asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from node.queues import GROUP
+from replication.command_level import RaiseLevel
+from replication.envelope import encode_entry
+from replication.handshake import Range
+from replication.machine import Applied
+from replication.proposal import UNKNOWN
+from storage.level import LEVELS
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+log = structlog.get_logger()
+
+AUTO = "auto"
+
+
+class Levels:
+    """The level as one node knows it. Made when the machine, the transport and the proposer are."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._raising = False
+        node.machine.on_level = self._rose
+        self._tell()
+
+    @property
+    def level(self) -> int:
+        """As applied here."""
+        return self._node.machine.level
+
+    def reads(self) -> dict[str, Range | None]:
+        """Of each member which versions of entries it reads; None if it is not connected."""
+        node = self._node
+        heard = node.transport.reads()
+        own = node.config.node_id
+        return {member: LEVELS if member == own else heard.get(member) for member in node.members.ids()}
+
+    def lagging(self, level: int) -> str | None:
+        """Which member cannot be at this level, and why, in words; None if all can."""
+        for member, span in sorted(self.reads().items()):
+            if span is None:
+                return f"{member} is not connected, so nobody knows what it reads"
+            if span[1] < level:
+                return f"{member} reads versions {span[0]} to {span[1]}"
+        return None
+
+    def look(self) -> None:
+        """On the leader, now and then: raise the level if all members read the next one."""
+        node = self._node
+        due = node.config.raft.upgrade == AUTO and self.level < LEVELS[1]
+        if due and not self._raising and self._free() and self.lagging(self.level + 1) is None:
+            self._raising = True
+            node.spawn(self._follow())
+
+    async def _follow(self) -> None:
+        try:
+            await self._raise(self.level + 1)
+        finally:
+            self._raising = False
+
+    def _free(self) -> bool:
+        """Whether this node leads and the members are not being changed."""
+        node = self._node
+        leads = node.reign is not None and node.reign.trusted() and node.store.cluster_id is not None
+        return leads and not node.transfer.frozen and not node.group.changing
+
+    async def _raise(self, level: int) -> str | None:
+        """Propose it; None if it rose, or else what a proposal says."""
+        node = self._node
+        entry = encode_entry(
+            group=GROUP,
+            term=node.group.term,
+            node=node.members.number,
+            now_ms=node.clock.now_ms(),
+            sections=[RaiseLevel(level, node.members.table.index).pack()],
+            version=level,
+        )
+        outcome = await node.driver.propose(entry)
+        applied: Applied | None = outcome.result
+        if outcome.error is not None or applied is None:
+            return outcome.error or UNKNOWN
+        return None if self.level >= level else "the members changed meanwhile"
+
+    def _rose(self) -> None:
+        """A RaiseLevel was applied; called from inside the group's tick."""
+        log.info("the level of the cluster rose", level=self.level, index=self._node.group.applied_index + 1)
+        self._tell()
+
+    def _tell(self) -> None:
+        node = self._node
+        node.transport.set_level(self.level)
+        node.proposer.level = self.level

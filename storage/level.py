@@ -1,0 +1,33 @@
+"""The level of a cluster: the newest version of entries that every member has been seen to read.
+
+It is part of the replicated state, so all nodes stand at the same level at the same entry. At level 1 a node writes
+every byte as the first builds did: files, entries, receipts, frames and hash. What came later begins at its level in
+`NEEDS`. The leader raises the level by a command of the log (replication/command_level.py) when every member has said
+that it reads the next one; it never goes down. From then on a build that does not read it is refused by name.
+"""
+
+from typing import Final
+
+FOUNDED: Final = 1
+"""The level of a new cluster, and of every file and record that says nothing of it."""
+
+LEVELS: Final = (1, 2)
+"""Oldest and newest level that this build reads."""
+
+NEEDS: Final = {
+    "hash-version": 2,  # the rolling hash says by which version it was made
+    "hello-group": 2,  # a hello names its group
+    "lazy-keys": 2,  # the keys of an unlinked hour are dropped a few with each entry
+    "receipt-namespace": 2,  # receipts carry group and namespace
+}
+"""Since which level there is what. A new feature gets a line here and asks `has`; nothing else compares levels."""
+
+
+def has(level: int, feature: str) -> bool:
+    """Whether a cluster of this level has the feature, which must be named in `NEEDS`."""
+    return level >= NEEDS[feature]
+
+
+def hash_version(level: int) -> int:
+    """By which version the rolling hash is made. Sums of different versions are never compared."""
+    return 2 if has(level, "hash-version") else 1
