@@ -6,43 +6,36 @@ fails by name when that does not come. Where nothing but time must pass the test
 """
 
 import asyncio
+import inspect
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 LOOK_S = 0.005
 WITHIN_S = 30.0
 """Far longer than anything takes on a machine that is busy with other things."""
 
 
-async def until(condition: Callable[[], T], within_s: float = WITHIN_S, what: object = "") -> T:
-    """Look again and again until `condition` gives something true; returns that."""
+async def until(condition: Callable[[], Any], within_s: float = WITHIN_S, what: object = "") -> Any:
+    """Look again and again until `condition` gives something true, awaited if need be; returns that."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + within_s
-    while not (found := condition()):
-        assert loop.time() < end_s, f"{what or condition} did not come within {within_s} s"
+    while True:
+        found = condition()
+        if inspect.isawaitable(found):
+            found = await found
+        if found:
+            return found
+        assert loop.time() < end_s, f"{what or inspect.getsource(condition).strip()}: not within {within_s} s"
         await asyncio.sleep(LOOK_S)
-    return found
 
 
-def wait_until(condition: Callable[[], T], within_s: float = WITHIN_S, what: object = "") -> T:
+def wait_until(condition: Callable[[], Any], within_s: float = WITHIN_S, what: object = "") -> Any:
     """The same where there is no event loop."""
     end_s = time.monotonic() + within_s
     while not (found := condition()):
-        assert time.monotonic() < end_s, f"{what or condition} did not come within {within_s} s"
+        assert time.monotonic() < end_s, f"{what or inspect.getsource(condition).strip()}: not within {within_s} s"
         time.sleep(LOOK_S)
-    return found
-
-
-async def until_answers(condition: Callable[[], Any], within_s: float = WITHIN_S, what: object = "") -> Any:
-    """The same for a condition that is awaited: a request that must give something true."""
-    loop = asyncio.get_running_loop()
-    end_s = loop.time() + within_s
-    while not (found := await condition()):
-        assert loop.time() < end_s, f"{what or condition} did not come within {within_s} s"
-        await asyncio.sleep(LOOK_S)
     return found
 
 

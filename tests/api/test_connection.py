@@ -1,6 +1,7 @@
 """Connections that do not behave: slow, broken, huge, old."""
 
 import asyncio
+import time
 from contextlib import suppress
 
 import pytest
@@ -9,6 +10,7 @@ import api.connection
 import api.exchange
 import api.server
 from tests.api.harness import run, running, talk
+from tests.waiting import until
 
 _GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
 
@@ -65,7 +67,8 @@ def test_idle_between_requests_is_not_slow(monkeypatch: pytest.MonkeyPatch) -> N
             for _ in range(2):
                 writer.write(_GET + b"\r\n")
                 assert b"200 OK" in await reader.readuntil(b"ok\n")
-                await asyncio.sleep(0.25)
+                read_s = time.monotonic()
+                await until(lambda read_s=read_s: time.monotonic() > read_s + 0.25)  # type: ignore[misc]
             writer.close()
 
     run(story())

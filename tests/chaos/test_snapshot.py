@@ -10,6 +10,7 @@ import pytest
 from chaos.cluster import Cluster
 from cli.connection import Connection
 from cli.local_cluster import LocalNode
+from tests.waiting import until
 
 STORAGE = {
     "checkpoint_s": 1,
@@ -36,13 +37,13 @@ async def fill(node: LocalNode) -> list[str]:
 
 async def half_way(cluster: Cluster, leader: str, node_id: str) -> None:
     """Until the leader says that the node has some of a snapshot, and lacks some."""
-    async with asyncio.timeout(30):
-        while True:
-            page = await cluster.status(leader) or {"nodes": []}
-            taking = next((row["snapshot"] for row in page["nodes"] if row["id"] == node_id), None)
-            if taking and 0 < taking["done_bytes"] < taking["bytes"]:
-                return
-            await asyncio.sleep(0.02)
+
+    async def met() -> bool:
+        page = await cluster.status(leader) or {"nodes": []}
+        taking = next((row["snapshot"] for row in page["nodes"] if row["id"] == node_id), None)
+        return bool(taking and 0 < taking["done_bytes"] < taking["bytes"])
+
+    await until(met)
 
 
 async def scenario(directory: Path) -> None:

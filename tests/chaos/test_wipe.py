@@ -1,6 +1,7 @@
 """A node that lost its disk must not vote: with it and one node that missed the last entries there is no majority."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from chaos.cluster import Cluster
 from cli.connection import Connection
 from cli.failure import Failure
 from cli.local_cluster import LocalNode
+from tests.waiting import until
 
 COUNT = 50
-QUIET_ELECTIONS = 10
+QUIET_S, QUIET_LOOKS = 4.0, 20
 
 
 async def call(node: LocalNode, method: str, path: str, document: Mapping[str, object] | None = None) -> dict[str, Any]:
@@ -65,12 +67,16 @@ async def scenario(directory: Path) -> None:
 
 async def no_leader(cluster: Cluster, node_id: str) -> None:
     """The node answers and names no leader, for several election timeouts of 0.8 s."""
-    seen = 0
-    while seen < QUIET_ELECTIONS:
+    began_s, seen = time.monotonic(), 0
+
+    async def watched() -> bool:
+        nonlocal seen
         page = await cluster.status(node_id)
         assert page is None or page["leader"] is None, page
         seen += page is not None
-        await asyncio.sleep(0.4)
+        return seen > QUIET_LOOKS and time.monotonic() - began_s > QUIET_S
+
+    await until(watched, 60)
 
 
 @pytest.mark.timeout(120)

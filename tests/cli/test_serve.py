@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from node.config import Config
 from replication.envelope import UnknownCommand
 from storage.data_directory import DataDirectory
 from storage.disk import Disk
+from tests.waiting import wait_until
 
 END_S = 40
 
@@ -122,11 +122,12 @@ def test_a_log_that_cannot_be_written_ends_nobody(tmp_path: Path, lost: str) -> 
     try:
         process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
-            deadline = time.monotonic() + END_S
-            while not ready(node):
+
+            def serves() -> bool:
                 assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+                return ready(node)
+
+            wait_until(serves, END_S)
         finally:
             process.terminate()
             assert process.wait(END_S) == 0

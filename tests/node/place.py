@@ -17,6 +17,7 @@ from node.membership import NodeRemoved
 from node.server import Node
 from tests.node.single_node import free_ports
 from tests.node.three_nodes import leader_of
+from tests.waiting import WITHIN_S, until
 
 
 class Place:
@@ -57,7 +58,7 @@ class Place:
 
     async def ended(self, node_id: str) -> BaseException | None:
         """Wait for a node to end by itself; what it raised."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(WITHIN_S):
             await asyncio.wait([self.serving[node_id]])
         del self.nodes[node_id]
         return self.serving.pop(node_id).exception()
@@ -66,12 +67,15 @@ class Place:
         """Until the node can be reached by peers and by clients."""
         await until(lambda: getattr(self.nodes[node_id].transport, "_socket", None) is not None)
         host, port = self.peer(node_id)["http"].split(":")
-        async with asyncio.timeout(15):
-            while True:
-                with contextlib.suppress(OSError):
-                    (await asyncio.open_connection(host, int(port)))[1].close()
-                    return
-                await asyncio.sleep(0.01)
+
+        async def answers() -> bool:
+            try:
+                (await asyncio.open_connection(host, int(port)))[1].close()
+            except OSError:
+                return False
+            return True
+
+        await until(answers)
 
     async def is_out(self, node_id: str) -> None:
         """Started again on its old directory, a removed node ends: at once if it has applied its removal, else told."""
@@ -83,8 +87,7 @@ class Place:
 
     async def leader(self) -> Node:
         """Who reigns."""
-        async with asyncio.timeout(15):
-            return await leader_of(list(self.nodes.values()))
+        return await leader_of(list(self.nodes.values()))
 
     async def add(self, node_id: str) -> Any:
         """Through the leader's port, once the node listens."""
@@ -94,14 +97,18 @@ class Place:
 
     async def led(self, call: Callable[[Node], Awaitable[Any]]) -> Any:
         """What the leader answers; a busy machine may unseat it at any moment, and nothing has happened then."""
-        async with asyncio.timeout(20):
-            while True:
-                try:
-                    return await call(await self.leader())
-                except Problem as problem:
-                    if problem.code != "no-leader":
-                        raise
-                await asyncio.sleep(0.01)
+        answers: list[Any] = []
+
+        async def answered() -> bool:
+            try:
+                answers.append(await call(await self.leader()))
+            except Problem as problem:
+                if problem.code != "no-leader":
+                    raise
+            return bool(answers)
+
+        await until(answered)
+        return answers[0]
 
     async def refusal(self, call: Callable[[Node], Awaitable[Any]]) -> Problem:
         """The Problem that the leader raises."""
@@ -136,12 +143,3 @@ async def cluster(directory: Path, *ids: str) -> AsyncIterator[Place]:
         for node in place.nodes.values():
             node.stop()
         await asyncio.gather(*place.serving.values())
-
-
-async def until(holds: Callable[[], bool], seconds: float = 15.0) -> None:
-    """Wait for what other nodes' messages bring about."""
-    async with asyncio.timeout(seconds):
-        while True:
-            if holds():
-                return
-            await asyncio.sleep(0.01)

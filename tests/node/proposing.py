@@ -22,6 +22,11 @@ from replication.proposal import Done, Outcome
 OPTIONS = GroupOptions("n1", ())
 
 
+def real_loop(main: Callable[[], Any]) -> None:
+    """On a loop whose time is the clock's."""
+    asyncio.run(main())
+
+
 class Group:
     """Keeps what is proposed; the test says what became of it. Refuses what the real one refuses."""
 
@@ -70,8 +75,8 @@ class Riders:
         self.told.append("returned")
 
 
-def run(test: Callable[[Proposer, Group, Riders], Any]) -> None:
-    """Run a test on a loop of its own."""
+def run(test: Callable[[Proposer, Group, Riders], Any], on: Callable[[Any], object] = real_loop) -> None:
+    """Run a test on a loop of its own, or on virtual time."""
 
     async def go() -> None:
         group, riders = Group(), Riders()
@@ -79,7 +84,7 @@ def run(test: Callable[[Proposer, Group, Riders], Any]) -> None:
         proposer.riders = riders
         await test(proposer, group, riders)
 
-    asyncio.run(go())
+    on(go)
 
 
 def failed(error: BaseException) -> None:

@@ -1,6 +1,5 @@
 """What tests of pushes by whole nodes share."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -29,16 +28,6 @@ async def schedule(node: Node, *messages: MessageIn) -> list[str]:
 async def view(node: Node, id: str) -> MessageView:
     """The message as the API shows it."""
     return await node.service.message(id, local=False, principal=ANONYMOUS)
-
-
-async def until(true: Callable[[], Awaitable[bool]] | Callable[[], bool], seconds: float = 15) -> None:
-    """Wait for the state of a real node; the tests' only clock."""
-    async with asyncio.timeout(seconds):
-        while True:
-            met = true()
-            if met if isinstance(met, bool) else await met:
-                return
-            await asyncio.sleep(0.005)
 
 
 def in_state(node: Node, id: str, state: str) -> Callable[[], Awaitable[bool]]:

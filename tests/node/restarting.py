@@ -14,6 +14,7 @@ from node.server import Node
 from node.snapshot import Reinstalled
 from storage.verify import digest
 from tests.node.single_node import free_ports
+from tests.waiting import until
 
 STORAGE = {
     "checkpoint_s": 1,
@@ -95,11 +96,13 @@ class Nodes:
 
     async def leader(self, *, term_above: int = 0) -> Node:
         """The one that reigns."""
-        while True:
-            for node in self.alive.values():
-                if node.reign is not None and node.group.term > term_above:
-                    return node
-            await asyncio.sleep(0.01)
+
+        def reigns() -> Node | None:
+            alive = self.alive.values()
+            return next((node for node in alive if node.reign is not None and node.group.term > term_above), None)
+
+        leader: Node = await until(reigns, 60)
+        return leader
 
     def follower(self, leader: Node) -> str:
         """A node that does not lead."""
@@ -132,19 +135,13 @@ async def fill(node: Node, count: int, *, size: int = 1000) -> list[str]:
 
 async def strand(nodes: Nodes, leader: Node, index: int) -> None:
     """Fill until no running node's journal reaches back to entry `index`, so that who ends there needs a snapshot."""
-    while any(node.journal.first_index <= index + 1 for node in nodes.alive.values()):
+
+    async def gone() -> bool:
         with contextlib.suppress(Problem):
             await fill(leader, 1000)
-        await asyncio.sleep(0.05)
+        return all(node.journal.first_index > index + 1 for node in nodes.alive.values())
 
-
-async def until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
-    """Look every few milliseconds."""
-    async with asyncio.timeout(seconds):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.005)
+    await until(gone, 60)
 
 
 def play(nodes: Nodes, scene: Callable[[Nodes], Awaitable[None]], *, seconds: float = 60.0) -> None:

@@ -11,15 +11,17 @@ import pytest
 
 from node.checkpointer import Checkpointer
 from node.config import StorageOptions
+from tests.waiting import turns
 
 
 def test_a_stop_waits_for_the_checkpoint_under_way() -> None:
     """Cancelled in the middle, it ends when the thread has ended and the store knows: another may begin then."""
     done: list[str] = []
-    gate = threading.Event()
+    began, gate = threading.Event(), threading.Event()
 
     def run() -> None:
-        gate.wait(5)
+        began.set()
+        gate.wait(20)
         done.append("run")
 
     job = SimpleNamespace(run=run, finish=lambda: done.append("finish"), catalog=SimpleNamespace(record=None))
@@ -32,9 +34,9 @@ def test_a_stop_waits_for_the_checkpoint_under_way() -> None:
             cast(Any, machine), cast(Any, journal), StorageOptions(), monotonic=lambda: 0.0, needed_from=lambda: 0
         )
         work = asyncio.create_task(checkpointer.checkpoint())
-        await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(began.wait, 20)
         work.cancel()
-        await asyncio.sleep(0.01)
+        await turns()
         assert not work.done()
         gate.set()
         with pytest.raises(asyncio.CancelledError):

@@ -27,6 +27,7 @@ from api.port import (
 from api.problem import Problem
 from node.server import Node
 from tests.node.single_node import run_node
+from tests.waiting import until
 
 Step = Callable[["Told"], Awaitable[None]]
 
@@ -90,9 +91,13 @@ class Told:
     async def until_dead(self, row: int = 0) -> MessageView:
         """The message once it is given up, while a pull waits for it in vain."""
         waiting = asyncio.ensure_future(self.pull())
-        while (view := await self.view(row)).state != "dead":
-            assert not waiting.done(), f"handed over in state {view.state}"
-            await asyncio.sleep(0.02)
+
+        async def dead() -> MessageView | None:
+            view = await self.view(row)
+            assert view.state == "dead" or not waiting.done(), f"handed over in state {view.state}"
+            return view if view.state == "dead" else None
+
+        view: MessageView = await until(dead)
         waiting.cancel()
         return view
 

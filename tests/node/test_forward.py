@@ -8,6 +8,7 @@ import pytest
 from api.port import ForwardAnswer, ForwardRequest
 from api.problem import Problem
 from node.forward import Forwarder
+from tests.waiting import until
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -170,7 +171,8 @@ def test_what_the_former_leader_answers_still_comes(target: str, delay_s: float)
         await reader.readuntil(b"\r\n\r\n")
         arrived.set()
         await changed.wait()
-        await asyncio.sleep(delay_s)
+        changed_s = asyncio.get_running_loop().time()
+        await until(lambda: asyncio.get_running_loop().time() >= changed_s + delay_s)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
         await writer.drain()
         writer.close()
@@ -228,8 +230,16 @@ def test_a_leader_that_is_gone_and_not_yet_given_up_is_waited_for() -> None:
 
     async def play(forwarder: Forwarder, leader: list[str | None]) -> None:
         successor, leader[0] = leader[0], "127.0.0.1:1"
+        refused, change = asyncio.Event(), forwarder._change
+
+        async def noted(deadline: float, refusal: str) -> None:
+            refused.set()
+            await change(deadline, refusal)
+
+        forwarder._change = noted  # type: ignore[method-assign]
         waiting = asyncio.ensure_future(forwarder.forward(request()))
-        await asyncio.sleep(0.05)
+        await refused.wait()
+        await asyncio.sleep(0)
         assert not waiting.done()
         for known in (None, successor):
             leader[0] = known

@@ -14,6 +14,7 @@ from replication.apply_schedule import Fresh, Scheduled
 from replication.command import Settle
 from replication.envelope import decode_entry
 from tests.node.proposing import Group, Riders, run, turns
+from tests.virtual_time import passes, virtually
 
 
 @pytest.mark.parametrize(
@@ -61,12 +62,10 @@ def test_does_not_flush_after_its_end() -> None:
         gather = Gather(lambda: flushed.append(None))
         assert gather.begin(32, 32)
         gather.end()
-        after: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_later(2 * GATHER_S, after.set_result, None)
-        await after
+        await passes(2 * GATHER_S)
         assert not flushed
 
-    asyncio.run(go())
+    virtually(go)
 
 
 def placed(rows: int) -> Scheduled:

@@ -1,7 +1,6 @@
 """The clock guard on whole nodes: who is off knows it and says by how much, and does not lead."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,15 +9,9 @@ from node.server import Node
 from replication.agreement import Split
 from tests.node.skewed_nodes import Trio, run_skewed
 from tests.node.three_nodes import leader_of
+from tests.waiting import until
 
 SIDE = {10.0: "ahead of", -10.0: "behind"}
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait for what the next turns of housekeeping bring."""
-    async with asyncio.timeout(8):
-        while not holds():  # noqa: ASYNC110 - what changes is time
-            await asyncio.sleep(0.02)
 
 
 def clock_of(node: Node) -> str:

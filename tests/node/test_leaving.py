@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,22 +13,22 @@ import pytest
 from api.port import ANONYMOUS, MessageIn, PullIn
 from api.problem import Problem
 from node.server import Node
-from tests.node.pushing import LOOPBACK, in_state, put, schedule, until, view
+from tests.node.pushing import LOOPBACK, in_state, put, schedule, view
 from tests.node.receiver import Request, answer, read_request, receiver
 from tests.node.single_node import run_node
 from tests.node.three_nodes import leader_of, run_nodes
+from tests.waiting import until
 
 
 @asynccontextmanager
-async def slow(seen: list[Request], seconds: float, *answers: bytes) -> AsyncIterator[str]:
-    """A receiver that answers so long after it has read; the last answer again and again."""
-    left = list(answers)
+async def slow(seen: list[Request], gate: asyncio.Event) -> AsyncIterator[str]:
+    """A receiver that answers 200, and not before the gate is open."""
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             seen.append(await read_request(reader))
-            await asyncio.sleep(seconds)
-            writer.write(left.pop(0) if len(left) > 1 else left[0])
+            await gate.wait()
+            writer.write(answer(200))
             await writer.drain()
 
     async with receiver(behave) as url:
@@ -38,6 +38,20 @@ async def slow(seen: list[Request], seconds: float, *answers: bytes) -> AsyncIte
 def others(nodes: list[Node], leader: Node) -> list[Node]:
     """The followers."""
     return [node for node in nodes if node is not leader]
+
+
+def cares(nodes: list[Node]) -> list[bool]:
+    """One for each time that a leader, from now on, hands nothing over because a majority goes."""
+    caring: list[bool] = []
+    for node in nodes:
+        care = node.leaving._care
+
+        async def noted(*how: Any, care: Any = care) -> None:
+            caring.append(True)
+            await care(*how)
+
+        setattr(node.leaving, "_care", noted)  # noqa: B010 - its types are those of `care`
+    return caring
 
 
 async def call(node: Node, method: str, path: str, document: Any = None) -> tuple[int, Any]:
@@ -55,14 +69,18 @@ def test_a_majority_that_stops_at_once_pushes_nothing_twice(tmp_path: Path, stop
     outcome is in the log of those that start again, and the rest is sent once. 66 of 1,000 came twice before."""
     seen: list[Request] = []
 
-    async def first(nodes: list[Node], url: str) -> None:
+    async def first(nodes: list[Node], url: str, open_gate: Callable[[], None]) -> None:
         leader = await leader_of(nodes)
         await put(leader, "orders", url)
         await schedule(leader, *[MessageIn("orders", b"{}")] * 300)
         await until(lambda: len(seen) >= 50)
         followers = others(nodes, leader)
-        for node in {"all": nodes, "both followers": followers, "leader and one": [leader, followers[0]]}[stopped]:
+        caring = cares(nodes)
+        gone = {"all": nodes, "both followers": followers, "leader and one": [leader, followers[0]]}[stopped]
+        for node in gone:
             node.stop()
+        await until(lambda: any(caring), what="somebody cares for those that go")
+        open_gate()
         if stopped != "all":
             await until(lambda: not leader.group.is_leader or not any(p.connected for p in leader.group.peers.values()))
 
@@ -72,8 +90,13 @@ def test_a_majority_that_stops_at_once_pushes_nothing_twice(tmp_path: Path, stop
         await until(lambda: leader.pusher.on_wire == 0)
 
     async def whole() -> None:
-        async with slow(seen, 0.4, answer(200)) as url:
-            await asyncio.to_thread(run_nodes, tmp_path, lambda nodes: first(nodes, url), push=LOOPBACK)
+        gate, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def open_gate() -> None:
+            loop.call_soon_threadsafe(gate.set)
+
+        async with slow(seen, gate) as url:
+            await asyncio.to_thread(run_nodes, tmp_path, lambda nodes: first(nodes, url, open_gate), push=LOOPBACK)
             before = len(seen)
             assert 50 <= before < 300
             await asyncio.to_thread(run_nodes, tmp_path, again, push=LOOPBACK)
@@ -124,15 +147,19 @@ def test_a_drained_leader_gives_leadership_away_and_finishes_its_pushes(tmp_path
     seen: list[Request] = []
 
     async def scene(nodes: list[Node]) -> None:
-        async with slow(seen, 0.5, answer(200)) as url:
+        gate = asyncio.Event()
+        async with slow(seen, gate) as url:
             leader = await leader_of(nodes)
             name, term = leader.config.node_id, leader.group.term
             await put(leader, "orders", url)
             (id,) = await schedule(leader, MessageIn("orders", b"{}"))
             await until(lambda: len(seen) == 1)
-            status, document = await call(leader, "POST", "/v1/node/drain", {"node": name})
-            assert (status, document["draining"], document["led"], document["pushes"]) == (200, True, True, 0)
+            draining = asyncio.ensure_future(call(leader, "POST", "/v1/node/drain", {"node": name}))
             new = await leader_of(nodes, term_above=term)
+            assert not draining.done(), "its push is on the wire"
+            gate.set()
+            status, document = await draining
+            assert (status, document["draining"], document["led"], document["pushes"]) == (200, True, True, 0)
             assert document["leader"] == new.config.node_id != name
             assert (await view(new, id)).state == "delivered"
             status, problem = await call(leader, "POST", "/v1/messages", {"topic": "orders", "body": 1})

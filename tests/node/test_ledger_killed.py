@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 
 from chaos.cluster import Cluster
+from tests.waiting import until
 
 COUNT = 40
 LOST_LEASES = 10
@@ -89,12 +90,12 @@ async def check_while_down(client: Client, leader: str, dead: str) -> None:
 
 async def check_summary(client: Client, node_id: str, terms: tuple[int, int]) -> None:
     """Every message, each repeat with its change of terms, all within 50 ms of hand-over time."""
-    async with asyncio.timeout(20):
-        while True:
-            summary = await client.ask(node_id, "GET", "/v1/ledger/summary?topic=t")
-            if summary["window"]["complete"]:  # the leader hears of the node that came back
-                break
-            await asyncio.sleep(0.05)
+
+    async def complete() -> Any:
+        summary = await client.ask(node_id, "GET", "/v1/ledger/summary?topic=t")
+        return summary if summary["window"]["complete"] else None
+
+    summary = await until(complete, what="the leader hears of the node that came back")
     assert summary["scheduled"] == COUNT
     assert summary["classes"]["delivered_more"] == LOST_LEASES
     assert summary["classes"]["delivered_once"] == COUNT - LOST_LEASES

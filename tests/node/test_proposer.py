@@ -15,6 +15,7 @@ from replication.command import Fail, Redrive, Reschedule, Settle
 from replication.command_handover import RETRY
 from replication.envelope import decode_entry
 from tests.node.proposing import OPTIONS, Group, Riders, run, turns
+from tests.virtual_time import passes, virtually
 
 
 def test_entries_of_messages_with_all_their_extras_fit() -> None:
@@ -68,14 +69,14 @@ def test_leases_of_an_entry_given_up_as_unknown_are_committed_when_it_is_applied
         proposer.kick()
         await turns()
         group.answer("unknown", index=7)
-        await asyncio.sleep(0.12)
+        await passes(0.12)
         assert riders.told == []
         assert not group.open
         group.applied_index = 7
-        await asyncio.sleep(0.12)
+        await passes(0.12)
         assert riders.told == ["committed"]
 
-    run(test)
+    run(test, on=virtually)
 
 
 def test_leases_given_up_come_before_those_of_later_entries() -> None:

@@ -10,9 +10,18 @@ import pytest
 import node.outlet
 from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from node.outlet import EXHAUSTED_MAX
+from node.reign import TRUST_RETRY_MS, Reign
 from node.server import Node
 from node.tag_filter import tags_mask
 from tests.node.single_node import run_node
+from tests.waiting import turns, until
+
+
+async def steps(reign: Reign) -> None:
+    """A leader takes many steps at which nothing is new."""
+    for _ in range(20):
+        reign.poke()
+        await turns()
 
 
 def test_each_consumer_gets_what_its_filter_wants(tmp_path: Path) -> None:
@@ -26,9 +35,9 @@ def test_each_consumer_gets_what_its_filter_wants(tmp_path: Path) -> None:
 
         await service.schedule([MessageIn("t", b"0", tags=("asia",)) for _ in range(50)], ANONYMOUS)
         eu, us = pull(("eu", "vip")), pull(("us",), ("ca",))
-        await asyncio.sleep(0.1)
         assert node.reign is not None
-        dispatcher = node.reign.dispatcher
+        reign, dispatcher = node.reign, node.reign.dispatcher
+        await until(lambda: sum(len(waiters) for waiters in reign.pulling._waiters.values()) == 2)
         tries = 0
         hand_over = dispatcher.hand_over
 
@@ -37,8 +46,9 @@ def test_each_consumer_gets_what_its_filter_wants(tmp_path: Path) -> None:
             tries += 1
             return hand_over(*args, **kwargs)
 
+        await steps(reign)
         dispatcher.hand_over = counted  # type: ignore[method-assign]
-        await asyncio.sleep(0.3)
+        await steps(reign)
         assert tries == 0, "a pull looks again at what it does not want"
         messages = [
             MessageIn("t", b"1", tags=("eu",)),
@@ -72,9 +82,11 @@ def test_a_refused_pull_is_not_tried_again_at_once(tmp_path: Path) -> None:
 
         await service.schedule([MessageIn("t", b"0", delay_ms=50)], ANONYMOUS)
         reign.trusted = distrusted  # type: ignore[method-assign]
-        await asyncio.sleep(0.5)
+        await until(lambda: asks)
+        began_s, asks = asyncio.get_running_loop().time(), 0
+        await until(lambda: asks >= 20)
+        assert asyncio.get_running_loop().time() - began_s >= 20 * TRUST_RETRY_MS / 1000 / 2.5
         reign.trusted = trusted  # type: ignore[method-assign]
-        assert 1 <= asks <= 50, asks
         assert len(await waiting) == 1
 
     run_node(tmp_path / "n1", play)
@@ -93,14 +105,9 @@ def test_a_pull_that_only_met_what_is_given_up_has_that_ended(tmp_path: Path) ->
         got = 0
         while got < EXHAUSTED_MAX + 500:
             got += len(await service.pull(PullIn("t", 1_000, 1_000, lease_ms=1_000), ANONYMOUS))
-        await asyncio.sleep(1.2)  # their leases end, and they are ready again
-        assert reign.dispatcher.ready_count == EXHAUSTED_MAX + 500
+        await until(lambda: reign.dispatcher.ready_count == EXHAUSTED_MAX + 500, what="all leases end")
         waiting = asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000), ANONYMOUS))
-        for _ in range(100):
-            if not node.store.open_hours():
-                break
-            await asyncio.sleep(0.05)
-        assert not node.store.open_hours()
+        await until(lambda: not node.store.open_hours())
         waiting.cancel()
 
     run_node(tmp_path / "n1", play)
@@ -118,8 +125,10 @@ def test_a_filter_that_many_masks_fit_gets_to_what_stands_behind(
     async def play(node: Node) -> None:
         messages = [MessageIn("t", b"0", delay_ms=0, tags=tags) for _ in range(50)]
         await node.service.schedule([*messages, MessageIn("t", b"1", delay_ms=0, tags=("w",))], ANONYMOUS)
-        await asyncio.sleep(0.3)
-        async with asyncio.timeout(5):
+        reign = node.reign
+        assert reign is not None
+        await until(lambda: reign.ready_count == 51)
+        async with asyncio.timeout(15):
             (found,) = await node.service.pull(PullIn("t", 10, 20_000, None, (("w",),)), ANONYMOUS)
         assert found.body == b"1"
 

@@ -15,9 +15,10 @@ from node.push_address import Addresses
 from node.server import Node
 from storage.delivery_file import delivery_files, read_delivery_file
 from storage.delivery_record import END, START
-from tests.node.pushing import FAST, in_state, play, put, schedule, until, view
+from tests.node.pushing import FAST, in_state, play, put, schedule, view
 from tests.node.receiver import Request, answer, answering, read_request, receiver
 from tests.node.single_node import run_node
+from tests.waiting import until
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(24))).decode()
 
@@ -185,16 +186,18 @@ def test_stopping_waits_for_what_is_on_the_wire(tmp_path: Path) -> None:
     """A node that stops in order lets the receiver answer, and the record has it after the restart."""
     ids: list[str] = []
     servers: list[Any] = []
+    nodes: list[Node] = []
     arrived = asyncio.Event()
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         arrived.set()
-        await asyncio.sleep(0.3)
+        await until(lambda: nodes[0].draining)
         writer.write(answer(200))
         await writer.drain()
 
     async def scene(node: Node) -> None:
+        nodes.append(node)
         servers.append(receiver(behave))  # outlives the scene, as a receiver outlives a node
         url = await servers[0].__aenter__()
         await put(node, "orders", url)

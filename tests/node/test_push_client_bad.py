@@ -66,12 +66,12 @@ def test_an_answer_that_came_while_the_process_stood_still_counts() -> None:
         connection, _ = listening.accept()
         connection.recv(65_536)
         arrived.set()
-        time.sleep(0.1)
+        stands.wait(10)
         connection.sendall(answer(200))
         stopped.wait(10)
         connection.close()
 
-    stopped = threading.Event()
+    stands, stopped = threading.Event(), threading.Event()
 
     async def play(send: Send) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -80,6 +80,7 @@ def test_an_answer_that_came_while_the_process_stood_still_counts() -> None:
             try:
                 sending = asyncio.ensure_future(send(f"http://127.0.0.1:{listening.getsockname()[1]}/", timeout_ms=300))
                 assert await asyncio.to_thread(arrived.wait, 10)
+                stands.set()
                 time.sleep(1)  # noqa: ASYNC251 - the process stands still
                 assert await sending == Answer(200)
             finally:

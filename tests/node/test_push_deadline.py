@@ -9,6 +9,7 @@ from node.push_answer import Answer
 from node.push_deadline import GRID_S, STOOD_STILL_S, Deadlines
 from node.push_target import Origin, PushTarget
 from node.push_wire import Exchange
+from tests.virtual_time import passes, virtually
 
 
 def exchange() -> Exchange:
@@ -73,13 +74,10 @@ def test_none_come_after_clear() -> None:
     passed: list[Exchange] = []
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
         deadlines = Deadlines(passed.append)
         deadlines.add(exchange(), 0.01)
         deadlines.clear()
-        later = loop.create_future()
-        loop.call_later(0.1, later.set_result, None)
-        await later
+        await passes(0.1)
 
-    asyncio.run(main())
+    virtually(main)
     assert passed == []

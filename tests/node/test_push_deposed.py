@@ -11,9 +11,10 @@ import pytest
 
 from api.port import ANONYMOUS, MessageIn
 from node.server import Node
-from tests.node.pushing import LOOPBACK, in_state, put, schedule, until, view
+from tests.node.pushing import LOOPBACK, in_state, put, schedule, view
 from tests.node.receiver import Request, answer, answering, read_request, receiver
 from tests.node.three_nodes import leader_of, run_nodes
+from tests.waiting import until
 
 
 def play(directory: Path, scene: Callable[[list[Node]], Awaitable[None]]) -> None:
@@ -132,11 +133,12 @@ def test_what_was_not_sent_yet_is_given_back(tmp_path: Path, monkeypatch: pytest
 def test_a_leader_that_stops_finishes_what_is_on_the_wire(tmp_path: Path) -> None:
     """SIGTERM in flight: the node stays until the receiver has answered, and the others know of it."""
     seen: list[Request] = []
+    gate = asyncio.Event()
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             seen.append(await read_request(reader))
-            await asyncio.sleep(1.0)  # longer than a transfer takes
+            await gate.wait()
             writer.write(answer(200))
             await writer.drain()
 
@@ -149,9 +151,10 @@ def test_a_leader_that_stops_finishes_what_is_on_the_wire(tmp_path: Path) -> Non
             await until(lambda: len(seen) == 1)
             leader.stop()
             others = [node for node in nodes if node is not leader]
-            async with asyncio.timeout(20):
-                new = await leader_of(others, term_above=term)
-            await until(in_state(new, id, "delivered"), 8)
+            new = await leader_of(others, term_above=term)
+            assert leader.pusher.on_wire == 1
+            gate.set()
+            await until(in_state(new, id, "delivered"))
         assert len(seen) == 1
 
     play(tmp_path, scene)

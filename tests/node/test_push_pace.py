@@ -8,8 +8,9 @@ from pathlib import Path
 from api.port import ANONYMOUS, MessageIn, TopicChange
 from node.push_lane import ILL_MS
 from node.server import Node
-from tests.node.pushing import in_state, play, put, schedule, until
+from tests.node.pushing import in_state, play, put, schedule
 from tests.node.receiver import Request, answer, answering, read_request, receiver
+from tests.waiting import until
 
 
 async def _hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

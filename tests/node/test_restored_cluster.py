@@ -15,9 +15,9 @@ from node.config import parse_config
 from node.server import Node
 from node.snapshot import Reinstalled
 from storage.verify import digest
-from tests.node.place import until
 from tests.node.single_node import free_ports
 from tests.node.three_nodes import leader_of
+from tests.waiting import until
 
 
 class Machine:

@@ -11,6 +11,7 @@ from storage.delivery_file import delivery_files, read_delivery_file
 from storage.delivery_record import END
 from storage.disk import Disk
 from tests.node.single_node import run_node
+from tests.waiting import until
 
 
 def test_a_message_given_back_is_not_handed_over_before_that_is_known(tmp_path: Path) -> None:
@@ -24,15 +25,13 @@ def test_a_message_given_back_is_not_handed_over_before_that_is_known(tmp_path: 
         take = fails.take
         fails.take = lambda now_ms: []  # type: ignore[method-assign]
 
-        def let_go() -> None:
-            """The entry is put together only when the lease has long ended."""
-            fails.take = take  # type: ignore[method-assign]
-            node.proposer.kick()
-
-        asyncio.get_running_loop().call_later(1.6, let_go)
-        waiting = node.service.pull(PullIn("t", 1, 8_000), ANONYMOUS)
+        waiting = asyncio.ensure_future(node.service.pull(PullIn("t", 1, 20_000), ANONYMOUS))
         nacking = node.service.nack("t", [first.receipt], delay_ms=500, principal=ANONYMOUS)
         results = asyncio.ensure_future(nacking)
+        # The entry is put together only when the lease has long ended.
+        await until(lambda: node.clock.now_ms() > first.handed_over_ms + 1_600)
+        fails.take = take  # type: ignore[method-assign]
+        node.proposer.kick()
         (second,) = await waiting
         assert await results == ["nacked"]
         assert second.attempt == 2
@@ -72,7 +71,6 @@ def test_who_changes_a_message_at_its_due_time_is_told_the_truth(tmp_path: Path)
         promised: dict[str, tuple[str, int, int]] = {}  # what, since when, until when no hand-over starts
 
         async def change(row: int, id: str) -> None:
-            await asyncio.sleep((due_ms - 50 + row * 100 / count - service.now_ms()) / 1000)
             try:
                 if row % 2:
                     done = await service.cancel(id, if_match=None, principal=ANONYMOUS)
@@ -87,8 +85,13 @@ def test_who_changes_a_message_at_its_due_time_is_told_the_truth(tmp_path: Path)
                 refused.append((problem.code, problem.extra["attempt"] in fences[id]))
 
         consumers = [asyncio.ensure_future(consume()) for _ in range(4)]
-        await asyncio.gather(*(change(row, id) for row, id in enumerate(ids)))
-        await asyncio.sleep(0.6)
+        changing = []
+        for row, id in enumerate(ids):
+            await until(lambda row=row: service.now_ms() >= due_ms - 50 + row * 100 / count)  # type: ignore[misc]
+            changing.append(asyncio.ensure_future(change(row, id)))
+        await asyncio.gather(*changing)
+        again = {id: until_ms for id, (what, _, until_ms) in promised.items() if what == "reschedule"}
+        await until(lambda: all(max(handed_over[id], default=0) >= until_ms for id, until_ms in again.items()))
         over = True
         await asyncio.gather(*consumers)
         assert set(refused) <= {("leased", True)}

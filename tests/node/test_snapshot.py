@@ -17,7 +17,8 @@ from api.problem import Problem
 from node.server import Node
 from replication.frame import Message
 from storage.snapshot_install import INSTALL
-from tests.node.restarting import STORAGE, Nodes, fill, play, strand, until
+from tests.node.restarting import STORAGE, Nodes, fill, play, strand
+from tests.waiting import until
 
 PACED = {**STORAGE, "snapshot_mb_per_s": 16}
 """Slow enough that a snapshot of a few MiB can be met half-way."""

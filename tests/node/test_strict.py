@@ -12,11 +12,12 @@ from node.message_view import EVENTS, find, newest_lease
 from node.server import Node
 from node.strict import SKEW_MS
 from storage.format import LEASED
-from tests.node.pushing import LOOPBACK, put, schedule, until, view
+from tests.node.pushing import LOOPBACK, put, schedule, view
 from tests.node.pushing import play as play_push
 from tests.node.receiver import Request, answer, answering, receiver
 from tests.node.single_node import run_node
 from tests.node.three_nodes import leader_of, run_nodes
+from tests.waiting import turns, until
 
 
 async def strict_pull(node: Node, topic: str = "t") -> None:
@@ -34,6 +35,13 @@ def newest(node: Node, id: str) -> list[tuple[str, int]]:
     """The message's story in the log: events and attempts."""
     found = find(node.store, id)
     return [(EVENTS[int(row["what"])], int(row["attempt"])) for row in node.store.history(found.home)]
+
+
+async def pledged(node: Node) -> None:
+    """Until a hand-over waits for its Lease."""
+    reign = node.reign
+    assert reign is not None
+    await until(lambda: reign.dispatcher.strict.waiting)
 
 
 class Unsent:
@@ -74,7 +82,7 @@ def test_a_pull_answers_when_its_lease_is_in_the_log(tmp_path: Path) -> None:
         (id,) = await schedule(node, MessageIn("t", b"1"))
         async with Stalled(node):
             waiting = asyncio.ensure_future(pull(node, 5_000))
-            await asyncio.sleep(0.1)
+            await pledged(node)
             assert not waiting.done()
             assert (await view(node, id)).state == "ready"
         (got,) = await waiting
@@ -94,7 +102,7 @@ def test_a_consumer_that_goes_away_meanwhile_costs_nobody_a_lease(tmp_path: Path
         await schedule(node, MessageIn("t", b"1"))
         async with Stalled(node):
             gone = asyncio.ensure_future(pull(node, 5_000))
-            await asyncio.sleep(0.05)
+            await pledged(node)
             gone.cancel()
             await asyncio.wait((gone,))
         (got,) = await pull(node, 5_000)
@@ -118,11 +126,11 @@ def test_without_trust_after_the_commit_nothing_is_answered(tmp_path: Path) -> N
         async def and_trust_is_lost(hand_over: Any) -> None:
             await leased(hand_over)
             reign.trusted = lambda: False  # type: ignore[method-assign]
-            asyncio.get_running_loop().call_later(0.2, setattr, reign, "trusted", trusted)
 
         reign.leased = and_trust_is_lost  # type: ignore[method-assign]
         await until(lambda: newest(node, id)[-1:] == [("released", 0)])
         reign.leased = leased  # type: ignore[method-assign]
+        reign.trusted = trusted  # type: ignore[method-assign]
         (got,) = await waiting
         assert got.attempt == 1
 
@@ -137,9 +145,9 @@ def test_a_cancel_of_what_is_leased_and_not_handed_over(tmp_path: Path) -> None:
         (id,) = await schedule(node, MessageIn("t", b"1"))
         async with Stalled(node):
             waiting = asyncio.ensure_future(pull(node, 300))
-            await asyncio.sleep(0.05)
+            await pledged(node)
             cancelling = asyncio.ensure_future(node.service.cancel(id, if_match=None, principal=ANONYMOUS))
-            await asyncio.sleep(0.05)
+            await turns()
         cancelled = await cancelling
         assert (cancelled.attempts_made, cancelled.prior) == (0, "none")
         assert await waiting == []
@@ -208,7 +216,8 @@ def test_a_topic_changes_while_pushes_are_planned(tmp_path: Path) -> None:
             with Unsent(node):
                 await until(lambda: newest(node, ids[0]) == [("leased", 1)])
                 await put(node, "t", url, handover="strict", paused=True)
-            await asyncio.sleep(0.7)
+            due_ms = (await view(node, ids[-1])).due_ms
+            await until(lambda: node.clock.now_ms() > due_ms + 100)
             assert not seen
             await put(node, "t", url, handover="fast")
             await until(lambda: all(newest(node, id)[-1:] == [("delivered", 1)] for id in ids))
@@ -286,7 +295,8 @@ def test_a_cancel_of_a_strict_message_never_doubts(tmp_path: Path) -> None:
         await put(old, "t", "http://127.0.0.1:9", paused=True)
         (before,) = await schedule(old, MessageIn("t", b"1"))
         await put(old, "t", "http://127.0.0.1:9", paused=True, handover="strict")
-        await asyncio.sleep(SKEW_MS / 1000)
+        strict_ms = old.clock.now_ms()
+        await until(lambda: old.clock.now_ms() >= strict_ms + SKEW_MS)
         (after,) = await schedule(old, MessageIn("t", b"2", delay_ms=50))
         await until(lambda: old.clock.now_ms() > find(old.store, after).record.asked_due_ms)
         term = old.group.term

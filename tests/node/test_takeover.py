@@ -13,9 +13,10 @@ from api.problem import Problem
 from node.server import Node
 from node.takeover import HANDED_MAX, NEWEST_S, WATCH_S, Takeover
 from replication.command import Lease
-from tests.node.pushing import LOOPBACK, put, schedule, until, view
+from tests.node.pushing import LOOPBACK, put, schedule, view
 from tests.node.receiver import Request, answer, answering, receiver
 from tests.node.three_nodes import leader_of, run_nodes
+from tests.waiting import until
 
 
 def lease(*rows: tuple[int, int, int]) -> Lease:
@@ -180,7 +181,7 @@ def test_strict_pushes_that_were_leased_ahead_are_no_repeats(tmp_path: Path) -> 
             for begun in (0, 50, 100):
                 leader = await leader_of(nodes)
                 await schedule(leader, *(MessageIn("orders", b"{}", "", None, each * 4) for each in range(50)))
-                await until(lambda begun=begun: len(seen) > begun + 10)
+                await until(lambda begun=begun: len(seen) > begun + 10)  # type: ignore[misc]
                 moved = await leader.service.transfer(None, principal=ANONYMOUS)
                 assert moved.repeated == 0
             await until(lambda: len({each.headers["webhook-id"] for each in seen}) == 150)

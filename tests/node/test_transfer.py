@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,14 +13,22 @@ import pytest
 
 from api.port import ANONYMOUS, MessageIn, PullIn
 from api.problem import Problem
+from node.forward import Forwarder
 from node.server import Node
 from node.transfer import QUIESCE_S
 from tests.node.three_nodes import leader_of, run_nodes
+from tests.waiting import until
 
 
 def followers(nodes: list[Node], leader: Node) -> list[Node]:
     """The others."""
     return [node for node in nodes if node is not leader]
+
+
+def under_way(node: Node) -> int:
+    """Requests that this node has sent on to the leader."""
+    assert isinstance(node.forwarder, Forwarder)
+    return len(node.forwarder._under_way)
 
 
 async def refusal(node: Node, to: str | None) -> str:
@@ -33,15 +42,6 @@ async def schedule(node: Node) -> str:
     """One message, due now."""
     result = await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
     return bytes(result.ids[0]).decode()
-
-
-async def until(condition: Any, seconds: float = 10.0) -> None:
-    """Look every few milliseconds."""
-    async with asyncio.timeout(seconds):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.005)
 
 
 @contextmanager
@@ -198,16 +198,18 @@ def test_requests_wait_for_the_new_leader(tmp_path: Path) -> None:
                 to = {"to": target.config.node_id}
                 moving = asyncio.ensure_future(post(http, third, "/v1/cluster/transfer", to))
                 await until(lambda: leader.transfer.frozen)
+                frozen_s = time.monotonic()
                 posts = [
                     asyncio.ensure_future(post(http, node, "/v1/messages", {"topic": "u", "body": 1})) for node in nodes
                 ]
-                await asyncio.sleep(0.1)
+                await until(lambda: all(under_way(node) for node in (target, third)))
                 assert not any(each.done() for each in posts)
+                held_ms = (time.monotonic() - frozen_s) * 1000
                 let_go.set()
                 status, by, document = await moving
                 assert (status, by) == (200, leader.config.node_id)
-                assert document.pop("took_ms") >= 100
-                assert 100 <= document.pop("gap_ms") < 5_000
+                assert document.pop("took_ms") >= held_ms - 1
+                assert document.pop("gap_ms") >= held_ms - 1
                 assert document == {
                     "from": leader.config.node_id,
                     "to": target.config.node_id,
@@ -254,7 +256,7 @@ def test_what_consumers_say_meanwhile_is_answered_truthfully(tmp_path: Path) -> 
                     asyncio.ensure_future(say(http, node, verb, delivery.receipt))
                     for (node, verb), delivery in zip(words, pulled, strict=True)
                 ]
-                await asyncio.sleep(0.05)
+                await until(lambda: all(under_way(node) == 3 for node in followers(nodes, leader)))
                 let_go.set()
                 moved = await moving
             assert await asyncio.gather(*saying) == ["acked", "nacked", "extended"] * 3

@@ -8,6 +8,7 @@ from typing import Any
 from node.config import parse_config
 from node.server import Node
 from tests.node.single_node import free_ports
+from tests.waiting import until
 
 Scene = Callable[[list[Node]], Awaitable[None]]
 
@@ -39,8 +40,7 @@ async def _run(directory: Path, scene: Scene, tables: dict[str, Any]) -> None:
     ]
     serving = [asyncio.ensure_future(node.run()) for node in nodes]
     try:
-        async with asyncio.timeout(20):
-            await leader_of(nodes)
+        await leader_of(nodes)
         await scene(nodes)
     finally:
         for node in nodes:
@@ -50,8 +50,9 @@ async def _run(directory: Path, scene: Scene, tables: dict[str, Any]) -> None:
 
 async def leader_of(nodes: list[Node], *, term_above: int = 0) -> Node:
     """The node that reigns, in a term above this one."""
-    while True:
-        for node in nodes:
-            if node.reign is not None and node.group.term > term_above:
-                return node
-        await asyncio.sleep(0.01)
+
+    def reigns() -> Node | None:
+        return next((node for node in nodes if node.reign is not None and node.group.term > term_above), None)
+
+    leader: Node = await until(reigns)
+    return leader

@@ -8,11 +8,12 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
+import pytest
 import uvloop
 
 from replication.frame import HEADER, Message
 from replication.handshake import Hello, Range, Refusal, decode_greeting
-from replication.link import Address
+from replication.link import BACK_OFF_MAX_S, CONNECT_S, Address
 from replication.transport import AsyncTransport, Identity
 
 
@@ -80,6 +81,19 @@ async def transport(
     finally:
         await wire.close()
     assert not recorder.errors
+
+
+def rests_longest(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
+    """Whether a dialler that cannot connect has come, from now on, to its longest pause."""
+    waits: list[float | None] = []
+    timeout = asyncio.timeout
+
+    def noted(seconds: float | None) -> asyncio.Timeout:
+        waits.append(seconds)
+        return timeout(seconds)
+
+    monkeypatch.setattr("replication.link.asyncio.timeout", noted)
+    return lambda: waits[-2:] == [CONNECT_S, BACK_OFF_MAX_S]
 
 
 class Stranger:

@@ -20,6 +20,7 @@ from replication.proposal import NOT_LEADER, UNKNOWN
 from replication.transport import AsyncTransport, Identity
 from storage.disk import Disk, DiskFailed
 from tests.replication.socket_node import LOOPS, free_ports, run
+from tests.waiting import turns, until
 
 IDS = ("n1", "n2", "n3")
 
@@ -84,13 +85,6 @@ async def cluster(directory: Path, ids: tuple[str, ...] = IDS) -> AsyncIterator[
     finally:
         for node in nodes.values():
             await node.close()
-
-
-async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Look every few milliseconds: the nodes are real and tell nobody."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.003)
 
 
 async def leader(nodes: dict[str, Process]) -> Process:
@@ -178,7 +172,7 @@ def test_a_failed_write_ends_the_node(tmp_path: Path) -> None:
             await until(lambda: bool(node.fatal))
             assert isinstance(node.fatal[0], DiskFailed)
             node.disk.broken = False
-            await asyncio.sleep(3 * TICK_S)
+            await turns(50)
             assert len(node.fatal) == 1
             assert not node.applied
             assert not any(each.done() for each in pending)

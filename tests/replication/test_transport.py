@@ -11,9 +11,10 @@ import pytest
 
 from replication.frame import HEADER, Message, encode_message
 from replication.handshake import Hello, Refusal
-from replication.link import OUTBOX_APPEND_MAX, OUTBOX_BYTES_MAX
+from replication.link import OUTBOX_APPEND_MAX, OUTBOX_BYTES_MAX, PING_S, SILENT_S
 from replication.transport import STRANGERS_MAX
-from tests.replication.socket_node import LOOPS, Stranger, free_ports, run, transport
+from tests.replication.socket_node import LOOPS, Stranger, free_ports, rests_longest, run, transport
+from tests.waiting import until
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 CLUSTER, OTHER = b"c" * 16, b"o" * 16
@@ -255,7 +256,7 @@ def test_a_peer_that_does_not_read_costs_bounded_memory(loop: Loop) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_reconnects_within_two_seconds(loop: Loop) -> None:
+def test_reconnects_within_two_seconds(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     """A peer that was away for longer than any back-off is connected again, both ways, within two seconds."""
 
     async def test() -> None:
@@ -269,7 +270,7 @@ def test_reconnects_within_two_seconds(loop: Loop) -> None:
                     assert asyncio.get_running_loop().time() - begun < 1.5
                 await heard.until(lambda: not one.connected("n2"))
                 assert not one.send("n2", {"type": "census"})
-                await asyncio.sleep(1.2)
+                await until(rests_longest(monkeypatch))
 
     run(test(), loop)
 
@@ -300,7 +301,9 @@ def test_silence_closes_a_connection() -> None:
         ):
             await heard.until(lambda: one.connected("n2"))
             connection = one._diallers["n2"].connection
-            await asyncio.sleep(2.6)
+            assert connection is not None
+            first_s = connection.heard_s
+            await until(lambda: connection.heard_s > first_s + SILENT_S + PING_S)
             assert one._diallers["n2"].connection is connection
 
     run(test())

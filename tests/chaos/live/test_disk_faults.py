@@ -17,6 +17,7 @@ from chaos.live.disk_faults import OLD_COPY, DiskFaults
 from chaos.live.nemesis import LiveNemesis
 from cli.exit_code import ExitCode
 from tests.chaos.live.pretended import Machines
+from tests.waiting import until
 
 
 class Disks(Machines):
@@ -39,10 +40,7 @@ class Disks(Machines):
 
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str, timeout_s: float, poll_s: float) -> None:
         """See Cluster."""
-        while True:
-            if await condition():
-                return
-            await asyncio.sleep(poll_s)
+        await until(condition, timeout_s, what)
 
 
 Meanwhile = Callable[[Disks, LiveNemesis], Awaitable[None]]
@@ -161,7 +159,6 @@ def test_a_failed_call_ends_its_process_and_explains_it(tmp_path: Path) -> None:
             await nemesis.lasts(0.001)
         with control.open("r+b") as file:
             os.pwrite(file.fileno(), (1).to_bytes(8, "little"), 32)
-        await asyncio.sleep(0.02)
         machines.end("n2", ExitCode.DATA)
 
     faults, machines, history = asyncio.run(struck(tmp_path, "0 fail n2 for=0.2 errno=EIO operation=sync", fail))

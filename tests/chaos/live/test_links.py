@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from chaos.live.probe import choose_ground, namespaces_refused
 from chaos.live.proxy import ProxyGround
 from cli.local_cluster import LocalNode
 from tests.examples import examples
+from tests.waiting import wait_until
 
 STATION = str(Path(__file__).with_name("station.py"))
 CUT = Condition(cut=True)
@@ -232,11 +232,8 @@ def test_nothing_is_left_of_a_network_whose_maker_is_killed() -> None:
         assert maker.stdout is not None
         host, holder = maker.stdout.readline().split()
         maker.kill()
-    until_s = time.monotonic() + 10
-    while (cable_of(host).exists() or Path(f"/proc/{holder}").exists()) and time.monotonic() < until_s:
-        time.sleep(0.01)  # the kernel takes a network down in its own time and tells nobody
-    assert not cable_of(host).exists()
-    assert not Path(f"/proc/{holder}").exists()
+    # The kernel takes a network down in its own time and tells nobody.
+    wait_until(lambda: not cable_of(host).exists() and not Path(f"/proc/{holder}").exists())
 
 
 def test_machine_without_namespaces_gets_proxies_and_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from chaos.simulator.clock import SimClock
 from chaos.simulator.loop import RESTLESS_S, ROUNDS_MAX, Gone, Scheduler, SimLoop, TimeStandsStill
+from tests.virtual_time import passes
 
 
 class Lab:
@@ -45,7 +46,7 @@ def test_sleeps_end_at_their_time_and_in_order() -> None:
     lab = Lab()
 
     async def sleeper(seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        await passes(seconds)
         lab.see(seconds)
 
     for seconds in (3.0, 1.0, 2.0):
@@ -115,9 +116,9 @@ def test_the_dead_do_nothing_and_make_no_noise(recwarn: pytest.WarningsRecorder)
 
     async def stubborn() -> None:
         try:
-            await asyncio.sleep(100)
+            await passes(100)
         finally:
-            await asyncio.sleep(1)
+            await passes(1)
             lab.see("after the end")
 
     async def starts_more() -> None:
