@@ -26,7 +26,7 @@ _ADDRESS_ERRORS = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
 def command(config_path: Path, parent: int | None) -> None:
     """Runs one node until SIGTERM or SIGINT."""
     bear_lost_output()
-    faulthandler.enable()  # a signal of the machine (a mapped file cut short, a bad page) says where it struck
+    faulthandler.enable(file=2)  # a signal of the machine (a mapped file cut short, a bad page) says where it struck
     if parent is not None:
         end_with(parent)
     from cli.variable import strangers
