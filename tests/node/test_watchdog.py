@@ -18,6 +18,7 @@ from node.held import BUCKETS_MS, Hold, LoopHeld
 from node.server import Node
 from node.watchdog import LoopWatchdog
 from tests.node.single_node import run_node
+from tests.waiting import turns, until
 
 HELD_MS = 40
 BEAT_S = 0.01
@@ -37,16 +38,19 @@ def watched(step: Callable[[], object], seconds: float = 0.1) -> tuple[LoopWatch
 
     async def run() -> LoopWatchdog:
         loop = asyncio.get_running_loop()
+        beats, count = 0, round(seconds / BEAT_S)
         with LoopWatchdog(HELD_MS) as watchdog:
 
             def beat() -> None:
+                nonlocal beats
+                beats += 1
                 watchdog.beat()
                 loop.call_later(BEAT_S, beat)
 
             beat()
-            await asyncio.sleep(seconds)
+            await until(lambda: beats >= count)
             step()
-            await asyncio.sleep(seconds)
+            await until(lambda: beats >= 2 * count)
         return watchdog
 
     with structlog.testing.capture_logs() as logged:
@@ -113,7 +117,7 @@ def test_a_loop_that_never_comes_back_is_told_meanwhile() -> None:
         async def run() -> None:
             with LoopWatchdog(HELD_MS):
                 asyncio.get_running_loop().call_soon(hang)
-                await asyncio.sleep(0.01)
+                await turns()
 
         thread = threading.Thread(target=asyncio.run, args=(run(),))
         thread.start()
@@ -130,6 +134,7 @@ import asyncio, os, sys
 from node.server import Node
 from node.watchdog import LoopWatchdog
 from tests.node.single_node import run_node
+from tests.waiting import turns, until
 
 async def run():
     loop = asyncio.get_running_loop()
@@ -217,13 +222,9 @@ def test_a_node_watches_its_loop(tmp_path: Path) -> None:
     """From when it serves; what it finds is in its metrics."""
 
     async def play(node: Node) -> None:
-        while True:
-            if node.driver.on_step == node.watchdog.beat:
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: node.driver.on_step == node.watchdog.beat)
         work(0.3)
-        await asyncio.sleep(0.1)
-        assert sums(node.watchdog.held)["work"] >= 0.2
+        await until(lambda: sums(node.watchdog.held)["work"] >= 0.2)
         assert 'hourwheel_loop_held_seconds_sum{by="work"}' in node.service.metrics().decode()
 
     run_node(tmp_path, play)

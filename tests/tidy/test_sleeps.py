@@ -20,6 +20,11 @@ PARTS = {
         "a process that stands still",
     ],
     "tests/node/test_push_deadline.py": ["a process that stands still"],
+    "tests/node/test_watchdog.py": [
+        "a call that holds the loop and does not work",
+        "a process that stands still",
+        "processors that others hold",
+    ],
     "tests/node/test_snapshot.py": ["the pace of a load that pours in beside the test"],
 }
 
