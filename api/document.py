@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from api.field import Fault, wrong_type
+from api.nesting import check_nesting
 from api.problem import FieldFault, Problem
 
 #: Which code a refusal gets when its fields are at fault in different ways: the first of these.
@@ -93,6 +94,7 @@ def check_utf8(data: bytes) -> None:
 def split_object(data: bytes) -> dict[str, msgspec.Raw]:
     """The members of a JSON object, values still as they came. `malformed-json`; `invalid-field` for another type."""
     check_utf8(data)
+    check_nesting(data)
     if not data or data.isspace():
         raise Problem("malformed-json", "the body is empty; send a JSON object")
     try:
@@ -106,8 +108,6 @@ def split_object(data: bytes) -> dict[str, msgspec.Raw]:
         ) from None
     except msgspec.DecodeError as error:
         raise Problem("malformed-json", str(error)) from None
-    except RecursionError:
-        raise _too_deep() from None
 
 
 def read_members(members: Mapping[str, msgspec.Raw], fields: Fields, faults: Faults) -> dict[str, Any]:
@@ -150,17 +150,11 @@ def read_inner(value: Any, fields: Fields) -> dict[str, Any]:
 
 
 def decode_value(raw: msgspec.Raw) -> Any:
-    """A member's value. `malformed-json` for what only shows on looking closely (lone surrogates, depth)."""
+    """A member's value. `malformed-json` for what only shows on looking closely (lone surrogates)."""
     try:
         return _VALUE.decode(raw)
     except msgspec.DecodeError as error:
         raise Problem("malformed-json", str(error)) from None
-    except RecursionError:
-        raise _too_deep() from None
-
-
-def _too_deep() -> Problem:
-    return Problem("malformed-json", "nested too deeply; a document has at most a few hundred levels")
 
 
 def read_object(data: bytes, fields: Fields) -> dict[str, Any]:

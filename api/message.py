@@ -33,6 +33,7 @@ from api.field import (
     read_topic,
     read_topic_text,
 )
+from api.nesting import NESTING_MAX, nests_within
 from api.port import Limits, MessageIn
 from api.retry import read_message_retry
 from api.target import read_message_target
@@ -106,6 +107,8 @@ def accept(wire: JsonMessage | OpaqueMessage, now_ms: int, limits: Limits) -> Me
         body = bytes(wire.body)
         if len(body) > limits.body_bytes_max:
             check_body_size(len(body), limits.body_bytes_max)
+        if not nests_within(body, NESTING_MAX - 1):
+            raise Fault("malformed-json", "left to explain")
         content_type = ""
     else:
         assert type(wire) is OpaqueMessage

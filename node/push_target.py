@@ -135,7 +135,8 @@ def _read_url(text: str) -> tuple[URL, Origin]:
             raise BadTarget(BAD_URL, f"{text[:200]!r} is no http or https URL with a host")
         address = literal(host)
         if address is not None:
-            host = str(address)
+            # A mapped address is the IPv4 one to the socket, and interpreters differ in how they write it.
+            host = str((address.ipv4_mapped if address.version == 6 else None) or address)
             url = url.with_host(host)
     except (ValueError, IndexError) as wrong:  # yarl looks behind the end of a host such as "]("
         raise BadTarget(BAD_URL, f"{text[:200]!r} is no URL: {wrong}") from None
