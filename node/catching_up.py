@@ -66,9 +66,8 @@ class CatchingUp:
     async def _run(self) -> None:
         log.info("giving up what is overdue and not wanted", due_before_ms=self._cutoff_ms)
         await self._say(done=False)
-        for hour in self._node.store.open_hours():
-            if hour <= self._cutoff_ms // HOUR_MS:
-                await self._give_up(hour)
+        for hour in self._node.store.open_hours(last=self._cutoff_ms // HOUR_MS):
+            await self._give_up(hour)
         await self._say(done=True)
         if not self._reign.over:
             self._dispatcher.want_from(0)

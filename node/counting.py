@@ -55,7 +55,7 @@ assert set(_STANDINGS) == {*OPEN_STATES, *ENDED_STATES}
 
 Leads = Callable[[], "Reign"]
 """Raises `Problem` unless this node may answer as leader at this moment."""
-Marks = dict[int, tuple[object, int]]
+Marks = dict[int, tuple[int, int]]
 """By hour what storage.store.Store.extent says of it."""
 
 
@@ -175,7 +175,7 @@ class Counting:
         stop = threading.Event()
         damaged = await in_thread_until(stop, _read_all, piece, tally, stop.is_set)
         for count, error in damaged:
-            if self._node.store.is_linked(count):
+            if self._node.store.is_linked(count.source):
                 raise error
 
 

@@ -24,7 +24,7 @@ from replication.in_thread import in_thread
 from storage.delivery_file import DeliveryFile
 from storage.export import Export, Exported, ExportRefused
 from storage.export_source import source_of
-from storage.hour import settle_count
+from storage.hour_lengths import settle_count
 from storage.position import INDEX_MAX
 
 if TYPE_CHECKING:

@@ -134,7 +134,7 @@ class Ledgers:
     async def message(self, found: Found, leads: Leads) -> MessageLedger:
         """Of one message that is there."""
         node, hour_number, index = self._node, found.home >> INDEX_BITS, found.home & INDEX_MAX
-        hour, _ = node.store.extent(hour_number)
+        hour = node.store.hour(hour_number)
         assert hour is not None, "found, and its hour is not there"
         due_ms = int(node.store.units(np.array([found.home], np.uint64))["due_ms"][0])
         at = np.array([index], np.int64)
@@ -163,7 +163,7 @@ class Ledgers:
         from_ms = query.from_ms if after is None else max(query.from_ms, after[0])
         left = WINDOW_MAX
         for number in store.hours():
-            hour, _ = store.extent(number)
+            hour = store.hour(number)
             if hour is None or (number + 1) * HOUR_MS <= from_ms or number * HOUR_MS >= query.to_ms:
                 continue
             born = await self._born(MessageWindow(hour, from_ms, query.to_ms, topic, left), hour)
@@ -189,7 +189,7 @@ class Ledgers:
             )
             raise Problem("over-limit", detail) from None
         except Corrupt:
-            if self._node.store.extent(hour.number)[0] is not hour:
+            if not self._node.store.is_linked(hour):
                 return Born(np.empty(0, np.int64), np.empty(0, np.int64))
             raise
 

@@ -105,14 +105,14 @@ async def _read(store: Store, hour: Hour, at: I64) -> TrailRows:
     try:
         return trail.run() if trail.quick else await asyncio.to_thread(trail.run)
     except Corrupt:
-        if store.extent(hour.number)[0] is not hour:
+        if not store.is_linked(hour):
             raise HourGone from None
         raise
 
 
 async def _read_places(store: Store, number: int, at: I64, homes: U64) -> tuple[Rows, Rows]:
     """PLACE and ABROAD rows of those units of an hour that belong to one of these messages."""
-    hour, _ = store.extent(number)
+    hour = store.hour(number)
     nothing = np.zeros(0, PLACE), np.zeros(0, ABROAD)
     if hour is None:
         return nothing

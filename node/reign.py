@@ -116,7 +116,7 @@ class Reign:
         self._node.pusher.begin(self)
         self._catching_up.begin()
         last_hour = max(self.promoted_ms // HOUR_MS, self._node.machine.tick // 3600) + 1
-        self._carrying = sorted(hour for hour in self._node.store.open_hours() if hour <= last_hour)
+        self._carrying = self._node.store.open_hours(last=last_hour)
         self._loop.call_soon(self._carry)  # behind the first step: it takes milliseconds, and nothing waits for it
 
     def _carry(self) -> None:

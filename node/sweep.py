@@ -68,7 +68,7 @@ class Sweep:
     def promote(self, last_hour: int) -> None:
         """Look through every hour up to `last_hour` that is not wholly settled."""
         self._last_hour = max(self._last_hour, last_hour)
-        self._found += (self._hour_span(hour) for hour in self._store.open_hours() if hour <= last_hour)
+        self._found += (self._hour_span(hour) for hour in self._store.open_hours(last=last_hour))
 
     def again(self, positions: U64) -> None:
         """Look at these once more, in whatever state they are."""
@@ -127,10 +127,9 @@ class Sweep:
     def _span_from(self, position: int) -> Span | None:
         """From `position` to the end of its hour, or of the next one that is not settled; None past the last hour."""
         first_hour = position >> INDEX_BITS
-        for hour in self._store.open_hours():
-            if first_hour <= hour <= self._last_hour:
-                span = self._hour_span(hour)
-                return Span(max(position, span.first), span.end)
+        for hour in self._store.open_hours(first_hour, self._last_hour):
+            span = self._hour_span(hour)
+            return Span(max(position, span.first), span.end)
         return None
 
     def _read(self, span: Span, now_ms: int, *, note_leases: bool, leased_only: bool = False) -> Found:

@@ -75,9 +75,9 @@ def _unchanged(node: Node, number: int, marks: Marks) -> bool:
     fresh: list[tuple[int, int]] = []
     count = 0
     for hour in store.hours():
-        now, units = store.extent(hour)
-        marked, counted = marks.get(hour, (None, 0))
-        first = counted if marked is now else 0
+        begin, units = store.extent(hour)
+        marked, counted = marks.get(hour, (begin, 0))
+        first = counted if marked == begin else 0
         if units > first:
             fresh.append((hour, first))
             count += units - first

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from reconcile.node_data import NodeData
 from reconcile.problem import CUT_SHORT, DAMAGED, FOREIGN, MISSING, DataRefused, Problem
 from reconcile.read_rows import Rows, read_header, read_rows, whole_rows
-from storage.checkpoint import HourLengths
 from storage.delivery_record import DELIVERY
 from storage.format import (
     HEADER_SIZE,
@@ -31,6 +30,7 @@ from storage.format import (
     row_checksums,
 )
 from storage.hour_file import directory_name
+from storage.hour_lengths import HourLengths
 
 _HOUR_NAME: Final = re.compile(r"(\d{1,8})(?:\.(\d{1,8}))?")
 _DELIVERY_NAME: Final = re.compile(r"(\d{1,8})-(\d{6,})\.log")

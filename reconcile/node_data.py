@@ -12,9 +12,9 @@ from typing import Final
 
 from reconcile.problem import DAMAGED, DataRefused, Problem
 from storage.catalog import Catalog
-from storage.checkpoint import HourLengths
 from storage.disk import Disk, DiskFailed
 from storage.format import Corrupt, FormatRefused
+from storage.hour_lengths import HourLengths
 from storage.topic import Topic
 
 LOCK: Final = "LOCK"

@@ -19,7 +19,6 @@ from reconcile.planted_nodes import CLUSTER_ID, NODES
 from reconcile.planted_story import HOOKS, ORDERS, Terms
 from storage.array import I64, U64
 from storage.chain import Heads
-from storage.checkpoint import HourLengths
 from storage.delivery_record import DELIVERED as DONE
 from storage.delivery_record import (
     DELIVERY,
@@ -45,6 +44,7 @@ from storage.format import (
     seal,
     take_rows,
 )
+from storage.hour_lengths import HourLengths
 from storage.message_id import RANDOM_BITS
 from storage.position import HOUR_MS, INDEX_BITS
 from storage.record import HEADER, KIND_MESSAGE, RECORD_HEADER_SIZE, RECORD_VERSION, patch

@@ -50,19 +50,19 @@ class Arrangement:
         words = gather_records(words, batch.size, order)
         return cls(columns, words, hour, hour[edges[:-1]].tolist(), edges, order)
 
-    def indexes(self, following: list[int]) -> I64:
+    def indexes(self, following: I64) -> I64:
         """The global_index of each row, given each hour's next one."""
         if len(following) == 1:
             return np.arange(following[0], following[0] + len(self.hour))
-        return np.arange(len(self.hour)) + self._spread(np.array(following) - self.edges[:-1])
+        return np.arange(len(self.hour)) + self._spread(following - self.edges[:-1])
 
-    def units(self, indexes: I64, starts: I64, log_ends: list[int]) -> Units:
+    def units(self, indexes: I64, starts: I64, log_ends: I64) -> Units:
         """Units neither linked nor sealed, given each row's global_index and first word, and where each hour's log
         ends."""
         units = np.zeros(len(indexes), UNIT)
         for name in _COLUMNS:
             units[name] = getattr(self.columns, name)
-        units["offset"] = (starts << 3) + self._spread(np.array(log_ends) - (starts[self.edges[:-1]] << 3))
+        units["offset"] = (starts << 3) + self._spread(log_ends - (starts[self.edges[:-1]] << 3))
         units["global_index"] = indexes
         units["pre_global_index"] = NOT_LINKED
         if self.columns.homes is not None:

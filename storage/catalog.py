@@ -14,7 +14,7 @@ Stopped anywhere before the end of commit: the old checkpoint. After it: the new
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from storage.checkpoint import ABOUT, CheckpointRecord, read_checkpoint, write_c
 from storage.disk import Disk, DiskFailed
 from storage.format import Corrupt, FormatRefused
 from storage.genesis import Genesis, read_genesis, replace_genesis, write_genesis
+from storage.hour_lengths import HourLengths
 from storage.key import HOUR_BYTES, KeyEntry, Keys
 from storage.members import Members
 from storage.table import DAMAGED, HASH_MASK, Table, open_value, seal_value
@@ -54,8 +55,9 @@ class Frozen:
     _path: Path
     committed: bool = field(default=False)
 
-    def commit(self) -> None:
-        """Write the changes and the record in one transaction; durable when it returns.
+    def commit(self, hours: Mapping[int, HourLengths] | None = None) -> None:
+        """Write the changes and the record in one transaction; durable when it returns. `hours`: in place of the
+        record's, which are known only now.
 
         May run in any thread, beside reads and changes of the catalog: it touches nothing but this object and LMDB.
         Raises DiskFailed (final), Corrupt if a row it replaces does not match its checksum.
@@ -72,6 +74,8 @@ class Frozen:
                 more, added = table.commit(transaction, changes)
                 count, total = count + more, total + added
             self.record = replace(self.record, catalog_count=count, catalog_hash=total & HASH_MASK)
+            if hours is not None:
+                self.record = replace(self.record, hours=hours)
             write_checkpoint(transaction, self._about, self.record)
         self.committed = True
 
@@ -126,6 +130,10 @@ class Catalog:
         self._keys = Keys(keys, hour_keys, self._meta)
         self.members = Members(members)
         self.members.load()
+        self._first_indexes = {
+            _U32.unpack(key[len(_FIRST_INDEX) :])[0]: int.from_bytes(row, "little")
+            for key, row in self._meta.rows(_FIRST_INDEX)
+        }
 
     @classmethod
     def open(cls, path: Path, disk: Disk, *, read_only: bool = False, beside_node: bool = False) -> "Catalog":
@@ -249,13 +257,13 @@ class Catalog:
 
     def first_index(self, hour: int) -> int:
         """The first global_index of an hour's units: 0, or where the hour of that number ended that was unlinked."""
-        row = self._meta.get(_FIRST_INDEX + _U32.pack(hour))
-        return 0 if row is None else int.from_bytes(row, "little")
+        return self._first_indexes.get(hour, 0)
 
     def set_first_index(self, hour: int, index: int) -> None:
         """The hour is unlinked, and its units had global indexes below this."""
         assert index >= self.first_index(hour), f"hour {hour} ends at {index}"
         self._meta.put(_FIRST_INDEX + _U32.pack(hour), index.to_bytes(8, "little"))
+        self._first_indexes[hour] = index
 
     # checkpoint
 

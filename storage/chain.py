@@ -67,9 +67,7 @@ class Heads:
 
     def absorb(self, units: Units) -> None:
         """Take in linked units, read in order from the index file: how heads are rebuilt."""
-        seconds = seconds_of(units["due_ms"])
-        self.count += np.bincount(seconds, minlength=SECONDS).astype(np.uint32)
-        self.after[seconds] = units["global_index"] + _ONE  # the last of equal seconds wins
+        absorb(units, self.after, self.count)
 
     def link(self, units: Units) -> None:
         """Give units, in order of global_index, their local_index and pre_global_index, and take them in."""
@@ -78,6 +76,13 @@ class Heads:
     def second(self, second: int) -> tuple[int, int]:
         """(last global_index or -1, count) of one second."""
         return int(self.after[second]) - 1, int(self.count[second])
+
+
+def absorb(units: Units, after: U32, count: U32) -> None:
+    """Take linked units, read in order from the index file, into heads of 3,600 seconds."""
+    seconds = seconds_of(units["due_ms"])
+    count += np.bincount(seconds, minlength=SECONDS).astype(np.uint32)
+    after[seconds] = units["global_index"] + _ONE  # the last of equal seconds wins
 
 
 def link_slots(units: Units, slots: npt.NDArray[np.uint16], after: U32, count: U32) -> None:

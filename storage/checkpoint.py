@@ -23,12 +23,13 @@ Version 2, written from level 2 on, has 16 bytes between the rolling hash and th
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import lmdb
 import numpy as np
 
 from storage.format import Corrupt, FormatRefused
+from storage.hour_lengths import LENGTHS_ROW, HourLengths, HourRows
 from storage.level import FOUNDED, LEVELS
 from storage.table import open_value, seal_value
 
@@ -41,34 +42,7 @@ _KEY: Final = b"checkpoint"
 _WHERE: Final = "catalog, checkpoint record"
 _HEAD: Final = struct.Struct("<HHIQQqqQqQQH")
 _TAIL: Final = struct.Struct("<HHHHII")
-_HOUR: Final = np.dtype(
-    [
-        ("hour", "<u4"),
-        ("generation", "<u4"),
-        ("log_len", "<u8"),
-        ("index_len", "<u8"),
-        ("settle_len", "<u8"),
-        ("units", "<u8"),
-        ("unsettled", "<u8"),
-        ("forwarded", "<u8"),
-        ("moved", "<u8"),
-    ]
-)
-assert (_HEAD.size, _TAIL.size, _HOUR.itemsize) == (74, 16, 64)
-
-
-class HourLengths(NamedTuple):
-    """Lengths in bytes of an hour's three files, and how many units it holds: in all, not settled for good, of those
-    forwarded; and of all how many were born elsewhere. `generation` is its directory's, see hour_set."""
-
-    log_len: int
-    index_len: int
-    settle_len: int
-    units: int
-    unsettled: int
-    forwarded: int = 0
-    moved: int = 0
-    generation: int = 0
+assert (_HEAD.size, _TAIL.size) == (74, 16)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,12 +85,10 @@ class CheckpointRecord:
             self.catalog_hash,
             len(self.rolling_hash),
         )
-        hours = sorted(self.hours.items())
-        rows = np.array([(hour, lengths.generation, *lengths[:-1]) for hour, lengths in hours], _HOUR)
         tail = b""
         if self.version > 1:
-            tail = _TAIL.pack(self.level, self.hash_version, _HOUR.itemsize, 0, 0, 0)
-        return head + self.rolling_hash + tail + rows.tobytes()
+            tail = _TAIL.pack(self.level, self.hash_version, LENGTHS_ROW.itemsize, 0, 0, 0)
+        return head + self.rolling_hash + tail + HourRows.of(self.hours).rows.tobytes()
 
     @classmethod
     def decode(cls, data: bytes) -> "CheckpointRecord":
@@ -131,10 +103,9 @@ class CheckpointRecord:
         start, level, hash_version = _HEAD.size + hash_len, FOUNDED, 1
         if version > 1:
             level, hash_version, start = _read_tail(data, start)
-        if len(data) != start + hours * _HOUR.itemsize:
-            raise Corrupt(_WHERE, 0, "length", len(data), start + hours * _HOUR.itemsize)
+        if len(data) != start + hours * LENGTHS_ROW.itemsize:
+            raise Corrupt(_WHERE, 0, "length", len(data), start + hours * LENGTHS_ROW.itemsize)
         index, term, tick, local_index, state_index, max_now_ms, count, total = numbers
-        rows = np.frombuffer(data, _HOUR, offset=start).tolist()
         return cls(
             applied_index=index,
             applied_term=term,
@@ -143,7 +114,7 @@ class CheckpointRecord:
             state_applied_index=state_index,
             max_now_ms=max_now_ms,
             rolling_hash=data[_HEAD.size : _HEAD.size + hash_len],
-            hours={hour: HourLengths._make((*lengths, generation)) for hour, generation, *lengths in rows},
+            hours=HourRows(np.frombuffer(data, LENGTHS_ROW, offset=start)),
             catalog_count=count,
             catalog_hash=total,
             level=level,
@@ -159,8 +130,8 @@ def _read_tail(data: bytes, at: int) -> tuple[int, int, int]:
     level, hash_version, row_size, *reserved = _TAIL.unpack_from(data, at)
     if level > LEVELS[1]:
         raise FormatRefused(_WHERE, "level", level, f"{LEVELS[0]} to {LEVELS[1]}")
-    if row_size != _HOUR.itemsize or any(reserved):
-        raise FormatRefused(_WHERE, "bytes per hour", f"{row_size}, reserved {reserved}", _HOUR.itemsize)
+    if row_size != LENGTHS_ROW.itemsize or any(reserved):
+        raise FormatRefused(_WHERE, "bytes per hour", f"{row_size}, reserved {reserved}", LENGTHS_ROW.itemsize)
     if level <= FOUNDED:
         raise Corrupt(_WHERE, at, "level", level, f"above {FOUNDED}")
     return level, hash_version, end

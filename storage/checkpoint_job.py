@@ -20,8 +20,8 @@ from typing import Final
 
 from storage.catalog import Frozen
 from storage.disk import Disk
+from storage.frozen_hours import FrozenHours
 from storage.hour_file import directory_name
-from storage.hour_set import FrozenHours
 from storage.snapshot_pin import Pins
 from storage.stage_write import OpenFiles, write_staged
 
@@ -52,9 +52,10 @@ class CheckpointJob:
 
     def run(self) -> None:
         """Write, sync, commit. Blocks for as long as the disk takes. Raises DiskFailed or Corrupt, both final."""
-        write_staged(self.hours.staged, self.hours.chunks, self._open_files)
+        write_staged(self.hours.staged, self.hours.chunks, self._open_files, self.hours.heads)
         self._sync(self.hours.synced)
-        self.catalog.commit()
+        self.hours.prepare()
+        self.catalog.commit(self.hours.lengths)
         for hour in self._pins.removable(self.hours.removed):
             self._disk.remove_tree(self._directory / directory_name(*hour))
             self._pins.removed(hour)
@@ -63,7 +64,7 @@ class CheckpointJob:
         """Tell the store. On the loop's thread, after run has returned."""
         self._finished(self)
 
-    def _sync(self, hours: list[tuple[int, int]]) -> None:
+    def _sync(self, hours: list[tuple[int, int, int]]) -> None:
         if not hours:
             return
         if len(hours) > _SYNC_EACH_MAX:
@@ -71,8 +72,8 @@ class CheckpointJob:
             self._disk.syncfs(fd)
             self._disk.close(fd)
             return
-        for number, generation in hours:
-            files = self._open_files(number, generation)
+        for hour in hours:
+            files = self._open_files(*hour)
             files.sync()
             files.close()
         self._disk.fsync_directory(self._directory)

@@ -157,6 +157,15 @@ class Disk:
         """Names in a directory, sorted."""
         return sorted(self._guard("list", path, lambda: os.listdir(path)))
 
+    def length(self, path: str) -> int | None:
+        """Length in bytes of the file of this path, None if there is none."""
+        try:
+            return os.stat(path).st_size
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._failed("stat", Path(path), error) from error
+
     def exists(self, path: Path) -> bool:
         """Whether there is anything under this path."""
         return os.path.lexists(path)

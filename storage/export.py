@@ -29,7 +29,6 @@ from pathlib import Path
 
 import numpy as np
 
-from storage.checkpoint import HourLengths
 from storage.delivery_file import DeliveryFile, delivery_files
 from storage.disk import Disk
 from storage.export_file import ExportRefused, at_place
@@ -55,6 +54,7 @@ from storage.export_manifest import (
 from storage.export_source import ExportSource
 from storage.format import HEADER_SIZE, UNIT, Corrupt, FormatRefused, check_rows
 from storage.hour_file import HourFiles
+from storage.hour_lengths import HourLengths
 
 __all__ = ["Export", "ExportRefused", "Exported"]
 

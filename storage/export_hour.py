@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from storage.checkpoint import HourLengths
 from storage.disk import Disk
 from storage.export_file import GrowingFile, at_place
 from storage.export_manifest import ExportedHour, File
@@ -24,8 +23,8 @@ from storage.format import (
     Units,
     join_rows,
 )
-from storage.hour import settle_count
 from storage.hour_file import BLOCK_ROWS, HourFiles, RowFile, Rows, runs
+from storage.hour_lengths import HourLengths, settle_count
 from storage.position import INDEX_BITS
 from storage.record import HEADER, RECORD_HEADER_SIZE, RECORD_MOVED, check_headers
 

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from storage.catalog import Catalog
-from storage.checkpoint import CheckpointRecord, HourLengths
+from storage.checkpoint import CheckpointRecord
 from storage.data_directory import DirectoryRefused, owner_of
 from storage.disk import Disk, DiskFailed
 from storage.export_manifest import FORMAT, ExportedMember, ExportedNode, ExportedTopic
 from storage.format import Corrupt
+from storage.hour_lengths import HourLengths
 
 _TRIES: Final = 5
 

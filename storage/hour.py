@@ -3,7 +3,7 @@
 ```
               near (the wheel is here)              far (years ahead, or long past)
 append        linked, sealed, written at once       staged in memory, linked and sealed when written
-heads         in memory                             kept between writes if there is room, else rebuilt
+heads         in memory                             of long ones kept between writes (heads.py), else rebuilt
 states        in memory once anything is settled    likewise, dropped when cool
 homes         in memory once a unit is moved here   likewise, dropped when cool
 descriptors   open                                  closed when cool
@@ -13,53 +13,70 @@ Invariant: 0 <= saved_x <= x for units, log_end and settles; what is between is 
 The units are numbered first <= global_index < next: an hour that was unlinked and is begun again goes on where it was.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.array import I64, U64
 from storage.chain import Heads
-from storage.checkpoint import HourLengths
-from storage.format import HEADER_SIZE, SETTLE, UNIT, Corrupt, Settles, Units, put_rows, seal
+from storage.format import SETTLE, UNIT, Corrupt, Settles, Units, put_rows, seal
 from storage.home import Homes, read_homes
 from storage.hour_file import HourFiles, runs
+from storage.hour_lengths import HourLengths
+from storage.hour_table import NOT_READ, HourCounters
 from storage.position import INDEX_BITS
 from storage.record import HEADER, RECORD_MOVED, Record, check_headers, decode_records
 from storage.record_rows import RecordRows, decode_rows, home_of
-from storage.stage_write import FrozenHour
+from storage.stage_write import FrozenHour, OpenFiles
 from storage.staging import Chunks, Stage, Staged
 from storage.state import States
 
 _RUN_GAP_BYTES = 4096
 _RUN_BYTES_MAX = 4 << 20
 """Records this near each other are read together, up to this much at a time."""
-_NOT_READ: Final = -1
-"""For the time of the last settle record: there is one, and it was not read since the start."""
 _HEADER_WORDS = np.arange(HEADER.itemsize // 8)
 
 
 class Hour:
-    """The units of one hour. On the loop's thread; a checkpoint works on a FrozenHour instead."""
+    """The units of one hour, while it is used: made from its counters, which it gives back. On the loop's thread; a
+    checkpoint works on a FrozenHour instead."""
 
-    def __init__(self, number: int, files: HourFiles, stage: Stage, lengths: HourLengths | None = None) -> None:
-        self.number = number
-        self.files = files
-        self.first = files.index.first
+    def __init__(self, counters: HourCounters, open_files: OpenFiles, stage: Stage) -> None:
+        self.number = counters.number
+        self.generation = counters.generation
+        self.first = counters.first
+        self._open_files = open_files
+        self._files: HourFiles | None = None
         self._stage = stage
         self.near = False
-        self.units = self.saved_units = lengths.units if lengths else 0
-        self.log_end = self.saved_log_end = lengths.log_len if lengths else HEADER_SIZE
-        self.settles = self.saved_settles = settle_count(lengths) if lengths else 0
-        self.unsettled = lengths.unsettled if lengths else 0
-        self.forwarded = lengths.forwarded if lengths else 0
-        self.moved = lengths.moved if lengths else 0
-        self._settled_ms = _NOT_READ if self.settles else 0
+        self.units, self.saved_units = counters.units, counters.saved_units
+        self.log_end, self.saved_log_end = counters.log_end, counters.saved_log_end
+        self.settles, self.saved_settles = counters.settles, counters.saved_settles
+        self.unsettled = counters.unsettled
+        self.forwarded = counters.forwarded
+        self.moved = counters.moved
+        self._settled_ms = counters.settled_ms
         self.staged_settles = Chunks()
-        self._heads: Heads | None = None  # of a far hour: of the units on disk
+        self._heads: Heads | None = None  # of a near hour
         self._states: States | None = None
         self._homes: Homes | None = None
+
+    @property
+    def counters(self) -> HourCounters:
+        """What there is of it, as it is now."""
+        return HourCounters(
+            self.number, self.generation, self.first, self.units, self.log_end, self.settles, self.unsettled,
+            self.forwarded, self.moved, self.saved_units, self.saved_log_end, self.saved_settles, self._settled_ms,
+        )  # fmt: skip
+
+    @property
+    def files(self) -> HourFiles:
+        """Its files. Raises Corrupt or FormatRefused where the first look at them finds damage."""
+        if self._files is None:
+            self._files = self._open_files(self.number, self.generation, self.first)
+        return self._files
 
     @property
     def next(self) -> int:
@@ -130,7 +147,7 @@ class Hour:
     def settled_ms(self) -> int:
         """The `at_ms` of the last settle record, 0 if there is none. What is read for it is read over descriptors of
         its own and once: who looks at every hour uses none."""
-        if self._settled_ms == _NOT_READ:
+        if self._settled_ms == NOT_READ:
             files = self.files.again()
             self._settled_ms = int(files.settle.read_rows(self.settles - 1, 1)["at_ms"][0])
             files.close()
@@ -139,8 +156,8 @@ class Hour:
     # caches
 
     def heads(self) -> Heads:
-        """The heads of all units; for a far hour with staged ones rebuilt at each call."""
-        if self._heads is not None and (self.near or self.saved_units == self.units):
+        """The heads of all units; for a far hour rebuilt at each call."""
+        if self._heads is not None:
             return self._heads
         heads = Heads()
         for _ in linked_units(self.files, self.saved_units, self.staged, heads):
@@ -171,9 +188,10 @@ class Hour:
             self._homes = read_homes(self.number, self.files, self.saved_units, self.staged) if self.moved else Homes()
         return self._homes
 
-    def enter(self) -> None:
-        """Become near; everything is written."""
+    def enter(self, heads: Heads | None = None) -> None:
+        """Become near; everything is written, and these are its heads if they are known."""
         self.near = True
+        self._heads = heads
         self.heads()
 
     def leave(self) -> None:
@@ -184,67 +202,47 @@ class Hour:
         self.cool()
 
     def cool(self) -> None:
-        """Drop the caches of a far hour but its heads, and its descriptors."""
+        """Drop the caches of a far hour, and its descriptors."""
         self._states = self._homes = None
-        self.files.close()
+        self.close()
 
-    def drop_heads(self) -> None:
-        """Forget the heads of a far hour: its next write reads the index."""
-        if not self.near:
-            self._heads = None
+    def close(self) -> None:
+        """Let go of its descriptors."""
+        if self._files is not None:
+            self._files.close()
+            self._files = None
 
     # checkpoint
 
     def freeze(self) -> FrozenHour:
-        """What is to be written of a far hour. Its heads go along, until thaw."""
-        heads, self._heads = self._heads, None
+        """What is to be written of a far hour."""
         return FrozenHour(
             self.number,
-            self.files.generation,
+            self.generation,
+            self.first,
             self.saved_units,
             self.units,
-            self.log_end,
             self.log_end - self.saved_log_end + (self.units - self.saved_units) * UNIT.itemsize,
             self.saved_settles,
-            self.settles,
-            self.staged_settles.copy(),
-            heads,
+            self.staged_settles.copy() if self.staged_settles.arrays else None,
         )
+
+    def thaw(self, saved: HourCounters) -> None:
+        """It was written as far as these say: forget the settle records that were staged."""
+        self.staged_settles.drop(bisect_left(self.staged_settles.starts, saved.saved_settles))
+        self.saved_units, self.saved_log_end = saved.saved_units, saved.saved_log_end
+        self.saved_settles = saved.saved_settles
 
     def snapshot(self) -> "Hour":
         """This hour as it is now, to be read in another thread: descriptors of its own, chunks that never change, no
         caches."""
-        copy = Hour(self.number, self.files.again(), self._stage.only(self.number), self.lengths())
+        copy = Hour(self.counters, self._open_files, self._stage.only(self.number))
         copy.staged_settles = self.staged_settles.copy()
-        copy.saved_units, copy.saved_log_end, copy.saved_settles = (
-            self.saved_units,
-            self.saved_log_end,
-            self.saved_settles,
-        )
         return copy
-
-    def thaw(self, frozen: FrozenHour) -> bool:
-        """It was written: forget the settle records that were staged, keep the heads. False, and nothing is done, if
-        the hour has been written meanwhile by other means."""
-        if self.near or self.saved_units != frozen.saved_units or self.saved_settles != frozen.saved_settles:
-            return False
-        self.staged_settles.drop(len(frozen.settle_rows.arrays))
-        self.saved_units, self.saved_log_end, self.saved_settles = frozen.units, frozen.log_end, frozen.settles
-        self._heads = frozen.heads
-        return True
 
     def lengths(self) -> HourLengths:
         """What the files are to hold once all that was appended so far is written; 0 for a file not begun."""
-        return HourLengths(
-            log_len=self.log_end if self.units else 0,
-            index_len=self.files.index.offset(self.next) if self.units else 0,
-            settle_len=self.files.settle.offset(self.settles) if self.settles else 0,
-            units=self.units,
-            unsettled=self.unsettled,
-            forwarded=self.forwarded,
-            moved=self.moved,
-            generation=self.files.generation,
-        )
+        return self.counters.lengths
 
     # reading
 
@@ -345,11 +343,6 @@ class Hour:
             row = int(wrong[0])
             file, offset = self.files.log.name, int(offsets[row])
             raise Corrupt(file, offset, "record's position", int(places[row]), int(expected[row]))
-
-
-def settle_count(lengths: HourLengths) -> int:
-    """How many settle records a file of this length holds."""
-    return max(0, lengths.settle_len - HEADER_SIZE) // SETTLE.itemsize
 
 
 def linked_units(files: HourFiles, saved_units: int, staged: Staged, heads: Heads | None = None) -> Iterator[Units]:

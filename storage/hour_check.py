@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from storage.array import I64, U64
 from storage.chain import Heads
-from storage.checkpoint import HourLengths
 from storage.disk import DiskFailed
 from storage.format import (
     FORWARDED,
@@ -30,8 +29,8 @@ from storage.format import (
     Units,
     row_checksums,
 )
-from storage.hour import settle_count
 from storage.hour_file import BLOCK_ROWS, HourFile, HourFiles, RowFile, Rows
+from storage.hour_lengths import HourLengths, settle_count
 from storage.position import HOUR_MS, INDEX_BITS, indexes_of, pack
 from storage.record import RECORD_MOVED, decode_records
 from storage.state import States

@@ -118,7 +118,7 @@ class HourCount:
                 self._count(units, state[row : row + len(units)], self._hour.first + row, tally)
                 row += len(units)
         finally:
-            self._hour.files.close()
+            self._hour.close()
 
     def _blocks(self) -> Iterator[Units]:
         """All units in order. Staged ones are not linked yet, and need not be."""

@@ -91,24 +91,6 @@ class HourFile:
                 self._disk.write(self._writer, self.header.encode(), 0)
         self._disk.write(self._writer, data, offset)
 
-    def cut(self, length: int) -> None:
-        """Check the header and cut the file to `length` bytes: what a crash left behind the checkpoint goes.
-
-        Raises Corrupt if the file is shorter: bytes are missing that were durable.
-        """
-        if length == 0:
-            if self._disk.exists(self.path):
-                self._disk.unlink(self.path)
-            return
-        self.check_header()
-        size = self.size()
-        if size < length:
-            raise Corrupt(self.name, size, "length", size, f"{length}, as in the checkpoint")
-        if size > length:
-            if self._writer < 0:
-                self._writer = self._disk.open_write(self.path)
-            self._disk.truncate(self._writer, length)
-
     def check_header(self) -> None:
         """Raises Corrupt or FormatRefused unless the file begins as it must."""
         self.header.expect(FileHeader.decode(self.read(HEADER_SIZE, 0), self.name), self.name)

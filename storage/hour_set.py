@@ -5,7 +5,11 @@
 far, staged  ------------------> near     cold  ------> warm  ------------------------------> cold
 ```
 Near hours are those the wheel stands at, two back and two ahead. Any other that is used keeps its states and
-descriptors for a while: warm. Memory depends on these alone, not on how many hours hold messages.
+descriptors for a while: warm. Only these have an `Hour`, and hours with staged settle records; of all others there is
+a row of counters (hour_table.py). Memory depends on what is used, not on how many hours hold messages.
+
+Invariant: the row of an hour is as its `Hour` says, but for hours that are near, warm or have staged settle records:
+of those the `Hour` is right, and `_refresh` brings their rows up to date.
 
 An hour that was unlinked may be begun again (a Realign has turned the wheel back): under the same number and, until a
 checkpoint without the old one is durable, under another generation, which gives it a directory of its own. A crash
@@ -17,21 +21,24 @@ generation is the node's own matter, no replicated content.
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.arrangement import Arrangement
 from storage.array import I64, U64
-from storage.checkpoint import HourLengths
 from storage.format import Units
+from storage.frozen_hours import FrozenHours
+from storage.heads import HeadsKept, all_heads
 from storage.hour import Hour
+from storage.hour_table import NOT_READ, HourCounters, HourTable
 from storage.position import by_hour, hours_of, indexes_of
 from storage.snapshot_pin import Pins
-from storage.stage_write import FrozenHour, OpenFiles, write_staged
+from storage.stage_write import OpenFiles, write_staged
 from storage.staging import Chunk, Stage
 
 NEAR_HOURS: Final = 2
@@ -40,9 +47,6 @@ NEAR_HOURS: Final = 2
 STAGED_BYTES_SOFT: Final = 64 << 20
 """Past this a checkpoint is due, whoever drives them."""
 
-_HEADS_HOURS_MAX: Final = 1024
-"""How many far hours keep their heads between writes, 29 KB each: a month and ten days."""
-
 _STAGED_BYTES_MAX: Final = 4 * STAGED_BYTES_SOFT
 """Past this staged hours are written at once, on the loop: slow, but memory stays bounded when no checkpoint comes."""
 
@@ -50,54 +54,88 @@ _WARM_HOURS_MAX: Final = 64
 _WARM_UNITS_MAX: Final = 8 << 20
 """How many hours that are not near keep states and descriptors, and units of states in all."""
 
-
-@dataclass(frozen=True, slots=True)
-class FrozenHours:
-    """All hours at one moment: the lengths their files will have, what to write for that, what to sync, and the
-    directories to remove."""
-
-    lengths: dict[int, HourLengths]
-    staged: list[FrozenHour]
-    chunks: tuple[Chunk, ...]
-    synced: list[tuple[int, int]]  # hour and generation
-    removed: list[tuple[int, int]]  # likewise
+_SETTLING_BYTES: Final = 2048
+"""What an hour costs that is kept for its staged settle records."""
 
 
 class HourSet:
     """The hours by number. On the loop's thread."""
 
     def __init__(
-        self, hours: dict[int, Hour], stage: Stage, open_files: OpenFiles, begin_files: OpenFiles, pins: Pins
+        self, table: HourTable, stage: Stage, open_files: OpenFiles, first_index: Callable[[int], int], pins: Pins
     ) -> None:
-        self._hours = hours
+        self._table = table
         self._pins = pins
         self._stage = stage
         self._open_files = open_files
-        self._begin_files = begin_files
-        self.units = sum(hour.units for hour in hours.values())
+        self._first_index = first_index
+        self.units = int(table.rows["units"].sum())
         """Units of all hours, settled ones too."""
-        self.moved = sum(hour.moved for hour in hours.values())
+        self.moved = int(table.rows["moved"].sum())
         """Of these, units born elsewhere."""
-        self._settle_bytes = 0  # of staged settle records
+        self._objects: WeakValueDictionary[int, Hour] = WeakValueDictionary()  # all there are, whoever holds them
         self._near = range(0)
+        self._mapped: dict[int, Hour] = {}  # the near ones
         self._warm: OrderedDict[int, Hour] = OrderedDict()
+        self._settling: dict[int, Hour] = {}  # with staged settle records
+        self._settle_bytes = 0  # of these
         self._written: set[int] = set()  # written to since the last checkpoint began
-        self._headed: OrderedDict[int, Hour] = OrderedDict()  # far ones that keep their heads
-        self._staging: set[int] = set()  # with staged units or settle records
+        self._heads = HeadsKept()
         self._unlinked: set[tuple[int, int]] = set()  # (hour, generation) that the next checkpoint removes
         self._removing: set[tuple[int, int]] = set()  # and those that the one under way does
 
-    def __iter__(self) -> Iterator[Hour]:
-        return iter(self._hours.values())
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def numbers(self) -> list[int]:
+        """All hours, rising."""
+        rows = self._table.rows["number"]
+        numbers: list[int] = np.sort(rows[rows >= 0]).tolist()
+        return numbers
+
+    def open_numbers(self, first: int, last: int) -> list[int]:
+        """The hours from `first` to `last` that hold pending or leased units, rising."""
+        self._refresh()
+        rows = self._table.rows
+        number = rows["number"]
+        is_open = (rows["unsettled"] > rows["forwarded"]) & (number >= max(first, 0)) & (number <= last)
+        numbers: list[int] = np.sort(number[is_open]).tolist()
+        return numbers
+
+    def close(self) -> None:
+        """Let go of all descriptors."""
+        for hour in list(self._objects.values()):
+            hour.close()
+
+    def counters(self, number: int) -> HourCounters | None:
+        """What there is of an hour, without an object of it."""
+        hour = self._objects.get(number)
+        return self._table.get(number) if hour is None else hour.counters
+
+    def settled_ms(self, counters: HourCounters) -> int:
+        """When the last thing happened to a unit of an hour, ms; 0 if nothing did. Read once, and not used by it."""
+        if counters.settled_ms != NOT_READ:
+            return counters.settled_ms
+        hour = self.find(counters.number)
+        assert hour is not None, f"hour {counters.number} is there"
+        found = hour.settled_ms()
+        self._table.put(hour.counters)
+        return found
 
     def find(self, number: int) -> Hour | None:
         """The hour, without using it: its counters only."""
-        return self._hours.get(number)
+        hour = self._objects.get(number)
+        if hour is None and (counters := self._table.get(number)) is not None:
+            hour = self._objects[number] = Hour(counters, self._open_files, self._stage)
+        return hour
 
     def use(self, number: int) -> Hour | None:
         """The hour, whose caches or files are about to be used; None if it holds nothing."""
-        hour = self._hours.get(number)
-        if hour is not None and not hour.near:
+        hour = self._mapped.get(number)
+        if hour is not None:
+            return hour
+        hour = self.find(number)
+        if hour is not None:
             known = number in self._warm
             self._warm[number] = hour
             self._warm.move_to_end(number)
@@ -116,63 +154,97 @@ class HourSet:
             assert not hour.first or at.min() >= hour.first, f"unit {at.min()} went with hour {number} when it ended"
             yield hour, rows, at
 
-    def begin(self, number: int) -> Hour:
-        """The hour to append to, begun if it is not there."""
-        hour = self._hours.get(number)
-        if hour is None:
-            old = [generation for each, generation in (*self._unlinked, *self._removing) if each == number]
-            old += self._pins.generations(number)
-            files = self._begin_files(number, max(old, default=-1) + 1)
-            hour = self._hours[number] = Hour(number, files, self._stage)
-            hour.near = number in self._near
-        return hour
+    # append
 
-    def append(self, hours: list[Hour], arranged: Arrangement, units: Units, starts: I64) -> None:
-        """Add units, arranged by these hours, complete but for chain and checksum: near ones are written, the others
+    def begin(self, numbers: list[int]) -> tuple[I64, I64]:
+        """The hours to append to, rising, begun where they are not there: the global_index of each one's next unit,
+        and where its log ends."""
+        missing = [number for number in numbers if number not in self._table]
+        if missing:
+            generations = [self._generation(number) for number in missing]
+            self._table.begin(missing, generations, [self._first_index(number) for number in missing])
+            for number in missing[bisect_left(missing, self._near.start) : bisect_left(missing, self._near.stop)]:
+                hour = self.find(number)
+                assert hour is not None, "it was begun"
+                self._mapped[number] = hour
+                hour.near = True
+        if len(numbers) == 1 and (only := self._mapped.get(numbers[0])):
+            return np.array([only.next]), np.array([only.log_end])
+        for hour in self._among(numbers):
+            self._table.put(hour.counters)
+        rows = self._table.rows[self._table.find(numbers)]
+        return rows["first"] + rows["units"], rows["log_end"]
+
+    def _generation(self, number: int) -> int:
+        old = [generation for each, generation in chain(self._unlinked, self._removing) if each == number]
+        old += self._pins.generations(number)
+        return max(old, default=-1) + 1
+
+    def _among(self, numbers: list[int]) -> list[Hour]:
+        """Of these hours, which rise, those that there is an object of."""
+        if len(numbers) < len(self._objects):
+            return [hour for number in numbers if (hour := self._objects.get(number)) is not None]
+        found = []
+        for hour in list(self._objects.values()):
+            place = bisect_left(numbers, hour.number)
+            if place < len(numbers) and numbers[place] == hour.number:
+                found.append(hour)
+        return found
+
+    def append(self, arranged: Arrangement, units: Units, starts: I64) -> None:
+        """Add units to hours that were begun, complete but for chain and checksum: near ones are written, the others
         staged. `starts` say where each one's record begins in `arranged.words`."""
-        homes, rows, words = arranged.columns.homes, arranged.edges, arranged.words
+        hours, rows, words = arranged.hours, arranged.edges, arranged.words
         self.units += len(units)
-        if homes is not None:
-            self.moved += len(units)
-            for hour, first, last in zip(hours, rows[:-1].tolist(), rows[1:].tolist(), strict=True):
-                hour.move_in(units[first:last], homes[first:last])
-        if len(hours) == 1:
-            hours[0].grow(len(units), words.nbytes)
-            self._append_one(hours[0], units, words)
-            return
         edges = np.append(starts, len(words))[rows]
-        for hour, count, length in zip(hours, np.diff(rows).tolist(), np.diff(edges).tolist(), strict=True):
-            hour.grow(count, length * 8)
-        first, last = (bisect_left(arranged.hours, end) for end in (self._near.start, self._near.stop))
+        self._grow(arranged, units, edges)
+        first, last = (bisect_left(hours, end) for end in (self._near.start, self._near.stop))
         for place in range(first, last):
             part, records = slice(*rows[place : place + 2].tolist()), slice(*edges[place : place + 2].tolist())
-            self._append_one(hours[place], units[part], words[records])
+            self._written.add(hours[place])
+            self._mapped[hours[place]].write(units[part], words[records])
         for begin, end in ((0, len(hours)),) if first == last else ((0, first), (last, len(hours))):
             if begin < end:
                 self._add_staged(arranged, units, edges, slice(begin, end))
 
-    def _append_one(self, hour: Hour, units: Units, words: U64) -> None:
-        if hour.near:
-            self._written.add(hour.number)
-            hour.write(units, words)
-        else:
-            self._staging.add(hour.number)
-            rows, edges = np.array([0, len(units)]), np.array([0, len(words)])
-            self._stage.add(units, words, np.array([hour.number]), rows, edges)
+    def _grow(self, arranged: Arrangement, units: Units, edges: I64) -> None:
+        """Count the units and records to each hour, in its row and in its object if there is one."""
+        hours, homes = arranged.hours, arranged.columns.homes
+        counts, lengths = np.diff(arranged.edges), np.diff(edges) * 8
+        if len(hours) > 1 or hours[0] not in self._mapped:
+            at, rows = self._table.find(hours), self._table.rows
+            rows["units"][at] += counts
+            rows["unsettled"][at] += counts
+            rows["log_end"][at] += lengths
+            if homes is not None:
+                rows["moved"][at] += counts
+        if homes is not None:
+            self.moved += len(units)
+        for hour in self._among(hours):
+            place = bisect_left(hours, hour.number)
+            hour.grow(int(counts[place]), int(lengths[place]))
+            if homes is not None:
+                part = slice(*arranged.edges[place : place + 2].tolist())
+                hour.move_in(units[part], homes[part])
 
     def _add_staged(self, arranged: Arrangement, units: Units, edges: I64, which: slice) -> None:
-        hours = arranged.hours[which]
-        self._staging.update(hours)
+        hours, words = arranged.hours[which], arranged.words
         rows, edges = (each[which.start : which.stop + 1] for each in (arranged.edges, edges))
-        units, words = units[rows[0] : rows[-1]], arranged.words[edges[0] : edges[-1]]
         if len(hours) < len(arranged.hours):  # a part: the batch itself is not to be held by it
-            units, words = units.copy(), words.copy()
+            units, words = units[rows[0] : rows[-1]].copy(), words[edges[0] : edges[-1]].copy()
         self._stage.add(units, words, np.array(hours), rows - rows[0], edges - edges[0])
 
     def settled(self, hour: Hour, staged: int) -> None:
         """Settle records were added to an hour; `staged` bytes of them are in memory."""
+        if not staged:
+            self._written.add(hour.number)
+            return
+        if hour.number not in self._settling:
+            self._settling[hour.number] = hour
+            self._settle_bytes += _SETTLING_BYTES
         self._settle_bytes += staged
-        (self._staging if staged else self._written).add(hour.number)
+
+    # what is staged
 
     @property
     def staged_bytes(self) -> int:
@@ -183,88 +255,107 @@ class HourSet:
         """Write what is staged if it has become too much."""
         if self.staged_bytes <= _STAGED_BYTES_MAX:
             return
-        staged = self._freeze_staged(self._staging)
-        write_staged(staged, self._stage.chunks, self._open_files)
-        self._written |= self._staging
+        frozen = self._frozen()
+        write_staged(frozen.staged, self._stage.chunks, self._open_files, frozen.heads)
+        self._written.update(frozen.staged_numbers)
         self._stage.clear()
-        self._written_staged(staged)
+        self._save(frozen)
 
     def turn(self, now_hour: int) -> None:
         """The wheel stands at `now_hour`: let go of hours no longer near, write and open those that became so."""
         self._near = range(now_hour - NEAR_HOURS, now_hour + NEAR_HOURS + 1)
-        for hour in self._hours.values():
-            if hour.near and hour.number not in self._near:
-                hour.leave()
+        for number in [number for number in self._mapped if number not in self._near]:
+            hour = self._mapped.pop(number)
+            hour.leave()
+            self._table.put(hour.counters)
         for number in self._near:
-            entering = self._hours.get(number)
-            if entering is not None and not entering.near:
+            entering = None if number in self._mapped else self.find(number)
+            if entering is not None:
                 self._warm.pop(number, None)
                 self._write_one(entering)
-                self._headed.pop(number, None)
-                entering.enter()
+                kept = self._heads.get(number, entering.next)
+                self._heads.drop(number)
+                self._mapped[number] = entering
+                entering.enter(None if kept is None else all_heads(kept))
 
     def _write_one(self, hour: Hour) -> None:
         """Write what is staged of one hour. A checkpoint under way may write the same bytes again."""
-        if hour.number not in self._staging:
+        if not hour.has_staged:
             return
-        staged = self._freeze_staged({hour.number})
         found = [chunk.part(at, at + 1) for chunk in self._stage.chunks if (at := chunk.find(hour.number)) is not None]
-        write_staged(staged, found, self._open_files)
+        write_staged([hour.freeze()], found, self._open_files, self._heads)
         self._written.add(hour.number)
         self._stage.remove(hour.number)
-        self._written_staged(staged)
+        self._saved(hour, hour.counters.written)
+        self._table.put(hour.counters)
 
     def unlink(self, number: int) -> None:
         """Forget an hour; its directory goes with the next checkpoint. Unknown hours are fine."""
-        hour = self._hours.pop(number, None)
+        hour = self.find(number)
         if hour is None:
             return
-        if number in self._staging:
-            self._staging.discard(number)
-            self._settle_bytes -= hour.staged_settles.bytes()
+        if hour.has_staged:
             self._stage.remove(number)
+            self._saved(hour, hour.counters.written)
+        self._mapped.pop(number, None)
         self._warm.pop(number, None)
-        self._headed.pop(number, None)
+        del self._objects[number]
+        self._table.remove(number)
+        self._heads.drop(number)
         self._written.discard(number)
-        self._unlinked.add((number, hour.files.generation))
+        self._unlinked.add((number, hour.generation))
         self.units -= hour.units
         self.moved -= hour.moved
-        hour.files.close()
+        hour.close()
+
+    # checkpoint
 
     def freeze(self) -> FrozenHours:
         """This moment, for a checkpoint. One at a time."""
-        lengths = {number: hour.lengths() for number, hour in self._hours.items()}
-        staged, chunks = self._freeze_staged(self._staging), self._stage.freeze()
-        touched, self._written = sorted(self._written | self._staging), set()
-        synced = [(number, self._hours[number].files.generation) for number in touched]
-        self._removing, self._unlinked = self._unlinked, set()
-        return FrozenHours(lengths, staged, chunks, synced, sorted(self._removing))
+        frozen = self._frozen(self._stage.freeze())
+        self._written, self._removing, self._unlinked = set(), self._unlinked, set()
+        return frozen
+
+    def _frozen(self, chunks: tuple[Chunk, ...] = ()) -> FrozenHours:
+        self._refresh()
+        settles = {number: hour.staged_settles.copy() for number, hour in self._settling.items()}
+        return FrozenHours(
+            self._table.rows.copy(), settles, chunks, frozenset(self._written), sorted(self._unlinked),
+            self._heads.fork(),
+        )  # fmt: skip
 
     def thaw(self, frozen: FrozenHours) -> None:
         """The checkpoint is durable."""
         self._removing = set()
         self._stage.thaw()
-        self._written_staged(frozen.staged)
+        self._save(frozen)
 
-    def _freeze_staged(self, numbers: set[int]) -> list[FrozenHour]:
-        return [self._hours[number].freeze() for number in sorted(numbers)]
+    def _save(self, frozen: FrozenHours) -> None:
+        """What was frozen is written: forget it, but of hours that were written meanwhile by other means."""
+        self._heads.join(frozen.heads)
+        self._refresh()
+        saved = self._table.save(frozen.staged_rows, frozen.staged_columns)
+        hours = list(self._objects.values())
+        at = self._table.find([hour.number for hour in hours])
+        for place in np.flatnonzero(np.isin(at, saved)).tolist():
+            self._saved(hours[place], self._table.get(hours[place].number))
 
-    def _written_staged(self, staged: list[FrozenHour]) -> None:
-        """What was frozen is written: forget it, and keep the heads of as many hours as may."""
-        for frozen in staged:
-            hour = self._hours.get(frozen.number)
-            if hour is None or hour.files.generation != frozen.generation:
-                continue
-            before = hour.staged_settles.bytes()
-            if hour.thaw(frozen):
-                self._settle_bytes += hour.staged_settles.bytes() - before
-                self._headed[hour.number] = hour
-                self._headed.move_to_end(hour.number)
-                if not hour.has_staged:
-                    self._staging.discard(hour.number)
-        while len(self._headed) > _HEADS_HOURS_MAX:
-            _, oldest = self._headed.popitem(last=False)
-            oldest.drop_heads()
+    def _saved(self, hour: Hour, counters: HourCounters | None) -> None:
+        """What was staged of an hour is written as far as its counters say."""
+        assert counters is not None, f"hour {hour.number} is there"
+        before = hour.staged_settles.bytes()
+        hour.thaw(counters)
+        after = hour.staged_settles.bytes()
+        self._settle_bytes += after - before
+        if before and not after:
+            del self._settling[hour.number]
+            self._settle_bytes -= _SETTLING_BYTES
+            self._table.put(hour.counters)
+
+    def _refresh(self) -> None:
+        """Bring the rows of all hours up to date."""
+        for hour in chain(self._mapped.values(), self._warm.values(), self._settling.values()):
+            self._table.put(hour.counters)
 
     def _cool(self) -> None:
         units = sum(warm.units for warm in self._warm.values())
@@ -272,3 +363,4 @@ class HourSet:
             _, coldest = self._warm.popitem(last=False)
             units -= coldest.units
             coldest.cool()
+            self._table.put(coldest.counters)

@@ -8,6 +8,7 @@ import numpy as np
 
 from storage.array import I64
 from storage.checkpoint import CheckpointRecord
+from storage.hour_lengths import HourRows
 
 _HOUR_MS = 3_600_000
 
@@ -16,14 +17,12 @@ class KeptHours:
     """The hours of one checkpoint that hold an open unit. Never changed, so any thread may ask."""
 
     def __init__(self, record: CheckpointRecord | None) -> None:
-        """Passes over all hours in steps of the interpreter, so a thread that does it holds nobody up."""
-        hours = record.hours if record is not None else {}
-        self.oldest: int | None = min(hours, default=None)
+        rows = HourRows.of(record.hours if record is not None else {}).rows
+        self.oldest: int | None = int(rows["hour"][0]) if len(rows) else None
         """The number of the oldest hour, None if there is none."""
-        opened = sorted(hour for hour, lengths in hours.items() if lengths.unsettled)
-        sizes = (hours[hour].log_len + hours[hour].index_len + hours[hour].settle_len for hour in opened)
-        self._hours: I64 = np.fromiter(opened, np.int64, len(opened))
-        self._bytes: I64 = np.fromiter(sizes, np.int64, len(opened)).cumsum()
+        held = rows[rows["unsettled"] > 0]
+        self._hours: I64 = held["hour"].astype(np.int64)
+        self._bytes: I64 = (held["log_len"] + held["index_len"] + held["settle_len"]).astype(np.int64).cumsum()
 
     def open_bytes(self, before_ms: int) -> int:
         """Bytes of the hours that ended before this time and hold a message that is still open."""

@@ -52,7 +52,7 @@ class MessageTrail:
             settles, ordinals = self._follow(newest[newest > 0])
             return TrailRows(hour.unit_rows(self._at), hour.header_rows(self._at), settles, ordinals)
         finally:
-            hour.files.close()
+            hour.close()
 
     def _read_newest(self) -> I64:
         """1 + the ordinal of each unit's newest settle record, 0 without one."""

@@ -73,7 +73,7 @@ class MessageWindow:
                 due_ms.append(units["due_ms"][rows])
                 at.append(units["global_index"][rows].astype(np.int64))
         finally:
-            self._hour.files.close()
+            self._hour.close()
         due, index = np.concatenate(due_ms), np.concatenate(at)
         order = np.lexsort((index, due))
         return Born(due[order], index[order])

@@ -5,55 +5,62 @@
 | an hour or generation the record does not name | begun after it, or unlinked by it | removed; the journal has it |
 | a file longer than the record says | appended after the checkpoint, perhaps torn | cut |
 | a file shorter, or missing | durable bytes are gone | Corrupt |
-| header, last unit or last settle record not as written | damage | Corrupt |
+| header, last unit or last settle record not as written | damage | Corrupt when the hour is first used |
 | damage further inside | found by its checksum when read, and by verify | Corrupt then |
 
-Reading every byte would take minutes at 50 M messages; what is served is checked as it is read.
+Only lengths are looked at, which a start of 87,600 hours does in a second. Reading every byte would take minutes at
+50 M messages; what is served is checked as it is read.
 """
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from storage.checkpoint import CheckpointRecord, HourLengths
+import numpy as np
+
+from storage.array import I64
 from storage.disk import Disk
 from storage.format import Corrupt
-from storage.hour import Hour, settle_count
-from storage.hour_file import HourFiles, directory_name
-from storage.stage_write import OpenFiles
-from storage.staging import Stage
+from storage.hour_file import directory_name
+from storage.hour_lengths import HourLengths, HourRows
 
 
-def recover_hours(
-    hours: Path, record: CheckpointRecord | None, disk: Disk, open_files: OpenFiles, stage: Stage
-) -> dict[int, Hour]:
-    """The hours of the checkpoint, their files cut to it. Raises Corrupt, FormatRefused or DiskFailed."""
-    named = record.hours if record else {}
-    kept = {directory_name(number, lengths.generation) for number, lengths in named.items()}
+def recover(
+    hours: Path, lengths: Mapping[int, HourLengths], first_index: Callable[[int], int], disk: Disk
+) -> tuple[HourRows, I64]:
+    """The hours of the checkpoint, their files cut to it, and the global_index of each one's first unit. Raises Corrupt
+    or DiskFailed."""
+    named = HourRows.of(lengths)
+    _cut(hours, named, disk)
+    return named, np.array([first_index(hour) for hour in named], np.int64)
+
+
+def _cut(hours: Path, named: HourRows, disk: Disk) -> None:
+    """Cut the files of these hours to their lengths, remove all others."""
+    generations = dict(zip(named.rows["hour"].tolist(), named.rows["generation"].tolist(), strict=True))
+    kept = {directory_name(number, generation) for number, generation in generations.items()}
     for name in disk.list_directory(hours):
         if name not in kept:
             disk.remove_tree(hours / name)
-    recovered: dict[int, Hour] = {}
-    for number, lengths in sorted(named.items()):
-        files = open_files(number, lengths.generation)
-        files.log.cut(lengths.log_len)
-        files.index.cut(lengths.index_len)
-        files.settle.cut(lengths.settle_len)
-        check_lengths(files, lengths)
-        files.close()
-        recovered[number] = Hour(number, files, stage, lengths)
-    return recovered
+    for number, generation, log_len, index_len, settle_len, *_ in named.rows.tolist():
+        directory = f"{hours}/{directory_name(number, generation)}"
+        for name, length in (("log", log_len), ("index", index_len), ("settle", settle_len)):
+            size = disk.length(f"{directory}/{name}")
+            if size != (length or None):
+                _mend(Path(directory) / name, size, length, disk)
 
 
-def check_lengths(files: HourFiles, lengths: HourLengths) -> None:
-    """Whether the record's lengths, the last unit and the last settle record tell the same. Raises Corrupt."""
-    following = files.index.first + lengths.units
-    index_len = files.index.offset(following) if lengths.units else 0
-    if lengths.index_len != index_len:
-        raise Corrupt("catalog, checkpoint record", 0, f"index of {files.index.name}", lengths.index_len, index_len)
-    if lengths.units:
-        last = files.index.read_rows(following - 1, 1)[0]
-        end = int(last["offset"]) + int(last["size"])
-        if end != lengths.log_len:
-            raise Corrupt(files.index.name, files.index.offset(following - 1), "end of log", end, lengths.log_len)
-    settles = settle_count(lengths)
-    if settles:
-        files.settle.read_rows(settles - 1, 1)
+def _mend(path: Path, size: int | None, length: int, disk: Disk) -> None:
+    """Bring a file to its length, 0 for none."""
+    name = f"{path.parent.name}/{path.name}"
+    if size is None and length:
+        raise Corrupt(name, 0, "file", "missing", f"{length} bytes, as in the checkpoint")
+    if size is None:
+        return
+    if size < length:
+        raise Corrupt(name, size, "length", size, f"{length}, as in the checkpoint")
+    if not length:
+        disk.unlink(path)
+        return
+    fd = disk.open_write(path)
+    disk.truncate(fd, length)
+    disk.close(fd)

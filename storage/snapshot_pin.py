@@ -22,6 +22,7 @@ from storage.catalog import CatalogPin
 from storage.checkpoint import CheckpointRecord
 from storage.disk import Disk
 from storage.format import Corrupt
+from storage.hour_lengths import HourRows
 from storage.snapshot import CATALOG_FILE, Manifest, SnapshotRefused
 
 Hour = tuple[int, int]
@@ -40,7 +41,7 @@ class Pins:
     """
 
     def __init__(self) -> None:
-        self._held: dict[int, frozenset[Hour]] = {}  # by the pin's number
+        self._held: dict[int, HourRows] = {}  # what each pin names, by its number
         self._beginning = False
         self._kept: set[Hour] = set()
         self._made = 0
@@ -53,8 +54,7 @@ class Pins:
             if catalog is None:
                 return None
             self._made += 1
-            hours = catalog.record.hours.items()
-            self._held[self._made] = frozenset((number, lengths.generation) for number, lengths in hours)
+            self._held[self._made] = HourRows.of(catalog.record.hours)
             return catalog, self._made
         finally:
             self._beginning = False
@@ -69,8 +69,8 @@ class Pins:
         self._kept |= set(hours)
         if self._beginning:
             return []
-        held = frozenset().union(*list(self._held.values()))
-        return sorted(self._kept - held)
+        held = list(self._held.values())
+        return sorted(hour for hour in self._kept if not any(_names(rows, hour) for rows in held))
 
     def removed(self, hour: Hour) -> None:
         """This directory is gone: its name is free."""
@@ -79,6 +79,11 @@ class Pins:
     def generations(self, number: int) -> list[int]:
         """Generations of an hour whose directories are kept though no checkpoint names them."""
         return [generation for each, generation in list(self._kept) if each == number]
+
+
+def _names(hours: HourRows, hour: Hour) -> bool:
+    lengths = hours.get(hour[0])
+    return lengths is not None and lengths.generation == hour[1]
 
 
 class Pin:

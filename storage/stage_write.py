@@ -3,19 +3,22 @@
 ```
 chunks  -- parts -->  18 hours  -- joined, linked, sealed at once -->  slices  -->  log, index, settle of each hour
 ```
-The heads of an hour that is written again and again are kept from one time to the next: without them each time would
-read all of its index. The writer takes them over from the hour and hands them back at the end of its run.
+Hours come one after the other and are let go of when they are written, so that memory follows the 18 hours at hand and
+not all that are staged. The heads of a long hour are kept from one time to the next (heads.py): without them each time
+would read all of its index.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
 
-from storage.array import I64
-from storage.chain import SECONDS, Heads, link_slots, seconds_of
-from storage.format import Units, seal
+from storage.array import I64, U32
+from storage.chain import SECONDS, absorb, link_slots, seconds_of
+from storage.format import seal
+from storage.heads import KEPT_UNITS_MIN, HeadsKept, used_heads
 from storage.hour_file import HourFiles
 from storage.staging import Chunk, Chunks, joined, parts
 
@@ -25,8 +28,11 @@ _GROUP_HOURS: Final = (1 << 16) // SECONDS
 _GROUP_BYTES: Final = 8 << 20
 """Records and units after which a group ends, so that their copies stay small."""
 
-OpenFiles = Callable[[int, int], HourFiles]
-"""The files of an hour, by number and generation."""
+_GROUPS_CUT: Final = 64
+"""Groups that chunks are cut for at a time."""
+
+OpenFiles = Callable[[int, int, int], HourFiles]
+"""The files of an hour, by number, generation and global_index of the first unit."""
 
 
 @dataclass(slots=True)
@@ -35,32 +41,32 @@ class FrozenHour:
 
     number: int
     generation: int
+    first: int
     saved_units: int
     units: int
-    log_end: int
     bytes: int  # of records and units
     saved_settles: int
-    settles: int
-    settle_rows: Chunks
-    heads: Heads | None  # of the units on disk, if they are in memory; after the write of those then on disk
+    settle_rows: Chunks | None
 
 
-def write_staged(hours: Sequence[FrozenHour], chunks: Sequence[Chunk], open_files: OpenFiles) -> None:
+def write_staged(hours: Iterable[FrozenHour], chunks: Sequence[Chunk], open_files: OpenFiles, heads: HeadsKept) -> None:
     """Write units, records and settle records behind what the files hold. `hours` rise, and are all that `chunks` name.
 
     Raises Corrupt where an index on disk is damaged, DiskFailed; both final. Nothing is synced.
     """
-    groups = list(_groups([hour for hour in hours if hour.units > hour.saved_units]))
-    for group, part in zip(groups, parts(chunks, [group[0].number for group in groups]), strict=True):
-        _write_units(group, joined(part), open_files)
-    for hour in hours:
-        if hour.settle_rows.arrays:
-            files = open_files(hour.number, hour.generation)
-            files.settle.write_rows(hour.settle_rows.joined_settles(), hour.saved_settles)
-            files.close()
+    groups = _groups(hours)
+    while cut := list(islice(groups, _GROUPS_CUT)):
+        grown = [[hour for hour in group if hour.units > hour.saved_units] for group in cut]
+        grown = [group for group in grown if group]
+        if grown:
+            firsts = [group[0].number for group in grown]
+            for group, part in zip(grown, parts(chunks, firsts, grown[-1][-1].number + 1), strict=True):
+                _write_units(group, joined(part), open_files, heads)
+        for hour in (hour for group in cut for hour in group if hour.settle_rows is not None):
+            _write_settles(hour, open_files)
 
 
-def _groups(hours: list[FrozenHour]) -> Iterator[list[FrozenHour]]:
+def _groups(hours: Iterable[FrozenHour]) -> Iterator[list[FrozenHour]]:
     group: list[FrozenHour] = []
     filled = 0
     for hour in hours:
@@ -73,13 +79,24 @@ def _groups(hours: list[FrozenHour]) -> Iterator[list[FrozenHour]]:
         yield group
 
 
-def _write_units(group: list[FrozenHour], chunk: Chunk, open_files: OpenFiles) -> None:
+def _write_settles(hour: FrozenHour, open_files: OpenFiles) -> None:
+    assert hour.settle_rows is not None
+    files = open_files(hour.number, hour.generation, hour.first)
+    files.settle.write_rows(hour.settle_rows.joined_settles(), hour.saved_settles)
+    files.close()
+
+
+def _write_units(group: list[FrozenHour], chunk: Chunk, open_files: OpenFiles, heads: HeadsKept) -> None:
     assert [hour.number for hour in group] == chunk.hours.tolist(), f"hours {chunk.hours} are staged"
-    files = [open_files(hour.number, hour.generation) for hour in group]
-    for hour, its in zip(group, files, strict=True):
-        if hour.heads is None:
-            hour.heads = read_heads(its, hour.saved_units)
-    _link(group, chunk.units, chunk.rows)
+    files = [open_files(hour.number, hour.generation, hour.first) for hour in group]
+    after, count = np.zeros(len(group) * SECONDS, np.uint32), np.zeros(len(group) * SECONDS, np.uint32)
+    for place, (hour, its) in enumerate(zip(group, files, strict=True)):
+        if hour.saved_units:
+            seconds = slice(place * SECONDS, (place + 1) * SECONDS)
+            _read_heads(hour, its, heads, after[seconds], count[seconds])
+    begins: I64 = np.arange(len(group)) * SECONDS
+    slots = seconds_of(chunk.units["due_ms"]) + begins.repeat(np.diff(chunk.rows)).astype(np.uint16)
+    link_slots(chunk.units, slots, after, count)
     seal(chunk.units)
     rows, edges = chunk.rows.tolist(), chunk.edges.tolist()
     offsets = chunk.units["offset"][chunk.rows[:-1]].tolist()
@@ -88,24 +105,18 @@ def _write_units(group: list[FrozenHour], chunk: Chunk, open_files: OpenFiles) -
         assert hour.saved_units + len(units) == hour.units, f"{len(units)} units staged of hour {hour.number}"
         words = chunk.words[edges[place] : edges[place + 1]]
         its.log.write(words.view(np.uint8).data, offsets[place])
-        its.index.write_rows(units, its.index.first + hour.saved_units)
+        its.index.write_rows(units, hour.first + hour.saved_units)
         its.close()
+        if hour.units >= KEPT_UNITS_MIN:
+            seconds = slice(place * SECONDS, (place + 1) * SECONDS)
+            heads.keep(hour.number, used_heads(after[seconds], count[seconds], hour.first + hour.units))
 
 
-def _link(group: list[FrozenHour], units: Units, rows: I64) -> None:
-    """Link the units of all hours as if their seconds were those of one, and leave the heads at the last of them."""
-    heads = [hour.heads for hour in group if hour.heads is not None]
-    after, count = (np.concatenate([getattr(each, name) for each in heads]) for name in ("after", "count"))
-    begins: I64 = np.arange(len(group)) * SECONDS
-    slots = seconds_of(units["due_ms"]) + begins.repeat(np.diff(rows)).astype(np.uint16)
-    link_slots(units, slots, after, count)
-    for hour, begin in zip(group, begins.tolist(), strict=True):
-        hour.heads = Heads(after[begin : begin + SECONDS].copy(), count[begin : begin + SECONDS].copy())
-
-
-def read_heads(files: HourFiles, units: int) -> Heads:
-    """The heads of the first `units` units on disk, by reading them all. Raises Corrupt."""
-    heads = Heads()
-    for _, rows in files.index.blocks(units):
-        heads.absorb(rows)
-    return heads
+def _read_heads(hour: FrozenHour, files: HourFiles, heads: HeadsKept, after: U32, count: U32) -> None:
+    """Fill in the heads of the units on disk: as they were kept, or by reading all of these."""
+    used = heads.get(hour.number, hour.first + hour.saved_units)
+    if used is not None:
+        after[used.seconds], count[used.seconds] = used.after, used.count
+        return
+    for _, units in files.index.blocks(hour.saved_units):
+        absorb(units, after, count)

@@ -249,12 +249,13 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
     return Chunk(units, words, hour[rows[:-1]], rows, ends[rows], chunks[-1].serial)
 
 
-def parts(chunks: Iterable[Chunk], firsts: Sequence[int]) -> list[list[Chunk]]:
+def parts(chunks: Iterable[Chunk], firsts: Sequence[int], end: int) -> list[list[Chunk]]:
     """What the chunks have of groups of hours: the group at i begins with hour firsts[i], rising, and ends before the
-    next one; the last has no end. Each in order of arrival."""
+    next one, the last before hour `end`. Each in order of arrival."""
     groups: list[list[Chunk]] = [[] for _ in firsts]
+    bounds = [*firsts, end]
     for chunk in chunks:
-        cuts = [*chunk.hours.searchsorted(firsts).tolist(), len(chunk.hours)]
+        cuts = chunk.hours.searchsorted(bounds).tolist()
         for group, first, last in zip(groups, cuts[:-1], cuts[1:], strict=True):
             if first < last:
                 group.append(chunk.part(first, last))

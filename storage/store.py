@@ -5,7 +5,6 @@ of commands alone, not on when anything was flushed. All methods are for the loo
 one that is not. Whatever it raises (DiskFailed, Corrupt, FormatRefused) is final for the process.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,20 +14,22 @@ from storage.array import I64, U16, U32, U64
 from storage.catalog import Catalog
 from storage.catalog_file import require_begun
 from storage.chain import SECONDS
-from storage.checkpoint import NOTHING, CheckpointRecord, HourLengths
+from storage.checkpoint import NOTHING, CheckpointRecord
 from storage.checkpoint_job import CheckpointJob
 from storage.columns import LeasedColumns, SettleBatch, StateColumns, UnitBatch
 from storage.disk import Disk
 from storage.format import SETTLE, SETTLED, UNIT, UNKNOWN, Settles, Units, put_rows, take_rows
 from storage.hour import Hour
 from storage.hour_count import ENDED, HourCount, Which
+from storage.hour_lengths import HourLengths
 from storage.hour_opening import HourOpening
 from storage.hour_set import STAGED_BYTES_SOFT, HourSet
+from storage.hour_table import HourTable
 from storage.move import born_in_state, history, homes, last_places, locate
 from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
 from storage.record import Record, patch
 from storage.record_rows import RecordRows
-from storage.recovery import recover_hours
+from storage.recovery import recover
 from storage.slot import SlotColumns
 from storage.slot_read import SlotRead, hour_pending
 from storage.snapshot_pin import PINS, Pin, Pins
@@ -55,13 +56,13 @@ class Store:
         self.catalog = catalog
         self.checkpoint: CheckpointRecord | None = catalog.record
         """The last durable checkpoint; None before the first."""
-        genesis, stage, at = catalog.genesis, Stage(), self.checkpoint or NOTHING
-        opening = self._opening = HourOpening(disk, self._directory, group, catalog.first_index, at.hours)
+        genesis, pins, at = catalog.genesis, Pins(), self.checkpoint or NOTHING
+        named, firsts = recover(self._directory, at.hours, catalog.first_index, disk)
+        opening = HourOpening(disk, self._directory, group, named, firsts)
         opening.cluster_id = genesis.cluster_id if genesis else None
-        recovered = recover_hours(self._directory, self.checkpoint, disk, opening.open, stage)
-        self._pins = Pins()
         disk.remove_tree(directory / PINS)
-        self._hours = HourSet(recovered, stage, opening.open, opening.begin, self._pins)
+        self._opening, self._pins = opening, pins
+        self._hours = HourSet(HourTable(named, firsts), Stage(), opening.open, catalog.first_index, pins)
         self.applied_index, self.applied_term, self.level = at.applied_index, at.applied_term, at.level
         """Of the newest entry that is applied; and the level (storage/level.py) by which it was."""
 
@@ -84,8 +85,7 @@ class Store:
 
     def close(self) -> None:
         """Let go of all files. What was not checkpointed is in the journal."""
-        for hour in self._hours:
-            hour.files.close()
+        self._hours.close()
         self.catalog.close()
 
     @property
@@ -120,8 +120,8 @@ class Store:
         arranged = Arrangement.of(batch)
         assert arranged.hours[0] >= 0, f"hour {arranged.hours[0]}"
         assert arranged.hours[-1] <= HOUR_MAX, f"hour {arranged.hours[-1]}"
-        hours = [self._hours.begin(number) for number in arranged.hours]
-        index = arranged.indexes([hour.next for hour in hours])
+        following, log_ends = self._hours.begin(arranged.hours)
+        index = arranged.indexes(following)
         starts = patch(
             arranged.words,
             arranged.columns.size,
@@ -132,9 +132,9 @@ class Store:
             created_ms=arranged.columns.created_ms,
             homes=arranged.columns.homes,
         )
-        units = arranged.units(index, starts, [hour.log_end for hour in hours])
+        units = arranged.units(index, starts, log_ends)
         self.catalog.written.rows(units, arranged.words)
-        self._hours.append(hours, arranged, units, starts)
+        self._hours.append(arranged, units, starts)
         self._hours.bound()
         return arranged.restore((arranged.hour << INDEX_BITS | index).view(np.uint64))
 
@@ -304,34 +304,38 @@ class Store:
 
     def hour_count(self, hour: int, which: Which, now_ms: int) -> HourCount | None:
         """What counts such messages of an hour, in two steps as `slot_read`; None where there are none."""
-        found = self._hours.find(hour)
-        if found is None or not which.touches(hour) or not (found.open or which.standings & ENDED):
+        if not which.touches(hour) or not (self.open_units(hour) or which.standings & ENDED):
             return None
-        return HourCount(found, which, now_ms)
+        found = self._hours.find(hour)
+        return None if found is None else HourCount(found, which, now_ms)
 
-    def is_linked(self, count: HourCount) -> bool:
-        """Whether the hour that it counts is still there; a file that is missing is no damage otherwise."""
-        return self._hours.find(count.source.number) is count.source
+    def is_linked(self, hour: Hour) -> bool:
+        """Whether an hour that was read is still there; a file that is missing is no damage otherwise."""
+        return self._hours.find(hour.number) is hour
 
     # hours
 
+    def hour(self, hour: int) -> Hour | None:
+        """An hour as an object, another one once it is begun anew."""
+        return self._hours.find(hour)
+
     def open_units(self, hour: int) -> int:
         """How many units of an hour are pending or leased, without looking at them."""
-        return found.open if (found := self._hours.find(hour)) else 0
+        found = self._hours.counters(hour)
+        return found.unsettled - found.forwarded if found else 0
 
-    def extent(self, hour: int) -> tuple[Hour | None, int]:
-        """An hour as an object, another one once it is begun anew, and its units: the same and more later."""
-        found = self._hours.find(hour)
-        return found, found.units if found else 0
+    def extent(self, hour: int) -> tuple[int, int]:
+        """Where an hour's units begin, and how many there are: more later, or others once it is begun anew."""
+        return (found.first, found.units) if (found := self._hours.counters(hour)) else (-1, 0)
 
     def span(self, hour: int) -> tuple[int, int]:
         """The positions of an hour's units: of the first, and behind the last."""
-        found, base = self._hours.find(hour), hour << INDEX_BITS
-        return (base + found.first, base + found.next) if found else (base, base)
+        found, base = self._hours.counters(hour), hour << INDEX_BITS
+        return (base + found.first, base + found.first + found.units) if found else (base, base)
 
     def lengths(self, hour: int) -> HourLengths | None:
         """What an hour's files hold, or will when all is written; None if there is no such hour."""
-        return found.lengths() if (found := self._hours.find(hour)) else None
+        return found.lengths if (found := self._hours.counters(hour)) else None
 
     def topics_from(self, hour: int, first: int) -> U32:
         """The topic of each unit of an hour, from this ordinal on."""
@@ -342,19 +346,20 @@ class Store:
 
     def hours(self) -> list[int]:
         """The hours that hold units, ascending."""
-        return sorted(hour.number for hour in self._hours)
+        return self._hours.numbers()
 
-    def open_hours(self) -> list[int]:
-        """The hours that hold pending or leased units, ascending."""
-        return sorted(hour.number for hour in self._hours if hour.open)
+    def open_hours(self, first: int = 0, last: int = HOUR_MAX) -> list[int]:
+        """The hours from `first` to `last` that hold pending or leased units, ascending."""
+        return self._hours.open_numbers(first, last)
 
     def unsettled(self, hour: int) -> int:
         """How many units of an hour are not settled for good, forwarded ones among them."""
-        return found.unsettled if (found := self._hours.find(hour)) else 0
+        return found.unsettled if (found := self._hours.counters(hour)) else 0
 
     def settled_ms(self, hour: int) -> int:
         """When the last thing happened to a unit of this hour, ms; 0 if nothing did. The hour is not used by it."""
-        return found.settled_ms() if (found := self._hours.find(hour)) else 0
+        found = self._hours.counters(hour)
+        return 0 if found is None else self._hours.settled_ms(found)
 
     def turn(self, now_hour: int) -> None:
         """The hour wheel stands at `now_hour`: hours that became near are written and opened, others let go."""
@@ -378,7 +383,7 @@ class Store:
         Then `job.run()` in a thread, then `job.finish()` here.
         """
         frozen = self._hours.freeze()
-        catalog = self.catalog.begin(replace(record, hours=frozen.lengths))
+        catalog = self.catalog.begin(record)
         return CheckpointJob(self._disk, self._directory, frozen, self._opening.open, catalog, self._pins, self._finish)
 
     def pin(self) -> Pin | None:
@@ -392,5 +397,4 @@ class Store:
         self._hours.thaw(job.hours)
 
     def _use_open(self, hour: int) -> Hour | None:
-        found = self._hours.find(hour)
-        return self._hours.use(hour) if found and found.open else None
+        return self._hours.use(hour) if self.open_units(hour) else None

@@ -17,12 +17,13 @@ from pathlib import Path
 
 from storage.array import U64
 from storage.catalog import Catalog
-from storage.checkpoint import CheckpointRecord, HourLengths
+from storage.checkpoint import CheckpointRecord
 from storage.delivery_file import delivery_files, read_delivery_file
 from storage.disk import Disk, DiskFailed
 from storage.format import Corrupt, FormatRefused
 from storage.hour_check import HourCheck
 from storage.hour_file import HourFile, HourFiles, directory_name
+from storage.hour_lengths import HourLengths
 from storage.move_check import move_faults
 
 _READ_BYTES = 4 << 20

@@ -267,6 +267,11 @@ class SimDisk(Disk):
         self._alive()
         return super().list_directory(path)
 
+    def length(self, path: str) -> int | None:
+        """See Disk."""
+        self._alive()
+        return super().length(path)
+
     def exists(self, path: Path) -> bool:
         """See Disk."""
         self._alive()

@@ -87,8 +87,8 @@ def _catalog_ahead() -> list[Patch]:
     """The catalog's transaction is made before the files are synced that it speaks of."""
 
     def run(self: CheckpointJob) -> None:
-        self.catalog.commit()
-        write_staged(self.hours.staged, self.hours.chunks, self._open_files)
+        self.catalog.commit(self.hours.lengths)
+        write_staged(self.hours.staged, self.hours.chunks, self._open_files, self.hours.heads)
         self._sync(self.hours.synced)
 
     return [(CheckpointJob, "run", run)]

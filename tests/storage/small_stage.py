@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-import storage.hour_set
+import storage.heads
 import storage.stage_write
 import storage.staging
 
@@ -17,5 +17,6 @@ def small_stage() -> Iterator[None]:
         patch.setattr(storage.staging, "_CHUNKS_ASKED_MAX", 1)
         patch.setattr(storage.staging, "_SMALL_CHUNKS_MAX", 3)
         patch.setattr(storage.stage_write, "_GROUP_HOURS", 2)
-        patch.setattr(storage.hour_set, "_HEADS_HOURS_MAX", 1)
+        patch.setattr(storage.heads, "KEPT_HOURS_MAX", 1)
+        patch.setattr(storage.stage_write, "KEPT_UNITS_MIN", 1)
         yield

@@ -257,5 +257,5 @@ def _standing(unit: Unit, now_ms: int) -> int | None:
 def _count(store: Store, hour: int, which: Which, now_ms: int, tally: Tally) -> None:
     count = store.hour_count(hour, which, now_ms)
     if count is not None:
-        assert store.is_linked(count)
+        assert store.is_linked(count.source)
         count.run(tally)

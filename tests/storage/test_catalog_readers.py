@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from storage.catalog import Catalog
-from storage.checkpoint import HourLengths
 from storage.disk import Disk
+from storage.hour_lengths import HourLengths
 from tests.storage.test_catalog import record
 
 HOURS = 720

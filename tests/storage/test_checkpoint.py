@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.checkpoint import CheckpointRecord, HourLengths
+from storage.checkpoint import CheckpointRecord
 from storage.format import Corrupt, FormatRefused
+from storage.hour_lengths import HourLengths
 
 GOLDEN = Path(__file__).parent / "golden"
 U64 = st.integers(0, 2**64 - 1)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.checkpoint import HourLengths
+from storage.hour_lengths import HourLengths
 from storage.kept_hours import KeptHours
 from tests.storage.test_catalog import record
 
@@ -18,6 +18,9 @@ LENGTHS = st.builds(
     settle_len=st.integers(0, 1 << 40),
     units=st.just(9),
     unsettled=st.integers(0, 2),
+    forwarded=st.just(0),
+    moved=st.just(0),
+    generation=st.just(0),
 )
 
 

@@ -33,7 +33,7 @@ step: st.SearchStrategy[Step] = st.one_of(
 
 def hour_of(store: Store) -> Hour:
     """The one hour all this is about."""
-    hour, _ = store.extent(HOUR)
+    hour = store.hour(HOUR)
     assert hour is not None
     return hour
 
@@ -47,7 +47,7 @@ def all_settles(hour: Hour) -> Settles:
 def play(store: Store, steps: list[Step]) -> None:
     """Carry out the steps; numbers name units, those that are not there are passed over."""
     for number, (what, numbers) in enumerate(steps, 1):
-        hour, units = store.extent(HOUR)
+        hour, (_, units) = store.hour(HOUR), store.extent(HOUR)
         at = sorted({each for each in numbers if each < units})
         home = np.array([HOUR << 40 | each for each in at], np.uint64)
         if what == "append":

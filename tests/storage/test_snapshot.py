@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.checkpoint import CheckpointRecord, HourLengths
+from storage.checkpoint import CheckpointRecord
 from storage.disk import Disk
 from storage.format import Corrupt, FormatRefused
+from storage.hour_lengths import HourLengths
 from storage.snapshot import PIECE, Manifest, SnapshotRefused
 from storage.snapshot_pin import PINS, Pin
 from storage.store import Store

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import storage.heads
 import storage.hour_set
+import storage.stage_write
 import storage.staging
 from storage.chain import run_edges
 from storage.disk import Disk
@@ -59,7 +61,7 @@ class Model:
         if self.frozen is None:
             return
         chunks, taken = self.frozen
-        groups = [joined(group) for group in parts(chunks, [0, HOURS // 2]) if group]
+        groups = [joined(group) for group in parts(chunks, [0, HOURS // 2], HOURS) if group]
         assert [row for group in groups for row in rows_of(group)] == [row for hour in taken for row in taken[hour]]
         self.stage.thaw()
         self.rows = {hour: [row for row in rows if row not in taken[hour]] for hour, rows in self.rows.items()}
@@ -160,7 +162,8 @@ class CountingDisk(Disk):
 def test_heads_are_kept_between_checkpoints(quick_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
     """An hour whose heads are kept is written again without reading its index; one whose heads had to go has the same
     bytes in the end."""
-    monkeypatch.setattr(storage.hour_set, "_HEADS_HOURS_MAX", kept)
+    monkeypatch.setattr(storage.heads, "KEPT_HOURS_MAX", kept)
+    monkeypatch.setattr(storage.stage_write, "KEPT_UNITS_MIN", 1)
     disk = CountingDisk()
     store = Store.open(quick_path, disk=disk)
     found(store)

@@ -1,0 +1,95 @@
+"""All hours at one moment, for a checkpoint: made on the loop by copying their counters, worked out in a thread."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+import numpy as np
+
+from storage.array import I64
+from storage.format import UNIT
+from storage.heads import HeadsKept
+from storage.hour_lengths import HourRows
+from storage.hour_table import FROZEN, HourCounters, Rows, lengths_of
+from storage.stage_write import FrozenHour
+from storage.staging import Chunk, Chunks
+
+
+class FrozenHours:
+    """What is to be written and synced, the lengths that the files will have, and the directories to remove."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        settles: Mapping[int, Chunks],
+        chunks: tuple[Chunk, ...],
+        written: frozenset[int],
+        removed: list[tuple[int, int]],
+        heads: HeadsKept,
+    ) -> None:
+        self.rows = rows
+        """A copy of all rows of the table, free ones too."""
+        self.chunks = chunks
+        self.removed = removed
+        """Hours and generations."""
+        self.heads = heads
+        """Of what is written: a fork."""
+        self._settles = settles
+        self._written = written
+
+    def prepare(self) -> None:
+        """Work out in the thread what the loop will ask for when this is durable."""
+        _ = self.staged_columns
+
+    @cached_property
+    def _rising(self) -> I64:
+        """The rows that are hours, by number."""
+        number = self.rows["number"]
+        hours = np.flatnonzero(number >= 0)
+        return hours[number[hours].argsort(kind="stable")]
+
+    @cached_property
+    def staged_rows(self) -> I64:
+        """The rows of hours with something staged, by number."""
+        rows = self.rows
+        staged = (rows["units"] > rows["saved_units"]) | (rows["settles"] > rows["saved_settles"])
+        return self._rising[staged[self._rising]]
+
+    @cached_property
+    def staged_columns(self) -> Mapping[str, I64]:
+        """What HourTable.save wants to know of `staged_rows`."""
+        return {name: self.rows[name][self.staged_rows] for name in FROZEN}
+
+    @property
+    def staged(self) -> Iterator[FrozenHour]:
+        """What is to be written, hour by hour, rising."""
+        for row in self.staged_rows.tolist():
+            hour = HourCounters._make(self.rows[row].item())
+            size = hour.log_end - hour.saved_log_end + (hour.units - hour.saved_units) * UNIT.itemsize
+            yield FrozenHour(
+                hour.number,
+                hour.generation,
+                hour.first,
+                hour.saved_units,
+                hour.units,
+                size,
+                hour.saved_settles,
+                self._settles[hour.number] if hour.settles > hour.saved_settles else None,
+            )
+
+    @property
+    def staged_numbers(self) -> list[int]:
+        """The hours of `staged`."""
+        numbers: list[int] = self.rows["number"][self.staged_rows].tolist()
+        return numbers
+
+    @cached_property
+    def lengths(self) -> HourRows:
+        """Of all hours."""
+        return lengths_of(self.rows[self._rising])
+
+    @cached_property
+    def synced(self) -> list[tuple[int, int, int]]:
+        """What was written to since the last checkpoint, or will be: number, generation and first unit of each hour."""
+        wanted = self._written.union(self.staged_numbers)
+        at = self._rising[np.isin(self.rows["number"][self._rising], list(wanted))]
+        return [(number, generation, first) for number, generation, first, *_ in self.rows[at].tolist()]
