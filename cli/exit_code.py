@@ -25,6 +25,7 @@ class ExitCode(IntEnum):
     DATA = 11
     CHILD = 12
     REMOVED = 13
+    INCOMPLETE = 14
 
 
 SENTENCES: dict[ExitCode, str] = {
@@ -45,6 +46,7 @@ SENTENCES: dict[ExitCode, str] = {
     ExitCode.DATA: "serve, dev, verify, restore, reconcile: data or backup is refused, damaged or cannot be written",
     ExitCode.CHILD: "dev: a node ended before the cluster was ready, or all have ended",
     ExitCode.REMOVED: "serve: the node was removed from its cluster",
+    ExitCode.INCOMPLETE: "reconcile apply: nothing is sent again, for a node's account is missing or has a hole",
 }
 
 _BY_STATUS: dict[int, ExitCode] = {

@@ -158,6 +158,9 @@ def _show(out: Path, document: Mapping[str, Any]) -> None:
     show_fields((name, value) for name, value in counts.items() if value)
     for problem in document["problems"]:
         click.echo(f"problem: {' '.join(str(value) for value in problem.values() if value != '')}", err=True)
+    if document["repairs"]["redeliver"]:
+        for sentence in document["redeliver_refused"]:
+            click.echo(f"apply will send nothing again: {sentence}", err=True)
     for sentence in document["promises_broken"]:
         click.echo(f"broken: {sentence}", err=True)
     click.echo(f"report: {out / 'report.html'}")
@@ -171,14 +174,22 @@ def _show(out: Path, document: Mapping[str, Any]) -> None:
 def apply(out: Path, dry_run: bool, guessed: bool, url: str, timeout: float, output: str) -> None:
     """Carries out the repairs of the reconciliation in DIR: what was lost comes again, what would come again is
     cancelled. Running it twice does it once. Equal messages may be meant: they are left alone unless you say so.
+    Nothing is sent again (exit status 14) where the account of a member is missing or has a hole.
     """
-    from reconcile.apply import LATER, OUTCOMES, carry_out, read_repairs
+    from reconcile.apply import LATER, OUTCOMES, REFUSED, carry_out, read_refusals, read_repairs
     from reconcile.problem import DataRefused
+    from reconcile.tables import REDELIVER
 
     counts = dict.fromkeys((*OUTCOMES, _LEFT), 0)
     connection = Connection(url, timeout)
     try:
+        refusals = read_refusals(out)
         for repair in read_repairs(out):
+            if refusals and repair.action == REDELIVER:
+                counts[REFUSED] += 1
+                if dry_run or output == "table":
+                    click.echo(f"{repair.action} {repair.id} ({repair.reason}): {REFUSED}")
+                continue
             if repair.guessed and not guessed:
                 counts[_LEFT] += 1
                 continue
@@ -198,6 +209,9 @@ def apply(out: Path, dry_run: bool, guessed: bool, url: str, timeout: float, out
     if counts[_LEFT] and output == "table":
         said = f"{counts[_LEFT]} messages equal another one and were left alone; --scheduled-twice cancels them"
         click.echo(said, err=True)
+    if counts[REFUSED]:
+        said = f"{counts[REFUSED]} messages were not sent again, since their receivers may have them:"
+        raise Failure(ExitCode.INCOMPLETE, "\n".join([said, *refusals, "give all of it, and reconcile again"]))
     if counts[LATER]:
         raise Failure(ExitCode.UNAVAILABLE, f"{counts[LATER]} repairs could not be made now; run this again")
 

@@ -9,9 +9,11 @@ What is sent again has a header `repair-of: <id>`, for consumers that remember w
 
 Nothing is done on a guess: a message that is still open is not sent again beside itself, one that meanwhile ended is
 left alone, one whose content no node has any more cannot come again, and each of these is said by name. That a message
-equals another one is a guess (a producer may mean both), so those are cancelled only if that is asked for.
+equals another one is a guess (a producer may mean both), so those are cancelled only if that is asked for. And a
+message is lost because no account tells of a hand-over: where an account is missing or has a hole none is sent again.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,7 +21,7 @@ from urllib.parse import quote
 
 import pyarrow.dataset as ds
 
-from reconcile.output import REPAIRS_TABLE, REPORT
+from reconcile.output import REDELIVER_REFUSED, REPAIRS_TABLE, REPORT
 from reconcile.problem import DataRefused
 from reconcile.tables import REDELIVER, SUPPRESS, TWICE
 
@@ -29,9 +31,11 @@ NOT_NEEDED: Final = "not_needed"
 """The message has ended meanwhile, or is open and comes by itself."""
 GONE: Final = "gone"
 """No node knows the message: there is nothing to send."""
+REFUSED: Final = "refused"
+"""It was not sent again: the reconciliation did not have all that could tell of a hand-over."""
 LATER: Final = "later"
 """It is with a consumer now, or the nodes cannot take it now: run again."""
-OUTCOMES: Final = (DONE, NOT_NEEDED, GONE, LATER)
+OUTCOMES: Final = (DONE, NOT_NEEDED, GONE, REFUSED, LATER)
 
 KEY_PREFIX: Final = "repair-"
 REPAIR_OF: Final = "repair-of"
@@ -72,6 +76,23 @@ def read_repairs(out: Path) -> Iterator[Repair]:
     for batch in table.to_batches(columns=["action", "reason", "id"], batch_size=_BATCH_ROWS):
         for row in batch.to_pylist():
             yield Repair(row["action"], row["reason"], row["id"])
+
+
+def read_refusals(out: Path) -> list[str]:
+    """Why the reconciliation below `out` is no ground to send anything again; empty if it is. Raises DataRefused if
+    its report cannot be read."""
+    try:
+        document = json.loads((out / REPORT).read_bytes())
+    except FileNotFoundError:
+        raise DataRefused(f"{out} is not the output of a finished reconciliation: it has no {REPORT}") from None
+    except (OSError, ValueError) as error:
+        raise DataRefused(f"{out / REPORT} is damaged: {error}") from error
+    if not isinstance(document, dict) or REDELIVER_REFUSED not in document:
+        return ["an older build made this report, and did not look whether all delivery logs are whole"]
+    found = document[REDELIVER_REFUSED]
+    if not isinstance(found, list) or not all(isinstance(sentence, str) for sentence in found):
+        raise DataRefused(f"{out / REPORT} is damaged: {REDELIVER_REFUSED} is no list of sentences")
+    return found
 
 
 def carry_out(repair: Repair, call: Call) -> Outcome:

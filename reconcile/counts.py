@@ -20,13 +20,14 @@ from ledger.terms import rival_terms
 from reconcile.buckets import BucketAnswer
 from reconcile.context import node_numbers
 from reconcile.inventory import Inventory
-from reconcile.output import CANONICAL_TABLE, DUPLICATES_TABLE, LEDGER_TABLE
+from reconcile.output import CANONICAL_TABLE, DUPLICATES_TABLE, LEDGER_TABLE, REDELIVER_REFUSED
 from reconcile.problem import TIMELESS, Problem
 from reconcile.receipts import Said
 from reconcile.report.figures import Figures
 from reconcile.survey import Survey
 from reconcile.tables import REDELIVER, SUPPRESS
 from reconcile.testimony import ACKNOWLEDGED, CLASSES, RECEIPTS
+from reconcile.whole import redeliver_refused
 
 PROBLEMS_MAX: Final = 1000
 """Problems that are told one by one; the rest is counted."""
@@ -88,6 +89,7 @@ def document_of(
         "terms": terms,
         "topics": _topics(totals.summary, context),
         "repairs": {action: totals.repairs.get(action, 0) for action in (REDELIVER, SUPPRESS)},
+        REDELIVER_REFUSED: redeliver_refused(inventory, surveyed),
         **heard,
         "canonical": totals.rows.get(CANONICAL_TABLE, 0),
         "unreadable": totals.unreadable,

@@ -29,6 +29,7 @@ from storage.format import (
     Corrupt,
     FormatRefused,
 )
+from storage.members import REMOVED
 from storage.record import RECORD_HEADER_SIZE
 from storage.topic import Topic
 
@@ -68,6 +69,7 @@ def _node(path: Path, name: str, word: ExportedNode | None) -> NodeData:
         applied_index=word.applied_index,
         topics=tuple(_topic(topic) for topic in word.topics),
         members={member.number: member.id for member in word.members},
+        removed=frozenset(member.id for member in word.members if member.role == REMOVED),
     )
 
 

@@ -15,6 +15,7 @@ from storage.catalog import Catalog
 from storage.disk import Disk, DiskFailed
 from storage.format import Corrupt, FormatRefused
 from storage.hour_lengths import HourLengths
+from storage.members import REMOVED
 from storage.topic import Topic
 
 LOCK: Final = "LOCK"
@@ -27,7 +28,7 @@ class NodeData:
     """One node's directory, or its part of an export. `name` is its node id; `number` is what records call it, 0 where
     no checkpoint says; `store` names the directory itself (8 hex digits of its id, "" where that is not known): a node
     that lost its disk has a new one. `lengths` are what its last checkpoint vouches for, by hour; `max_now_ms` is the
-    newest stamp in that, 0 for none.
+    newest stamp in that, 0 for none. `members` has former ones too, which are `removed`.
     """
 
     name: str
@@ -40,6 +41,7 @@ class NodeData:
     lengths: Mapping[int, HourLengths] = field(default_factory=dict)
     topics: tuple[Topic, ...] = ()
     members: Mapping[int, str] = field(default_factory=dict)
+    removed: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
 
 
@@ -61,6 +63,7 @@ def read_node(path: Path) -> NodeData:
         return NodeData(name, path, store)
     try:
         members = {member.number: member.id for member in catalog.members.all()}
+        removed = frozenset(member.id for member in catalog.members.all() if member.role == REMOVED)
         record = catalog.record
         return NodeData(
             name,
@@ -72,6 +75,7 @@ def read_node(path: Path) -> NodeData:
             lengths=record.hours if record else {},
             topics=tuple(catalog.topics()),
             members=members,
+            removed=removed,
         )
     finally:
         catalog.close()

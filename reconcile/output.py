@@ -36,6 +36,8 @@ SCHEMAS: Final[dict[str, Any]] = {
     UNMATCHED_TABLE: UNMATCHED_SCHEMA,
 }
 REPORT: Final = "report.json"
+REDELIVER_REFUSED: Final = "redeliver_refused"
+"""The key of the report under which stands why nothing may be sent again: sentences, none if it may."""
 PAGE: Final = "report.html"
 _WORK: Final = ".work"
 _OURS: Final = frozenset({*SCHEMAS, REPORT, f".{REPORT}", PAGE, f".{PAGE}", _WORK})

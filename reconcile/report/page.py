@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from reconcile.output import PAGE
+from reconcile.output import PAGE, REDELIVER_REFUSED
 from reconcile.report import pictures
 from reconcile.report.palette import (
     AMBER,
@@ -189,6 +189,13 @@ def _drawn(document: Document, changes: list[dict[str, Any]]) -> list[dict[str, 
     return sorted(found, key=lambda each: each["term"])
 
 
+def _repairs_said(document: Document) -> str:
+    """What becomes of the repairs, and why nothing is sent again where the data is not whole."""
+    said = "What 'hourwheel reconcile apply' would do, each exactly once however often it is run."
+    refused = document.get(REDELIVER_REFUSED) or ()
+    return f"{said} It sends nothing again: {'; '.join(refused)}." if refused else said
+
+
 def _tables(document: Document) -> list[dict[str, Any]]:
     """The parts that are plain tables: topics, receipts, what was acknowledged, repairs."""
     tables = []
@@ -202,7 +209,7 @@ def _tables(document: Document) -> list[dict[str, Any]]:
     for name, title, sentence in (
         ("receipts", "Consumers' receipts", "What consumers say they got, beside what the nodes say they handed over."),
         ("acknowledged", "Acknowledged to producers", "Ids that producers were given, looked up in the nodes' hours."),
-        ("repairs", "Repairs", "What 'hourwheel reconcile apply' would do, each exactly once however often it is run."),
+        ("repairs", "Repairs", _repairs_said(document)),
     ):
         part = dict(document.get(name, {}))
         counts = [

@@ -17,9 +17,10 @@ from chaos.cluster import Cluster
 from cli.connection import Connection
 from cli.exit_code import ExitCode
 from cli.main import main
-from reconcile.output import REPAIRS_TABLE, REPORT
+from reconcile.output import REDELIVER_REFUSED, REPAIRS_TABLE, REPORT
 from reconcile.planted import make
 from reconcile.tables import REPAIRS_SCHEMA, write_parquet
+from tests.cli.scripted_node import ScriptedNode
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,12 +90,13 @@ def test_a_stream_ends_when_it_is_told_and_a_broken_promise_is_exit_status_six(t
 
 @pytest.fixture
 def repairs(tmp_path: Path) -> Any:
-    """Writes an output directory with these repairs: (action, reason, id)."""
+    """Writes an output directory with these repairs: (action, reason, id). `refused`: why nothing may be sent again; an
+    older build's report has no such key."""
 
-    def write(*rows: tuple[str, str, str]) -> Path:
+    def write(*rows: tuple[str, str, str], refused: list[str] | None = None, older: bool = False) -> Path:
         out = tmp_path / "out"
         (out / REPAIRS_TABLE).mkdir(parents=True)
-        (out / REPORT).write_text("{}")
+        (out / REPORT).write_text(json.dumps({} if older else {REDELIVER_REFUSED: refused or []}))
         columns = [*zip(*rows, strict=True), ["orders"] * len(rows), ["lost"] * len(rows), [0] * len(rows)]
         arrays = [pa.array(column).cast(field.type) for column, field in zip(columns, REPAIRS_SCHEMA, strict=True)]
         write_parquet(pa.Table.from_arrays(arrays, schema=REPAIRS_SCHEMA), out / REPAIRS_TABLE / "1.parquet")
@@ -134,7 +136,7 @@ def _mend(call: Any, url: str, repairs: Any) -> None:
     for _ in range(2):
         result = reconcile("apply", out, "--url", url, "--scheduled-twice", "-o", "json")
         assert result.exit_code == 0, result.output
-        assert json.loads(result.output) == {"done": 2, "not_needed": 0, "gone": 1, "later": 0, "left": 0}
+        assert json.loads(result.output) == {"done": 2, "not_needed": 0, "gone": 1, "refused": 0, "later": 0, "left": 0}
     assert call("GET", f"/v1/messages/{later}").document["state"] == "cancelled"
     (again,) = call("POST", "/v1/topics/orders/pull", {"max": 5, "wait": "5s"}, 6.0).document["messages"]
     assert (again["body"], again["tags"], again["headers"]) == ({"n": 1}, ["eu"], {"repair-of": first})
@@ -144,3 +146,36 @@ def test_a_node_that_is_not_there_is_told(repairs: Any) -> None:
     """Nothing was done, and a later run goes on."""
     out = repairs(("suppress", "delivered_unsettled", "0" * 26))
     assert reconcile("apply", out, "--url", "http://127.0.0.1:1").exit_code == int(ExitCode.UNREACHABLE)
+
+
+@pytest.mark.parametrize(
+    ("older", "refused", "said"),
+    [
+        (False, ["no directory and no export of member n2 was given"], "member n2"),
+        (True, [], "an older build made this report"),
+    ],
+)
+def test_nothing_is_sent_again_where_an_account_is_missing(
+    repairs: Any, node: ScriptedNode, older: bool, refused: list[str], said: str
+) -> None:
+    """What seems lost is named and left alone, with an exit status of its own; the cancel beside it goes."""
+    node.say(200, {"result": "cancelled"})
+    lost, open_ = "0" * 26, "1" * 26
+    out = repairs(
+        ("redeliver", "no_trace", lost), ("suppress", "delivered_unsettled", open_), refused=refused, older=older
+    )
+    for options, requests in ((["--dry-run"], []), ([], [("DELETE", f"/v1/messages/{open_}", None)])):
+        result = reconcile("apply", out, "--url", node.url, *options)
+        assert result.exit_code == int(ExitCode.INCOMPLETE)
+        assert said in result.stderr
+        assert f"redeliver {lost} (no_trace): refused" in result.stdout
+        assert node.requests == requests
+
+
+def test_a_report_that_is_damaged_is_no_ground(repairs: Any) -> None:
+    """No JSON, or no list of sentences: refused by name."""
+    out = repairs(("redeliver", "no_trace", "0" * 26))
+    for text in ("{", '{"redeliver_refused": true}', '{"redeliver_refused": [1]}'):
+        (out / REPORT).write_text(text)
+        result = reconcile("apply", out)
+        assert (result.exit_code, REPORT in result.stderr) == (int(ExitCode.DATA), True)
