@@ -23,7 +23,7 @@ from storage.disk import Disk
 from storage.frozen_hours import FrozenHours
 from storage.hour_file import directory_name
 from storage.snapshot_pin import Pins
-from storage.stage_write import OpenFiles, write_staged
+from storage.stage_write import OpenFiles, read_ahead, write_staged
 
 _SYNC_EACH_MAX: Final = 8
 """Up to this many hours are synced one by one; more cost less as one syncfs of the file system."""
@@ -56,6 +56,7 @@ class CheckpointJob:
         self._sync(self.hours.synced)
         self.hours.prepare()
         self.catalog.commit(self.hours.lengths)
+        read_ahead(self.hours.ahead, self._open_files, self.hours.heads)
         for hour in self._pins.removable(self.hours.removed):
             self._disk.remove_tree(self._directory / directory_name(*hour))
             self._pins.removed(hour)

@@ -25,6 +25,7 @@ class FrozenHours:
         written: frozenset[int],
         removed: list[tuple[int, int]],
         heads: HeadsKept,
+        ahead: range,
     ) -> None:
         self.rows = rows
         """A copy of all rows of the table, free ones too."""
@@ -34,6 +35,7 @@ class FrozenHours:
         self.heads = heads
         """Of what is written: a fork."""
         self._settles = settles
+        self._ahead = ahead
         self._written = written
 
     def prepare(self) -> None:
@@ -62,19 +64,22 @@ class FrozenHours:
     @property
     def staged(self) -> Iterator[FrozenHour]:
         """What is to be written, hour by hour, rising."""
-        for row in self.staged_rows.tolist():
-            hour = HourCounters._make(self.rows[row].item())
-            size = hour.log_end - hour.saved_log_end + (hour.units - hour.saved_units) * UNIT.itemsize
-            yield FrozenHour(
-                hour.number,
-                hour.generation,
-                hour.first,
-                hour.saved_units,
-                hour.units,
-                size,
-                hour.saved_settles,
-                self._settles[hour.number] if hour.settles > hour.saved_settles else None,
-            )
+        return map(self._hour, self.staged_rows.tolist())
+
+    @property
+    def ahead(self) -> list[FrozenHour]:
+        """Those that become near next."""
+        number = self.rows["number"]
+        ahead = (number >= self._ahead.start) & (number < self._ahead.stop)
+        return [self._hour(row) for row in np.flatnonzero(ahead).tolist()]
+
+    def _hour(self, row: int) -> FrozenHour:
+        hour = HourCounters._make(self.rows[row].item())
+        size = hour.log_end - hour.saved_log_end + (hour.units - hour.saved_units) * UNIT.itemsize
+        settles = self._settles[hour.number] if hour.settles > hour.saved_settles else None
+        return FrozenHour(
+            hour.number, hour.generation, hour.first, hour.saved_units, hour.units, size, hour.saved_settles, settles
+        )
 
     @property
     def staged_numbers(self) -> list[int]:

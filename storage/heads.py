@@ -17,7 +17,7 @@ from storage.chain import Heads
 KEPT_UNITS_MIN: Final = 256
 """Hours of fewer units are read again: 16 KB, which costs less than to keep them in mind."""
 
-KEPT_BYTES_MAX: Final = 32 << 20
+KEPT_BYTES_MAX: Final = 64 << 20
 """Memory for heads of far hours: ten bytes for each second that is used."""
 
 KEPT_HOURS_MAX: Final = 8192

@@ -44,6 +44,9 @@ from storage.staging import Chunk, Stage
 NEAR_HOURS: Final = 2
 """Hours on either side of the turn's that are near."""
 
+AHEAD_HOURS: Final = 2
+"""Hours behind these whose heads a checkpoint reads, so that the turn finds them in memory."""
+
 STAGED_BYTES_SOFT: Final = 64 << 20
 """Past this a checkpoint is due, whoever drives them."""
 
@@ -321,7 +324,7 @@ class HourSet:
         settles = {number: hour.staged_settles.copy() for number, hour in self._settling.items()}
         return FrozenHours(
             self._table.rows.copy(), settles, chunks, frozenset(self._written), sorted(self._unlinked),
-            self._heads.fork(),
+            self._heads.fork(), range(self._near.stop, self._near.stop + AHEAD_HOURS),
         )  # fmt: skip
 
     def thaw(self, frozen: FrozenHours) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from storage.array import I64, U32
-from storage.chain import SECONDS, absorb, link_slots, seconds_of
+from storage.chain import SECONDS, Heads, absorb, link_slots, seconds_of
 from storage.format import seal
 from storage.heads import KEPT_UNITS_MIN, HeadsKept, used_heads
 from storage.hour_file import HourFiles
@@ -64,6 +64,20 @@ def write_staged(hours: Iterable[FrozenHour], chunks: Sequence[Chunk], open_file
                 _write_units(group, joined(part), open_files, heads)
         for hour in (hour for group in cut for hour in group if hour.settle_rows is not None):
             _write_settles(hour, open_files)
+
+
+def read_ahead(hours: Iterable[FrozenHour], open_files: OpenFiles, heads: HeadsKept) -> None:
+    """Keep the heads of hours that were written whole, and that the wheel will ask for."""
+    for hour in hours:
+        following = hour.first + hour.units
+        if hour.units < KEPT_UNITS_MIN or heads.get(hour.number, following) is not None:
+            continue
+        files = open_files(hour.number, hour.generation, hour.first)
+        found = Heads()
+        for _, units in files.index.blocks(hour.units):
+            found.absorb(units)
+        files.close()
+        heads.keep(hour.number, used_heads(found.after, found.count, following))
 
 
 def _groups(hours: Iterable[FrozenHour]) -> Iterator[list[FrozenHour]]:

@@ -36,6 +36,11 @@ class OpeningDisk(Disk):
             raise DiskFailed("fdatasync", "", errno.EIO)
         super().fdatasync(fd)
 
+    def read(self, fd: int, size: int, offset: int) -> bytes:
+        """See Disk."""
+        self.calls["bytes"] += size
+        return super().read(fd, size, offset)
+
     def open_read(self, path: Path) -> int:
         """See Disk."""
         self.calls["open"] += "hours" in path.parts
@@ -224,3 +229,43 @@ def test_an_hour_that_somebody_holds_stays_as_it_is(quick_path: Path) -> None:
     assert (hour.settles, hour.saved_settles) == (1, 1)
     assert store.lengths(FIRST) == hour.lengths()
     store.close()
+
+
+def test_heads_of_a_thousand_hours_and_more_are_kept(quick_path: Path) -> None:
+    """FOUND A8: past 1,024 far hours each checkpoint read the whole index of every hour that it wrote to."""
+    disk = OpeningDisk()
+    store = open_store(quick_path, disk)
+    hours = np.repeat(due(1_100), 300)
+    store.append(batch_of(hours + np.tile(np.arange(300) * 7_000, 1_100)))
+    checkpoint(store, 1)
+    for index in (2, 3):
+        store.append(batch_of(due(1_100) + index))
+        disk.calls.clear()
+        checkpoint(store, index)
+        assert disk.calls["bytes"] == 0
+    store.close()
+    assert verify(quick_path).sound
+
+
+def test_an_hour_becomes_near_without_reading_its_index(quick_path: Path) -> None:
+    """FOUND A10: after a restart the turn read all of the index on the loop, 3.3 s for 100 M units. The checkpoint's
+    thread reads the heads of the hours that come next."""
+    store = open_store(quick_path)
+    count = 50_000
+    store.append(batch_of(np.full(count, (HOUR + 4) * HOUR_MS) + np.arange(count) % 3_600_000))
+    checkpoint(store, 1)
+    store.close()
+    disk = OpeningDisk()
+    store = Store.open(quick_path, disk=disk)
+    store.turn(HOUR)
+    store.append(batch_of([(HOUR + 9) * HOUR_MS]))
+    checkpoint(store, 2)
+    store.append(batch_of([(HOUR + 9) * HOUR_MS]))
+    disk.calls.clear()
+    store.turn(HOUR + 2)
+    assert disk.calls["bytes"] <= 4 * 64
+    assert store.due_seconds(HOUR + 4).tolist() == [(HOUR + 4) * 3600 + second for second in range(50)]
+    store.append(batch_of([(HOUR + 4) * HOUR_MS + 6]))
+    checkpoint(store, 3)
+    store.close()
+    assert verify(quick_path).sound
