@@ -51,7 +51,14 @@ STAGED_BYTES_SOFT: Final = 64 << 20
 """Past this a checkpoint is due, whoever drives them."""
 
 _STAGED_BYTES_MAX: Final = 4 * STAGED_BYTES_SOFT
-"""Past this staged hours are written at once, on the loop: slow, but memory stays bounded when no checkpoint comes."""
+"""Past this each append writes some staged hours on the loop, so that memory stays bounded when no checkpoint comes."""
+
+_PIECE_HOURS: Final = 64
+_PIECE_BYTES: Final = 8 << 20
+"""How much of it: more than an entry brings, and some ten milliseconds."""
+
+_READ_UNITS_MAX: Final = 1 << 16
+"""Hours of more units on disk, whose heads are not kept, are left to the checkpoint."""
 
 _WARM_HOURS_MAX: Final = 64
 _WARM_UNITS_MAX: Final = 8 << 20
@@ -255,14 +262,30 @@ class HourSet:
         return self._stage.bytes + self._settle_bytes
 
     def bound(self) -> None:
-        """Write what is staged if it has become too much."""
+        """Write some of what is staged if it has become too much: a few hours at a time, for the loop waits."""
         if self.staged_bytes <= _STAGED_BYTES_MAX:
             return
-        frozen = self._frozen()
-        write_staged(frozen.staged, self._stage.chunks, self._open_files, frozen.heads)
-        self._written.update(frozen.staged_numbers)
-        self._stage.clear()
-        self._save(frozen)
+        piece = self._piece()
+        self._write(piece)
+        if not piece:  # settle records alone
+            settled = sorted(number for number, hour in self._settling.items() if hour.units == hour.saved_units)
+            for number in settled[:_PIECE_HOURS]:
+                self._write([number])
+
+    def _piece(self) -> list[int]:
+        """The lowest hours with staged units, none between them left out, whose heads need no long reading."""
+        piece: list[int] = []
+        size = 0
+        for number in self._stage.lowest(_PIECE_HOURS):
+            hour = self.find(number)
+            assert hour is not None, f"hour {number} is staged"
+            kept = self._heads.get(number, hour.first + hour.saved_units) is not None
+            if size >= _PIECE_BYTES or (piece and not kept and hour.saved_units > _READ_UNITS_MAX):
+                break
+            if kept or hour.saved_units <= _READ_UNITS_MAX:
+                piece.append(number)
+                size += hour.log_end - hour.saved_log_end
+        return piece
 
     def turn(self, now_hour: int) -> None:
         """The wheel stands at `now_hour`: let go of hours no longer near, write and open those that became so."""
@@ -275,22 +298,25 @@ class HourSet:
             entering = None if number in self._mapped else self.find(number)
             if entering is not None:
                 self._warm.pop(number, None)
-                self._write_one(entering)
+                self._write([number])
                 kept = self._heads.get(number, entering.next)
                 self._heads.drop(number)
                 self._mapped[number] = entering
                 entering.enter(None if kept is None else all_heads(kept))
 
-    def _write_one(self, hour: Hour) -> None:
-        """Write what is staged of one hour. A checkpoint under way may write the same bytes again."""
-        if not hour.has_staged:
+    def _write(self, numbers: list[int]) -> None:
+        """Write what is staged of hours, which rise and have no other staged one between them. A checkpoint under way
+        may write the same bytes again."""
+        hours = [hour for number in numbers if (hour := self.find(number)) is not None and hour.has_staged]
+        if not hours:
             return
-        found = [chunk.part(at, at + 1) for chunk in self._stage.chunks if (at := chunk.find(hour.number)) is not None]
-        write_staged([hour.freeze()], found, self._open_files, self._heads)
-        self._written.add(hour.number)
-        self._stage.remove(hour.number)
-        self._saved(hour, hour.counters.written)
-        self._table.put(hour.counters)
+        first, last = hours[0].number, hours[-1].number
+        write_staged([hour.freeze() for hour in hours], self._stage.within(first, last), self._open_files, self._heads)
+        self._stage.remove(first, last)
+        for hour in hours:
+            self._written.add(hour.number)
+            self._saved(hour, hour.counters.written)
+            self._table.put(hour.counters)
 
     def unlink(self, number: int) -> None:
         """Forget an hour; its directory goes with the next checkpoint. Unknown hours are fine."""
@@ -298,7 +324,7 @@ class HourSet:
         if hour is None:
             return
         if hour.has_staged:
-            self._stage.remove(number)
+            self._stage.remove(number, number)
             self._saved(hour, hour.counters.written)
         self._mapped.pop(number, None)
         self._warm.pop(number, None)

@@ -185,15 +185,27 @@ class Stage:
         found = ((chunk, chunk.find(hour)) for chunk in self.chunks)
         return [chunk.part(at, at + 1) for chunk, at in found if at is not None]
 
-    def remove(self, hour: int) -> None:
-        """Forget an hour: it was written, or unlinked. Chunks are cut in two around it; nothing is copied."""
+    def lowest(self, count: int) -> list[int]:
+        """The lowest `count` hours that there is anything of."""
+        first = [chunk.hours[:count] for chunk in self.chunks]
+        hours: list[int] = np.unique(np.concatenate(first))[:count].tolist() if first else []
+        return hours
+
+    def within(self, first: int, last: int) -> list[Chunk]:
+        """What there is of the hours from `first` to `last`."""
+        cuts = [(chunk, *chunk.hours.searchsorted((first, last + 1)).tolist()) for chunk in self.chunks]
+        return [chunk.part(begin, end) for chunk, begin, end in cuts if begin < end]
+
+    def remove(self, first: int, last: int) -> None:
+        """Forget the hours from `first` to `last`: they were written, or unlinked. Chunks are cut in two around them;
+        nothing is copied."""
         kept: list[Chunk] = []
         for chunk in self.chunks:
-            at = chunk.find(hour)
-            if at is None:
+            begin, end = chunk.hours.searchsorted((first, last + 1)).tolist()
+            if begin == end:
                 kept.append(chunk)
                 continue
-            kept += [part for part in (chunk.part(0, at), chunk.part(at + 1, len(chunk.hours))) if len(part)]
+            kept += [part for part in (chunk.part(0, begin), chunk.part(end, len(chunk.hours))) if len(part)]
         self._keep(kept)
 
     def freeze(self) -> tuple[Chunk, ...]:

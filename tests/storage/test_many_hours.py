@@ -12,7 +12,9 @@ from types import FrameType
 import numpy as np
 import pytest
 
+import storage.hour_set
 from storage.array import I64
+from storage.columns import SettleBatch
 from storage.disk import Disk, DiskFailed
 from storage.format import LEASED, Corrupt
 from storage.position import HOUR_MS
@@ -269,3 +271,33 @@ def test_an_hour_becomes_near_without_reading_its_index(quick_path: Path) -> Non
     checkpoint(store, 3)
     store.close()
     assert verify(quick_path).sound
+
+
+def test_past_the_bound_an_append_writes_a_few_hours(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FOUND A10: when much came for far hours during one checkpoint, one append wrote all of it, 0.52 s on the loop."""
+    monkeypatch.setattr(storage.hour_set, "_STAGED_BYTES_MAX", 300_000)
+    disk = OpeningDisk()
+    store = open_store(quick_path, disk)
+    store.append(batch_of(due(1_000)))
+    assert store.staged_bytes < 300_000
+    job = store.begin_checkpoint(record_at(1))
+    most = 0
+    for round_ in range(1, 40):
+        disk.calls.clear()
+        store.append(batch_of(due(20) + round_))
+        most = max(most, store.staged_bytes)
+        assert disk.calls["open"] <= 3 * 64  # index read, log, index
+    assert most < 330_000
+    settle(LEASED, *[(hour + 10, 0) for hour in range(900)])(store)
+    job.run()
+    job.finish()
+    monkeypatch.setattr(storage.hour_set, "_STAGED_BYTES_MAX", 0)
+    for _ in range(20):
+        store.settle(SettleBatch.of([FIRST << 40], what=LEASED, at_ms=1))
+    assert store.staged_bytes == 0
+    checkpoint(store, 2)
+    store.close()
+    assert verify(quick_path).sound
+    store = Store.open(quick_path, disk=Disk())
+    assert store.unit_count == 1_000 + 20 * 39
+    store.close()

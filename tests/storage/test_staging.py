@@ -69,7 +69,7 @@ class Model:
 
     def remove(self, hour: int) -> None:
         """The hour was written by itself, or unlinked."""
-        self.stage.remove(hour)
+        self.stage.remove(hour, hour)
         self.rows[hour] = []
 
     def check(self) -> None:
