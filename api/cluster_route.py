@@ -1,4 +1,4 @@
-"""The handlers that change the cluster: for now, moving its leadership."""
+"""The handlers that change the cluster: moving its leadership, raising its level."""
 
 import re
 from typing import Final
@@ -7,6 +7,8 @@ from api.answer import JSON, Answer
 from api.document import Fields, read_object
 from api.exchange import Exchange
 from api.field import Fault, wrong_type
+from api.member import read_level
+from api.problem import Problem
 from api.route import Route
 
 _NODE_ID = re.compile(r"[^\x00-\x20\x7f]{1,64}")
@@ -43,5 +45,24 @@ async def transfer(exchange: Exchange) -> Answer:
     )
 
 
-ROUTES: Final = (Route("POST", "/v1/cluster/transfer", transfer),)
+_UPGRADE: Final = Fields({"level": read_level})
+
+
+async def upgrade(exchange: Exchange) -> Answer:
+    """POST /v1/cluster/upgrade: the level rises, or the answer names the node that does not read it. The node that is
+    asked looks first, for a leader of an older build has no such route."""
+    exchange.query(())
+    values = read_object(await exchange.read_optional((JSON,)), _UPGRADE)
+    try:
+        return exchange.document({"level": await exchange.port.upgrade(values.get("level"))})
+    except Problem as problem:
+        if problem.code != "no-leader" or exchange.port.leader() in (None, exchange.port.node_id):
+            raise
+    return await exchange.server.pass_on(exchange)
+
+
+ROUTES: Final = (
+    Route("POST", "/v1/cluster/transfer", transfer),
+    Route("POST", "/v1/cluster/upgrade", upgrade, leader=False),
+)
 """What this file serves."""

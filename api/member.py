@@ -11,6 +11,8 @@ from api.field import Fault, wrong_type
 NODE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 #: A hello carries the addresses of all members and has a bound.
 ADDRESS_CHARS_MAX: Final = 200
+#: An entry says its version in a byte.
+LEVEL_MAX: Final = 255
 
 
 class MemberView(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +39,11 @@ class MemberPort(Protocol):
         """Take a member out. `unknown-node`, `change-in-progress`, `quorum-loss`, `not-caught-up`, `outcome-unknown`;
         `no-leader` also when it is this node, after leadership went to another one, which then can."""
 
+    async def upgrade(self, level: int | None) -> int:
+        """Raise the level of the cluster to this one, None: the newest that this node reads; the level as it is then.
+        Once it is reached nothing happens. `not-supported-yet` names the node that does not read it; `no-leader`,
+        `change-in-progress`, `outcome-unknown`."""
+
 
 def read_new_id(value: object) -> str:
     """The id of a node to add."""
@@ -44,6 +51,15 @@ def read_new_id(value: object) -> str:
         raise wrong_type('a node\'s id such as "n4"', value)
     if NODE_ID.fullmatch(value) is None:
         raise Fault("invalid-field", "a node's id is 1 to 64 letters, digits, '-', '_' or '.'")
+    return value
+
+
+def read_level(value: object) -> int:
+    """A level of the cluster."""
+    if type(value) is not int:
+        raise wrong_type("a level such as 2", value)
+    if not 1 <= value <= LEVEL_MAX:
+        raise Fault("invalid-field", f"1 to {LEVEL_MAX} is expected")
     return value
 
 

@@ -1,5 +1,5 @@
 """`hourwheel cluster status`: who leads, who lags, whose clock is off; `transfer`: another leader; `add` and `remove`:
-another set of nodes; `snapshot`: a backup.
+another set of nodes; `snapshot`: a backup; `upgrade`: what only the newer build can do begins.
 """
 
 import time
@@ -14,7 +14,7 @@ from cli.output import client_options, show_fields, show_json, show_table
 
 WAIT_LOOK_S = 0.2
 """How often `add --wait` looks whether the node has its vote."""
-COLUMNS = ("id", "role", "state", "http", "raft", "applied_index", "lag", "clock_offset_ms")
+COLUMNS = ("id", "role", "state", "http", "raft", "applied_index", "lag", "clock_offset_ms", "reads")
 
 
 @click.group()
@@ -35,7 +35,7 @@ def status(url: str, timeout: float, output: str) -> None:
         return
     show_fields(
         (name, document.get(name))
-        for name in ("cluster_id", "leader", "term", "commit_index", "dispatch", "lateness_ms")
+        for name in ("cluster_id", "leader", "term", "commit_index", "level", "dispatch", "lateness_ms")
     )
     click.echo()
     show_table(COLUMNS, [[node.get(column) for column in COLUMNS] for node in document.get("nodes", [])])
@@ -97,6 +97,19 @@ def remove(node_id: str, url: str, timeout: float, output: str) -> None:
     Refused where those that stay could not go on: too few of them are up, or have caught up.
     """
     _show(Connection(url, timeout).call("DELETE", f"/v1/cluster/members/{quote(node_id, safe='')}").document, output)
+
+
+@command.command()
+@click.option("--level", type=click.IntRange(1, 255), help="how far (default: as far as the node that is asked reads)")
+@client_options
+def upgrade(level: int | None, url: str, timeout: float, output: str) -> None:
+    """Raises the level of the cluster, after which no older build can join it.
+
+    Refused with the name of the node that does not read it, or is down. By default nobody has to ask: the level rises
+    when all nodes run the newer build. With `[raft] upgrade = "asked"` it waits for this.
+    """
+    request = {} if level is None else {"level": level}
+    _show(Connection(url, timeout).call("POST", "/v1/cluster/upgrade", request).document, output)
 
 
 def _wait_for_vote(connection: Connection, node_id: str, wait_s: float) -> str:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from api.problem import Problem
 from node.queues import GROUP
 from replication.command_level import RaiseLevel
 from replication.envelope import encode_entry
 from replication.handshake import Range
 from replication.machine import Applied
-from replication.proposal import UNKNOWN
-from storage.level import LEVELS
+from replication.proposal import NOT_LEADER, OVERLOADED, UNKNOWN
+from storage.level import LEVELS, NEEDS, has
 
 if TYPE_CHECKING:
     from node.server import Node
@@ -62,11 +63,50 @@ class Levels:
                 return f"{member} reads versions {span[0]} to {span[1]}"
         return None
 
+    def require(self, feature: str) -> None:
+        """Raises `not-supported-yet`, which names the member that lags, unless the cluster has the feature."""
+        if not has(self.level, feature):
+            raise self._not_yet(NEEDS[feature])
+
+    async def upgrade(self, level: int | None) -> int:
+        """See api.member.MemberPort."""
+        wanted = LEVELS[1] if level is None else level
+        if self.level >= wanted:
+            return self.level
+        if self.lagging(wanted) is not None:
+            raise self._not_yet(wanted)
+        if not self._leads():
+            leader = self._node.group.leader_id
+            raise Problem("no-leader", "this node is not sure to lead; nothing happened", leader=leader)
+        if not self._free() or self._raising:
+            raise Problem("change-in-progress", "the members or the leader are being changed; try again in a moment")
+        while self.level < wanted:
+            self._refuse(await self._raise(self.level + 1))
+        return self.level
+
+    def _not_yet(self, level: int) -> Problem:
+        why, reads = self.lagging(level), self.reads()
+        lagging = next((member for member, span in sorted(reads.items()) if span is None or span[1] < level), None)
+        detail = f"this needs level {level}, and the cluster is at level {self.level}: "
+        if lagging is None:
+            return Problem("not-supported-yet", f"{detail}it rises in a moment, or when it is asked to")
+        return Problem("not-supported-yet", f"{detail}{why}", node=lagging, reads=reads[lagging], level=self.level)
+
+    @staticmethod
+    def _refuse(error: str | None) -> None:
+        if error is None:
+            return
+        if error in (NOT_LEADER, OVERLOADED):
+            raise Problem("no-leader", "leadership was lost, or too much waits to be written; nothing changed")
+        if error == UNKNOWN:
+            raise Problem("outcome-unknown", "the change is in the log and not known to be committed; GET /v1/cluster")
+        raise Problem("change-in-progress", f"{error}; try again in a moment")
+
     def look(self) -> None:
         """On the leader, now and then: raise the level if all members read the next one."""
         node = self._node
         due = node.config.raft.upgrade == AUTO and self.level < LEVELS[1]
-        if due and not self._raising and self._free() and self.lagging(self.level + 1) is None:
+        if due and not self._raising and self._leads() and self._free() and self.lagging(self.level + 1) is None:
             self._raising = True
             node.spawn(self._follow())
 
@@ -76,11 +116,13 @@ class Levels:
         finally:
             self._raising = False
 
-    def _free(self) -> bool:
-        """Whether this node leads and the members are not being changed."""
+    def _leads(self) -> bool:
         node = self._node
-        leads = node.reign is not None and node.reign.trusted() and node.store.cluster_id is not None
-        return leads and not node.transfer.frozen and not node.group.changing
+        return node.reign is not None and node.reign.trusted() and not node.draining
+
+    def _free(self) -> bool:
+        """Whether neither leadership nor the members are being changed."""
+        return not self._node.transfer.frozen and not self._node.group.changing
 
     async def _raise(self, level: int) -> str | None:
         """Propose it; None if it rose, or else what a proposal says."""

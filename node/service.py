@@ -347,6 +347,10 @@ class Service:
         """A node is a member no more."""
         return await self._node.members.remove(node_id)
 
+    async def upgrade(self, level: int | None) -> int:
+        """The level of the cluster rises."""
+        return await self._node.levels.upgrade(level)
+
     async def cluster(self) -> Mapping[str, Any]:
         """The document of GET /v1/cluster."""
         return self._node.status.cluster()

@@ -35,6 +35,7 @@ class Status:
             "leader": group.leader_id,
             "term": group.term,
             "commit_index": group.commit_index,
+            "level": node.levels.level,
             "nodes": [self._member(node_id) for node_id in node.members.ids()],
             "dispatch": dispatch,
             "agreement": {"index": group.agreed_index, "split": node.guard.split or None},
@@ -76,7 +77,7 @@ class Status:
         behind = snapshot is not None or bool(lag and lag > CATCHING_UP)
         state = "catching-up" if up and behind else "up" if up else "down"
         figures = {"applied_index": applied, "lag": lag, "clock_offset_ms": offset_ms, "snapshot": snapshot}
-        return {**member, "state": state, "draining": draining, **figures}
+        return {**member, "state": state, "draining": draining, **figures, "reads": node.levels.reads()[node_id]}
 
     def ready(self) -> Readiness:
         """Ready: a leader is known, and what was committed when this node met it is applied here."""

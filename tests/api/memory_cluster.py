@@ -43,6 +43,12 @@ class MemoryCluster(MemoryLedger):
             raise Problem("invalid-field", detail, errors=[FieldFault("/id", detail)])
         return MemberView(id=node_id, number=4, raft=raft, http=http, role="learner", index=4711)
 
+    async def upgrade(self, level: int | None) -> int:
+        """n3 lags."""
+        if level is not None and level > 2:
+            raise Problem("not-supported-yet", f"level {level} is needed, and n3 reads versions 1 to 2", node="n3")
+        return level or 2
+
     async def remove_member(self, node_id: str) -> MemberView:
         """n1, n2 and n3 are there, and n2 is needed."""
         if node_id not in ("n1", "n2", "n3"):

@@ -24,6 +24,23 @@ def test_transfer() -> None:
     run(story())
 
 
+def test_upgrade() -> None:
+    """The level as it is then; who lags is named."""
+
+    async def story() -> None:
+        async with running() as client:
+            for sent in ({"level": 2}, {}, None):
+                reply = await client.send("POST", "/v1/cluster/upgrade", sent)
+                assert (reply.status, reply.json) == (200, {"level": 2})
+            reply = await client.send("POST", "/v1/cluster/upgrade", {"level": 3})
+            assert (reply.status, reply.json["code"], reply.json["node"]) == (422, "not-supported-yet", "n3")
+            for wrong in ("2", 2.0, True, 0, 256, -1):
+                reply = await client.send("POST", "/v1/cluster/upgrade", {"level": wrong})
+                assert (reply.status, reply.json["errors"][0]["pointer"]) == (422, "/level"), wrong
+
+    run(story())
+
+
 @pytest.mark.parametrize(
     ("sent", "code", "pointer", "says"),
     [
