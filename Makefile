@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos chaos-scenarios chaos-kills soak-sim soak-mutants soak-models golden clean
+.PHONY: help demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos chaos-scenarios chaos-kills soak-sim soak-mutants soak-versions soak-models golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -93,6 +93,9 @@ soak-models: $(READY) ## property and model tests, twenty times as many examples
 	@echo "SOAK_SEED=$(SOAK_SEED)"
 	SOAK_SEED=$(SOAK_SEED) $(BIN)/pytest $(SOAK_TESTS) -m "hypothesis or model" --hypothesis-profile=soak \
 	  --hypothesis-seed=$(SOAK_SEED) --timeout=3600
+
+soak-versions: $(READY) ## the build before this one beside it: each node leads for two minutes in each mix, with kills (about 35 minutes)
+	$(BIN)/python -m chaos.versions --hold 120
 
 golden: $(READY) ## rewrite the golden byte files (read the diff in review)
 	$(BIN)/pytest tests/storage tests/replication --golden

@@ -86,6 +86,10 @@ class Cluster:
         self.clocks = SkewedClock(directory) if skewed else None
         if self.clocks is not None:
             self.clocks.build()
+        self.other_builds: dict[str, Path] = {}
+        """Where the code lies that a node runs, if it is not this build's (older_build.py)."""
+        self.environment: dict[str, str] = {}
+        """Given to every process."""
         self._disks_had: Counter[str] = Counter()  # how often the node's directory became another
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._http: aiohttp.ClientSession | None = None
@@ -121,7 +125,8 @@ class Cluster:
             assert node_id not in self.running(), f"{node_id} runs already"
             tools = [tool.environment(node_id) for tool in (self.disks, self.clocks) if tool is not None]
             prefix = self.ground.prefix(node_id)
-            self._processes[node_id] = start_process(self.nodes[node_id], together(*tools), prefix)
+            environment, other = together(self.environment, *tools), self.other_builds.get(node_id)
+            self._processes[node_id] = start_process(self.nodes[node_id], environment, prefix, other)
             self.ground.started(node_id, self._processes[node_id].pid)
 
     async def stop(self, node_id: str) -> None:

@@ -116,18 +116,26 @@ def write_config(
     node.config_path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def python_of(root: Path) -> list[str]:
+    """What `python -m cli` is for the code below `root` and no other: whatever the environment puts on the path comes
+    behind it."""
+    code = "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module('cli', run_name='__main__')"
+    return [sys.executable, "-P", "-c", code, str(root.resolve())]
+
+
 def start_process(
-    node: LocalNode, environment: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
+    node: LocalNode,
+    environment: Mapping[str, str] | None = None,
+    prefix: Sequence[str] = (),
+    other_build: Path | None = None,
 ) -> subprocess.Popen[bytes]:
     """Starts `hourwheel serve` for the node; its output is appended to its log file. Returns at once: it is not ready
-    yet. `prefix` is a command that ends by becoming the one behind it (nsenter).
+    yet. `prefix` is a command that ends by becoming the one behind it (nsenter). `other_build` is where the code of
+    another build lies.
     """
     command = [
         *prefix,
-        sys.executable,
-        "-P",
-        "-m",
-        "cli",
+        *(python_of(other_build) if other_build else [sys.executable, "-P", "-m", "cli"]),
         "serve",
         "--config",
         str(node.config_path),

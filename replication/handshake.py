@@ -156,6 +156,11 @@ def check(own: Hello, theirs: Hello) -> Refusal | None:
     """Whether `theirs` may talk with us; None is yes. `own.to` is not looked at."""
     if not _overlap(own.protocol, theirs.protocol):
         return Refusal("protocol", f"{theirs.node_id} speaks protocol {theirs.protocol}, {own.node_id} {own.protocol}")
+    refusal = check_entries(theirs.node_id, theirs.formats, own.level)
+    if refusal is None and theirs.level > entries_of(own.formats)[1]:
+        refusal = Refusal("format", f"{theirs.node_id} is at level {theirs.level}, {own.node_id} reads {own.formats}")
+    if refusal is not None:
+        return refusal
     if theirs.group != own.group:
         return Refusal("other-group", f"{theirs.node_id} speaks of group {theirs.group}, {own.node_id} of {own.group}")
     if theirs.to != own.node_id:
@@ -166,11 +171,6 @@ def check(own: Hello, theirs: Hello) -> Refusal | None:
             f"{theirs.node_id} belongs to cluster {theirs.cluster_id.hex()}, {own.node_id} to {own.cluster_id.hex()}",
         )
     refusal = _check_members(own, theirs)
-    if refusal is not None:
-        return refusal
-    refusal = check_entries(theirs.node_id, theirs.formats, own.level)
-    if refusal is None and theirs.level > entries_of(own.formats)[1]:
-        refusal = Refusal("format", f"{theirs.node_id} is at level {theirs.level}, {own.node_id} reads {own.formats}")
     if refusal is not None:
         return refusal
     for name, ours in sorted(own.formats.items()):

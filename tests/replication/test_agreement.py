@@ -161,3 +161,21 @@ def test_a_follower_without_that_entry_says_nothing_and_stays() -> None:
     assert agreement.sum_at(7) == b""
     assert agreement.heard(7, RIGHT) == 0
     assert agreement.agreed_index == 0
+
+
+def test_hashes_of_different_versions_are_never_compared() -> None:
+    """An upgrade condemns nobody: neither a follower whose hash is of another version, nor the leader among two such,
+    and what they say to a follower that asks is no witness. They agree with nobody either."""
+    newer = b"\x02" + WRONG
+    agreement, _ = leader()
+    for peer in PEERS:
+        agreement.answered(peer, 7, newer, PEERS)
+    assert (agreement.agreed_index, agreement.split, agreement.differing) == (0, None, ())
+    follower, sums = leader()
+    assert follower.heard(7, newer) == 0
+    assert follower.heard(7, WRONG) == 7
+    for peer in PEERS:
+        follower.told(peer, 7, newer, PEERS, 2)
+    sums.note(8, RIGHT, 2)
+    assert follower.heard(8, b"\x02" + RIGHT) == 0
+    assert follower.agreed_index == 8

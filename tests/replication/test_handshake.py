@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from replication.contacts import Contact, Contacts
-from replication.frame import FrameRefused, encode_frame
-from replication.handshake import HELLO, Hello, Refusal, check, decode_greeting, newer
+from replication.frame import FrameRefused, encode_frame, unpack_meta
+from replication.handshake import HELLO, Hello, HelloRefused, Refusal, check, decode_greeting, newer
 from tests.replication.raw_frame import split
 
 MEMBERS = tuple(Contact(name, f"{name}:7500", f"{name}:7400") for name in ("n1", "n2", "n3"))
@@ -42,6 +42,8 @@ def test_a_fitting_peer_is_accepted() -> None:
         (Hello("n4", "n1", b"s2", None), "unknown-node", "n4 is not a member"),
         (Hello("n0", "n1", b"s2", b"c" * 16), "removed", "n0 was removed"),
         (Hello("n4", "n1", b"s2", b"c" * 16, contacts=Contacts(9, MEMBERS)), "unknown-node", "n4 is not"),
+        (Hello("n2", "n1", b"s2", None, group=3), "other-group", "n2 speaks of group 3, n1 of 0"),
+        (Hello("n4", "n1", b"s2", None, {"entry": (3, 4)}, level=3), "format", "n4 is at level 3, n1 reads"),
         (Hello("n2", "n7", b"s2", None), "wrong-address", "looks for n7"),
         (Hello("n2", "n1", b"s2", None, protocol=(3, 4)), "protocol", r"\(3, 4\)"),
         (Hello("n2", "n1", b"s2", None, {"command": (3, 4)}), "format", r"reads command \(3, 4\), n1 \(1, 2\)"),
@@ -110,3 +112,62 @@ def test_founders_must_list_the_same_peers() -> None:
     assert refusal.reason == "other-peers"
     assert "n2 is configured with peers ['n1', 'n2'], n1 with ['n1', 'n2', 'n3']" in refusal.detail
     assert check(one, Hello("n2", "n1", b"s2", b"c" * 16, contacts=Contacts(0, MEMBERS[:2]))) is None
+
+
+LONG = [HELLO, 1, 2, None, "n1", "n2", b"s", {"entry": [1, 2]}, 0, [], {"group": 0, "level": 2}]
+
+
+def test_a_hello_is_said_in_the_form_that_the_other_reads() -> None:
+    """Ten fields, which every build reads, until the level says that all read the eleventh."""
+    for level, form in ((1, 1), (2, 2)):
+        hello = replace(OWN, level=level, group=5)
+        assert hello.form == form
+        meta, _blob, _crc = split(hello.encode(hello.form))
+        assert len(unpack_meta(meta)) == 9 + form
+        heard = decode_greeting(meta)
+        assert isinstance(heard, Hello)
+        assert (heard.group, heard.level) == ((0, 1) if form == 1 else (5, 2))
+    assert OWN.shared(replace(THEIRS, protocol=(1, 1))) == 1
+    assert OWN.shared(replace(THEIRS, protocol=(1, 9))) == 2
+
+
+def test_a_build_that_reads_too_little_is_told_so_before_anything_else() -> None:
+    """Also where it is no member yet: an older build was added to a cluster of level 2, for the reason said first was
+    that it is unknown, which whoever adds it expects."""
+    risen = replace(OWN, level=2, formats={"entry": (1, 2)})
+    for formats, reads in (({}, "1 to 1"), ({"entry": (1, 1)}, "1 to 1")):
+        for node_id in ("n2", "n9"):
+            refusal = check(risen, Hello(node_id, "n1", b"s2", None, dict(formats)))
+            assert refusal is not None
+            assert refusal.reason == "format"
+            assert f"{node_id} reads entries of versions {reads}, the cluster is at level 2" in refusal.detail
+    assert check(risen, Hello("n2", "n1", b"s2", None, {"entry": (1, 2)})) is None
+    assert check(risen, Hello("n2", "n1", b"s2", None, {"entry": (2, 3)}, level=2)) is None
+
+
+def test_a_refusal_says_what_the_node_reads_to_who_can_hear_it() -> None:
+    """To an older build it has the three fields that it reads."""
+    refusal = Refusal("unknown-node", "why", {"entry": (1, 2)})
+    assert decode_greeting(split(refusal.encode(2))[0]) == refusal
+    assert decode_greeting(split(refusal.encode(1))[0]) == Refusal("unknown-node", "why")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [[], 5, None, {"group": -1}, {"group": 4096}, {"group": True}, {"group": "0"}, {"level": 0}, {"level": 256}],
+)
+def test_a_long_hello_with_another_map_is_refused(more: Any) -> None:
+    """Names that this build does not know are a newer one's, and are let be; values that are none are not."""
+    meta, _blob, _crc = split(encode_frame([*LONG[:10], more]))
+    with pytest.raises(FrameRefused):
+        decode_greeting(meta)
+    heard = decode_greeting(split(encode_frame([*LONG[:10], {"group": 1, "newer": [1, 2]}]))[0])
+    assert isinstance(heard, Hello)
+    assert (heard.group, heard.level) == (1, 1)
+
+
+def test_a_hello_of_a_newer_form_is_answered_by_name() -> None:
+    """More fields than this build knows: the refusal says how many, and what it reads itself."""
+    with pytest.raises(HelloRefused, match="hello of 12 fields; this build, of protocol 2, reads 11") as caught:
+        decode_greeting(split(encode_frame([*LONG, 7]))[0])
+    assert caught.value.refusal.reason == "protocol"
