@@ -114,7 +114,7 @@ def test_founders_must_list_the_same_peers() -> None:
     assert check(one, Hello("n2", "n1", b"s2", b"c" * 16, contacts=Contacts(0, MEMBERS[:2]))) is None
 
 
-LONG = [HELLO, 1, 2, None, "n1", "n2", b"s", {"entry": [1, 2]}, 0, [], {"group": 0, "level": 2}]
+LONG: list[Any] = [HELLO, 1, 2, None, "n1", "n2", b"s", {"entry": [1, 2]}, 0, [], {"group": 0, "level": 2}]
 
 
 def test_a_hello_is_said_in_the_form_that_the_other_reads() -> None:
