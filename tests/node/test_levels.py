@@ -11,7 +11,8 @@ import pytest
 from api.problem import Problem
 from node.server import Node
 from storage.level import LEVELS
-from tests.node.place import Place, cluster, until
+from tests.node.place import Place, cluster
+from tests.waiting import until
 
 IDS = ("n1", "n2", "n3")
 
