@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+NICE: Final = 5
+"""A third of the usual weight. With much less, a thread that holds the interpreter would keep its own loop waiting."""
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run `call` in a thread and wait for it. A caller that is cancelled meanwhile waits all the same, and is cancelled
     then: nothing goes on in a directory that somebody believes to be closed."""
-    running = asyncio.get_running_loop().run_in_executor(None, partial(call, *args, **kwargs))
+    return await _run(None, partial(call, *args, **kwargs))
+
+
+async def _run(executor: ThreadPoolExecutor | None, call: Callable[[], T]) -> T:
+    running = asyncio.get_running_loop().run_in_executor(executor, call)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -44,3 +54,18 @@ async def _ended(running: asyncio.Future[T]) -> None:
     while not running.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([running])
+
+
+async def in_thread_behind(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """As `in_thread`, for long work that nobody waits for: on a busy machine it stands behind who has to answer, the
+    own loop and other processes. In threads of its own, since one may lower its priority and not raise it again."""
+    return await _run(_BEHIND, partial(call, *args, **kwargs))
+
+
+def _step_back() -> None:
+    if sys.platform == "linux":  # elsewhere priorities are of processes
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+
+
+_BEHIND: Final = ThreadPoolExecutor(2, "behind", _step_back)

@@ -22,7 +22,7 @@ import google_crc32c
 
 from replication.frame import FILES_MAX, PIECE_BYTES_MAX, Message
 from replication.group import RaftGroup
-from replication.in_thread import in_thread
+from replication.in_thread import in_thread_behind
 from storage.format import Corrupt, FormatRefused
 from storage.snapshot import Manifest, SnapshotRefused
 from storage.snapshot_install import Install, PieceRefused
@@ -108,7 +108,7 @@ class SnapshotFetcher:
                     async with asyncio.timeout(None if clear else CLEAR_S):
                         await self._wake.wait()
                 except TimeoutError:
-                    clear = await in_thread(self._clear)
+                    clear = await in_thread_behind(self._clear)
             peer, offer = self._offer
             try:
                 await self._fetch(peer, offer)
@@ -141,7 +141,7 @@ class SnapshotFetcher:
     async def _fetch(self, peer: str, offer: Message) -> None:
         self.index, self.total_bytes = offer["index"], offer["bytes"]
         manifest = await self._manifest(peer, offer)
-        install = await in_thread(self._build, manifest)
+        install = await in_thread_behind(self._build, manifest)
         lacking, spare = install.bytes_lacking, self._spare_bytes()
         if lacking > spare:
             raise SnapshotRefused(f"it needs {lacking} bytes, and {spare} are free above the reserve")
@@ -166,7 +166,7 @@ class SnapshotFetcher:
         data = b"".join(parts)
         if len(data) != offer["manifest_bytes"] or google_crc32c.value(data) != offer["crc"]:
             raise SnapshotRefused("its manifest does not match the offer")
-        manifest = await in_thread(Manifest.decode, data)
+        manifest = await in_thread_behind(Manifest.decode, data)
         own = self._cluster_id()
         if own not in (None, manifest.cluster_id):
             raise SnapshotRefused(
@@ -179,14 +179,14 @@ class SnapshotFetcher:
     async def _fetch_piece(self, peer: str, offer: Message, install: Install, place: tuple[int, str, int, int]) -> None:
         number, name, offset, size = place
         for tries in range(1, DAMAGED_MAX + 1):
-            known, crc = await in_thread(install.have, name, offset, size)
+            known, crc = await in_thread_behind(install.have, name, offset, size)
             piece = await self._pull(peer, offer, number, offset, size, known, crc)
             right, data = piece["known"], piece["data"]
             try:
                 if right not in (0, known) or right + len(data) != size:
                     raise PieceRefused(f"{right} + {len(data)} bytes at {offset} of {name}, {size} were asked for")
                 if data:
-                    await in_thread(install.put, name, offset + right, data, piece["crc"])
+                    await in_thread_behind(install.put, name, offset + right, data, piece["crc"])
                 break
             except PieceRefused as refused:
                 log.warning("a piece of %s is damaged: %s", peer, refused)
@@ -196,13 +196,13 @@ class SnapshotFetcher:
 
     async def _verify(self, peer: str, offer: Message, install: Install) -> None:
         """Read all of it back, telling the leader now and then that this node is alive."""
-        verifying = asyncio.ensure_future(in_thread(install.verify))
+        verifying = asyncio.ensure_future(in_thread_behind(install.verify))
         try:
             while not (await asyncio.wait([verifying], timeout=ANSWER_S))[0]:
                 self._ask(peer, offer, 0, 0, 0)
             verifying.result()
         except (SnapshotRefused, Corrupt, FormatRefused):
-            await in_thread(install.discard)  # what is wrong in it cannot be told: all of it is fetched again
+            await in_thread_behind(install.discard)  # what is wrong in it cannot be told: all of it is fetched again
             raise
         finally:
             if not verifying.done():

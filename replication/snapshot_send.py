@@ -43,6 +43,11 @@ OFFER_S = 1.0
 """An offer that is not taken up is repeated after this."""
 IDLE_S = 30.0
 """A follower that asks for nothing and applies nothing for this long is given up."""
+LOOK_LATE_S = 0.002
+LATE_S = 0.005
+YIELDS, YIELD_MAX_S = 4, 0.25
+"""Before each piece: a timer of the loop. One that comes later than LATE_S shows that the loop is wanted elsewhere, and
+the piece waits for YIELDS times as long, at most YIELD_MAX_S: 4 MiB/s are the least."""
 
 log = logging.getLogger("hourwheel.snapshot")
 
@@ -247,9 +252,17 @@ class SnapshotSender:
             sending.heard_s = self._monotonic()
             self._offer(sending, sending.heard_s)
 
+    async def _pace(self) -> None:
+        """Wait until the rate allows a piece, and the loop has room for it: it is late where hand-overs would be."""
+        until_s = max(self._free_s, self._monotonic() + LOOK_LATE_S)
+        await asyncio.sleep(until_s - self._monotonic())
+        late_s = self._monotonic() - until_s
+        if late_s > LATE_S:
+            await asyncio.sleep(min(YIELDS * late_s, YIELD_MAX_S))
+
     async def _answer(self, sending: Sending, pull: Message) -> None:
         try:
-            await asyncio.sleep(max(0.0, self._free_s - self._monotonic()))
+            await self._pace()
             if sending.over:
                 return
             piece = await in_thread(self._read, sending, pull)

@@ -20,6 +20,17 @@ from typing_extensions import Buffer
 T = TypeVar("T")
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_SYNC_FILE_RANGE_WRITE = 2
+
+
+def _start_writing() -> Callable[[int, int, int, int], int] | None:
+    call = getattr(_LIBC, "sync_file_range", None)  # Linux has it
+    if call is not None:
+        call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return call
+
+
+_START_WRITING = _start_writing()
 
 
 class DiskFailed(Exception):
@@ -92,6 +103,12 @@ class Disk:
     def fdatasync(self, fd: int) -> None:
         """Make the file's bytes and length durable. A failure is final."""
         self._guard("fdatasync", fd, lambda: os.fdatasync(fd))
+
+    def start_writing(self, fd: int, offset: int, size: int) -> None:
+        """Let the kernel begin to write these bytes out, without waiting: a later sync has less to carry. Nothing is
+        durable by it, and where there is no such call nothing happens."""
+        if _START_WRITING is not None:
+            _START_WRITING(fd, offset, size, _SYNC_FILE_RANGE_WRITE)  # an error shows in the sync
 
     def fsync_directory(self, path: Path) -> None:
         """Make the names in a directory durable: after creating, renaming or removing an entry."""

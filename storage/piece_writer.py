@@ -5,7 +5,7 @@ from typing import Final
 
 from storage.disk import Disk
 
-_DIRTY_BYTES_MAX: Final = 8 << 20
+_DIRTY_BYTES_MAX: Final = 4 << 20
 
 
 class PieceWriter:
@@ -21,6 +21,7 @@ class PieceWriter:
         fd = self._disk.open_write(path)
         try:
             self._disk.write(fd, data, offset)
+            self._disk.start_writing(fd, offset, len(data))
             self._dirty_bytes += len(data)
             if self._dirty_bytes >= _DIRTY_BYTES_MAX:
                 self._disk.fdatasync(fd)

@@ -18,6 +18,7 @@ change, so their beginning is mostly what the snapshot says. They are copied and
 goes on, cuts them at its next start, and must not find them longer by another's bytes.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +33,8 @@ from storage.verify import verify
 INSTALL: Final = "install"
 INSTALLED: Final = "installed"
 _FOLDERS: Final = ("hours", "catalog", "journal")
+_SYNC_EACH_MAX: Final = 20_000
+"""Of more files a sync of each takes too long."""
 
 
 class PieceRefused(SnapshotRefused):
@@ -97,12 +100,28 @@ class Install:
         for name, length in self.manifest.files:
             if self._lengths.get(name, 0) != length:
                 raise InstallRefused(f"{name} has {self._lengths.get(name, 0)} of {length} bytes")
-        fd = self._disk.open_read(self._aside)
+        self._sync()
+        check_snapshot(self._aside, self.manifest, self._disk)
+
+    def _sync(self) -> None:
+        """Make files and names durable, those of an earlier try too. File by file: each is mostly on the disk already,
+        while one syncfs also carries what others have written and makes all who sync meanwhile wait for it."""
+        disk, names = self._disk, self.manifest.lengths
+        if len(names) > _SYNC_EACH_MAX:
+            self._with(self._aside, disk.syncfs)
+            return
+        for name in names:
+            self._with(self._aside / name, disk.fdatasync)
+        above = {parent for name in names for parent in Path(name).parents}
+        for directory in sorted(above, reverse=True):
+            disk.fsync_directory(self._aside / directory)
+
+    def _with(self, path: Path, sync: Callable[[int], None]) -> None:
+        fd = self._disk.open_read(path)
         try:
-            self._disk.syncfs(fd)
+            sync(fd)
         finally:
             self._disk.close(fd)
-        check_snapshot(self._aside, self.manifest, self._disk)
 
     def commit(self) -> None:
         """Make it this directory's state: the rename. The store and the journal of before are to be closed and not
