@@ -1,0 +1,177 @@
+"""What makes a leader unsure on a loaded machine: `python -m bench.stall --burners 10`.
+
+Three nodes, a client that schedules batches into near hours, and beside them processes that do nothing but use a
+processor, and perhaps one that writes and syncs. It tells for how much of the time the leader was sure to lead, what
+the client was answered, and of each node what its event loop waited for (bench/stalled_node.py).
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench.load import BATCH, NEAR_MS, RENDERED_BATCHES, batches, due_times, leader_address, line
+from bench.pump import Caller, render
+from chaos.cluster import Cluster
+from chaos.verdict import percentiles
+
+_BURN = "while True: pass"
+_WRITE = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+block = bytes(1 << 20)
+while True:
+    for place in range(64):
+        os.pwrite(fd, block, place << 20)
+    os.fsync(fd)
+"""
+CONNECTIONS = 4
+PAUSE_S = 0.01
+
+
+class StallCluster(Cluster):
+    """Its nodes have the probe in them."""
+
+    def start(self, *node_ids: str) -> None:
+        """Starts these nodes (default: all)."""
+        for node_id in node_ids or tuple(self.nodes):
+            node = self.nodes[node_id]
+            command = [sys.executable, "-m", "bench.stalled_node", "--config", str(node.config_path)]
+            command += ["--out", str(self.found(node_id)), "--parent", str(os.getpid())]
+            with node.log_path.open("ab") as log:
+                self._processes[node_id] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def found(self, node_id: str) -> Path:
+        """Where the node's probe writes."""
+        return self.nodes[node_id].directory / "stall.json"
+
+
+@contextmanager
+def burning(count: int, nice: int, writer: Path | None) -> Iterator[None]:
+    """So many processes that use a processor each, and one that writes to this file."""
+    prefix = ["nice", "-n", str(nice)]
+    burners = [subprocess.Popen([*prefix, sys.executable, "-c", _BURN], start_new_session=True) for _ in range(count)]
+    if writer is not None:
+        burners.append(subprocess.Popen([*prefix, sys.executable, "-c", _WRITE, str(writer)], start_new_session=True))
+    try:
+        yield
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+        if writer is not None:
+            writer.unlink(missing_ok=True)
+
+
+async def _pump(
+    cluster: Cluster, requests: list[bytes], seconds: float, seen: Counter[int], took_ms: list[float]
+) -> None:
+    """One client: sends to the node that led at first, waits after a refusal, counts the answers by status."""
+    address = await leader_address(cluster)
+    caller = await Caller.connect(address.host, address.port)
+    end_s = time.perf_counter() + seconds
+    try:
+        for request in itertools.cycle(requests):
+            began_s = time.perf_counter()
+            if began_s >= end_s:
+                return
+            status, _ = await caller.call(request)
+            seen[status] += 1
+            took_ms.append((time.perf_counter() - began_s) * 1000)
+            if status not in (200, 201):
+                await asyncio.sleep(PAUSE_S)
+    finally:
+        caller.close()
+
+
+async def measure(directory: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The whole run."""
+    seen: Counter[int] = Counter()
+    took_ms: list[float] = []
+    async with StallCluster(directory) as cluster:
+        cluster.start()
+        await cluster.wait_ready()
+        before = await cluster.wait_leader()
+        if options.load == "near":
+            requests = batches(due_times(BATCH * RENDERED_BATCHES, NEAR_MS))
+        else:
+            requests = [render("POST", "/v1/messages", line(due)) for due in due_times(2_000, NEAR_MS)]
+        with burning(options.burners, options.nice, directory / "burner" if options.disk else None):
+            pumps = (_pump(cluster, requests, options.seconds, seen, took_ms) for _ in range(CONNECTIONS))
+            await asyncio.gather(*pumps)
+        after = await cluster.wait_leader()
+        for node_id in cluster.nodes:
+            await cluster.stop(node_id)
+        nodes = {node_id: json.loads(cluster.found(node_id).read_text()) for node_id in cluster.nodes}
+    led_s = sum(node["led_s"] for node in nodes.values())
+    unsure_s = sum(node["unsure_s"] for node in nodes.values())
+    return {
+        "sure_share": round(1 - unsure_s / led_s, 4) if led_s else None,
+        "unsure_s": round(unsure_s, 2),
+        "led_s": round(led_s, 1),
+        "terms": after.term - before.term,
+        "answers": dict(sorted(seen.items())),
+        "request_ms": {key: round(value, 1) for key, value in percentiles(took_ms).items()},
+        "nodes": {node_id: _told(found) for node_id, found in nodes.items()},
+    }
+
+
+def _told(found: dict[str, Any]) -> dict[str, Any]:
+    stalls = found["stalls"]
+    late_s, ran_s, queued_s = (sum(stall[place] for stall in stalls) for place in range(3))
+    return {
+        "stalls": len(stalls),
+        "worst_ms": _ms(max((stall[0] for stall in stalls), default=0)),
+        "past_100_ms": sum(stall[0] > 0.1 for stall in stalls),
+        "late_s": round(late_s, 2),
+        "of it ran_s": round(ran_s, 2),
+        "of it in the run queue_s": round(queued_s, 2),
+        "else_s": round(max(0.0, late_s - ran_s - queued_s), 2),
+        "collections": len(found["collections"]),
+        "worst collection_ms": _ms(max(found["collections"], default=0)),
+        "syncs": len(found["syncs"]),
+        "sync_ms": percentiles([_ms(sync) for sync in found["syncs"]]) if found["syncs"] else {},
+        "led_s": round(found["led_s"], 1),
+        "unsure_s": round(found["unsure_s"], 2),
+    }
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 1)
+
+
+def main() -> None:
+    """Measures once and prints JSON."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--dir", type=Path, default=Path("bench-data/stall"), help="for the nodes; removed again")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--burners", type=int, default=10)
+    parser.add_argument("--nice", type=int, default=0, help="of the burners")
+    parser.add_argument("--disk", action="store_true", help="one more that writes and syncs")
+    parser.add_argument("--load", choices=("near", "single"), default="near")
+    options = parser.parse_args()
+    if options.dir.exists():
+        shutil.rmtree(options.dir)
+    options.dir.mkdir(parents=True)
+    print(f"load average at the start: {os.getloadavg()[0]:.2f}", file=sys.stderr)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            print(json.dumps(runner.run(measure(options.dir, options)), indent=1))
+    finally:
+        shutil.rmtree(options.dir)
+
+
+if __name__ == "__main__":
+    main()
