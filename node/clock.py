@@ -18,12 +18,19 @@ from collections.abc import Callable
 
 SLEW_PPM = 500
 STEP_MS = 500
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux has the first; elsewhere the second counts sleep
+
+
+def since_boot() -> float:
+    """Seconds that only ever grow, and grow while the machine sleeps too: a leader that slept is not trusted when it
+    wakes. `time.monotonic` stands still meanwhile."""
+    return time.clock_gettime(_CLOCK)
 
 
 class NodeClock:
     """Milliseconds since the epoch that never jump. `wall` and `monotonic` (seconds) come from outside for tests."""
 
-    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = since_boot) -> None:
         self._wall = wall
         self._monotonic = monotonic
         self._offset_s = wall() - monotonic()

@@ -1,13 +1,25 @@
-"""The options of a node's Raft group, from its configuration."""
+"""A node's Raft group: its options, from the configuration, and what its directory says that it owes."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from typing import TYPE_CHECKING
 
 from node.config import Config
 from replication.contacts import address_of
 from replication.envelope import is_change
-from replication.options import GroupOptions
+from replication.group import RaftGroup
+from replication.in_thread import in_thread
+from replication.leading import UNSAID_S
+from replication.options import GroupOptions, Vitals
+from storage.level import has
+from storage.silence_file import read_silence, write_silence
 
-__all__ = ["address_of", "group_options"]
+if TYPE_CHECKING:
+    from node.server import Node
+
+__all__ = ["address_of", "group_options", "open_group"]
 
 
 def group_options(config: Config, peers: tuple[str, ...]) -> GroupOptions:
@@ -25,3 +37,41 @@ def group_options(config: Config, peers: tuple[str, ...]) -> GroupOptions:
         apart_ms=config.clock.skew_max_ms,
         fallback_s=(raft.trust_ms + raft.election_min_ms) / 2000,
     )
+
+
+def open_group(node: Node, peers: tuple[str, ...], vitals: Callable[[], Vitals]) -> RaftGroup:
+    """The group of a node that has opened its directory. Raises Corrupt, FormatRefused, DiskFailed."""
+    group = RaftGroup(
+        group_options(node.config, peers),
+        node.journal,
+        node.transport.attach,
+        node.machine.apply,
+        monotonic=node.clock.monotonic,
+        random=node.entropy.random().random,
+        vitals=vitals,
+        sums=node.machine.sums,
+        kept_silence_s=_owed_ms(node) / 1000,
+    )
+
+    def keep(seconds: float) -> None:
+        node.spawn(_keep(node, seconds))
+
+    group.silence.on_keep = keep
+    group.silence.may_grow = lambda: has(node.store.level, "longer-silence")
+    return group
+
+
+def _owed_ms(node: Node) -> int:
+    """What this directory may still owe from before the start; at least what is configured is on its disk then. A
+    directory that does not say is new, or an older build's, which told nobody and had this default."""
+    least_ms, path = node.config.raft.election_min_ms, node.config.directory
+    said_ms = read_silence(path, node.disk)
+    if said_ms < least_ms:
+        write_silence(path, least_ms, node.disk)
+    unsaid_ms = 0 if said_ms or node.directory.created else ceil(UNSAID_S * 1000)
+    return max(least_ms, said_ms, unsaid_ms)
+
+
+async def _keep(node: Node, seconds: float) -> None:
+    await in_thread(write_silence, node.config.directory, ceil(seconds * 1000), node.disk)
+    node.group.silence.kept(seconds)

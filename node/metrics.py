@@ -18,6 +18,8 @@ TABLE: Final = (
     ("hourwheel_acked", COUNTER, "Acks this node answered with `acked`"),
     ("hourwheel_entries", COUNTER, "Entries this node proposed as leader"),
     ("hourwheel_leads", GAUGE, "1 while this node is the established leader"),
+    ("hourwheel_untrusted_seconds", COUNTER, "Time in which this node led and was not sure to"),
+    ("hourwheel_silence_seconds", GAUGE, "The silence this node owes a leader it hears; more than configured if late"),
     ("hourwheel_term", GAUGE, "The newest term this node knows of"),
     ("hourwheel_commit_index", GAUGE, "The last entry known to be committed"),
     ("hourwheel_applied_index", GAUGE, "The last entry applied"),

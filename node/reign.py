@@ -42,6 +42,8 @@ log = structlog.get_logger()
 
 #: How soon to look again when a hand-over was refused for lack of trust: less than a heartbeat.
 TRUST_RETRY_MS = 20
+#: A request waits so long for a leader that is not sure to lead. One that goes on so steps down sooner.
+SURE_S = 1.0
 #: A slot of so few units is read on the loop when it is due already: 0.25 us each, less than the way to a thread costs
 #: where ten slots are read at once.
 INLINE_ROWS = 10_000
@@ -65,6 +67,7 @@ class Reign:
         self._readers: list[asyncio.Future[None]] = []
         self._pledges: dict[int, asyncio.Future[None]] = {}  # by the number of a strict hand-over that is pulled
         self._over = False
+        self._unsure: list[asyncio.Future[None]] = []
         self._moved = False
         self.takeover = Takeover(self.term, node.clock.monotonic())
         self.ready = asyncio.Event()  # something could be handed over, and what was carried over is counted
@@ -93,6 +96,22 @@ class Reign:
         """Whether this node may act as leader at this moment, and is not about to give that away."""
         node = self._node
         return not self._over and not node.transfer.frozen and node.group.trusted(node.clock.monotonic())
+
+    async def sure(self) -> None:
+        """Wait while this node leads and is not sure to: the next echoes decide, or the end. SURE_S at most."""
+        sure = self._loop.create_future()
+        self._unsure.append(sure)
+        if self._over or self._node.transfer.frozen or self.trusted():
+            sure.set_result(None)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(sure, SURE_S)
+
+    def trust_returned(self) -> None:
+        """This node is sure to lead again, or is not to wait for that any more."""
+        waiting, self._unsure = self._unsure, []
+        for sure in waiting:
+            if not sure.done():
+                sure.set_result(None)
 
     @property
     def over(self) -> bool:
@@ -346,6 +365,7 @@ class Reign:
         """Leadership is lost: stop at once; pulls that wait are told so. A node that failed writes nothing more: its
         term ends like that of one that was killed."""
         self._over = True
+        self.trust_returned()
         self._node.pusher.end()
         if self._alarm is not None:
             self._alarm.cancel()

@@ -28,7 +28,7 @@ from node.config import Config
 from node.counting import Counting
 from node.delivery_log import DeliveryLog
 from node.export import Exports
-from node.group_options import address_of, group_options
+from node.group_options import address_of, open_group
 from node.guard import Guard
 from node.housekeeping import keep_house, unlink_hours
 from node.lateness import Lateness
@@ -54,7 +54,6 @@ from replication.agreement import OddOneOut
 from replication.command import DispatchState, Genesis
 from replication.driver import GroupDriver
 from replication.envelope import version_of
-from replication.group import RaftGroup
 from replication.journal import Journal
 from replication.machine import Machine
 from replication.options import Vitals
@@ -116,21 +115,13 @@ class Node:
         peers = {peer.id: address_of(peer.raft) for peer in config.peers if peer.id != config.node_id}
         identity = Identity(config.node_id, directory.store_id, self.store.cluster_id, {"entry": LEVELS})
         self.transport = self.outside.transport(identity, (config.raft.host, config.raft.port), peers)
-        self.group = RaftGroup(
-            group_options(config, tuple(sorted(peers))),
-            self.journal,
-            self.transport.attach,
-            self.machine.apply,
-            monotonic=self.clock.monotonic,
-            random=self.entropy.random().random,
-            vitals=self._vitals,
-            sums=self.machine.sums,
-        )
+        self.group = open_group(self, tuple(sorted(peers)), self._vitals)
         self.group.start_at(self.machine.applied_index)
         self.machine.on_founded = self._founded
         self.group.on_established = self._established
         self.group.on_stepped_down = self._stepped_down
         self.group.on_leader_changed = self._leader_changed
+        self.group.on_trusted = self._trusted
         self._make_parts()
         self.members.begin()
 
@@ -345,6 +336,10 @@ class Node:
             self.reign = None
             log.info("stepped down", node=self.config.node_id, term=self.group.term)
         self.proposer.step_down()
+
+    def _trusted(self) -> None:
+        if self.reign is not None:
+            self.reign.trust_returned()
 
     def _leader_changed(self) -> None:
         if self.group.is_leader:

@@ -118,11 +118,19 @@ class Service:
             raise Problem("no-leader", "this node is not sure to lead; nothing happened", leader=self.leader())
         return node.reign
 
+    async def _sure(self) -> Reign:
+        """The same, for a request that begins. A leader that is not sure to lead waits for the next echoes, which say
+        whether it does: until then nothing has happened."""
+        reign = self._node.reign
+        if reign is not None and not reign.trusted():
+            await reign.sure()
+        return self._reign()
+
     # -- messages
 
     async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
         """Durable on a majority and applied when it returns."""
-        self._reign()
+        await self._sure()
         self._node.reserve.check()
         return await schedule_messages(self._node, messages)
 
@@ -133,7 +141,7 @@ class Service:
         found = find(store, id)
         pledged = None
         if not local:
-            reign = self._reign()
+            reign = await self._sure()
             await reign.recorded(found.place)
             found = find(store, id)  # it may have been moved meanwhile
             pledged = reign.dispatcher.strict.pledged(found.place)
@@ -151,14 +159,14 @@ class Service:
     @_reads_files
     async def cancel(self, id: str, *, if_match: int | None, principal: Principal) -> CancelResult:
         """From here to the result the dispatcher does not hand the unit over; what it handed over before goes first."""
-        return await self._changes.cancel(self._reign(), id, if_match)
+        return await self._changes.cancel(await self._sure(), id, if_match)
 
     @_reads_files
     async def reschedule(
         self, id: str, *, deliver_at_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
     ) -> RescheduleResult:
         """Like cancel: no hand-over from here to the result, and none before the new due time after it."""
-        reign = self._reign()
+        reign = await self._sure()
         self._node.reserve.check()
         return await self._changes.reschedule(
             reign,
@@ -181,7 +189,7 @@ class Service:
         self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal
     ) -> TopicView:
         """Set what `change` names; a PUT replaces all."""
-        reign = self._reign()
+        reign = await self._sure()
         topic = self._node.store.catalog.topic(name) if create else self._topic(name)
         if if_match == 0:  # no topic has it, and the command takes 0 for "whatever it is now"
             raise _another_revision(topic, if_match)
@@ -201,13 +209,13 @@ class Service:
 
     async def topic(self, name: str, *, principal: Principal) -> TopicView:
         """`unknown-topic`."""
-        self._reign()
+        await self._sure()
         return view_topic(self._topic(name))
 
     @_reads_files
     async def topics(self, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
         """All topics by name."""
-        self._reign()
+        await self._sure()
         found = await self._node.counting.by_topic(self._reign) if counts else None
         topics = sorted(self._node.store.catalog.topics(), key=lambda topic: topic.name)
         return [view_topic(topic, None if found is None else found[topic.number]) for topic in topics]
@@ -215,7 +223,7 @@ class Service:
     @_reads_files
     async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
         """Only what has nothing left that has not ended."""
-        self._reign()
+        await self._sure()
         topic = self._topic(name)
         if if_match not in (None, topic.revision):
             raise _another_revision(topic, if_match)
@@ -227,51 +235,51 @@ class Service:
     @_reads_files
     async def pull(self, request: PullIn, principal: Principal) -> Sequence[Delivery]:
         """Hand over, waiting up to `wait_ms` for the first."""
-        return await self._reign().pulling.pull(self._topic(request.topic), request)
+        return await (await self._sure()).pulling.pull(self._topic(request.topic), request)
 
     @_reads_files
     async def ack(self, topic: str, receipts: Sequence[str], principal: Principal) -> Sequence[str]:
         """One result per receipt, durable on a majority."""
-        return await self._settling.ack(self._reign(), self._topic(topic), receipts)
+        return await self._settling.ack(await self._sure(), self._topic(topic), receipts)
 
     @_reads_files
     async def nack(
         self, topic: str, receipts: Sequence[str], *, delay_ms: int | None, principal: Principal, counted: bool = True
     ) -> Sequence[str]:
         """One result per receipt, durable on a majority."""
-        return await self._settling.nack(self._reign(), self._topic(topic), receipts, delay_ms, counted=counted)
+        return await self._settling.nack(await self._sure(), self._topic(topic), receipts, delay_ms, counted=counted)
 
     @_reads_files
     async def extend(
         self, topic: str, receipts: Sequence[str], *, lease_ms: int | None, principal: Principal
     ) -> Sequence[str]:
         """One result per receipt, durable on a majority."""
-        return await self._settling.extend(self._reign(), self._topic(topic), receipts, lease_ms)
+        return await self._settling.extend(await self._sure(), self._topic(topic), receipts, lease_ms)
 
     # -- many messages
 
     @_reads_files
     async def count(self, query: CountQuery, *, principal: Principal) -> int:
         """`unknown-topic`, `over-limit`."""
-        self._reign()
+        await self._sure()
         return await self._node.counting.count(query, self._reign)
 
     @_reads_files
     async def histogram(self, query: CountQuery, *, step_ms: int, principal: Principal) -> Sequence[HistogramBucket]:
         """`unknown-topic`, `over-limit`; `invalid-field` for too many buckets."""
-        self._reign()
+        await self._sure()
         return await self._node.counting.histogram(query, step_ms, self._reign)
 
     @_reads_files
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
         """`unknown-topic`."""
-        self._reign()
+        await self._sure()
         return await self._dead.page(self._topic(query.topic), query, self._reign)
 
     @_reads_files
     async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
         """`unknown-topic`."""
-        self._reign()
+        await self._sure()
         if not dry_run:
             self._node.reserve.check()
         return await self._dead.redrive(self._topic(query.topic), query, self._reign, dry_run=dry_run)
@@ -281,19 +289,19 @@ class Service:
     @_reads_files
     async def ledger(self, query: LedgerQuery) -> LedgerPage:
         """`unknown-topic`, `invalid-field`, `over-limit`."""
-        self._reign()
+        await self._sure()
         return await self._ledgers.page(query, self._reign)
 
     @_reads_files
     async def ledger_summary(self, query: LedgerQuery) -> LedgerSummary:
         """`unknown-topic`, `over-limit`."""
-        self._reign()
+        await self._sure()
         return await self._ledgers.summary(query, self._reign)
 
     @_reads_files
     async def message_ledger(self, id: str) -> MessageLedger:
         """`unknown-message`, `over-limit`."""
-        reign = self._reign()
+        reign = await self._sure()
         found = find(self._node.store, id)
         await reign.recorded(found.place)
         return await self._ledgers.message(found, self._reign)

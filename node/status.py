@@ -122,6 +122,8 @@ class Status:
             "hourwheel_acked": node.acked,
             "hourwheel_entries": node.proposer.entries,
             "hourwheel_leads": float(reign is not None),
+            "hourwheel_untrusted_seconds": node.group.untrusted_s,
+            "hourwheel_silence_seconds": node.group.silence.promise_s,
             "hourwheel_term": node.group.term,
             "hourwheel_commit_index": node.group.commit_index,
             "hourwheel_applied_index": node.machine.applied_index,

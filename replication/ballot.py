@@ -38,6 +38,7 @@ class Ballot:
             max_s=options.election_max_s,
             random=random,
             now=station.monotonic(),
+            silence=station.silence,
         )
         self._census = Census(station.peers)
         self._catch_up = CatchUp()

@@ -5,7 +5,7 @@ back with a higher term and deposes a healthy leader: 5 of 5 times after a 6 s p
 partition. Here a node first asks whether it would be elected. A node says yes only if it has heard no leader within the
 minimum election timeout, so a term moves only when a majority misses the leader. The same holds for the vote itself:
 the leader's trust window (trust.py) is built on nobody voting within that time, counted also from a node's start,
-because what it promised before a crash still holds.
+because what it promised before a crash still holds. How long that time is stands in silence.py.
 
 Votes (R5). The library counts answers without looking at who sent them; here each peer counts once.
 
@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from replication.silence import Silence
+
 
 class Voters(Protocol):
     """What an election is won against; it may change meanwhile (membership.py)."""
@@ -36,17 +38,28 @@ class Voters(Protocol):
 class Election:
     """Timers and counts of one node. All times are seconds of the one monotonic clock of the process.
 
-    `random` gives [0, 1). Invariant: `may_grant` is False for `min_s` after the start and after a leader was heard.
+    `random` gives [0, 1). `silence` says for how long `may_grant` is False after the start and after a leader was
+    heard. Invariant: that moment never comes nearer.
     """
 
-    def __init__(self, voters: Voters, *, min_s: float, max_s: float, random: Callable[[], float], now: float) -> None:
+    def __init__(
+        self,
+        voters: Voters,
+        *,
+        min_s: float,
+        max_s: float,
+        random: Callable[[], float],
+        now: float,
+        silence: Silence | None = None,
+    ) -> None:
         self._voters = voters
         self.reluctant = False
         """Stand only after the others had their chance."""
         self._min_s = min_s
         self._max_s = max_s
         self._random = random
-        self._quiet_until = now + min_s
+        self._silence = silence or Silence(min_s, min_s, now)
+        self._quiet_until = now + self._silence.kept_s
         self._deadline = now + self._timeout()
         self._asked_term = 0
         self._yes: set[str] = set()
@@ -62,9 +75,12 @@ class Election:
         return self._timeout() * (1 << min(self._failures - 1, 4))
 
     def heard_leader(self, now: float) -> None:
-        """A leader of the current term spoke: nobody else gets a vote for `min_s`, and the timer starts again."""
-        self._quiet_until = now + self._min_s
-        self._deadline = now + self._timeout() + (self._max_s if self.reluctant else 0.0)
+        """A leader of the current term spoke: nobody else gets a vote for the silence owed, and the timer starts
+        again."""
+        owed_until = self._silence.owe(now)
+        self._quiet_until = max(self._quiet_until, owed_until)
+        spread = (self._max_s - self._min_s) * self._random()
+        self._deadline = owed_until + spread + (self._max_s if self.reluctant else 0.0)
         self._asked_term = self._failures = 0
 
     def granted(self, now: float) -> None:

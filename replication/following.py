@@ -45,6 +45,7 @@ class Following:
         self._core = station.core
         self._ballot = ballot
         self._verified = (0, 0)
+        self._beat = (0, NEVER)  # term and moment of the newest heartbeat
 
     @property
     def handlers(self) -> dict[str, Callable[[str, Message], None]]:
@@ -79,6 +80,15 @@ class Following:
     def _heard(self) -> None:
         self.heard_s = self._station.monotonic()
         self._ballot.heard_leader(self.heard_s)
+
+    def _listen(self, wish_s: float) -> None:
+        """A heartbeat came: how long a silence is owed for it, by its gap to the one before and the leader's wish."""
+        station, core = self._station, self._core
+        now, before = station.monotonic(), self._beat
+        self._beat = (core.term, now)
+        if before[0] == core.term:
+            station.patience.saw(now - before[1], now)
+        station.silence.want(max(wish_s, station.patience.silence_s(now)), now)
 
     def _append_entries(self, peer: str, message: Message) -> None:
         core, journal = self._core, self._station.journal
@@ -130,6 +140,7 @@ class Following:
             core.follow(peer)
         station.promises.showed(peer, core.term, message["durable_index"])
         self._ballot.heard_heartbeat(core.term, message["last_index"], message["median_ms"])
+        self._listen(message["wish_ms"] / 1000)
         self._heard()
         self.low_water, self.leader_commit = message["low_water"], message["commit_index"]
         self.released = message["released"]
@@ -151,6 +162,7 @@ class Following:
             "leaving": vitals.leaving,
             "busy": vitals.busy,
             "voter": station.journal.voter,
+            "silence_ms": int(station.silence.promise_s * 1000),  # rounded down: never more than is owed
             "sum_index": index if held else 0,
             "sum": held,
         }

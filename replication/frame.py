@@ -47,6 +47,7 @@ ENTRIES_MAX = 16_384
 PIECE_BYTES_MAX = 1024 * 1024
 """A piece of a snapshot: what a heartbeat on the same connection may have to wait for."""
 FILES_MAX = 1 << 24
+SILENCE_MS_MAX = 1 << 24
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 
 HEADER = struct.Struct("<III")
@@ -147,6 +148,8 @@ _BOUNDS = {
     "known": PIECE_BYTES_MAX,
     "file": FILES_MAX,
     "manifest_bytes": MANIFEST_BYTES_MAX,
+    "wish_ms": SILENCE_MS_MAX,
+    "silence_ms": SILENCE_MS_MAX,
 }
 """Largest values of the fields that have a bound of their own."""
 
@@ -160,7 +163,10 @@ class Later(NamedTuple):
     default: Any
 
 
-_LATER: dict[str, tuple[Later, ...]] = {}
+_LATER: dict[str, tuple[Later, ...]] = {
+    "heartbeat": (Later("wish_ms", int, 2, 0),),
+    "echo": (Later("silence_ms", int, 2, 0),),
+}
 """By kind, in the order in which they are sent: `since` never falls."""
 _SINCE: dict[str, int] = {}
 """Kinds that came later: the protocol since which they are sent."""

@@ -47,9 +47,11 @@ from replication.membership import Roster
 from replication.options import GroupOptions, Vitals
 from replication.outbox import Outbox
 from replication.outlook import Outlook
+from replication.patience import Patience
 from replication.promise import Promises
 from replication.proposal import CHANGING, NOT_LEADER, OVERLOADED, Done, Outcome, Pending
 from replication.rolling import Sums
+from replication.silence import Silence
 from replication.station import Station, Wire, WireEvents
 from replication.transfer import Transfer
 
@@ -75,8 +77,9 @@ class RaftGroup(Outlook):
 
     `apply(index, term, command)` is called once for every committed command, in order; its value goes to the proposer.
     Callbacks are attributes: `on_wake` (a tick is wanted soon), `on_established` (leader, the own no-op is applied),
-    `on_stepped_down` (was leader), `on_leader_changed` (`leader_id` is another), `on_snapshot(peer, message)` (about a
-    snapshot, of the current term), `on_fatal(exception)`. They are called from inside `tick` and `receive`.
+    `on_stepped_down` (was leader), `on_leader_changed` (`leader_id` is another), `on_trusted` (the leader's trust is
+    back), `on_snapshot(peer, message)` (about a snapshot, of the current term), `on_fatal(exception)`. They are called
+    from inside `tick` and `receive`.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class RaftGroup(Outlook):
         random: Callable[[], float],
         vitals: Callable[[], Vitals],
         sums: Sums | None = None,
+        kept_silence_s: float = 0.0,
     ) -> None:
         self.options = options
         self.journal = journal
@@ -97,6 +101,7 @@ class RaftGroup(Outlook):
         self.on_established: Callable[[], None] = _nothing
         self.on_stepped_down: Callable[[], None] = _nothing
         self.on_leader_changed: Callable[[], None] = _nothing
+        self.on_trusted: Callable[[], None] = _nothing
         self.on_fatal: Callable[[BaseException], None] = _nothing
         self.on_snapshot: Callable[[str, Message], None] = _nothing
         self.failure: BaseException | None = None
@@ -116,11 +121,14 @@ class RaftGroup(Outlook):
         promises = self._promises = Promises(
             core, journal, wire.send, lambda: self._ballot.distrust(), lambda peer: self._leading.forget(peer)
         )
-        shared = (self.agreement, promises)
+        least_s = options.election_min_s
+        self.silence = Silence(least_s, max(least_s, kept_silence_s), monotonic())
+        shared = (self.agreement, promises, self.silence, Patience(least_s))
         station = Station(options, self.roster, core, journal, wire, self._outbox, monotonic, vitals, *shared)
         self._ballot = Ballot(station, random)
         self._following = Following(station, self._ballot)
         self._leading = Leading(station)
+        self._leading.on_trusted = lambda: self.on_trusted()
         self._transfer = Transfer(station, self._leading, self.resign)
         self._handlers = self._ballot.handlers | self._following.handlers | self._leading.handlers
         self._handlers |= dict.fromkeys(SNAPSHOT_KINDS, self._snapshot) | promises.handlers
@@ -290,6 +298,8 @@ class RaftGroup(Outlook):
         self._ballot.tick(now)
         if self._core.state == LEADER:
             self._leading.tick(now)
+        if self._core.state == LEADER:  # still
+            self._leading.keep_time(now)
         later = writing and self._core.state != LEADER and self.commit_index - self.applied_index <= APPLY_LATER
         more = False if later else self._apply(now)
         if self._core.state == LEADER:
@@ -313,8 +323,8 @@ class RaftGroup(Outlook):
                     self.established = True
                     self.on_established()
                 self._pending.applied(index, term, result)
-            if self._monotonic() >= until:
-                return core.applied_index < limit
+                if self._monotonic() >= until:  # after each: a large entry takes as long as a slice
+                    return core.applied_index < limit
         return False
 
     def _library_sends(self, peer: str, message: Message) -> None:

@@ -16,6 +16,14 @@ from replication.progress import Follower, Progress
 from replication.station import Station
 from replication.trust import NEVER, Trust
 
+UNSAID_S = 0.4
+"""What a voter of a build before protocol 2 owes, whose echoes do not say: the default of its configuration, or this
+node's own, if that is less."""
+
+
+def _nothing() -> None:
+    return
+
 
 class Leading:
     """What this node does as leader. `peers` are the live records of all others, also while it is not."""
@@ -23,7 +31,12 @@ class Leading:
     def __init__(self, station: Station) -> None:
         options = station.options
         self.peers = {peer: Peer(peer) for peer in station.peers}
-        self.trust = Trust(station.peers, window_s=options.trust_s, fallback_s=options.fallback_s)
+        self.trust = Trust(
+            station.peers,
+            window_s=options.trust_s,
+            fallback_s=options.fallback_s,
+            silence_s=options.election_min_s,
+        )
         self._station = station
         self._core = station.core
         self._progress = Progress(station.peers, resend_s=options.resend_s, idle_s=options.idle_s)
@@ -31,6 +44,11 @@ class Leading:
         """When heartbeats go out again, while this node leads."""
         self._members_index = 0
         self._stores: dict[str, bytes] = {}  # of all that ever connected: one may become a member later
+        self.untrusted_s = 0.0
+        """Seconds since the start in which this node led and was not sure to, once it had been."""
+        self._sure_until = NEVER
+        self.on_trusted: Callable[[], None] = _nothing
+        """Trust is there again after it had ended, or for the first time."""
         self.lets_go = False
         """Nodes that leave may go though they leave no majority behind: nothing needs one any more."""
 
@@ -59,6 +77,7 @@ class Leading:
         self.trust.lead(now)
         self._station.agreement.lead()
         self.next_beat = now
+        self._sure_until = NEVER
         self.lets_go = False
 
     def tick(self, now: float) -> None:
@@ -70,12 +89,16 @@ class Leading:
         if self._is_out() or not self.trust.holds(now):
             core.step_down()
 
-    def send(self, now: float) -> None:
-        """Heartbeats and entries that are due."""
+    def keep_time(self, now: float) -> None:
+        """Heartbeats that are due. They go before anything that takes time: trust counts from `now`."""
         if now >= self.next_beat:
             voters = self._station.roster.others
             self._station.agreement.tick(now, voters, [peer for peer in voters if self._station.wire.connected(peer)])
             self._beat_all(now)
+
+    def send(self, now: float) -> None:
+        """Heartbeats and entries that are due."""
+        self.keep_time(now)
         last = self._core.last_index
         for follower in self._progress.followers.values():
             if self._progress.due(follower, last, now) and self._station.wire.connected(follower.peer):
@@ -90,8 +113,13 @@ class Leading:
         aware = sum(self.peers[voter].applied_index >= self._members_index for voter in roster.others)
         return aware >= roster.majority
 
+    @property
+    def _beat_s(self) -> float:
+        return self._station.options.heartbeat_s * self.trust.pace
+
     def _beat_all(self, now: float) -> None:
-        self.next_beat = now + self._station.options.heartbeat_s
+        self.next_beat = now + self._beat_s
+        self._station.silence.want(self._station.patience.silence_s(now), now)
         for peer in self._station.peers:
             self._station.wire.send(peer, self._heartbeat(peer, now))
 
@@ -149,6 +177,7 @@ class Leading:
             "commit_index": self._core.commit_index,
             "last_index": self._core.last_index,
             "low_water": self.low_water,
+            "wish_ms": int(self._station.patience.silence_s(now) * 1000),
             "released": self.peers[peer].leaving and (self.lets_go or not self.outnumbered()),
             "median_ms": max(0, vitals.wall_ms - vitals.ahead_ms),
             "durable_index": durable,
@@ -211,8 +240,24 @@ class Leading:
         follower = self._progress.followers[peer]
         follower.voter = message["voter"]
         if follower.voter:
-            self.trust.echoed(peer, stamp, now)
+            self._trust(peer, stamp, message["silence_ms"] / 1000, now)
         elif follower.match == self._core.last_index and now - follower.nudged_s >= self._station.options.nudge_s:
             # It has all there is and waits for a committed entry made after it came (CatchUp): give it one.
             follower.nudged_s = now
             self._core.append(NO_OP)
+
+    def _trust(self, peer: str, stamp: float, owed_s: float, now: float) -> None:
+        """A voter's echo: trust goes on. What came between is lateness, for the silence to bridge."""
+        trust, options = self.trust, self._station.options
+        confirmed, before = trust.confirmed(now), self._sure_until
+        trust.echoed(peer, stamp, owed_s or min(UNSAID_S, options.election_min_s), now)
+        self.next_beat = min(self.next_beat, now + self._beat_s)
+        if trust.confirmed(now) > confirmed > NEVER:
+            self._station.patience.saw((now - confirmed) * options.election_min_s / options.trust_s, now)
+        until = trust.until(now)
+        if until > now:
+            returned, self._sure_until = now >= before, until
+            if returned and before > NEVER:
+                self.untrusted_s += now - before
+            if returned:
+                self.on_trusted()

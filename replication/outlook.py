@@ -15,6 +15,7 @@ from replication.leading import Leading
 from replication.membership import Roster
 from replication.options import GroupOptions, Peer
 from replication.proposal import Pending
+from replication.silence import Silence
 
 
 class Outlook:
@@ -24,6 +25,7 @@ class Outlook:
     journal: Journal
     agreement: Agreement
     roster: Roster
+    silence: Silence
     established: bool
     _closed: bool
     _monotonic: Callable[[], float]
@@ -58,7 +60,10 @@ class Outlook:
         leader = self._core.leader_id
         if leader is None or leader == self.options.node_id:
             return leader
-        return leader if self._monotonic() - self._following.heard_s < self.options.election_max_s else None
+        options = self.options
+        spread_s = options.election_max_s - options.election_min_s
+        silent_s = self._monotonic() - self._following.heard_s
+        return leader if silent_s < self.silence.promise_s + spread_s else None
 
     @property
     def commit_index(self) -> int:
@@ -108,6 +113,11 @@ class Outlook:
     def trusted(self, now: float) -> bool:
         """Whether this node may act as the leader at monotonic second `now`: ask again after every await."""
         return self.is_leader and self.established and now < self._leading.trust.until(now)
+
+    @property
+    def untrusted_s(self) -> float:
+        """Seconds in which this node led and was not sure to, since the start."""
+        return self._leading.untrusted_s
 
     @property
     def released(self) -> bool:

@@ -13,7 +13,9 @@ from replication.journal import Journal
 from replication.membership import Roster
 from replication.options import GroupOptions, Vitals
 from replication.outbox import Outbox
+from replication.patience import Patience
 from replication.promise import Promises
+from replication.silence import Silence
 
 
 class Wire(Protocol):
@@ -57,6 +59,8 @@ class Station:
     vitals: Callable[[], Vitals]
     agreement: Agreement
     promises: Promises
+    silence: Silence
+    patience: Patience
 
     @property
     def peers(self) -> tuple[str, ...]:

@@ -4,9 +4,14 @@ Why not the library's notion. pysyncobj stays leader for 30 s without hearing an
 and it takes the time of RECEIPT of an answer as proof of life: a leader that was paused reads old answers on waking and
 believes in itself. Here every heartbeat carries the leader's monotonic time of sending; followers send it back at once,
 never behind an fdatasync. What a majority echoed was sent at time s, so each of them received it at s or later and
-votes for nobody else before s + 0.4 s (election.py). The leader trusts itself until s + 0.25 s: no other leader can
-have been elected by then, whatever happened to messages and processes in between. Clocks need only run at about the
-same rate; they are never compared.
+votes for nobody else before s plus the silence that its echo says it owes (silence.py), 0.4 s by default. The leader
+trusts itself for a share of that, 0.25 s of 0.4 s: no other leader can have been elected by then, whatever happened to
+messages and processes in between. Clocks need only run at about the same rate; they are never compared.
+
+The share is the configured trust to the configured silence of this node. So a voter that owes less than this node
+shortens the trust that its echo gives, and one that owes more lengthens it, to at most `STRETCH_MAX` times the
+configured. Each voter gives trust until a moment of its own; the majority has it until the moment that so many of them
+reach. A later echo that gives less takes nothing back: what was owed before is owed still.
 
 A peer whose disk has forgotten is not recorded: it may have forgotten a vote for somebody else. A learner is recorded
 and not counted until it has a vote; what it echoed as a learner counts then, for it owes the same silence.
@@ -17,19 +22,29 @@ follower's disk, so a slow disk would depose a healthy leader.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from replication.silence import STEPS
 
 NEVER = float("-inf")
+STRETCH_MAX: Final = STEPS[-1]
 
 
 class Trust:
-    """Newest echoed stamp of each peer, in seconds of the leader's monotonic clock.
+    """Newest echoed stamp of each peer, and until when it gives trust, in seconds of the leader's monotonic clock.
 
-    Invariant: no stamp is later than the moment at which it was recorded, so `until` never runs ahead of the truth.
+    `window_s` and `fallback_s` are for voters that owe `silence_s`. Invariant: no stamp is later than the moment at
+    which it was recorded, and trust from it ends before the silence that was owed for it.
     """
 
-    def __init__(self, peers: Collection[str], *, window_s: float, fallback_s: float) -> None:
+    def __init__(self, peers: Collection[str], *, window_s: float, fallback_s: float, silence_s: float) -> None:
+        assert window_s < fallback_s < silence_s, (window_s, fallback_s, silence_s)
         self._stamps = dict.fromkeys(peers, NEVER)
+        self._owed: dict[str, float] = {}  # by the newest echo
+        self._trusted = dict.fromkeys(peers, NEVER)
+        self._held = dict.fromkeys(peers, NEVER)
+        self._silence_s = silence_s
         self._counting = frozenset(peers)
         self._own_counts = True
         self._window_s = window_s
@@ -39,39 +54,57 @@ class Trust:
     def set_members(self, peers: Collection[str], voters: Collection[str], *, own: bool) -> None:
         """From now on `peers` are all others, `voters` those whose echoes count; `own`: this node counts itself."""
         self._stamps = {peer: self._stamps.get(peer, NEVER) for peer in peers}
+        self._trusted = {peer: self._trusted.get(peer, NEVER) for peer in peers}
+        self._held = {peer: self._held.get(peer, NEVER) for peer in peers}
         self._counting = frozenset(voters)
         self._own_counts = own
 
     def lead(self, now: float) -> None:
         """A new term begins: what was echoed before says nothing about it."""
-        self._stamps = dict.fromkeys(self._stamps, NEVER)
+        for peer in self._stamps:
+            self.forget(peer)
         self._grace = now
 
     def resumed(self, now: float) -> None:
         """The process stood still: answers may be waiting unread, so do not step down before reading them."""
         self._grace = now
 
-    def echoed(self, peer: str, stamp: float, now: float) -> None:
-        """`peer` sent back the stamp of a heartbeat of this term. A stamp from the future is nobody's echo."""
+    def echoed(self, peer: str, stamp: float, owed_s: float, now: float) -> None:
+        """`peer` sent back the stamp of a heartbeat of this term, and owes so long a silence for it. A stamp from the
+        future is nobody's echo."""
         if self._stamps.get(peer, stamp) < stamp <= now:
-            self._stamps[peer] = stamp
+            self._stamps[peer], self._owed[peer] = stamp, owed_s
+            stretch = min(owed_s / self._silence_s, STRETCH_MAX)
+            self._trusted[peer] = max(self._trusted[peer], stamp + stretch * self._window_s)
+            self._held[peer] = max(self._held[peer], stamp + stretch * self._fallback_s)
 
     def forget(self, peer: str) -> None:
         """The peer came back with another disk: what it echoed before is void."""
         if peer in self._stamps:
-            self._stamps[peer] = NEVER
+            self._stamps[peer] = self._trusted[peer] = self._held[peer] = NEVER
+            self._owed.pop(peer, None)
 
     def confirmed(self, now: float) -> float:
         """The latest time of sending that a majority of the voters (this node, if one, with now) has echoed; -inf if
         none."""
-        stamps = sorted((self._stamps[peer] for peer in self._counting), reverse=True)
-        needed = (len(stamps) + self._own_counts) // 2 + 1 - self._own_counts
-        return stamps[needed - 1] if needed else now
+        return self._reached(self._stamps, now)
 
     def until(self, now: float) -> float:
         """Monotonic time at which trust ends."""
-        return self.confirmed(now) + self._window_s
+        return self._reached(self._trusted, now + self._window_s)
 
     def holds(self, now: float) -> bool:
         """Whether to stay leader at all: a majority was heard within the fallback time."""
-        return now - max(self.confirmed(now), self._grace) < self._fallback_s
+        return now < max(self._reached(self._held, now + self._fallback_s), self._grace + self._fallback_s)
+
+    @property
+    def pace(self) -> float:
+        """1, or the share of this node's silence that the voter owes who owes the least: trust lasts no longer."""
+        owed = (self._owed.get(peer, self._silence_s) for peer in self._counting)
+        return min(1.0, min(owed, default=self._silence_s) / self._silence_s)
+
+    def _reached(self, moments: Mapping[str, float], own: float) -> float:
+        """The latest moment that a majority of the voters has reached; `own` where this node alone is one."""
+        ordered = sorted((moments[peer] for peer in self._counting), reverse=True)
+        needed = (len(ordered) + self._own_counts) // 2 + 1 - self._own_counts
+        return ordered[needed - 1] if needed else own

@@ -4,10 +4,11 @@ Two processes on one directory, or a node started on another's, would each be co
 LOCK names the owner, and is locked (flock: the lock dies with the process) for as long as the directory is in use.
 
 ```
-hours/<hour>/{log,index,settle}   catalog/   journal/   deliveries/   LOCK
+hours/<hour>/{log,index,settle}   catalog/   journal/   deliveries/   LOCK   SILENCE
 ```
-Beside these there are `install/`, a snapshot on its way in, `installed/`, one that a stop kept from its place: it takes
-it when the directory is opened (snapshot_install.py), and `pins/`, copies of the catalog for those it is sent to.
+SILENCE is told of in silence_file.py. Beside these there are `install/`, a snapshot on its way in, `installed/`, one
+that a stop kept from its place: it takes it when the directory is opened (snapshot_install.py), and `pins/`, copies of
+the catalog for those it is sent to.
 
 LOCK is one JSON line {"format","node_id","store_id","checksum"}. It is durable before anything else is made, so what a
 crash during creation leaves is told apart from a damaged directory:

@@ -18,6 +18,7 @@ NEEDS: Final = {
     "hash-version": 2,  # the rolling hash says by which version it was made
     "hello-group": 2,  # a hello names its group
     "lazy-keys": 2,  # the keys of an unlinked hour are dropped a few with each entry
+    "longer-silence": 2,  # a node that is late owes its leader a longer silence than is configured
     "receipt-namespace": 2,  # receipts carry group and namespace
 }
 """Since which level there is what. A new feature gets a line here and asks `has`; nothing else compares levels."""

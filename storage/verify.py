@@ -25,6 +25,7 @@ from storage.hour_check import HourCheck
 from storage.hour_file import HourFile, HourFiles, directory_name
 from storage.hour_lengths import HourLengths
 from storage.move_check import move_faults
+from storage.silence_file import read_silence
 
 _READ_BYTES = 4 << 20
 
@@ -65,6 +66,7 @@ def verify(directory: Path, *, disk: Disk | None = None, group: int = 0) -> Repo
             report.faults += catalog.faults()
             _verify_hours(directory / "hours", catalog, disk, group, report)
         _verify_deliveries(directory / "deliveries", disk, report)
+        read_silence(directory, disk)
     except (Corrupt, FormatRefused, DiskFailed) as error:
         report.faults.append(str(error))
     return report

@@ -47,10 +47,10 @@ def _acknowledge_before_sync() -> list[Patch]:
 
 def _trust_from_receipt() -> list[Patch]:
     """A leader counts its trust from when an echo came, not from when it sent what is echoed."""
+    counted = Trust.echoed
 
-    def echoed(self: Trust, peer: str, stamp: float, now: float) -> None:
-        if self._stamps[peer] < now:
-            self._stamps[peer] = now
+    def echoed(self: Trust, peer: str, stamp: float, owed_s: float, now: float) -> None:
+        counted(self, peer, now, owed_s, now)
 
     return [(Trust, "echoed", echoed)]
 

@@ -46,3 +46,40 @@ def test_a_change_that_leaves_a_target_without_url_is_refused() -> None:
         with pytest.raises(Problem) as refused:
             put(service, TopicChange(target=target), create=create)
         assert [fault.pointer for fault in refused.value.errors] == ["/target/url"]
+
+
+class _Unsure:
+    """A reign that is not sure to lead until the next echoes."""
+
+    def __init__(self, *, comes_back: bool) -> None:
+        self.waited = 0
+        self._sure, self._comes_back = False, comes_back
+
+    def trusted(self) -> bool:
+        """As reign's."""
+        return self._sure
+
+    async def sure(self) -> None:
+        """The echoes come."""
+        self.waited += 1
+        await asyncio.sleep(0)
+        self._sure = self._comes_back
+
+
+def test_a_request_waits_for_the_next_echoes_of_a_leader_that_is_not_sure() -> None:
+    """Nothing has happened yet: the client need not be told to come again."""
+    topic = SimpleNamespace(revision=3)
+    service = make_service(store=SimpleNamespace(catalog=SimpleNamespace(topic=lambda name: topic)))
+    reign = _Unsure(comes_back=True)
+    service._node.reign = cast(Any, reign)
+    with pytest.raises(Problem, match="revision-mismatch"):
+        put(service, TopicChange(), create=True, if_match=0)
+    assert reign.waited == 1
+
+
+def test_a_leader_that_does_not_become_sure_refuses() -> None:
+    """It has stepped down, or cannot tell within a second."""
+    service = make_service(group=SimpleNamespace(leader_id="n1"))
+    service._node.reign = cast(Any, _Unsure(comes_back=False))
+    with pytest.raises(Problem, match="not sure to lead; nothing happened"):
+        put(service, TopicChange(), create=True, if_match=0)

@@ -9,7 +9,8 @@ import pytest
 
 from replication.frame import Message
 from replication.station import Diverged
-from tests.replication.sim_network import SimNetwork, SimNode
+from tests.replication.sim_network import SimNetwork
+from tests.replication.sim_node import SimNode
 
 
 def settled(tmp_path: Path, count: int = 10) -> tuple[SimNetwork, SimNode, SimNode]:
@@ -83,6 +84,7 @@ def test_a_heartbeat_commits_what_was_proven_only(tmp_path: Path) -> None:
         "check_index": 0,
         "agreed_index": 0,
         "agreed_sum": b"",
+        "wish_ms": 0,
     }
     old.group.receive(new.id, beat)
     assert old.group.leader_id == new.id

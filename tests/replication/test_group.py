@@ -242,11 +242,9 @@ def test_a_long_replay_is_cut_into_slices(tmp_path: Path) -> None:
     follower = network.others(node)[0]
     network.run(3)
     again = network.restart(follower.id)
-    assert again.group.tick()
-    first = len(again.applied)
-    assert 0 < first < 90
-    assert again.group.tick()
-    assert len(again.applied) > first
+    for count in range(5):  # a slice that is over at once: one entry, of which the first is the no-op
+        assert again.group.tick()
+        assert len(again.applied) == count
     network.run(1)
     assert network.equal()
 

@@ -17,7 +17,8 @@ from replication.ballot import Ballot
 from replication.group import RaftGroup
 from replication.proposal import CHANGING, Outcome
 from tests.examples import replay, seeds
-from tests.replication.sim_network import SimNetwork, SimNode
+from tests.replication.sim_network import SimNetwork
+from tests.replication.sim_node import SimNode
 from tests.replication.test_model import Trial
 
 MEMBERS_MAX = 7

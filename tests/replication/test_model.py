@@ -1,4 +1,4 @@
-"""Random crashes, pauses, cuts, delays, repeated messages, transfers, slow and wiped disks; then calm, and the verdict.
+"""Random crashes, changed times, pauses, cuts, delays, repeated messages, transfers, slow and wiped disks; then calm.
 
 One seed is one run and replays exactly: the failure prints the command. Safety: what was acknowledged is in the final
 state once, what was refused is not in it, the applied sequences are prefixes of each other at every moment, no two
@@ -12,15 +12,24 @@ import shutil
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from replication.frame import Message
 from replication.promise import NOTHING
 from replication.proposal import UNKNOWN, Outcome
 from tests.examples import replay, seeds
-from tests.replication.sim_network import SimNetwork, SimNode
+from tests.replication.sim_network import SimNetwork
+from tests.replication.sim_node import SimNode
 from tests.replication.stock_cluster import stock
 
 STEPS = 200
+TIMES: list[dict[str, Any]] = [
+    {},
+    {},
+    {"heartbeat_s": 0.02, "trust_s": 0.15, "fallback_s": 0.18, "election_min_s": 0.2, "election_max_s": 0.3},
+    {"heartbeat_s": 0.2, "trust_s": 1.0, "fallback_s": 1.5, "election_min_s": 2.0, "election_max_s": 4.0},
+]
+"""Of `[raft]`, for a node that starts: they are changed one restart after the other."""
 STOCK_SEEDS = range(60)
 
 
@@ -51,7 +60,7 @@ class Trial:
         trusted = [node.id for node in nodes if node.group.trusted(self.network.now)]
         assert len(trusted) <= 1, f"{trusted} trust themselves at {self.network.now}"
         self.check_prefixes()
-        self.network.after(0.05, self._watch)
+        self.network.after(0.02, self._watch)
 
     def check_prefixes(self) -> None:
         """Applied sequences are prefixes of the longest."""
@@ -73,7 +82,9 @@ class Trial:
             for node_id in up:
                 network.kill(node_id)
         elif kind < 0.25 and down:
-            network.start(draw.choice(down))
+            node_id = draw.choice(down)
+            network.own_options[node_id] = draw.choice(TIMES)
+            network.start(node_id)
         elif kind < 0.31 and up:
             network.pause(draw.choice(up))
         elif kind < 0.42:

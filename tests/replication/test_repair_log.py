@@ -11,7 +11,8 @@ import pytest
 
 from replication.options import GroupOptions
 from replication.proposal import Outcome
-from tests.replication.sim_network import SimNetwork, SimNode
+from tests.replication.sim_network import SimNetwork
+from tests.replication.sim_node import SimNode
 from tests.replication.stock_cluster import stock
 
 

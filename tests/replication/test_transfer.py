@@ -10,7 +10,8 @@ import pytest
 
 from replication.frame import Message
 from replication.proposal import NOT_LEADER, Outcome
-from tests.replication.sim_network import SimNetwork, SimNode
+from tests.replication.sim_network import SimNetwork
+from tests.replication.sim_node import SimNode
 
 
 def led(directory: Path, ids: str = "ABC", **options: Any) -> tuple[SimNetwork, SimNode, SimNode]:

@@ -51,7 +51,8 @@ def test_messages_arrive_whole_and_in_order(loop: Loop) -> None:
                 sent.append(append(size, number + 1))
                 sent.append({"type": "echo", "term": number, "stamp_us": number, "wall_ms": 1, "applied_index": 2,
                              "free_bytes": 3, "low": False, "retiring": False, "leaving": True,
-                             "busy": False, "voter": bool(number % 2), "sum_index": 0, "sum": b""})  # fmt: skip
+                             "busy": False, "voter": bool(number % 2), "sum_index": 0, "sum": b"",
+                             "silence_ms": 400})  # fmt: skip
             for message in sent:
                 assert one.send("n2", message)
             await heard.until(lambda: len(heard.messages) == len(sent))
