@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos chaos-scenarios chaos-kills soak-sim soak-mutants soak-versions soak-models golden clean
+.PHONY: help demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos soak-chaos chaos-scenarios chaos-kills soak-sim soak-mutants soak-versions soak-models golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -70,6 +70,10 @@ CHAOS_RATE ?= 2200
 chaos: $(READY) ## ten minutes of every fault on real processes at 2,200 messages/s, judged; a timeline (root shows most)
 	rm -rf chaos-data/run
 	$(BIN)/hourwheel chaos run --seed $(CHAOS_SEED) --duration $(CHAOS_DURATION) --rate $(CHAOS_RATE) --out chaos-data/run
+
+soak-chaos: $(READY) ## twenty seeds of every fault on real processes, 3 minutes each, each verdict told (about an hour and a half)
+	rm -rf chaos-data/soak
+	$(BIN)/python -m chaos.live.soak
 
 chaos-scenarios: $(READY) ## one kind of fault at a time: kills, pauses, slow disks, transfers, stops, clocks, 20 of each (about 30 minutes)
 	$(BIN)/python -m chaos.run

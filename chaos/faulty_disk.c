@@ -1,6 +1,6 @@
 /* A disk that is slow, fails once, or says that it has no room, for one process.
  *
- * Loaded into a node with LD_PRELOAD. HOURWHEEL_DISK names a file of 40 bytes that is mapped at start: five signed 64-bit numbers
+ * Loaded into a node with LD_PRELOAD. CHAOS_DISK names a file of 40 bytes that is mapped at start: five signed 64-bit numbers
  * {delay_ns, free_bytes, write_errno, sync_errno, failed}, so a node's disk is set, changed and mended while the node runs.
  *
  * delay_ns: every sync takes so long. The delay comes before the real call: what was written meanwhile is then synced too, as with a device
@@ -29,7 +29,7 @@ static struct control *control;
 
 __attribute__((constructor)) static void map_control(void)
 {
-    const char *path = getenv("HOURWHEEL_DISK");
+    const char *path = getenv("CHAOS_DISK");
     int fd = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return;

@@ -33,7 +33,7 @@ class FaultyDisk:
 
     def environment(self, node_id: str) -> dict[str, str]:
         """What a node's process needs so that its disk can be hurt."""
-        return {"LD_PRELOAD": str(self._library), "HOURWHEEL_DISK": str(self._control(node_id))}
+        return {"LD_PRELOAD": str(self._library), "CHAOS_DISK": str(self._control(node_id))}
 
     def slow(self, node_id: str, delay_ms: int) -> None:
         """From its next sync (fdatasync, fsync, syncfs) on the node waits so long; 0 lifts it."""

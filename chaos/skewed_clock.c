@@ -1,6 +1,6 @@
 /* Moves the wall clock of one process, and nothing else.
  *
- * Loaded into a node with LD_PRELOAD. HOURWHEEL_CLOCK names a file of 32 bytes that is mapped at start: four signed 64-bit numbers
+ * Loaded into a node with LD_PRELOAD. CHAOS_CLOCK names a file of 32 bytes that is mapped at start: four signed 64-bit numbers
  * {sequence, offset_ns, drift_ppb, since_ns}. What CLOCK_REALTIME shows is moved by offset_ns + (monotonic - since_ns) * drift_ppb / 1e9,
  * from the next call on whenever the file is written. The writer makes `sequence` odd while it writes, so that no half of a change is used.
  *
@@ -30,7 +30,7 @@ static int (*real_clock_gettime)(clockid_t, struct timespec *);
 __attribute__((constructor)) static void map_control(void)
 {
     real_clock_gettime = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-    const char *path = getenv("HOURWHEEL_CLOCK");
+    const char *path = getenv("CHAOS_CLOCK");
     int fd = path == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return;

@@ -31,7 +31,7 @@ class SkewedClock:
         control = self._control(node_id)
         if not control.exists():
             control.write_bytes(CONTROL.pack(0, 0, 0, 0))
-        return {"LD_PRELOAD": str(self._library), "HOURWHEEL_CLOCK": str(control)}
+        return {"LD_PRELOAD": str(self._library), "CHAOS_CLOCK": str(control)}
 
     def set(self, node_id: str, offset_ms: float, drift_ppm: float = 0.0) -> None:
         """From the node's next look on, its wall clock is `offset_ms` ahead, and it gains `drift_ppm` from now on."""

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
@@ -195,19 +195,18 @@ class DiskFaults:
     async def _rot(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
         (node_id, *_) = nodes
         harmless = fault.kind == "torn"
-        if not harmless:
-            await self._nemesis.doubt(node_id)
-        async with self._hands.down(node_id):
-            self._nemesis.begun(fault, (node_id,))
-            data, kind = self._cluster.nodes[node_id].data_path, fault.word("file")
-            await asyncio.to_thread(self._cluster.keep_deliveries, node_id)
-            wound = await asyncio.to_thread(ROT[fault.kind], data, kind, fault.number("at"), self._chance)
-            if wound is None:
-                raise PassedOver(f"{node_id} has no such bytes in its {kind}")
-            if not harmless:
-                await self._wounded(Damage(node_id, wound, kind))
-            yield
-        await self._settle(node_id)
+        async with nullcontext() if harmless else self._nemesis.doubt(node_id):
+            async with self._hands.down(node_id):
+                self._nemesis.begun(fault, (node_id,))
+                data, kind = self._cluster.nodes[node_id].data_path, fault.word("file")
+                await asyncio.to_thread(self._cluster.keep_deliveries, node_id)
+                wound = await asyncio.to_thread(ROT[fault.kind], data, kind, fault.number("at"), self._chance)
+                if wound is None:
+                    raise PassedOver(f"{node_id} has no such bytes in its {kind}")
+                if not harmless:
+                    await self._wounded(Damage(node_id, wound, kind))
+                yield
+            await self._settle(node_id)
 
     @asynccontextmanager
     async def _old_copy(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
@@ -226,16 +225,16 @@ class DiskFaults:
             while not await self._cluster.is_ready(node_id) and await self._nemesis.lasts(POLL_S):
                 pass
             yield
-            await self._nemesis.doubt(node_id)
-            async with self._hands.down(node_id):
-                if await asyncio.to_thread(_same, aside, chosen):
-                    raise PassedOver(f"nothing was written to {chosen.name} since it was copied")
-                await asyncio.to_thread(self._cluster.keep_deliveries, node_id, last=True)
-                await asyncio.to_thread(_put_back, aside, chosen)
-                await self._wounded(Damage(node_id, rot.Wound(OLD, chosen, 0, 0), kind))
+            async with self._nemesis.doubt(node_id):
+                async with self._hands.down(node_id):
+                    if await asyncio.to_thread(_same, aside, chosen):
+                        raise PassedOver(f"nothing was written to {chosen.name} since it was copied")
+                    await asyncio.to_thread(self._cluster.keep_deliveries, node_id, last=True)
+                    await asyncio.to_thread(_put_back, aside, chosen)
+                    await self._wounded(Damage(node_id, rot.Wound(OLD, chosen, 0, 0), kind))
+                await self._settle(node_id)
         finally:
             await asyncio.to_thread(_remove, aside)
-        await self._settle(node_id)
 
     async def _wounded(self, damage: Damage) -> None:
         """Asks at once what `hourwheel verify` says, of the files as they lie there."""

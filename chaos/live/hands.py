@@ -34,6 +34,9 @@ class Hands:
         self._excused: set[int] = set()  # pids of processes that may end by a signal, or in order
         self._guards: dict[str, asyncio.Task[None]] = {}
         self._over = False
+        self.ends_alone: Counter[str] = Counter()
+        """How often each node ended by itself, and no fault explained it."""
+        self._alone = asyncio.Event()
         self.asked_of_ends: list[AskedOfEnd] = []
         cluster.tended = True
 
@@ -99,6 +102,16 @@ class Hands:
         """Whether a fault has paused the process that it has now."""
         return self._frozen[self._cluster.pid(node_id)] > 0
 
+    async def ended_alone(self, times: int) -> str:
+        """Waits until a node has ended by itself so often; a sentence about it."""
+        while True:
+            for node_id, count in self.ends_alone.items():
+                if count >= times:
+                    words = last_words(self._cluster.nodes[node_id], 30)
+                    return f"{node_id} ended by itself {count} times, and no fault explains it\n{words}"
+            self._alone.clear()
+            await self._alone.wait()
+
     async def _guard(self, node_id: str) -> None:
         """Until the node is gone, or held down: then whoever held it starts it."""
         while True:
@@ -118,6 +131,9 @@ class Hands:
         explained = False
         for asked in self.asked_of_ends:
             explained |= await asked(node_id, returncode)
+        if not explained:
+            self.ends_alone[node_id] += 1
+            self._alone.set()
         mono_ms, wall_ms = self._history.now()
         error = f"{how_it_ended(returncode)}: {last_words(self._cluster.nodes[node_id], 3)}"
         self._history.record(Crashed(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, error=error, expected=explained))

@@ -5,18 +5,22 @@ puts it on, and takes it off when its time is over or all is healed. Every fault
 and its end; one that would break an assumption is passed over, one that this machine cannot do was not run, and both
 are told of with their reasons: a run says what it did not show.
 
-The assumptions are the simulator's: the disk of one node at most is in doubt at a time (emptied or damaged, and not a
-voter again that has caught up), and the clock of one node at most is wrong.
+The assumptions are the simulator's: the disk of one node at most is in doubt at a time, and the clock of one node at
+most is wrong. A disk is in doubt from the moment in which a fault is decided on. It is so until the fault has ended and
+a leader counts the node as a voter that has caught up; if the node led, a leader of a later term: what itself said
+before it died is no word on its new disk.
 """
 
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Mapping
-from typing import Final, Literal, Self
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Self
 
 from chaos.aim import Aim
-from chaos.cluster import READY_S, Cluster
+from chaos.cluster import READY_S, Cluster, ClusterFailed
 from chaos.event import Fault as Seen
 from chaos.fault_plan import KINDS, Fault, FaultPlan
 from chaos.history import History
@@ -26,9 +30,19 @@ from chaos.live.watch import Watch
 
 #: A node lags by fewer entries than this: it has caught up.
 NEAR: Final = 2_000
+#: A node that ends by itself so often after all was healed will not come back.
+ENDS_MAX: Final = 2
 
 Role = Literal["leader", "follower"]
 _ENDS: Final = re.compile(r"[-|>,]")
+
+
+@dataclass(slots=True)
+class Doubt:
+    """Of one node's disk: `faults` that empty or damage it are on; a leader of a term above `term` may end it."""
+
+    term: int
+    faults: int = 0
 
 
 class LiveNemesis:
@@ -47,7 +61,7 @@ class LiveNemesis:
         self.passed: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self.not_run: dict[str, str] = {}
-        self.in_doubt: set[str] = set()
+        self._doubts: dict[str, Doubt] = {}
         self.rotten: set[str] = set()
         """Damaged and not emptied since: in doubt, however well they do."""
         self._doubting = asyncio.Lock()
@@ -83,13 +97,25 @@ class LiveNemesis:
             self._strikes = [tasks.create_task(self._at(begin_s + fault.at_s, fault)) for fault in self.plan.faults]
 
     async def heal(self, timeout_s: float = READY_S) -> None:
-        """All faults end, now; returns when every node runs, hears all others and is ready. Raises ClusterFailed."""
+        """All faults end, now; returns when every node runs, hears all others and is ready. Raises ClusterFailed: they
+        do not come to that, or one ends by itself again and again."""
         self._healed.set()
+        self.hands.ends_alone.clear()
         await asyncio.gather(*self._strikes, return_exceptions=True)  # what one raised, `run` has told
         if self.cluster.ground.links is not None:
             self.cluster.ground.links.heal()
         self.hands.start(*self.cluster.nodes)
-        await self.cluster.wait_ready(*self.cluster.nodes, timeout_s=timeout_s)
+        ready = asyncio.create_task(self.cluster.wait_ready(*self.cluster.nodes, timeout_s=timeout_s))
+        ended = asyncio.create_task(self.hands.ended_alone(ENDS_MAX))
+        try:
+            await asyncio.wait((ready, ended), return_when=asyncio.FIRST_COMPLETED)
+            if not ready.done():
+                raise ClusterFailed(f"after all was healed {ended.result()}")
+            ready.result()
+        finally:
+            ready.cancel()
+            ended.cancel()
+            await asyncio.gather(ready, ended, return_exceptions=True)
 
     async def rest(self) -> None:
         """Watches the nodes no more: they are about to be stopped."""
@@ -113,27 +139,42 @@ class LiveNemesis:
         self._begun[id(fault)] = hit
         self._mark(fault, "begin")
 
-    async def doubt(self, node_id: str) -> None:
-        """The disk of this node is about to be emptied or damaged. Raises PassedOver while another's is in doubt."""
+    @asynccontextmanager
+    async def doubt(self, node_id: str) -> AsyncIterator[None]:
+        """Around a fault that empties or damages the disk of this node, the node's start afterwards included. Raises
+        PassedOver while another's is in doubt."""
         async with self._doubting:
-            self.in_doubt |= self.rotten
-            for other in sorted(self.in_doubt - self.rotten - {node_id}):
-                if await self._caught_up(other):
-                    self.in_doubt.discard(other)
-            if self.in_doubt - {node_id}:
+            for other in sorted(self._doubts.keys() - {node_id}):
+                if await self._over(other):
+                    del self._doubts[other]
+            if (self._doubts.keys() | self.rotten) - {node_id}:
                 raise PassedOver("the disk of another node is in doubt")
-            self.in_doubt.add(node_id)
+            doubt = self._doubts.setdefault(node_id, Doubt(0))
+            known = self.watch.leadership()
+            led = known is None or known.node_id == node_id
+            doubt.term = max(doubt.term, self.watch.term - (not led))
+            doubt.faults += 1
+        try:
+            yield
+        finally:
+            doubt.faults -= 1
 
-    async def _caught_up(self, node_id: str) -> bool:
-        """Whether the leader counts it as a voter whose log is nearly as long as its own."""
+    async def _over(self, node_id: str) -> bool:
+        """Whether nothing damages its disk any more and a leader counts the node."""
+        doubt = self._doubts[node_id]
+        if doubt.faults or node_id in self.rotten:
+            return False
+        return node_id not in self.cluster.nodes or await self._caught_up(node_id, doubt.term)
+
+    async def _caught_up(self, node_id: str, above: int) -> bool:
+        """Whether a leader of a term above this counts it as a voter whose log is nearly as long as its own, and the
+        node says the same."""
         leader = self.watch.leader()
         page = await self.cluster.status(leader) if leader in self.cluster.nodes else None
-        for row in (page or {}).get("nodes", []):
-            if page is not None and row.get("id") == node_id:
-                applied = row.get("applied_index")
-                near = applied is not None and int(applied) + NEAR >= int(page["commit_index"])
-                return near and row.get("role") != "learner"
-        return node_id not in self.cluster.nodes
+        own = await self.cluster.status(node_id)
+        if page is None or own is None or page["leader"] != leader or int(page["term"]) <= above:
+            return False
+        return all(_counts(each, node_id, int(page["commit_index"])) for each in (page, own))
 
     # -- one fault
 
@@ -183,3 +224,12 @@ class LiveNemesis:
                     mono_ms=mono_ms, wall_ms=wall_ms, kind=fault.kind, node=node, role=role, phase=phase, detail=detail
                 )
             )
+
+
+def _counts(page: Mapping[str, Any], node_id: str, commit_index: int) -> bool:
+    """Whether this page has the node as a voter that has caught up with `commit_index`."""
+    for row in page["nodes"]:
+        if row["id"] == node_id:
+            applied = row["applied_index"]
+            return applied is not None and int(applied) + NEAR >= commit_index and row["role"] != "learner"
+    return False

@@ -94,8 +94,7 @@ class ProcessFaults:
     async def _wipe(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
         if len(nodes) != 1:
             raise PassedOver("the disk of one node at most may be in doubt")
-        await self._nemesis.doubt(nodes[0])
-        async with self._hands.down(nodes[0]):
+        async with self._nemesis.doubt(nodes[0]), self._hands.down(nodes[0]):
             self._nemesis.begun(fault, nodes)
             self._cluster.wipe(nodes[0])
             yield

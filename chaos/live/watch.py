@@ -39,11 +39,20 @@ class Watch:
                 raise end
 
     def leader(self) -> str | None:
+        """Who leads, as far as is known."""
+        known = self.leadership()
+        return known.node_id if known is not None else None
+
+    def leadership(self) -> Leadership | None:
         """Of those who said a moment ago that they lead, the one of the highest term; None if nobody did."""
         now_s = time.monotonic()
         fresh = [led for at_s, led in self._said.values() if led is not None and now_s - at_s < STALE_S]
-        best = max(fresh, key=lambda led: led.term, default=None)
-        return best.node_id if best is not None else None
+        return max(fresh, key=lambda led: led.term, default=None)
+
+    @property
+    def term(self) -> int:
+        """The highest term that anybody was seen to lead."""
+        return max((term for term, _ in self._led), default=0)
 
     async def _run(self) -> None:
         while True:

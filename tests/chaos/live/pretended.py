@@ -41,6 +41,7 @@ class Machines:
         self.ground.links = self.links = Told()
         self.clocks: Any = None
         self.leader: str | None = "n1"
+        self.term = 1
         self.learners: set[str] = set()
         self.unready: set[str] = set()
         self.log: list[str] = []
@@ -136,4 +137,4 @@ class Machines:
             {"id": each, "role": "learner" if each in self.learners else "follower", "applied_index": 10}
             for each in self.nodes
         ]
-        return {"leader": self.leader, "term": 1, "commit_index": 10, "nodes": rows}
+        return {"leader": self.leader, "term": self.term, "commit_index": 10, "nodes": rows}

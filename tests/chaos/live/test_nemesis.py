@@ -1,12 +1,14 @@
 """The nemesis of real processes: what a plan does to a cluster, and what of it stands in the history."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from chaos.cluster import ClusterFailed
 from chaos.event import Fault as Seen
 from chaos.fault_plan import KINDS, Fault, FaultPlan, kinds_of
 from chaos.history import History
@@ -123,6 +125,90 @@ def test_one_disk_in_doubt_at_a_time(tmp_path: Path) -> None:
         assert [line for line in machines.log if "wipe" in line] == ["wipe n2", "wipe n3"]
 
     asyncio.run(run())
+
+
+class DyingSlowly(Machines):
+    """A killed process is gone only when the test says so, and answers meanwhile as it did."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.gone_now = asyncio.Event()
+
+    async def kill(self, name: str) -> None:
+        """See Cluster."""
+        await self.gone_now.wait()
+        self.end(name, -9)
+
+
+def test_a_leader_that_is_being_killed_is_no_witness_of_its_own_disk(tmp_path: Path) -> None:
+    """Seed 990105: the leader is about to be emptied, and its page still says that it has caught up. Another disk that
+    is to be damaged in that moment is passed over, or two of three are gone (A15)."""
+
+    async def run() -> None:
+        machines = DyingSlowly(tmp_path)
+
+        async def decided(nemesis: LiveNemesis) -> None:
+            while not nemesis.passed and len(nemesis._doubts) < 2:
+                await nemesis.lasts(0.001)
+            machines.gone_now.set()
+            while not nemesis.fired:
+                await nemesis.lasts(0.001)
+
+        nemesis, _ = await carried_out(machines, "0.3 wipe leader for=10", "0.35 wipe n2 for=10", heal_when=decided)
+        assert [line for line in machines.log if "wipe" in line] == ["wipe n1"]
+        assert nemesis.reasons == {"wipe: the disk of another node is in doubt": 1}
+
+    asyncio.run(run())
+
+
+def test_a_leaders_disk_is_in_doubt_until_a_later_term_counts_it(tmp_path: Path) -> None:
+    """It was emptied and runs again; what is said of it in the term that it led does not count, a later leader does."""
+
+    async def run() -> None:
+        machines = Machines(tmp_path)
+
+        async def elected(nemesis: LiveNemesis) -> None:
+            while not nemesis.passed:
+                await nemesis.lasts(0.001)
+            machines.leader, machines.term = "n3", 2
+            while nemesis.fired["wipe"] < 2:
+                await nemesis.lasts(0.001)
+
+        lines = ["0.3 wipe leader for=0.01", "0.5 wipe n2 for=0.01", "1.2 wipe n2 for=0.01"]
+        nemesis, _ = await carried_out(machines, *lines, heal_when=elected)
+        assert [line for line in machines.log if "wipe" in line] == ["wipe n1", "wipe n2"]
+        assert nemesis.reasons == {"wipe: the disk of another node is in doubt": 1}
+
+    asyncio.run(run())
+
+
+def test_a_node_that_ends_again_and_again_after_healing_is_told_at_once(tmp_path: Path) -> None:
+    """Not waited for until the time for healing is over: how it ended and its last words are in the message."""
+
+    async def run() -> None:
+        machines = Machines(tmp_path)
+        machines.unready = {"n2"}
+        machines.nodes["n2"].directory.mkdir()
+        machines.nodes["n2"].log_path.write_text("Fatal Python error: Bus error\n")
+        async with LiveNemesis(machines.cluster(), History(), plan_of()) as nemesis:
+            await nemesis.run()
+            healing = asyncio.create_task(nemesis.heal())
+            await nemesis._healed.wait()
+            for _ in range(2):
+                while "n2" not in machines.running():
+                    machines.changed.clear()
+                    await machines.changed.wait()
+                machines.end("n2", -7)
+            with pytest.raises(ClusterFailed, match=r"(?s)n2 ended by itself 2 times.*Bus error"):
+                await healing
+
+    asyncio.run(run())
+
+
+def test_the_harness_leaves_no_word_in_the_nodes_logs() -> None:
+    """What it gives nodes in their environment is none of the names in which they look for settings."""
+    for source in Path(__file__).parents[3].joinpath("chaos").glob("*.[cp]*"):
+        assert not re.search(r'"HOURWHEEL_(CLOCK|DISK)"', source.read_text()), source
 
 
 @pytest.mark.parametrize(
