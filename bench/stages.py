@@ -152,7 +152,7 @@ def _render(times: Times, batch: BatchIn, result: ScheduleResult) -> None:
 
 def outlet(leader: Leader, times: Times, rounds: int) -> None:
     """Messages of one second, pulled and acked, so many a request."""
-    count, due_ms, receipts = rounds * times.rows, NOW_MS + 5_000, Receipts(SECRET)
+    count, due_ms, receipts = rounds * times.rows, NOW_MS + 5_000, Receipts(SECRET, lambda: True)
     leader.schedule(count, due_ms, 1_000)
     topic = leader.store.catalog.topic("bench")
     assert topic is not None

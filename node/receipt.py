@@ -4,12 +4,19 @@ A receipt names the hand-over (place, random bits of the id, topic, subscription
 it, keyed with the cluster's secret, so that any leader can check one without having seen the lease, and nobody can make
 one up. Keyed BLAKE2b is a MAC by design (RFC 7693).
 
-44 bytes, little endian, then base64url without padding (59 characters):
+Little endian, then base64url without padding: 44 bytes, 59 characters,
 
 ```
 0          8        16      20             22     26        28          44
 | position | random | topic | subscription | term | attempt | MAC (16)  |
 ```
+and from level 2 on (storage/level.py: every member reads it) 50 bytes, 67 characters, with the group and the namespace
+of the topic, both 0 today:
+```
+0          8        16      20             22     26        28      30          34          50
+| position | random | topic | subscription | term | attempt | group | namespace | MAC (16)  |
+```
+Receipts of the first form stay valid.
 
 A consumer comes with a thousand of them, so they are made and read in columns. Only the MAC is a call for each, and
 that begins from a copy of the keyed state instead of hashing the key again.
@@ -20,7 +27,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
@@ -30,25 +37,35 @@ import numpy.typing as npt
 
 from storage.array import U16, U32, U64
 
-_BODY: Final = np.dtype(
-    [
-        ("position", "<u8"),
-        ("random", "<u8"),
-        ("topic", "<u4"),
-        ("subscription", "<u2"),
-        ("term", "<u4"),
-        ("attempt", "<u2"),
-    ]
-)
-_BODY_SIZE: Final = _BODY.itemsize
+_BODY: Final = [
+    ("position", "<u8"),
+    ("random", "<u8"),
+    ("topic", "<u4"),
+    ("subscription", "<u2"),
+    ("term", "<u4"),
+    ("attempt", "<u2"),
+]
 _MAC_SIZE: Final = 16
-#: A zero byte behind each brings it to a multiple of three, so that those encoded together do not run into each other.
-_STRIDE: Final = _BODY_SIZE + _MAC_SIZE + 1
-_LENGTH: Final = 59
-#: The last character carries 4 bits of the 44 bytes; with its other 2 bits set a second text would name the same.
+#: The last character carries 4 bits of the bytes; with its other 2 bits set a second text would name the same.
 _LAST: Final = frozenset("AEIMQUYcgkosw048")
-assert _BODY_SIZE == 28
-assert _STRIDE % 3 == 0
+
+
+class _Form:
+    """One form of receipts: its columns in front of the MAC, and the sizes that follow."""
+
+    def __init__(self, *more: tuple[str, str]) -> None:
+        self.body = np.dtype([*_BODY, *more])
+        self.size = self.body.itemsize
+        self.length = -(-(self.size + _MAC_SIZE) * 4 // 3)
+        #: A zero byte behind each brings it to a multiple of three, so that those encoded together do not run into
+        #: each other.
+        self.stride = self.size + _MAC_SIZE + 1
+        assert self.stride % 3 == 0, self.stride
+
+
+_FIRST: Final = _Form()
+_WHOLE: Final = _Form(("group", "<u2"), ("namespace", "<u4"))
+assert (_FIRST.size, _FIRST.length, _WHOLE.size, _WHOLE.length) == (28, 59, 34, 67)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +82,11 @@ class ReceiptColumns:
     def __len__(self) -> int:
         return len(self.position)
 
+    def joined(self, other: ReceiptColumns) -> ReceiptColumns:
+        """These, then the others."""
+        names = ("position", "random", "topic", "term", "attempt", "subscription")
+        return ReceiptColumns(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
+
     def select(self, rows: npt.NDArray[Any] | slice) -> ReceiptColumns:
         """The rows given by an index array, a mask or a slice."""
         return ReceiptColumns(
@@ -78,19 +100,20 @@ class ReceiptColumns:
 
 
 class Receipts:
-    """Makes and checks receipts with one cluster's secret."""
+    """Makes and checks receipts with one cluster's secret. `whole`: whether every member reads the second form."""
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, whole: Callable[[], bool]) -> None:
         self._keyed = blake2b(key=secret, digest_size=_MAC_SIZE)
+        self._whole = whole
 
     def make(
         self, *, position: U64, random: U64, topic: U32 | int, term: U32 | int, attempt: U16, subscription: int = 0
     ) -> list[str]:
         """The texts that consumers get, for columns of n hand-overs."""
-        count = len(position)
+        count, form = len(position), _WHOLE if self._whole() else _FIRST
         if not count:
             return []
-        body = np.empty(count, _BODY)
+        body = np.zeros(count, form.body)
         for name, column in (
             ("position", position),
             ("random", random),
@@ -100,38 +123,51 @@ class Receipts:
             ("attempt", attempt),
         ):
             body[name] = column
-        data = np.zeros((count, _STRIDE), np.uint8)
+        data = np.zeros((count, form.stride), np.uint8)
         raw = body.tobytes()
-        data[:, :_BODY_SIZE] = np.frombuffer(raw, np.uint8).reshape(count, -1)
-        data[:, _BODY_SIZE : _BODY_SIZE + _MAC_SIZE] = np.frombuffer(self._macs(raw), np.uint8).reshape(count, -1)
+        data[:, : form.size] = np.frombuffer(raw, np.uint8).reshape(count, -1)
+        data[:, form.size : form.size + _MAC_SIZE] = np.frombuffer(self._macs(raw, form), np.uint8).reshape(count, -1)
         text = base64.urlsafe_b64encode(data.tobytes()).decode("ascii")
-        return [text[start : start + _LENGTH] for start in range(0, len(text), _LENGTH + 1)]
+        return [text[start : start + form.length] for start in range(0, len(text), form.length + 1)]
 
     def read(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.intp], ReceiptColumns]:
         """Which of the texts are receipts of this cluster, ascending, and the hand-overs that those name."""
-        rows = np.array([row for row, text in enumerate(texts) if len(text) == _LENGTH and text[-1] in _LAST], np.intp)
-        data = _decode([texts[row] for row in rows.tolist()] if len(rows) < len(texts) else texts)
+        forms = [form for form in (_WHOLE, _FIRST) if any(len(text) == form.length for text in texts)]
+        if len(forms) < 2:
+            return self._read(texts, forms[0] if forms else _FIRST)
+        (rows, columns), (others, more) = (self._read(texts, form) for form in forms)
+        rows = np.concatenate([rows, others])
+        order = np.argsort(rows)
+        return rows[order], columns.joined(more).select(order)
+
+    def _read(self, texts: Sequence[str], form: _Form) -> tuple[npt.NDArray[np.intp], ReceiptColumns]:
+        fitting = [row for row, text in enumerate(texts) if len(text) == form.length and text[-1] in _LAST]
+        rows = np.array(fitting, np.intp)
+        data = _decode([texts[row] for row in fitting] if len(rows) < len(texts) else texts)
         if data is None:  # among them a character that is none of base64
-            rows = np.array([row for row in rows.tolist() if _decode([texts[row]]) is not None], np.intp)
+            rows = np.array([row for row in fitting if _decode([texts[row]]) is not None], np.intp)
             data = _decode([texts[row] for row in rows.tolist()])
             assert data is not None
-        table = np.frombuffer(data, np.uint8).reshape(-1, _STRIDE)
-        raw = table[:, :_BODY_SIZE].tobytes()
-        shown, macs = table[:, _BODY_SIZE : _BODY_SIZE + _MAC_SIZE].tobytes(), self._macs(raw)
-        body = np.frombuffer(raw, _BODY)
+        table = np.frombuffer(data, np.uint8).reshape(-1, form.stride)
+        raw = table[:, : form.size].tobytes()
+        shown, macs = table[:, form.size : form.size + _MAC_SIZE].tobytes(), self._macs(raw, form)
+        body = np.frombuffer(raw, form.body)
         if not hmac.compare_digest(shown, macs):
             genuine = [hmac.compare_digest(*pair) for pair in zip(_pieces(shown), _pieces(macs), strict=True)]
             rows, body = rows[genuine], body[genuine]
+        if form is _WHOLE and (body["group"].any() or body["namespace"].any()):
+            ours = (body["group"] == 0) & (body["namespace"] == 0)
+            rows, body = rows[ours], body[ours]
         return rows, ReceiptColumns(
             body["position"], body["random"], body["topic"], body["term"], body["attempt"], body["subscription"]
         )
 
-    def _macs(self, bodies: bytes) -> bytes:
+    def _macs(self, bodies: bytes, form: _Form) -> bytes:
         """The MACs of these bodies, one behind the other."""
         copy, macs = self._keyed.copy, []
-        for start in range(0, len(bodies), _BODY_SIZE):
+        for start in range(0, len(bodies), form.size):
             state = copy()
-            state.update(bodies[start : start + _BODY_SIZE])
+            state.update(bodies[start : start + form.size])
             macs.append(state.digest())
         return b"".join(macs)
 
@@ -141,7 +177,7 @@ def _pieces(macs: bytes) -> list[bytes]:
 
 
 def _decode(texts: Sequence[str]) -> bytes | None:
-    """_STRIDE bytes for each text, the last one zero; None if one holds a character that is none of base64url."""
+    """A stride of bytes for each text, the last one zero; None if one holds a character that is none of base64url."""
     joined = "A".join([*texts, ""])
     if not joined.isascii() or "+" in joined or "/" in joined:  # b64decode takes these for - and _
         return None

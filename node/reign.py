@@ -31,6 +31,7 @@ from replication.command import Fail, Realign
 from replication.command_handover import DEAD
 from storage.array import I64, U8, U16, U32, U64
 from storage.disk import DiskFailed
+from storage.level import has
 from storage.position import HOUR_MS
 from storage.slot import SlotColumns
 from storage.slot_read import SlotRead
@@ -60,7 +61,7 @@ class Reign:
         self.term = node.group.term
         self.promoted_ms = node.clock.now_ms()
         self.may_have_predecessor = node.machine.tick > 0
-        self.receipts = Receipts(genesis.secret)
+        self.receipts = Receipts(genesis.secret, lambda: has(node.machine.level, "receipt-namespace"))
         self._loop = asyncio.get_running_loop()
         self._poked = False
         self._alarm: asyncio.TimerHandle | None = None

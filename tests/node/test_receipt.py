@@ -1,8 +1,9 @@
 """Receipts: what one cluster made it reads back, and nothing else."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,16 @@ RECEIPTS = st.builds(
 SECRET = b"s" * 32
 
 
+def first() -> bool:
+    """Receipts of the first form: not every member reads the second."""
+    return False
+
+
+def whole() -> bool:
+    """Those with group and namespace."""
+    return True
+
+
 def make(receipts: Receipts, *many: Receipt) -> list[str]:
     """Their texts, made at once."""
     position, random, topic, term, attempt = zip(*many, strict=True)
@@ -54,7 +65,7 @@ def read(receipts: Receipts, *texts: str) -> dict[int, Receipt]:
 @given(RECEIPTS)
 def test_a_receipt_comes_back(receipt: Receipt) -> None:
     """Every field survives; the text is opaque ASCII of at most 512 characters."""
-    receipts = Receipts(SECRET)
+    receipts = Receipts(SECRET, first)
     (text,) = make(receipts, receipt)
     assert read(receipts, text) == {0: receipt}
     assert text.isascii()
@@ -64,7 +75,7 @@ def test_a_receipt_comes_back(receipt: Receipt) -> None:
 @given(st.lists(RECEIPTS, min_size=1, max_size=20))
 def test_many_at_once_are_the_same_as_one_by_one(many: list[Receipt]) -> None:
     """They are encoded and read in one piece; nobody's receipt depends on his neighbours."""
-    receipts = Receipts(SECRET)
+    receipts = Receipts(SECRET, first)
     texts = make(receipts, *many)
     assert texts == [text for receipt in many for text in make(receipts, receipt)]
     assert read(receipts, *texts) == dict(enumerate(many))
@@ -74,7 +85,7 @@ def test_many_at_once_are_the_same_as_one_by_one(many: list[Receipt]) -> None:
 def test_a_changed_character_is_refused(receipt: Receipt, at: int, letter: str) -> None:
     """A forged receipt, or one of whose characters any was changed, names nothing: each hand-over has one text. Those
     beside it are read all the same."""
-    receipts = Receipts(SECRET)
+    receipts = Receipts(SECRET, first)
     (text,) = make(receipts, receipt)
     changed = text[:at] + letter + text[at + 1 :]
     found = {1: receipt} if changed == text else {}
@@ -83,7 +94,7 @@ def test_a_changed_character_is_refused(receipt: Receipt, at: int, letter: str) 
 
 def test_the_other_base64_alphabet_is_no_second_text() -> None:
     """Python's decoder takes + and / beside - and _; a receipt with them is refused."""
-    receipts = Receipts(SECRET)
+    receipts = Receipts(SECRET, first)
     texts = make(receipts, *(Receipt(number, 0, 1, 1, 1) for number in range(50)))
     others = [text.replace("-", "+").replace("_", "/") for text in texts]
     changed = {row for row, text in enumerate(texts) if text != others[row]}
@@ -93,19 +104,66 @@ def test_the_other_base64_alphabet_is_no_second_text() -> None:
 
 def test_another_clusters_receipt_is_refused() -> None:
     """The secret is the cluster's."""
-    (text,) = make(Receipts(b"b" * 32), Receipt(1, 2, 3, 5, 6))
-    assert read(Receipts(b"a" * 32), text) == {}
+    (text,) = make(Receipts(b"b" * 32, first), Receipt(1, 2, 3, 5, 6))
+    assert read(Receipts(b"a" * 32, first), text) == {}
 
 
 @given(st.lists(st.text(max_size=80) | st.text(alphabet="AB-_=", min_size=59, max_size=59), max_size=5))
 def test_any_text_is_read_without_an_exception(texts: list[str]) -> None:
     """What a client sends cannot break the reader."""
-    assert read(Receipts(SECRET), *texts) == {}
+    assert read(Receipts(SECRET, first), *texts) == {}
 
 
 def test_nothing_makes_nothing() -> None:
     """No hand-over, no text; no text, no hand-over."""
-    receipts = Receipts(SECRET)
+    receipts = Receipts(SECRET, first)
     nothing = np.empty(0, np.uint64)
     assert receipts.make(position=nothing, random=nothing, topic=1, term=1, attempt=nothing.astype(np.uint16)) == []
     assert read(receipts) == {}
+
+
+GOLDEN = [
+    "AQAAAAAAAAACAAAAAAAAAAMAAAAAAAUAAAAGABGwcB4DoUzhtRfwjIl3QOI",
+    "__________________8DAAQAAAAAAAUAAAD__3rU-kKmnHDSokRgVVVrjH0",
+]
+"""Made by commit 0971674."""
+
+
+def test_at_level_1_receipts_are_what_the_first_builds_make() -> None:
+    """And from the next level on they are longer, and both forms are read, in whatever order they come."""
+    many = (Receipt(1, 2, 3, 5, 6), Receipt(2**64 - 1, 2**50 - 1, 4, 5, 65535))
+    older, newer = Receipts(SECRET, first), Receipts(SECRET, whole)
+    assert make(older, *many) == GOLDEN
+    longer = make(newer, *many)
+    assert [len(text) for text in longer] == [67, 67]
+    mixed = [GOLDEN[0], longer[1], "none", GOLDEN[1], longer[0]]
+    for receipts in (older, newer):
+        assert read(receipts, *mixed) == {0: many[0], 1: many[1], 3: many[1], 4: many[0]}
+
+
+@given(RECEIPTS, st.integers(0, 66), st.sampled_from("ABCXYZabcxyz0189-_+/=é"))
+def test_a_changed_character_of_a_long_one_is_refused(receipt: Receipt, at: int, letter: str) -> None:
+    """As of a short one: group and namespace stand under the MAC."""
+    receipts = Receipts(SECRET, whole)
+    (text,) = make(receipts, receipt)
+    changed = text[:at] + letter + text[at + 1 :]
+    found = {1: receipt} if changed == text else {}
+    assert read(receipts, text, changed, text) == {0: receipt, **found, 2: receipt}
+
+
+def test_a_receipt_of_another_group_or_namespace_is_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though its MAC is right: such a message lives elsewhere."""
+    receipts, zeros = Receipts(SECRET, whole), np.zeros
+    for name in ("group", "namespace"):
+
+        def other(shape: Any, dtype: Any, name: str = name) -> Any:
+            made = zeros(shape, dtype)
+            if made.dtype.names:
+                made[name] = 1
+            return made
+
+        monkeypatch.setattr(np, "zeros", other)
+        (text,) = make(receipts, Receipt(1, 2, 3, 5, 6))
+        monkeypatch.setattr(np, "zeros", zeros)
+        assert len(text) == 67
+        assert read(receipts, text) == {}
