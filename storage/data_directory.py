@@ -24,6 +24,7 @@ crash during creation leaves is told apart from a damaged directory:
 The store id is random and new with the directory: peers see by it that a node came back with an empty disk.
 """
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ from typing import Final, Self
 import google_crc32c
 
 from storage.disk import Disk
+from storage.format import HEADER_SIZE, Corrupt, FileHeader
 from storage.snapshot_install import INSTALLED, finish_install
 
 CONDEMNED: Final = "CONDEMNED"
@@ -96,7 +98,8 @@ class DataDirectory:
         """Open the node's directory, or make it (with `new_store_id`, 16 random bytes) if there is nothing there.
 
         The parent must exist. Raises DirectoryRefused: another node's, a newer format, locked, damaged, or in use for
-        something else.
+        something else. Raises FormatRefused if its journal is a newer build's: before anything in it is changed, since
+        the hours are cut back to their checkpoint before the journal is read.
         """
         assert len(new_store_id) == STORE_ID_SIZE, f"store id of {len(new_store_id)} bytes"
         if not disk.exists(path.parent):
@@ -115,6 +118,7 @@ class DataDirectory:
                     f"{path} belongs to node {owner.node_id}, not {node_id}: check data_dir and node_id"
                 )
             _refuse_condemned(path, disk)
+            _refuse_newer(path, disk)
             if not created:
                 _keep_owner(path, disk, lock, owner)
             finish_install(path, disk)
@@ -177,6 +181,19 @@ def _refuse_condemned(path: Path, disk: Disk) -> None:
         finally:
             disk.close(fd)
         raise DirectoryRefused(f"{path} is condemned: {why or 'its data is not to be trusted'}")
+
+
+def _refuse_newer(path: Path, disk: Disk) -> None:
+    """The headers of the journal's segments; what is damaged is for recovery to tell."""
+    journal = path / "journal"
+    for name in disk.list_directory(journal) if disk.exists(journal) else []:
+        fd = disk.open_read(journal / name)
+        try:
+            header = disk.read(fd, HEADER_SIZE, 0)
+        finally:
+            disk.close(fd)
+        with contextlib.suppress(Corrupt):
+            FileHeader.decode(header, str(journal / name))
 
 
 def _take_lock(path: Path, disk: Disk) -> int:
