@@ -243,6 +243,7 @@ class Upgrade:
             await self._trial.nemesis.restart(node_id, role, "kill" if how == "kill" else "stop")
 
     async def _ends_by_itself(self, node: LocalNode) -> None:
+        said_before = node.log_path.stat().st_size
         process = start_process(node, other_build=self.older)
         try:
             returncode = await asyncio.to_thread(process.wait, REFUSED_S)
@@ -250,7 +251,7 @@ class Upgrade:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        said = last_words(node, 12)
+        said = node.log_path.read_bytes()[said_before:].decode(errors="replace")
         if not returncode or "version 2" not in said:
             raise ClusterFailed(f"the older build on {node.node_id}: {how_it_ended(returncode)}\n{said}")
         self._heard(said, "version 2")
