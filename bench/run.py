@@ -22,6 +22,7 @@ from bench.catch_up import SETTINGS as CATCH_UP_SETTINGS
 from bench.catch_up import catch_up
 from bench.drain import drain
 from bench.failover import failover
+from bench.hours import hours
 from bench.isolation import isolation
 from bench.lateness import by_pull, by_push
 from bench.peer import Missing
@@ -48,6 +49,7 @@ PARTS: dict[str, Callable[[Cluster, Scale], Coroutine[Any, Any, list[Row]]]] = {
     "failover": failover,
     "catch-up": catch_up,
     "pending": pending,
+    "hours": hours,
 }
 SETTINGS = {"catch-up": CATCH_UP_SETTINGS}
 PEERS: dict[str, Callable[[Path, Scale], Coroutine[Any, Any, list[Row]]]] = {

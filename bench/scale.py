@@ -16,6 +16,8 @@ class Scale:
     failover_ready: int = 200_000
     pending: int = 20_000_000  # over 30 days
     behind: int = 2_000_000  # missed by a node that was away
+    hours: int = 80_000  # with a message each
+    long_hour: int = 10_000_000  # messages of one hour
     peer_drain: int = 100_000  # of peers: their rates are steady, filling some of them takes long
 
     def quick(self) -> "Scale":
@@ -31,5 +33,7 @@ class Scale:
             failover_ready=5_000,
             pending=200_000,
             behind=100_000,
+            hours=2_000,
+            long_hour=100_000,
             peer_drain=5_000,
         )
