@@ -27,6 +27,9 @@ TABLE: Final = (
     ("hourwheel_ready", GAUGE, "Units dispatched and not yet handed over, as far as they are in memory"),
     ("hourwheel_pledged", GAUGE, "Units of strict topics that are leased, or about to be, and not handed over yet"),
     ("hourwheel_released", COUNTER, "Leases of strict topics that this node took back as leader: not handed over"),
+    ("hourwheel_near_hours", GAUGE, "Hours that the wheel has mapped"),
+    ("hourwheel_used_hours", GAUGE, "Hours in memory: near, used of late, or with settle records that are not written"),
+    ("hourwheel_heads_bytes", GAUGE, "Memory for the heads of seconds"),
     ("hourwheel_staged_bytes", GAUGE, "Bytes of far hours that only the journal and memory hold"),
     ("hourwheel_free_bytes", GAUGE, "Free space of the data directory's file system"),
     (

@@ -115,7 +115,7 @@ class Status:
     def values(self) -> dict[str, float]:
         """The table of node.metrics."""
         node = self._node
-        reign = node.reign
+        reign, held = node.reign, node.store.hours_held
         return {
             "hourwheel_scheduled": node.proposer.rows,
             "hourwheel_handed_over": node.handed_over,
@@ -131,6 +131,9 @@ class Status:
             "hourwheel_ready": reign.ready_count if reign else 0,
             "hourwheel_pledged": reign.dispatcher.strict.waiting if reign else 0,
             "hourwheel_released": node.released,
+            "hourwheel_near_hours": held.near,
+            "hourwheel_used_hours": held.used,
+            "hourwheel_heads_bytes": held.heads_bytes,
             "hourwheel_staged_bytes": node.store.staged_bytes,
             "hourwheel_free_bytes": node.reserve.free_bytes,
             **self._kept(),

@@ -21,6 +21,8 @@ from storage.array import I64, U32
 from storage.format import UNIT, Corrupt, Units, join_rows
 
 SECONDS: Final = 3600
+HEADS_BYTES: Final = 8 * SECONDS
+"""What the heads of a near hour take."""
 _SECOND_MS: Final = np.array(1000, np.int64)
 _SECONDS: Final = np.array(SECONDS, np.int64)
 

@@ -31,11 +31,12 @@ import numpy.typing as npt
 
 from storage.arrangement import Arrangement
 from storage.array import I64, U64
+from storage.chain import HEADS_BYTES
 from storage.format import Units
 from storage.frozen_hours import FrozenHours
 from storage.heads import HeadsKept, all_heads
 from storage.hour import Hour
-from storage.hour_table import NOT_READ, HourCounters, HourTable
+from storage.hour_table import NOT_READ, HourCounters, HoursHeld, HourTable
 from storage.position import by_hour, hours_of, indexes_of
 from storage.snapshot_pin import Pins
 from storage.stage_write import OpenFiles, write_staged
@@ -97,11 +98,16 @@ class HourSet:
     def __len__(self) -> int:
         return len(self._table)
 
+    @property
+    def held(self) -> HoursHeld:
+        """What is in memory of them."""
+        near = len(self._mapped)
+        return HoursHeld(near, len(self._objects), near * HEADS_BYTES + self._heads.bytes)
+
     def numbers(self) -> list[int]:
         """All hours, rising."""
         rows = self._table.rows["number"]
-        numbers: list[int] = np.sort(rows[rows >= 0]).tolist()
-        return numbers
+        return list(np.sort(rows[rows >= 0]).tolist())
 
     def open_numbers(self, first: int, last: int) -> list[int]:
         """The hours from `first` to `last` that hold pending or leased units, rising."""
@@ -109,8 +115,7 @@ class HourSet:
         rows = self._table.rows
         number = rows["number"]
         is_open = (rows["unsettled"] > rows["forwarded"]) & (number >= max(first, 0)) & (number <= last)
-        numbers: list[int] = np.sort(number[is_open]).tolist()
-        return numbers
+        return list(np.sort(number[is_open]).tolist())
 
     def close(self) -> None:
         """Let go of all descriptors."""
@@ -119,8 +124,7 @@ class HourSet:
 
     def counters(self, number: int) -> HourCounters | None:
         """What there is of an hour, without an object of it."""
-        hour = self._objects.get(number)
-        return self._table.get(number) if hour is None else hour.counters
+        return self._table.get(number) if (hour := self._objects.get(number)) is None else hour.counters
 
     def settled_ms(self, counters: HourCounters) -> int:
         """When the last thing happened to a unit of an hour, ms; 0 if nothing did. Read once, and not used by it."""

@@ -52,6 +52,14 @@ class HourCounters(NamedTuple):
         return self._replace(saved_units=self.units, saved_log_end=self.log_end, saved_settles=self.settles)
 
 
+class HoursHeld(NamedTuple):
+    """What is in memory of hours."""
+
+    near: int  # that the wheel has mapped
+    used: int  # with an object: near, warm, with staged settle records, or held by somebody
+    heads_bytes: int  # of the near ones, and kept of others
+
+
 COUNTERS_ROW: Final = np.dtype([(name, "<i8") for name in HourCounters._fields])
 
 Rows = npt.NDArray[np.void]

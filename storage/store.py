@@ -24,7 +24,7 @@ from storage.hour_count import ENDED, HourCount, Which
 from storage.hour_lengths import HourLengths
 from storage.hour_opening import HourOpening
 from storage.hour_set import STAGED_BYTES_SOFT, HourSet
-from storage.hour_table import HourTable
+from storage.hour_table import HoursHeld, HourTable
 from storage.move import born_in_state, history, homes, last_places, locate
 from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
 from storage.record import Record, patch
@@ -35,15 +35,7 @@ from storage.slot_read import SlotRead, hour_pending
 from storage.snapshot_pin import PINS, Pin, Pins
 from storage.staging import Stage
 
-__all__ = [
-    "STAGED_BYTES_SOFT",
-    "LeasedColumns",
-    "SettleBatch",
-    "SlotColumns",
-    "StateColumns",
-    "Store",
-    "UnitBatch",
-]
+__all__ = ["STAGED_BYTES_SOFT", "LeasedColumns", "SettleBatch", "SlotColumns", "StateColumns", "Store", "UnitBatch"]
 
 
 class Store:
@@ -107,6 +99,11 @@ class Store:
     def staged_bytes(self) -> int:
         """Memory held by what waits for a checkpoint; past STAGED_BYTES_SOFT one is due."""
         return self._hours.staged_bytes
+
+    @property
+    def hours_held(self) -> HoursHeld:
+        """What is in memory of hours: it follows from those near and in use, not from what is pending."""
+        return self._hours.held
 
     # apply
 
