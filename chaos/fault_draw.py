@@ -45,6 +45,12 @@ STORMS: Final = (
         "3 crash * for=0.2 operation=6 files=hours",
     ),
     ("0 stop * for=0.3", "0.1 kill leader for=0.5"),
+    (
+        "0 times follower for=0.2 to=long",
+        "2 times leader for=0.2 to=long",
+        "6 partition leader|* for=3",
+        "6.1 times follower for=0.05 to=short",
+    ),
     ("0 fail leader for=0.3 errno=EIO operation=sync", "0.4 power * for=0.3 unsynced=lost"),
 )
 FIVE_NODES_EVERY: Final = 5
@@ -142,11 +148,14 @@ _LASTS: Final[dict[str, Callable[[random.Random], float]]] = {
     "fail": _DOWN,
     "full": _seconds(1, 8),
     "transfer": _seconds(0.05, 0.1),
+    "times": _DOWN,
 }
 
 
 def _arguments(chance: random.Random, kind: str) -> dict[str, Value]:
     match kind:
+        case "times":
+            return {"to": chance.choice(["usual", "short", "long"])}
         case "power":
             return {"unsynced": chance.choice(["lost", "torn"])}
         case "crash":

@@ -86,6 +86,12 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "full": Kind("node", "no free space but the reserve's rest"),
     "transfer": Kind("node", "leadership is moved to this node on purpose"),
+    "times": Kind(
+        "node",
+        "killed, and started after `for` with other times of [raft]: the usual ones, shorter or longer",
+        words={"to": ("usual", "short", "long")},
+        parties=("simulator",),
+    ),
     "rolling": Kind(
         "node", "stopped in order and started after `for`, of several the next when it is ready", parties=_LIVE
     ),

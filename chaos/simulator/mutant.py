@@ -1,4 +1,4 @@
-"""Mistakes planted on purpose, each of which the simulator must find: seven that somebody could make tomorrow.
+"""Mistakes planted on purpose, each of which the simulator must find: eight that somebody could make tomorrow.
 
 A mutant changes code while it is on, in this process; nothing of it is reachable otherwise. `make soak-mutants` shows
 from seed 1 on how many seeds each one takes; the tests run seeds that are known to find it.
@@ -51,6 +51,16 @@ def _trust_from_receipt() -> list[Patch]:
 
     def echoed(self: Trust, peer: str, stamp: float, owed_s: float, now: float) -> None:
         counted(self, peer, now, owed_s, now)
+
+    return [(Trust, "echoed", echoed)]
+
+
+def _trust_by_own_times() -> list[Patch]:
+    """A leader counts on its own times of [raft], whatever its voters owe."""
+    counted = Trust.echoed
+
+    def echoed(self: Trust, peer: str, stamp: float, owed_s: float, now: float) -> None:
+        counted(self, peer, stamp, self._silence_s, now)
 
     return [(Trust, "echoed", echoed)]
 
@@ -155,6 +165,7 @@ def _id_again() -> list[Patch]:
 MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "acknowledge-before-sync": _acknowledge_before_sync,
     "trust-from-receipt": _trust_from_receipt,
+    "trust-by-own-times": _trust_by_own_times,
     "dispatch-state-off-by-one": _dispatch_state_off_by_one,
     "late-merge": _late_merge,
     "catalog-ahead-of-checkpoint": _catalog_ahead,

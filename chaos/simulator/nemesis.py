@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec import structs
+
 from api.port import ANONYMOUS, TransferResult
 from chaos.aim import Aim
 from chaos.event import Crashed, Fault, Transferred
@@ -32,6 +34,12 @@ FULL_BYTES: Final = 256 << 20
 AGAIN_S: Final = 1.0
 #: Of rounding, in sums of seconds.
 EPSILON_S: Final = 1e-6
+#: Of [raft], milliseconds.
+TIMES: Final[dict[str, dict[str, int]]] = {
+    "usual": {"heartbeat_ms": 50, "trust_ms": 250, "election_min_ms": 400, "election_max_ms": 800},
+    "short": {"heartbeat_ms": 20, "trust_ms": 150, "election_min_ms": 200, "election_max_ms": 300},
+    "long": {"heartbeat_ms": 200, "trust_ms": 1_000, "election_min_ms": 1_600, "election_max_ms": 2_400},
+}
 FLIPPED: Final = {"journal": "journal/*", "hours": "hours/*/*", "catalog": "catalog/data.mdb"}
 OPERATION: Final = {"write": "write", "sync": "fdatasync"}
 
@@ -121,6 +129,19 @@ class Nemesis:
             return alive
 
         return self._each(fault, kill)
+
+    def _times(self, fault: PlannedFault) -> bool:
+        """Settings that change, one node after the other."""
+
+        def change(process: Process) -> bool:
+            alive = process.alive
+            process.kill()
+            raft = structs.replace(process.config.raft, **TIMES[fault.word("to")])
+            process.config = structs.replace(process.config, raft=raft)
+            self._down(fault, process)
+            return alive
+
+        return self._each(fault, change)
 
     def _down(self, fault: PlannedFault, process: Process) -> None:
         """It stays down until the last of the faults that took it down is over."""

@@ -34,7 +34,7 @@ def test_simulated_kinds_are_what_seeds_draw_from() -> None:
     """A kind more, or another order, would give every seed another plan: those of old reports would not replay."""
     assert kinds_of("simulator") == (
         *("kill", "power", "crash", "pause", "stop", "wipe", "flip", "partition", "cut", "loss", "delay", "duplicate"),
-        *("jump", "drift", "slow", "fail", "full", "transfer"),
+        *("jump", "drift", "slow", "fail", "full", "transfer", "times"),
     )
 
 

@@ -1,12 +1,14 @@
 """Work in a thread outlives no caller: who is cancelled, however often, waits for its end."""
 
 import asyncio
+import os
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from replication.in_thread import in_thread, in_thread_until
+from replication.in_thread import NICE, in_thread, in_thread_behind, in_thread_until
 
 
 class Work:
@@ -114,3 +116,18 @@ def test_a_failure_counts_for_more_than_a_cancel() -> None:
             await task
 
     asyncio.run(scene())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads have no priority of their own")
+def test_long_work_stands_behind_and_nobody_else_does() -> None:
+    """A thread cannot raise its priority again, so it shares no threads with what is waited for."""
+
+    def priority() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    async def look() -> tuple[int, int]:
+        return await in_thread_behind(priority), await in_thread(priority)
+
+    before = priority()
+    assert asyncio.run(look()) == (max(before, NICE), before)
+    assert priority() == before

@@ -165,3 +165,19 @@ def test_a_pull_past_the_end_is_answered_and_harms_nobody(tmp_path: Path) -> Non
             await until(lambda: not pair.sending.busy)
 
     played(tmp_path, scene)
+
+
+def test_pieces_wait_while_the_loop_is_late(tmp_path: Path) -> None:
+    """A timer that comes late shows that the loop is wanted elsewhere: the next piece waits several times as long."""
+
+    async def scene(pair: Pair) -> None:
+        loop, sender = asyncio.get_running_loop(), pair.sender
+        began_s = loop.time()
+        await sender._pace()
+        assert loop.time() - began_s < 2 * module.LATE_S
+        late_s, began_s = 0.04, loop.time()
+        sender._monotonic = lambda: loop.time() + late_s * (loop.time() > began_s)
+        await sender._pace()
+        assert loop.time() - began_s >= module.YIELDS * late_s
+
+    played(tmp_path, scene)

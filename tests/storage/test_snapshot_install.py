@@ -129,6 +129,17 @@ def test_whole(quick_path: Path) -> None:
     assert sorted(path.name for path in follower.iterdir()) == ["LOCK", "catalog", "deliveries", "hours", "journal"]
 
 
+def test_it_is_synced_without_making_others_wait(quick_path: Path) -> None:
+    """A syncfs carries what everybody has written, and the journals of other nodes on that file system wait for it."""
+    leader, follower = make(quick_path / "a", 30, which=ENTRIES), make(quick_path / "b", 9, which=ENTRIES)
+    disk = StoppingDisk()
+    with pinned(leader) as pin:
+        take_in(follower, pin, disk)
+        files = len(pin.manifest.files)
+    assert "syncfs" not in disk.operations
+    assert disk.operations.count("fdatasync") >= files
+
+
 @pytest.mark.parametrize("loss", ["torn", "unsynced"])
 def test_stop_at_every_operation(quick_path: Path, loss: str) -> None:
     """A stop in any write, sync, rename or removal leaves the old state before the rename and the new one after it; and
