@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from replication.frame import HEADER, Message, encode_message
-from replication.handshake import Hello, Refusal
+from replication.frame import HEADER, Message, encode_frame, encode_message
+from replication.handshake import HELLO, Hello, Refusal
 from replication.link import OUTBOX_APPEND_MAX, OUTBOX_BYTES_MAX, PING_S, SILENT_S
 from replication.transport import STRANGERS_MAX
 from tests.replication.socket_node import LOOPS, Stranger, free_ports, rests_longest, run, transport
@@ -339,5 +339,52 @@ def test_an_address_in_use_is_said() -> None:
             with pytest.raises(OSError, match="in use"):
                 async with transport("n1", {}, port=taken.getsockname()[1]):
                     pass
+
+    run(test())
+
+
+def test_a_hello_of_a_newer_form_is_answered_with_what_this_build_reads() -> None:
+    """A node of the version after next among those of this one: refused by name, nothing is kept, the others go on."""
+
+    async def test() -> None:
+        async with transport("n1", {"n2": ("127.0.0.1", free_ports(1)[0])}) as (wire, heard):
+            stranger = await Stranger.dial(wire)
+            newer: list[object] = [HELLO, 3, 4, None, "n2", "n1", b"s2", {"entry": [3, 4]}, 0, [], {"level": 4}, "more"]
+            stranger.writer.write(b"".join(encode_frame(newer)))
+            answer = await stranger.answer()
+            assert isinstance(answer, Refusal)
+            assert (answer.reason, "reads 11" in answer.detail) == ("protocol", True)
+            assert await stranger.closed_by_peer()
+            await stranger.close()
+            assert not heard.connections
+            good = await Stranger.dial(wire)
+            assert isinstance(await good.greet(protocol=(1, 3), formats={"entry": (2, 3)}), Hello)
+            await good.close()
+
+    run(test())
+
+
+def test_when_the_level_rises_an_older_build_is_parted_with() -> None:
+    """Its connection ends, and the next one is refused with what it reads; a newer build's stays."""
+
+    async def test() -> None:
+        peers = {"n2": ("127.0.0.1", free_ports(1)[0]), "n3": ("127.0.0.1", free_ports(1)[0])}
+        async with transport("n1", peers, formats={"entry": (1, 2)}) as (wire, heard):
+            older, newer = await Stranger.dial(wire), await Stranger.dial(wire)
+            assert isinstance(await older.greet(protocol=(1, 1)), Hello)
+            said = await newer.greet(node_id="n3", store_id=b"s3", formats={"entry": (1, 2)})
+            assert isinstance(said, Hello)
+            wire.set_level(2)
+            assert await older.closed_by_peer()
+            await older.close()
+            again = await Stranger.dial(wire)
+            answer = await again.greet(protocol=(1, 1))
+            assert isinstance(answer, Refusal)
+            assert answer.detail.startswith("n2 reads entries of versions 1 to 1, the cluster is at level 2")
+            assert wire.refusals["n2"].reason == "format"
+            await again.close()
+            newer.writer.write(b"".join(encode_message({"type": "census"})))
+            await heard.until(lambda: heard.messages == [("n3", {"type": "census"})])
+            await newer.close()
 
     run(test())
