@@ -6,15 +6,15 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos soak-chaos chaos-scenarios chaos-kills soak-sim soak-mutants soak-versions soak-models golden clean
+.PHONY: help test-fast pythons lowest constraints soak-models soak-tests demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos soak-chaos chaos-scenarios chaos-kills soak-sim soak-mutants soak-versions golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hourwheel needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,spark]'
 	@touch $@
 
 demo: $(READY) ## three real nodes, 20,000 messages pushed and pulled, the leader killed: what comes out, and when
@@ -39,14 +39,27 @@ PROCESSES := tests/bench tests/chaos tests/reconcile --ignore=tests/chaos/simula
 OTHERS := $(filter-out tests/bench tests/chaos tests/reconcile tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/))) \
 	tests/chaos/simulator
 PYTEST := $(BIN)/pytest --durations=12 --durations-min=4
+FAST := $(BIN)/pytest --hypothesis-profile=fast -m "not real"
 
-test: check ## lint, types and every test (under 12 minutes)
-	@said=$$(mktemp); $(PYTEST) $(PROCESSES) > "$$said" 2>&1 & processes=$$!; \
-	trap 'kill $$processes; rm -f "$$said"' INT TERM; \
-	$(PYTEST) $(OTHERS); others=$$?; \
-	wait $$processes; failed=$$?; \
-	echo "tests with real processes:"; cat "$$said"; rm -f "$$said"; \
-	exit $$((others ? others : failed))
+test: $(READY) ## lint, types, every test, and what interpreters differ in under a second Python (under 12 minutes)
+	@deploy/beside.sh "lint and types=$(MAKE) --no-print-directory check" "other tests=$(PYTEST) $(OTHERS)" \
+	  "tests with real processes=$(PYTEST) $(PROCESSES)" "a second Python=deploy/pythons.sh second $$($(BIN)/python -c \
+	  'import sys; print(*sys.version_info[:2], sep=".")')"
+
+test-fast: $(READY) ## lint, types, and the tests without real nodes and processes, with a quarter of the examples
+	@deploy/beside.sh "lint and types=$(MAKE) --no-print-directory check" \
+	  'storage, api=$(FAST) tests/storage tests/api tests/cli tests/docs tests/tidy' \
+	  'replication, node=$(FAST) tests/replication tests/ledger tests/node'
+
+pythons: ## lint, types and the fast tests under every Python from 3.11 to 3.14 that is here (PATH and pyenv)
+	@deploy/pythons.sh each test-fast
+
+lowest: ## the fast tests with the lowest versions that pyproject.toml allows the product, under the oldest Python here
+	@deploy/pythons.sh lowest
+
+constraints: ## renew constraints.txt: what pip installs today under each Python that is here (read the diff in review)
+	@frozen=$$(mktemp -d) && deploy/pythons.sh freeze "$$frozen" && \
+	  $(PYTHON) deploy/constraints.py merge "$$frozen"/* > constraints.txt; rm -rf "$$frozen"
 
 bench: $(READY) ## measure everything that was promised, with the targets beside; a table and JSON (about 15 minutes)
 	$(BIN)/python -m bench.run
@@ -101,8 +114,15 @@ soak-models: $(READY) ## property and model tests, twenty times as many examples
 soak-versions: $(READY) ## the build before this one beside it: each node leads for two minutes in each mix, with kills (about 35 minutes)
 	$(BIN)/python -m chaos.versions --hold 120
 
+# One file is the unit: what its tests share is shared in every run.
+SOAK_TIMES ?= 20
+SOAK_LOAD ?= 8
+SOAK_FILES ?= $(shell git ls-files 'tests/**/test_*.py')
+soak-tests: $(READY) ## every test file 20 times beside a load of 8 (a day; SOAK_FILES="tests/node/test_push.py ...")
+	@deploy/soak_tests.sh $(BIN)/pytest $(SOAK_TIMES) $(SOAK_LOAD) $(SOAK_FILES)
+
 golden: $(READY) ## rewrite the golden byte files (read the diff in review)
 	$(BIN)/pytest tests/storage tests/replication --golden
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

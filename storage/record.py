@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgpack
 import msgspec
@@ -292,7 +292,8 @@ def decode_records(data: bytes, starts: Sequence[int], file: str, base: int) -> 
         raise Corrupt(file, base + last, "record header length", len(data) - last, RECORD_HEADER_SIZE)
     header = np.frombuffer(raw, HEADER)
     check_headers(header, file, offsets)
-    return list(map(decode_payload, repeat(data), starts, header.tolist(), repeat(file), offsets))
+    rows = cast(list[tuple[Any, ...]], header.tolist())  # numpy's newer stubs say bytes or tuple
+    return list(map(decode_payload, repeat(data), starts, rows, repeat(file), offsets))
 
 
 def decode_record(data: bytes, file: str, offset: int) -> Record:

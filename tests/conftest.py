@@ -1,4 +1,9 @@
-"""Shared pytest options, and the profiles of property tests."""
+"""Shared pytest options, the profiles of property tests, and what may run without real nodes."""
+
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -6,7 +11,55 @@ from tests.examples import register_profiles
 
 register_profiles()
 
+#: Where real nodes and processes come from: a file that takes something from there is not for `make test-fast`.
+REAL = {
+    "chaos.cluster",
+    "chaos.live.run",
+    "tests.bench.test_run",
+    "tests.node.place",
+    "tests.node.pushing",
+    "tests.node.restarting",
+    "tests.node.single_node",
+    "tests.node.skewed_nodes",
+    "tests.node.three_nodes",
+}
+
+_spent: Counter[str] = Counter()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--golden` rewrites golden files instead of comparing with them."""
+    """`--golden` rewrites golden files instead of comparing with them; `--cpu` says what each file costs."""
     parser.addoption("--golden", action="store_true", help="rewrite golden files")
+    parser.addoption("--cpu", action="store_true", help="processor seconds of each test file, its processes' too")
+
+
+def _is_real(item: pytest.Item) -> bool:
+    """Whether its file starts nodes or processes, or it asks for a Spark session."""
+    names = vars(getattr(item, "module", None) or object).values()
+    taken = any(value is subprocess or getattr(value, "__module__", None) in REAL for value in names)
+    return taken or "spark" in getattr(item, "fixturenames", ())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark them."""
+    for item in items:
+        if _is_real(item):
+            item.add_marker(pytest.mark.real)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Add up what the test used: what runs beside it does not count, unlike in its wall time."""
+    before = os.times()
+    result = yield
+    after = os.times()
+    _spent[item.nodeid.partition("::")[0]] += sum(after[:4]) - sum(before[:4])  # type: ignore[assignment]
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The table of `--cpu`, the dearest first."""
+    if config.getoption("--cpu"):
+        terminalreporter.section(f"{sum(_spent.values()):.1f} processor seconds")
+        for name, seconds in _spent.most_common():
+            terminalreporter.line(f"{seconds:8.2f} {name}")

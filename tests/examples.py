@@ -48,6 +48,11 @@ def examples(count: int, **more: Any) -> settings:
     return settings(max_examples=_scaled(count), **more)
 
 
+def stride() -> int:
+    """How many points of a sweep are one step: all are tried but by `make test-fast`."""
+    return max(1, PERCENT["run"] // settings().max_examples)
+
+
 def seeds(count: int) -> pytest.MarkDecorator:
     """Parametrize `seed` with so many, likewise."""
     first = SOAK_SEED if settings().max_examples == PERCENT["soak"] else 0

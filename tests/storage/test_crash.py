@@ -10,6 +10,7 @@ from storage.disk import Disk
 from storage.format import UNKNOWN, Corrupt
 from storage.store import Store
 from storage.verify import digest, verify
+from tests.examples import stride
 from tests.storage.faulty_disk import Stopped, StoppingDisk
 from tests.storage.small_stage import small_stage
 from tests.storage.workload import ENTRIES, HOUR, content, replay, run
@@ -42,7 +43,7 @@ def test_stop_at_every_operation(quick_path: Path, whole: Whole, loss: str) -> N
     the journal can replay: files and digest become those of the run without a stop, which staged more at a time."""
     files, expected, operations = whole
     assert operations > 60, "the workload shrank"
-    for stop_at in range(1, operations + 1):
+    for stop_at in range(1, operations + 1, stride()):
         directory = quick_path / f"{stop_at}"
         directory.mkdir()
         disk = StoppingDisk(stop_at, torn_bytes=stop_at * 7 % 60 if loss == "torn" else None)
@@ -58,7 +59,7 @@ def test_stop_at_every_operation(quick_path: Path, whole: Whole, loss: str) -> N
 def test_stop_twice(quick_path: Path, whole: Whole) -> None:
     """A stop while recovering from a stop is no worse."""
     files, expected, operations = whole
-    for stop_at in range(3, operations, 9):
+    for stop_at in range(3, operations, 9 * stride()):
         directory = quick_path / f"{stop_at}"
         directory.mkdir()
         _stop(directory, StoppingDisk(stop_at, torn_bytes=5))
@@ -85,7 +86,7 @@ def test_cut_at_every_byte(quick_path: Path, whole: Whole, name: str) -> None:
     durable = {"log": lengths.log_len, "index": lengths.index_len, "settle": lengths.settle_len}[name]
     size = (behind / "hours" / str(HOUR + 9) / name).stat().st_size
     assert size > durable > 64
-    for length in range(durable - 49, size):
+    for length in range(durable - 49, size, stride()):
         directory = shutil.copytree(behind, quick_path / f"{length}")
         with (directory / "hours" / str(HOUR + 9) / name).open("r+b") as file:
             file.truncate(length)
@@ -107,7 +108,7 @@ def test_flip_every_byte(quick_path: Path, name: str) -> None:
     path = quick_path / "hours" / str(HOUR + 20) / name
     sound = path.read_bytes()
     assert verify(quick_path).sound
-    for at in range(len(sound)):
+    for at in range(0, len(sound), stride()):
         path.write_bytes(sound[:at] + bytes([sound[at] ^ 1 << at % 8]) + sound[at + 1 :])
         faults = verify(quick_path).faults
         assert faults, f"byte {at} of {name}"
