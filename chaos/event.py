@@ -205,6 +205,14 @@ class Transferred(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     repeated: int | None = None
 
 
+class Held(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A step held a node's loop for so long, by what it was charged; `by` names what for, ms, the dearest first."""
+
+    node: str
+    held_ms: float
+    by: tuple[tuple[str, float], ...]
+
+
 Event = (
     Offered
     | Answered
@@ -227,4 +235,5 @@ Event = (
     | Sure
     | Promoted
     | Digest
+    | Held
 )

@@ -174,16 +174,20 @@ class Fault:
 
 @dataclass(frozen=True)
 class FaultPlan:
-    """Faults in the order of their moments, and what they are put on: `seed` draws all else of the run."""
+    """Faults in the order of their moments, and what they are put on: `seed` draws all else of the run. `crowd` (the
+    simulator's, chaos/simulator/crowd.py): beside many other messages, each stored row standing for so many; 0: none.
+    """
 
     seed: int
     nodes: int
     seconds: float
     faults: tuple[Fault, ...] = ()
+    crowd: int = 0
 
     def render(self) -> str:
         """The text, ending with a newline."""
         head = f"plan seed={self.seed} nodes={self.nodes} seconds={self.seconds:g}"
+        head += f" crowd={self.crowd}" if self.crowd else ""
         return "\n".join([head, *(fault.render() for fault in self.faults)]) + "\n"
 
     @classmethod
@@ -195,14 +199,17 @@ class FaultPlan:
             raise PlanRefused("a plan begins with `plan seed=S nodes=N seconds=T`")
         number, (_, *head) = lines[0]
         given = _arguments(number, head)
-        if set(given) != {"seed", "nodes", "seconds"}:
+        if not {"seed", "nodes", "seconds"} <= set(given) <= {"seed", "nodes", "seconds", "crowd"}:
             raise PlanRefused(f"line {number}: seed, nodes and seconds are needed, found {', '.join(given) or 'none'}")
         nodes = int(_number(number, "nodes", given["nodes"], (1, 5)))
         seconds = _number(number, "seconds", given["seconds"], (1, 86_400))
         seed = int(_number(number, "seed", given["seed"], (0, 2**63)))
+        crowd = int(_number(number, "crowd", given.get("crowd", "0"), (0, 1_000_000)))
+        if crowd and party == "live":
+            raise PlanRefused(f"line {number}: crowd is the simulator's")
         known = kinds_of(party) if party else tuple(KINDS)
         faults = tuple(_parse_fault(number, words, known) for number, words in lines[1:])
-        return cls(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)))
+        return cls(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)), crowd)
 
 
 def _render(value: Value) -> str:

@@ -8,6 +8,7 @@ that breaks it too.
 the run is as it comes.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,7 @@ def command() -> None:
 @click.option("--nodes", type=click.Choice(["3", "5"]), help="of each cluster  [default: 5 every fifth seed, else 3]")
 @click.option("--jobs", type=click.IntRange(min=1), help="runs at a time  [default: one a core]")
 @click.option("--shrink", type=click.IntRange(min=0), default=60, show_default=True, help="runs to shrink a plan with")
+@click.option("--crowd", is_flag=True, help="beside messages in thousands of hours, and hours as of a million")
 @click.option("--quiet", is_flag=True, help="no line per run")
 @click.pass_context
 def sim(
@@ -83,6 +85,7 @@ def sim(
     nodes: str | None,
     jobs: int | None,
     shrink: int,
+    crowd: bool,
     quiet: bool,
 ) -> None:
     """Simulate clusters under faults: one --seed, a range of --seeds, or a --plan. Exit 1 if a promise was broken, or
@@ -96,6 +99,10 @@ def sim(
         plans: list[FaultPlan] = [_read(plan_file, "simulator")]
     else:
         plans = list(plans_of(seeds if seeds is not None else [seed or 0], seconds, int(nodes) if nodes else None))
+    if crowd:
+        from chaos.simulator.crowd import WEIGHT
+
+        plans = [replace(plan, crowd=WEIGHT) for plan in plans]
     failed: list[Run] = []
 
     def show(run: "Run") -> None:

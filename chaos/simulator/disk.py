@@ -16,6 +16,7 @@ from pathlib import Path
 
 from typing_extensions import Buffer
 
+from chaos.simulator.cost import BYTE_US, CALL_US, OPEN_US, Meter
 from chaos.simulator.loop import Gone
 from chaos.simulator.platter import File, Name, Platter, Undo
 from storage.data_directory import DirectoryRefused
@@ -87,6 +88,11 @@ class SimDisk(Disk):
 
     # -- the gate
 
+    def _charge(self, what: str, us: float) -> None:
+        """To whoever runs: the loop, or a thread."""
+        if Meter.running is not None:
+            Meter.running.charge(what, us)
+
     def _alive(self) -> None:
         if self.dead:
             raise Gone
@@ -135,6 +141,7 @@ class SimDisk(Disk):
     def open_read(self, path: Path) -> int:
         """See Disk."""
         self._alive()
+        self._charge("files opened", OPEN_US)
         fd = super().open_read(path)
         self._open[fd], self._paths[fd] = os.fstat(fd).st_ino, str(path)
         return fd
@@ -145,6 +152,7 @@ class SimDisk(Disk):
         if new:
             self._step("create", str(path))
         self._alive()
+        self._charge("files opened", OPEN_US)
         fd = super().open_write(path)
         number = self._open[fd] = os.fstat(fd).st_ino
         self._paths[fd] = str(path)
@@ -161,7 +169,10 @@ class SimDisk(Disk):
     def read(self, fd: int, size: int, offset: int) -> bytes:
         """See Disk."""
         self._alive()
-        return super().read(fd, size, offset)
+        data = super().read(fd, size, offset)
+        if Meter.running is not None:
+            Meter.running.read(self._paths[fd], len(data))
+        return data
 
     def write(self, fd: int, data: Buffer, offset: int) -> None:
         """See Disk."""
@@ -171,6 +182,7 @@ class SimDisk(Disk):
             self._write(fd, view[: self._chance.randint(0, len(view))], offset)
 
         self._step("write", self._paths[fd], torn)
+        self._charge("bytes written", CALL_US + BYTE_US * len(view))
         self._write(fd, view, offset)
 
     def _write(self, fd: int, view: memoryview, offset: int) -> None:

@@ -11,6 +11,7 @@ from chaos.check.committed import check_committed
 from chaos.check.digests import check_digests
 from chaos.check.dispatch_state import check_dispatch_state
 from chaos.check.duplicates import check_duplicates
+from chaos.check.held import check_held
 from chaos.check.ids import check_ids
 from chaos.check.linear import check_linear
 from chaos.check.lost import check_lost
@@ -37,6 +38,7 @@ CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
     check_ids,
     check_linear,
     check_alive,
+    check_held,
 )
 
 #: Of two clocks: each may be off by 500 ms that are slewed. Early is judged by what the probe saw (check/window.py).

@@ -7,7 +7,9 @@ soon, call later, tasks, futures, the executor, connections) and nothing happens
                                                is ready runs, at one moment of virtual time
 
 Events of the same moment run in the order they were made, so a run follows from its seed alone. Time passes only
-between turns; a node that never comes to rest gets a little time charged, so that it cannot stop the world's clock.
+between turns. What a turn did is charged (cost.py): it shows at once, and its node does nothing until that time is
+over. A job of a thread takes so much longer. A node that never comes to rest gets a little time charged, so that it
+cannot stop the world's clock.
 
 A paused node's events wait: which of them it meets first on waking, the timers or what arrived, is drawn. A killed
 node's never run: its loop is dead, its coroutines are closed, and whatever that runs finds everything outside refused.
@@ -25,12 +27,15 @@ from contextvars import Context
 from typing import Any, TypeVar
 
 from chaos.simulator.clock import SimClock
+from chaos.simulator.cost import Meter
 
 T = TypeVar("T")
 
 #: Rounds of callbacks that a turn takes at one moment; what is still ready then waits for RESTLESS_S.
 ROUNDS_MAX = 64
 RESTLESS_S = 0.0001
+#: Charges below this are kept until there is so much: an event for each would be most of all events.
+CHARGED_S = 0.001
 #: Timers go off so much later, which is more than rounding takes away: who looks at the clock then, and finds it a hair
 #: before its time, would wait for no time at all, for ever.
 ROUNDING_S = 1e-9
@@ -105,8 +110,13 @@ class SimLoop(asyncio.AbstractEventLoop):
         chance: random.Random,
         complain: Callable[[dict[str, Any]], None],
         job_s: Callable[[], float],
+        weight: int = 1,
     ) -> None:
         self.name = name
+        self.meter = Meter(weight)
+        self.on_charged: Callable[[float, dict[str, float]], None] = lambda seconds, by: None
+        """Told of every turn that is charged: how much, and ms of it by what for."""
+        self._thread_meter = Meter(weight)
         self.dead = False
         self.paused = False
         self.connector: Callable[[SimLoop, Callable[[], Any], str, int], Coroutine[Any, Any, Any]] | None = None
@@ -247,11 +257,15 @@ class SimLoop(asyncio.AbstractEventLoop):
                 return
             result: T | None = None
             error: BaseException | None = None
+            outer, Meter.running = Meter.running, self._thread_meter
             try:
                 result = run()
             except BaseException as raised:
                 error = raised
-            self._scheduler.after(took_s - before_s, self.arrive, tell, result, error)
+            finally:
+                Meter.running = outer
+            more_s, _ = self._thread_meter.take()
+            self._scheduler.after(took_s - before_s + more_s, self.arrive, tell, result, error)
 
         self._jobs[number] = lambda: (run(), None)[1]
         self._scheduler.after(before_s, carry_out)
@@ -320,6 +334,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             return
         ready = self._ready
         self._turning = True
+        Meter.running = self.meter
         events._set_running_loop(self)
         try:
             for _ in range(ROUNDS_MAX):
@@ -331,10 +346,15 @@ class SimLoop(asyncio.AbstractEventLoop):
                     return
         finally:
             events._set_running_loop(None)
+            Meter.running = None
             self._turning = False
-            if ready and not self._resting:
+            rests_s = RESTLESS_S if ready else 0.0
+            if self.meter.owed_us >= CHARGED_S * 1e6:
+                rests_s, by = self.meter.take()
+                self.on_charged(rests_s, by)
+            if rests_s and not self._resting:
                 self._resting = True
-                self._scheduler.after(RESTLESS_S, self._rested)
+                self._scheduler.after(rests_s, self._rested)
 
     def _carry_out(self, ready: _Ready) -> None:
         """As asyncio's handles do it; what fails is told and the turn goes on."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from chaos.event import Applied, Begun, Ended, LeftOut, Promoted, SetBack, Sure
 from chaos.history import History
+from chaos.simulator.cost import free
 from chaos.simulator.world import World
 from node.delivery_log import FAILED, PUSH
 from node.queues import GROUP
@@ -95,6 +96,7 @@ class Probe:
         _replace(node.store, "settle", settled)
         _replace(node.group, "_apply_command", applied)
 
+    @free
     def _tell(
         self, node_id: str, node: Node, index: int, term: int, entry: bytes, state: tuple[int, int, int] | None
     ) -> None:
@@ -124,6 +126,7 @@ class Probe:
             )
         )
 
+    @free
     def _look_back(self, node_id: str, node: Node, batch: SettleBatch) -> None:
         """A lease is about to be recorded; an older one than the newest is what the fence is there to keep out."""
         leases = (batch.what == LEASED).nonzero()[0]
@@ -163,6 +166,7 @@ class Probe:
         _replace(log, "start", started)
         _replace(log, "end", ended)
 
+    @free
     def _begun(self, node_id: str, node: Node, columns: dict[str, Any]) -> None:
         mono_ms, wall_ms = self._history.now()
         ids = encode_ids(GROUP, columns["home"], columns["random"]).astype("U26").tolist()
@@ -320,6 +324,7 @@ class Dispatched:
         for position, due_ms in units:
             heapq.heappush(self._pending, (due_ms, position, index))
 
+    @free
     def left_out(self, tick: int, applied_index: int) -> list[tuple[int, int]]:
         """(position, due_ms) of units that a state names which are open and were not dispatched. Each is told once."""
         later: list[tuple[int, int, int]] = []

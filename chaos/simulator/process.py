@@ -16,6 +16,7 @@ environment, descriptors) is put away in an event of its own, since a process ma
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 from collections.abc import Callable
@@ -65,6 +66,8 @@ class Surroundings:
     chance: Callable[[str], random.Random]
     on_node: Callable[[str, Node], None]
     on_end: Callable[[End], None]
+    on_held: Callable[[str, float, dict[str, float]], None]
+    weight: int = 1
 
 
 @dataclass(slots=True)
@@ -131,7 +134,9 @@ class Process:
             chance=around.chance(f"{name} loop"),
             complain=self._complain,
             job_s=self._job_s,
+            weight=around.weight,
         )
+        loop.on_charged = lambda seconds, by: self._charged(incarnation, seconds, by)
         loop.connector = lambda this, factory, host, port: connect(around.network, this, factory, (host, port))
         disk = SimDisk(
             self.platter,
@@ -215,6 +220,12 @@ class Process:
         slow_s = self.platter.slow_s
         return low_s + (high_s - low_s) * self._chance.random() + slow_s * (0.5 + self._chance.random())
 
+    def _charged(self, incarnation: _Incarnation, seconds: float, by: dict[str, float]) -> None:
+        """A step took so long. While a node opens its directory, or ends, it serves nobody that it could hold up."""
+        node = incarnation.node
+        if node is not None and node._ended is not None and not node._ended.done():
+            self._around.on_held(self.id, seconds, by)
+
     def _complain(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if isinstance(error, BaseException):
@@ -233,6 +244,8 @@ class Process:
         while True:
             incarnation.node = node = Node(self.config, incarnation.outside)
             self._around.on_node(self.id, node)
+            opened_s, _ = incarnation.loop.meter.take()
+            await asyncio.sleep(opened_s)  # nobody is kept waiting by a node that does not serve yet
             try:
                 await node.run()
             except Reinstalled:  # as node.process does

@@ -18,12 +18,13 @@ from typing import Any, Final
 import numpy as np
 
 from api.port import ANONYMOUS
-from chaos.event import Acked, Answered, Begun, Cancelled, Crashed, DeadLettered, Digest, Event, HandedOver
+from chaos.event import Acked, Answered, Begun, Cancelled, Crashed, DeadLettered, Digest, Event, HandedOver, Held
 from chaos.fault_plan import FaultPlan
 from chaos.history import History
 from chaos.simulator.changer import Changer
 from chaos.simulator.client import Outcome
 from chaos.simulator.consumer import Consumer
+from chaos.simulator.crowd import TURN_S, Crowd, CrowdShape
 from chaos.simulator.judge import ANY_TIME, BOUNDS, changes_of_leader, counts, judge
 from chaos.simulator.load import DEAD, PULL, STRICT_PULL, Caller, Producer, Shape, topic_settings
 from chaos.simulator.nemesis import Nemesis
@@ -41,6 +42,8 @@ START_S: Final = 20.0
 DRAIN_S: Final = 90.0
 #: All that was outstanding is over for so long before files are compared.
 QUIET_S: Final = 2.0
+#: Steps that are charged this much are told.
+TOLD_S: Final = 0.005
 
 
 def config_of(seed: int) -> dict[str, dict[str, Any]]:
@@ -81,15 +84,16 @@ class Run:
 class Running:
     """The parts of one run, on one world."""
 
-    def __init__(self, plan: FaultPlan, world: World, shape: Shape) -> None:
+    def __init__(self, plan: FaultPlan, world: World, shape: Shape, crowd: CrowdShape | None = None) -> None:
         self.plan, self.world = plan, world
         self.history = History(now=self._now)
         self.probe = Probe(world, self.history)
-        world.on_node = self.probe.watch
+        world.on_node, world.on_held = self.probe.watch, self._held
         self.nemesis = Nemesis(world, self.history, plan)
         self.targets = Targets(world, self.history, self.probe)
         self.changer = Changer(world, self.history, shape)
         self.shape = shape
+        self._crowd = Crowd(world, crowd) if crowd else None
         self._left: set[int] = set()
         self._over: set[int] = set()
         self.history.listen(self._see)
@@ -98,6 +102,12 @@ class Running:
 
     def _now(self) -> tuple[float, int]:
         return self.world.now_s * 1000, self.world.now_ms
+
+    def _held(self, node_id: str, seconds: float, by: dict[str, float]) -> None:
+        mono_ms, wall_ms = self._now()
+        if seconds >= TOLD_S:
+            told = tuple(by.items())
+            self.history.record(Held(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, held_ms=seconds * 1000, by=told))
 
     def _see(self, event: Event) -> None:
         """Keeps account of what was acknowledged and is still to come out."""
@@ -126,9 +136,13 @@ class Running:
                 consumer.begin()
         producer = Producer(world, self.history, self.shape, self._topics)
         producer.begin()
+        if self._crowd:
+            self._crowd.begin()
         self.nemesis.begin()
         world.run(self.plan.seconds)
         producer.end()
+        if self._crowd:
+            self._crowd.end()
         self.changer.end()
         self.nemesis.heal()
         self.targets.calm()
@@ -229,11 +243,15 @@ def _told(error: BaseException) -> str:
     return " ".join([f"{type(error).__name__}: {error}{place}", *getattr(error, "__notes__", ())])
 
 
-def run_plan(plan: FaultPlan, shape: Shape | None = None, directory: Path | None = None) -> Run:
+def run_plan(
+    plan: FaultPlan, shape: Shape | None = None, directory: Path | None = None, crowd: CrowdShape | None = None
+) -> Run:
     """Run a plan and judge it. `directory` keeps the nodes' files and the history."""
     began_s = time.process_time()
-    with World(plan.seed, directory, nodes=plan.nodes, config=config_of(plan.seed)) as world:
-        running = Running(plan, world, shape or Shape())
+    crowd = crowd or (CrowdShape(weight=plan.crowd) if plan.crowd else None)
+    more: dict[str, Any] = {"turn_s": TURN_S, "weight": crowd.weight} if crowd else {}
+    with World(plan.seed, directory, nodes=plan.nodes, config=config_of(plan.seed), **more) as world:
+        running = Running(plan, world, shape or Shape(), crowd)
         try:
             wrong = running.run()
         except Exception:  # of the simulation itself, time that stands still say: one seed's, not the range's

@@ -163,7 +163,7 @@ def explain(run: Run, show: Print, *, shrink_tries: int, directory: Path) -> Non
     for line in run.broken:
         show(line)
     show(plan.render())
-    show(f"again: hourwheel chaos sim --seed {plan.seed} --seconds {plan.seconds:g}")
+    show(f"again: hourwheel chaos sim --seed {plan.seed} --seconds {plan.seconds:g}{' --crowd' * bool(plan.crowd)}")
     if not shrink_tries or not plan.faults:
         return
     began_s = time.monotonic()

@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from chaos.simulator.client import Client
 from chaos.simulator.clock import SimClock
+from chaos.simulator.cost import counted
 from chaos.simulator.log import Log
 from chaos.simulator.loop import Scheduler
 from chaos.simulator.network import Network
@@ -46,7 +47,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 class World:
     """See the module. `config`: tables and keys over the defaults, as in a node's file, e.g. {"storage":
     {"checkpoint_s": 2}}. `turn_s`: so many seconds after the beginning an hour begins (default: drawn, within the
-    first minute in half of the worlds)."""
+    first minute in half of the worlds). `weight`: how many each stored row stands for (cost.py)."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class World:
         nodes: int = 3,
         config: Mapping[str, Mapping[str, Any]] | None = None,
         turn_s: float | None = None,
+        weight: int = 1,
     ) -> None:
         self.seed = seed
         self.scheduler = Scheduler()
@@ -63,6 +65,7 @@ class World:
         self.log = Log(lambda: self.scheduler.now)
         self.on_node: Callable[[str, Node], None] = lambda node_id, node: None
         self.on_end: Callable[[End], None] = lambda end: None
+        self.on_held: Callable[[str, float, dict[str, float]], None] = lambda node_id, seconds, by: None
         self.network = Network(self.scheduler, self.random("network"), self.trace)
         self.receivers = Receivers(self.scheduler, self.network, self.random("receivers"), self.trace)
         self.ids = tuple(f"n{number}" for number in range(1, nodes + 1))
@@ -82,7 +85,11 @@ class World:
             self.random,
             lambda node_id, node: self.on_node(node_id, node),
             lambda end: self.on_end(end),
+            lambda node_id, seconds, by: self.on_held(node_id, seconds, by),
+            weight,
         )
+        self._costs = counted(weight)
+        self._costs.__enter__()
         self.processes = {node_id: self.process(node_id, self.ids) for node_id in self.ids}
         self.log.begin()
 
@@ -208,6 +215,7 @@ class World:
             process.kill()
         self.scheduler.run(self.now_s)
         self.log.end()
+        self._costs.__exit__(None, None, None)
         if self._own:
             shutil.rmtree(self.directory, ignore_errors=True)
 

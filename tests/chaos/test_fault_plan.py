@@ -116,3 +116,12 @@ def test_plan_without_its_head_is_refused() -> None:
     for text in ("", "4 kill n1 for=1\n", "plan seed=1 nodes=3\n"):
         with pytest.raises(PlanRefused, match="seed"):
             FaultPlan.parse(text)
+
+
+def test_a_crowd_is_part_of_a_plan() -> None:
+    """So that the plan of a seed that failed beside one replays it; real processes have none."""
+    text = "plan seed=1 nodes=3 seconds=10 crowd=500\n"
+    assert FaultPlan.parse(text).crowd == 500
+    assert FaultPlan.parse(text).render() == text
+    with pytest.raises(PlanRefused, match="crowd is the simulator's"):
+        FaultPlan.parse(text, "live")

@@ -16,6 +16,7 @@ from chaos.event import (
     Extended,
     GaveBack,
     HandedOver,
+    Held,
     LeftOut,
     Offered,
     Promoted,
@@ -297,3 +298,13 @@ def test_lease_is_what_the_good_history_relies_on() -> None:
         HandedOver, lambda event: event.number == 50 and event.attempt == 2, handed_over_ms=EPOCH_MS + LEASE_MS
     )
     assert broken(early) == {"D"}
+
+
+def test_a_step_that_holds_a_node_for_long() -> None:
+    """Past the bound; the longest of the others is told."""
+
+    def held(ms: float) -> Held:
+        return Held(**at(1_000), node="n2", held_ms=ms, by=(("bytes of settle", ms),))
+
+    assert broken(with_more(held(100.0))) == set()
+    assert broken(with_more(held(99.0), held(101.0))) == {"held"}

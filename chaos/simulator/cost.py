@@ -1,0 +1,153 @@
+"""What a node's work costs on virtual time: counts of what it did, times what each was measured to take.
+
+On virtual time a callback takes none, however much it does, so a step that holds a real loop for half a second would
+not be seen. Here each step is charged for what it touched, and its node does nothing until that is paid. Counts are
+the same in every run of a seed; nothing is measured while a world runs.
+
+What is charged comes in where a node meets its disk (`SimDisk`), and where it begins or changes what grows in number:
+the calls of CALLS, which are replaced by ones that count for as long as there is a world. The product itself knows
+nothing of it.
+
+A world holds a few thousand messages, where a real hour holds millions. `weight` makes it a scale model: each row that
+is read back from an hour, and each row of the catalog's keys, stands for so many. To keep the scale, what bounds a step
+by rows (BOUNDS) is divided by it. What a request asks for has its own size.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Microseconds, each measured in a process of its own (docs/adr has how).
+OPEN_US: Final = 9.0
+CALL_US: Final = 0.7
+BYTE_US: Final = 0.00006
+#: Bytes of index and settle are not only read: they are checked, linked, made states of.
+ROW_BYTE_US: Final = 0.0008
+#: A read of so many bytes of index or settle is one of rows that are asked for, and has its own size.
+ASKED_BYTES: Final = 4096
+ROW_FILES: Final = ("index", "settle")
+
+#: Owner, method, what it is called in a report, microseconds a call, and a row of its argument.
+CALLS: Final[tuple[tuple[str, str, str, float, float], ...]] = (
+    ("storage.hour:Hour", "__init__", "hours begun", 35.0, 0.0),
+    ("storage.hour:Hour", "lengths", "hours in a checkpoint", 1.4, 0.0),
+    ("storage.hour:Hour", "freeze", "hours frozen", 15.0, 0.0),
+    ("storage.store:Store", "append", "units appended", 40.0, 0.3),
+    ("storage.store:Store", "settle", "settles recorded", 30.0, 0.3),
+)
+#: Rows of the catalog that one key is, each dropped by a call of `Table.drop`.
+KEY_TABLES: Final = (b"keys", b"hour_keys")
+KEY_ROW_US: Final = 0.9
+
+#: Module and name of what bounds a step by rows that the weight stands for.
+BOUNDS: Final = (("storage.key", "DROPPED_MAX"),)
+
+
+class Meter:
+    """Charges one process. `weight`: see the module."""
+
+    running: ClassVar[Meter | None] = None
+    """That of the step that runs now."""
+
+    def __init__(self, weight: int = 1) -> None:
+        self.weight = weight
+        self.owed_us = 0.0
+        self.by: Counter[str] = Counter()  # microseconds of what is owed, by what it is for
+
+    def charge(self, what: str, us: float) -> None:
+        """For something that was done."""
+        self.owed_us += us
+        self.by[what] += us  # type: ignore[assignment]  # Counter counts what adds up
+
+    def read(self, path: str, size: int) -> None:
+        """For bytes read from a file."""
+        us = CALL_US + BYTE_US * size
+        if size > ASKED_BYTES and path.endswith(ROW_FILES):
+            us = CALL_US + (BYTE_US + ROW_BYTE_US) * size * self.weight
+        self.charge(f"bytes of {path.rpartition('/')[2]}", us)
+
+    def take(self) -> tuple[float, dict[str, float]]:
+        """All that is owed, in seconds, and milliseconds of it by what it is for, the dearest first."""
+        owed_s, by = self.owed_us / 1e6, {what: us / 1000 for what, us in self.by.most_common()}
+        self.owed_us = 0.0
+        self.by.clear()
+        return owed_s, by
+
+
+def free(call: Callable[P, T]) -> Callable[P, T]:
+    """A call that is no node's work, wherever it is made from: nobody is charged for it."""
+
+    @functools.wraps(call)
+    def carried_out(*args: P.args, **kwargs: P.kwargs) -> T:
+        running, Meter.running = Meter.running, None
+        try:
+            return call(*args, **kwargs)
+        finally:
+            Meter.running = running
+
+    return carried_out
+
+
+def _counting(original: Callable[..., Any], what: str, call_us: float, row_us: float) -> Callable[..., Any]:
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        meter = Meter.running
+        if meter is not None:
+            meter.charge(what, call_us + (row_us * len(args[0]) if row_us else 0.0))
+        return original(self, *args, **kwargs)
+
+    return counted
+
+
+def _counting_keys(original: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(self: Any, key: bytes) -> Any:
+        meter = Meter.running
+        if meter is not None and self.name in KEY_TABLES:
+            meter.charge("keys dropped", KEY_ROW_US * meter.weight)
+        return original(self, key)
+
+    return counted
+
+
+def _owner(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+_worlds = 0
+
+
+@contextmanager
+def counted(weight: int = 1) -> Iterator[None]:
+    """While this is entered the calls of CALLS count, and bounds are to scale. Within another one it changes nothing:
+    the outer one counts for both."""
+    global _worlds
+    replaced: list[tuple[Any, str, Any]] = []
+    _worlds += 1
+
+    def put(owner: Any, name: str, value: Any) -> None:
+        replaced.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
+
+    try:
+        if _worlds == 1:
+            for path, name, what, call_us, row_us in CALLS:
+                owner = _owner(path)
+                put(owner, name, _counting(getattr(owner, name), what, call_us, row_us))
+            table = _owner("storage.table:Table")
+            put(table, "drop", _counting_keys(table.drop))
+            for module_name, name in BOUNDS:
+                module = importlib.import_module(module_name)
+                put(module, name, max(1, getattr(module, name) // weight))
+        yield
+    finally:
+        _worlds -= 1
+        for owner, name, value in reversed(replaced):
+            setattr(owner, name, value)

@@ -1,0 +1,95 @@
+"""What many clients leave behind: messages in thousands of hours, many keys in one hour, hours that are unlinked.
+
+No checker asks what becomes of these messages: the load's own are there for that. These are there for what they cost
+the nodes (`check_held`). The far ones fall due after the run. The keyed ones are due during it, in its first hour,
+which ends soon, so that their hour is over, and unlinked, while there is load.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from api.port import ANONYMOUS, MessageIn, PullIn
+from chaos.simulator.client import Outcome
+from chaos.simulator.load import RETRY_S, Caller
+from chaos.simulator.world import HOUR_S, World
+
+TOPIC: Final = "crowd"
+#: The first hour of the run ends so long after its beginning.
+TURN_S: Final = 30.0
+#: Nearer hours are other loads'.
+FIRST_HOUR: Final = 48
+PULLED: Final = 500
+LOOK_S: Final = 0.5
+WEIGHT: Final = 500
+"""With it 2,000 messages of an hour cost what a million do."""
+
+
+@dataclass(frozen=True)
+class CrowdShape:
+    """How many. `weight`: how many each stored row stands for (cost.py)."""
+
+    hours: int = 3_500  # with one message each, in one request
+    keyed: int = 800  # in one hour
+    keyed_for_s: float = 8.0  # within which they are due
+    weight: int = WEIGHT
+
+
+class Crowd:
+    """Begins with the load and ends with it."""
+
+    def __init__(self, world: World, shape: CrowdShape) -> None:
+        self._world, self._shape = world, shape
+        self._caller = Caller(world, "crowd")
+        self._over = False
+
+    def begin(self) -> None:
+        """Offer all of it within the first seconds."""
+        chance, world = self._caller.chance, self._world
+        now_ms, hour_ms = world.now_ms, int(HOUR_S * 1000)
+        first_ms = now_ms + FIRST_HOUR * hour_ms
+        far = [MessageIn(TOPIC, b"far", deliver_at_ms=first_ms + hour * hour_ms) for hour in range(self._shape.hours)]
+        last_ms = int(self._shape.keyed_for_s * 1000)
+        keyed = [
+            MessageIn(
+                TOPIC,
+                b"keyed",
+                deliver_at_ms=now_ms + 2_000 + chance.randrange(last_ms),
+                key=f"crowd {number}",
+                fingerprint=number.to_bytes(16, "big"),
+            )
+            for number in range(self._shape.keyed)
+        ]
+        world.after(1 + 10 * chance.random(), self._offer, far)
+        world.after(0.5 * chance.random(), self._offer, keyed)
+        world.after(LOOK_S, self._pull)
+
+    def end(self) -> None:
+        """Pull nothing more: what is left waits for its lease, and for nobody."""
+        self._over = True
+
+    def _offer(self, messages: list[MessageIn]) -> None:
+        """A key makes it safe to ask again; what has none is asked for once more at the most."""
+        self._caller.insist(
+            lambda port: port.schedule(messages, ANONYMOUS), lambda _: None, "crowd", for_s=RETRY_S, again=True
+        )
+
+    def _pull(self) -> None:
+        if self._over:
+            return
+        request = PullIn(TOPIC, max=PULLED, wait_ms=0, lease_ms=None)
+        self._caller.call(self._caller.node(), lambda port: port.pull(request, ANONYMOUS), self._pulled, "crowd pull")
+
+    def _pulled(self, outcome: Outcome) -> None:
+        deliveries: list[Any] = outcome.value if outcome.kind == "ok" else []
+        if deliveries:
+            receipts = [delivery.receipt for delivery in deliveries]
+            self._caller.insist(
+                lambda port: port.ack(TOPIC, receipts, ANONYMOUS),
+                lambda _: None,
+                "crowd ack",
+                for_s=RETRY_S,
+                again=True,
+            )
+        self._world.after(LOOK_S, self._pull)
