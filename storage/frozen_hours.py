@@ -1,7 +1,8 @@
 """All hours at one moment, for a checkpoint: made on the loop by copying their counters, worked out in a thread."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from storage.hour_lengths import HourRows
 from storage.hour_table import FROZEN, HourCounters, Rows, lengths_of
 from storage.stage_write import FrozenHour
 from storage.staging import Chunk, Chunks
+from storage.state_files import TAIL_MIN
 
 
 class FrozenHours:
@@ -26,6 +28,8 @@ class FrozenHours:
         removed: list[tuple[int, int]],
         heads: HeadsKept,
         ahead: range,
+        begun: frozenset[int],
+        superfluous: Sequence[Path],
     ) -> None:
         self.rows = rows
         """A copy of all rows of the table, free ones too."""
@@ -34,6 +38,9 @@ class FrozenHours:
         """Hours and generations."""
         self.heads = heads
         """Of what is written: a fork."""
+        self.superfluous = superfluous
+        """States files that nobody reads any more."""
+        self._begun = begun  # hours whose states files are to be begun though nothing happened to them
         self._settles = settles
         self._ahead = ahead
         self._written = written
@@ -91,6 +98,14 @@ class FrozenHours:
     def lengths(self) -> HourRows:
         """Of all hours."""
         return lengths_of(self.rows[self._rising])
+
+    @property
+    def states(self) -> list[HourCounters]:
+        """Hours whose states files are to be made longer."""
+        wanted = self._written.union(self.staged_numbers, self._begun)
+        at = self._rising[np.isin(self.rows["number"][self._rising], list(wanted))]
+        at = at[self.rows["settles"][at] >= TAIL_MIN]
+        return [HourCounters._make(row) for row in self.rows[at].tolist()]
 
     @cached_property
     def synced(self) -> list[tuple[int, int, int]]:

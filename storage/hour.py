@@ -32,6 +32,8 @@ from storage.record_rows import RecordRows, decode_rows, home_of
 from storage.stage_write import FrozenHour, OpenFiles
 from storage.staging import Chunks, Stage, Staged
 from storage.state import States
+from storage.state_file import newest_of, rows_of
+from storage.state_files import StateFiles
 
 _RUN_GAP_BYTES = 4096
 _RUN_BYTES_MAX = 4 << 20
@@ -169,13 +171,38 @@ class Hour:
     def states(self) -> States:
         """The state of each unit, rebuilt from the settle records if it is not in memory."""
         if self._states is None:
-            states = States()
-            for first, rows in self.files.settle.blocks(self.saved_settles):
-                states.absorb(rows, first)
-            for first, rows in zip(self.staged_settles.starts, self.staged_settles.arrays, strict=True):
-                states.absorb(rows, first)
+            files = StateFiles.open(self.files, self.saved_settles)
+            states = States(self.first, files)
+            if files.files:
+                self._absorb_tail(states, files.end)
+            else:
+                for first, rows in self._settles_from(0):
+                    states.absorb(rows, first)
             self._states = states
         return self._states
+
+    def _settles_from(self, begin: int) -> Iterator[tuple[int, Settles]]:
+        """(ordinal of the first, records) of the settle records from this one on, which is on disk, by blocks."""
+        yield from self.files.settle.blocks(self.saved_settles, begin)
+        yield from zip(self.staged_settles.starts, self.staged_settles.arrays, strict=True)
+
+    def _absorb_tail(self, states: States, begin: int) -> None:
+        """Tell the states what came behind the files."""
+        parts = [rows_of(rows, first, self.first) for first, rows in self._settles_from(begin)]
+        if parts:
+            states.absorb_tail(
+                newest_of(rows for rows, _ in parts), self.settles, forwards=any(told for _, told in parts)
+            )
+
+    def rebase_states(self) -> None:
+        """A checkpoint has made the states files longer; all settle records up to it are on disk."""
+        if self._states is not None and self._states.lazy:
+            self._states.rebase(StateFiles.open(self.files, self.saved_settles))
+
+    @property
+    def states_units(self) -> int:
+        """Units whose states are in memory."""
+        return self._states.held if self._states is not None else 0
 
     @property
     def states_held(self) -> States | None:
@@ -203,11 +230,13 @@ class Hour:
 
     def cool(self) -> None:
         """Drop the caches of a far hour, and its descriptors."""
-        self._states = self._homes = None
         self.close()
+        self._states = self._homes = None
 
     def close(self) -> None:
         """Let go of its descriptors."""
+        if self._states is not None:
+            self._states.close()
         if self._files is not None:
             self._files.close()
             self._files = None

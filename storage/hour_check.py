@@ -6,6 +6,7 @@
 | index | row checksums, global_index in order, due in this hour, offsets without gap, chain linked anew, moved units |
 | log | header and payload checksums, padding, that each record is the one its unit points to, moved if that is |
 | settle | row checksums, that its unit exists, a known `what`, `previous` linked anew, unsettled and forwarded |
+| states | header, page checksums, that each says of the units what the settle records say (state_check.py) |
 
 A check that needs sound rows is left out where rows are not, so that one fault is not told many times over.
 """
@@ -34,6 +35,7 @@ from storage.hour_lengths import HourLengths, settle_count
 from storage.position import HOUR_MS, INDEX_BITS, indexes_of, pack
 from storage.record import RECORD_MOVED, decode_records
 from storage.state import States
+from storage.state_check import StateCheck
 
 _ROWS_NAMED_MAX = 100
 """Damaged rows told one by one, per file; the rest are counted."""
@@ -55,7 +57,7 @@ class HourCheck:
         self.bytes_behind = 0
         """Bytes after those, which are no fault."""
         self._end = files.index.first + lengths.units
-        self._states = States()
+        self._states = States(files.index.first)
         self._arrived: list[U64] = []
 
     def run(self) -> None:
@@ -172,6 +174,7 @@ class HourCheck:
         file = self._files.settle
         states = self._states
         sound = True
+        caches = StateCheck(self._files, settle_count(self._lengths), self.faults)
         for first, rows, bad in self._rows(file, settle_count(self._lengths)):
             sound = sound and not bad.any()
             if not sound:
@@ -185,8 +188,10 @@ class HourCheck:
             previous = linked["previous"].astype(np.int64)
             self._compare(file, first, "previous", rows["previous"].astype(np.int64), previous)
             states.absorb(linked, first)
-        forwarded = int(np.count_nonzero(states.state == FORWARDED))
-        unsettled = self._lengths.units - int(np.count_nonzero(states.state > LEASED)) + forwarded
+            caches.take(linked, first)
+        state = states.copied(self._lengths.units)
+        forwarded = int(np.count_nonzero(state == FORWARDED))
+        unsettled = self._lengths.units - int(np.count_nonzero(state > LEASED)) + forwarded
         for name, found, expected in (
             ("unsettled units", unsettled, self._lengths.unsettled),
             ("forwarded units", forwarded, self._lengths.forwarded),

@@ -101,7 +101,7 @@ class HourCount:
         self._now_ms = now_ms
         self._by_state = _table({PENDING if standing == READY else standing for standing in which.standings})
         self._by_standing = _table(which.standings)
-        held = hour.states_held
+        held = hour.states_held if hour.states_held is not None and not hour.states_held.lazy else None
         # Which homes were forwarded before they ended only the settle file tells.
         use = held is not None and not (held.forwards and which.standings & ENDED)
         self._state = _copied(held, hour, now_ms) if held is not None and use else None
@@ -192,11 +192,10 @@ def _table(values: Iterable[int]) -> Mask:
 
 def _copied(states: States, hour: Hour, now_ms: int) -> U8:
     """The states in memory as they are now, a row for each unit; leases that are over are taken for none."""
-    state = np.zeros(hour.units, np.uint8)
-    held = states.state[hour.first : hour.next]
-    state[: len(held)] = held
+    state = states.copied(hour.units)
     leased = np.flatnonzero(state == LEASED)
-    state[leased[states.when[hour.first + leased] <= now_ms]] = PENDING
+    ends_ms = states.at(leased + hour.first).lease_end_ms
+    state[leased[ends_ms <= now_ms]] = PENDING
     return state
 
 

@@ -166,10 +166,10 @@ class RowFile(HourFile):
         self._check(rows, at)
         return rows
 
-    def blocks(self, count: int) -> Iterator[tuple[int, Rows]]:
-        """(ordinal of the first row, rows) over the first `count` rows, a block at a time."""
+    def blocks(self, count: int, after: int = 0) -> Iterator[tuple[int, Rows]]:
+        """(ordinal of the first row, rows) over the first `count` rows but `after` at the start, a block at a time."""
         end = self.first + count
-        for first in range(self.first, end, BLOCK_ROWS):
+        for first in range(self.first + after, end, BLOCK_ROWS):
             yield first, self.read_rows(first, min(BLOCK_ROWS, end - first))
 
     def write_rows(self, rows: Rows, first: int) -> None:
@@ -187,7 +187,7 @@ class HourFiles:
     """The three files of one hour partition, `hours/<hour>/{log,index,settle}`; see directory_name for `generation`.
     `first` is the global_index of the first unit."""
 
-    __slots__ = ("_again", "_disk", "directory", "generation", "index", "log", "settle")
+    __slots__ = ("_again", "directory", "disk", "generation", "index", "log", "settle")
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class HourFiles:
         generation: int = 0,
         first: int = 0,
     ) -> None:
-        self._disk = disk
+        self.disk = disk
         self._again = partial(
             HourFiles, disk, hours, hour, group=group, cluster_id=cluster_id, generation=generation, first=first
         )
@@ -223,9 +223,9 @@ class HourFiles:
     def sync(self) -> None:
         """Make what was written to the three files durable, and their names."""
         for file in self._all():
-            if self._disk.exists(file.path):
+            if self.disk.exists(file.path):
                 file.sync()
-        self._disk.fsync_directory(self.directory)
+        self.disk.fsync_directory(self.directory)
 
     def close(self) -> None:
         """Let go of all descriptors."""

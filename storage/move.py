@@ -98,7 +98,6 @@ def born_in_state(hours: HourSet, number: int, state: int) -> U64:
     if hour is None:
         return np.empty(0, np.uint64)
     at = hour.states().in_state(state, hour.next)
-    at = at[at >= hour.first] if hour.first else at
     if hour.moved:
         at = at[~hour.homes().moved(at)]
     return at.astype(np.uint64) | np.uint64(number << INDEX_BITS)

@@ -14,7 +14,6 @@ from storage.format import UNIT, Units, join_rows, take_rows
 from storage.hour import Hour, linked_units
 from storage.position import INDEX_BITS
 from storage.slot import SlotColumns
-from storage.state import pending_in
 
 
 class SlotRead:
@@ -29,7 +28,7 @@ class SlotRead:
         self._number = hour.number
         self._second = second
         self._files = hour.files.again()
-        self._state = hour.states().state
+        self._states = hour.states().seen()
         self._near = hour.near
         self._first = hour.first
         if hour.near:
@@ -45,9 +44,10 @@ class SlotRead:
         """The units in order of (due_ms, local_index). Raises Corrupt or DiskFailed, both final."""
         try:
             units = self._walk() if self._near else self._scan()
+            keep = self._states.pending(units["global_index"].astype(np.int64))
         finally:
             self._files.close()
-        keep = pending_in(self._state, units["global_index"].astype(np.int64))
+            self._states.close()
         return _ordered(_columns(self._number, units, keep))
 
     def _walk(self) -> Units:
@@ -64,11 +64,11 @@ def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: in
     """The pending units of an hour in order of (due_ms, local_index): those due before `before_ms`, of `topic`, and of
     these the first `limit`; None does not restrict."""
     assert limit is None or limit > 0, f"limit {limit}"
-    state = hour.states().state
+    states = hour.states().seen()
     held: list[SlotColumns] = []
     count = 0
     for units in hour.all_units():
-        keep = pending_in(state, units["global_index"].astype(np.int64))
+        keep = states.pending(units["global_index"].astype(np.int64))
         if before_ms is not None:
             keep &= units["due_ms"] < before_ms
         if topic is not None:
@@ -81,6 +81,7 @@ def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: in
             held, count = [first], limit
             # one due at the same millisecond but read later comes after all of these
             before_ms = int(first.due_ms[-1])
+    states.close()
     return _ordered(_joined(held)).select(slice(limit))
 
 

@@ -3,42 +3,60 @@
 Dense columns, 19 bytes a unit, because acks come in batches for arbitrary units and a vectorised look-up must not
 search. They are held for hours in use only, and only as far as units have been settled: an hour that nobody touched yet
 costs nothing.
+
+```
+unit   0 ............ 1,048,576 ............ 2,097,152 ....     counted from the hour's first one
+       | block        | block                | block            columns of a million units: growing copies little
+       | page | page | page | ...                               512 units: what is read where states files stand
+```
+Of a large hour a checkpoint keeps states files (state_files.py). Then a page is read when a unit of it is first asked
+for, from those files and from the tail, the records behind them; what no look asked for costs nothing. A page that was
+read is kept and follows what happens, like all of them where there are no such files.
 """
 
-from typing import Final, TypeVar
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.array import I64, U8, U64
+from storage.array import I64, U8, U32, U64
 from storage.chain import run_edges
 from storage.columns import StateColumns
 from storage.format import FORWARDED, LEASED, PENDING, RELEASED, Settles
+from storage.position import INDEX_MAX
+from storage.state_block import BLOCK_UNITS, Block, Columns
+from storage.state_file import PAGE_UNITS, Rows, newest_of
+from storage.state_files import StateFiles, between
 
-_COLUMNS: Final = ("attempt", "newest", "state", "term", "when")
-
-Scalar = TypeVar("Scalar", bound=np.generic)
+_STATES: Final = 16
+_BLOCK_BITS: Final = BLOCK_UNITS.bit_length() - 1
+_NO_FILES: Final = StateFiles([])
 
 
 class States:
-    """State by global_index. Units past the arrays' end have no settle record and are pending."""
+    """State by global_index, which `first` is the least of. Units that no settle record names are pending."""
 
-    __slots__ = ("attempt", "forwards", "newest", "state", "term", "when")
+    def __init__(self, first: int = 0, files: StateFiles = _NO_FILES) -> None:
+        self.first = first
+        self._blocks: list[Block] = []
+        self._files = files
+        self._tail: Rows | None = None
+        self._tail_end = 0
+        self._read = np.zeros(files.pages, np.bool_)  # which of the pages that the files or the tail have are in memory
+        self._read_count = 0
+        self.forwards = files.forwards
+        """Whether any unit was ever forwarded: most hours have none, and are spared the question."""
 
-    def __init__(self) -> None:
-        self.state = np.zeros(0, np.uint8)
-        self.attempt = np.zeros(0, np.uint16)
-        self.term = np.zeros(0, np.uint32)
-        self.when = np.zeros(0, np.int64)  # lease end of a leased unit, place of a forwarded one, else 0
-        self.newest = np.zeros(0, np.uint32)  # 1 + ordinal of the unit's newest settle record; 0: none
-        self.forwards = False  # whether any unit was ever forwarded: most hours have none, and are spared the question
+    # what it is made of
 
     def absorb(self, rows: Settles, first: int) -> None:
-        """Take in settle records, in file order, the first of which has ordinal `first`."""
+        """Take in settle records, in file order, the first of which has ordinal `first`. Where there are files they are
+        of units that `link` was asked about."""
         if not len(rows):
             return
-        at = rows["global_index"].astype(np.int64)
-        self._reach(int(at[at.argmax()]) + 1)
+        at = self._relative(rows["global_index"])
         state = what = rows["what"]
         told = what == LEASED
         if what[what.argmax()] >= RELEASED:
@@ -46,12 +64,42 @@ class States:
             told |= forwarded
             self.forwards |= bool(forwarded.any())
             state = what * (what != RELEASED)
-        # numpy assigns in order, so the last of several records of one unit stays
-        self.state[at] = state
-        self.attempt[at] = rows["attempt"]
-        self.term[at] = rows["term"]
-        self.when[at] = rows["when"] * told
-        self.newest[at] = np.arange(first + 1, first + 1 + len(rows))
+        newest = np.arange(first + 1, first + 1 + len(rows), dtype=np.uint32)
+        self._put(at, (state, rows["attempt"], rows["term"], rows["when"] * told, newest))
+
+    def absorb_tail(self, rows: Rows, end: int, *, forwards: bool) -> None:
+        """What the records behind the files, up to ordinal `end`, left of each unit they name; before any look."""
+        assert not self._read_count, "a tail behind what was asked for"
+        self._tail, self._tail_end = rows, end
+        self.forwards |= forwards
+        pages = int(rows["unit"][-1]) // PAGE_UNITS + 1 if len(rows) else 0
+        if pages > len(self._read):
+            self._read = np.zeros(pages, np.bool_)
+
+    def rebase(self, files: StateFiles) -> None:
+        """Read pages from these files from now on. They go as far as those before, or further: what came since those
+        before and their tail is of pages that are in memory."""
+        self._files.close()
+        self._files = files
+        if files.end >= self._tail_end:
+            self._tail = None
+
+    @property
+    def lazy(self) -> bool:
+        """Whether a look may have to read."""
+        return self._read_count < len(self._read)
+
+    @property
+    def held(self) -> int:
+        """Units in memory, those of pages that were not read left out."""
+        most = sum(len(block.state) for block in self._blocks)
+        return self._read_count * PAGE_UNITS if self.lazy else most
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._files.close()
+
+    # new records
 
     def link(self, rows: Settles, first: int) -> I64:
         """Fill in `previous` of new records before they are absorbed; `first` is the ordinal of rows[0].
@@ -60,7 +108,7 @@ class States:
         """
         at = rows["global_index"].astype(np.int64)
         if not len((at[1:] <= at[:-1]).nonzero()[0]):  # most batches name each unit once, in order
-            rows["previous"] = _read(self.newest, at)
+            rows["previous"] = self.newest_at(at)
             return at
         order = at.argsort(kind="stable")
         ranked = at[order]
@@ -68,7 +116,7 @@ class States:
         units = ranked[starts]
         previous = np.empty(len(at), np.int64)
         np.add(order[:-1], first + 1, out=previous[1:])
-        previous[starts] = _read(self.newest, units)
+        previous[starts] = self.newest_at(units)
         rows["previous"][order] = previous
         return units
 
@@ -82,69 +130,193 @@ class States:
         more = forwarded_now - forwarded
         return closed_now - closed - more, more
 
+    # looks
+
     def at(self, indexes: I64) -> StateColumns:
         """States of the units with these global indexes, all of which exist."""
-        within = _within(self.state, indexes)
-        state, when = _read(self.state, indexes, within), _read(self.when, indexes, within)
+        state, attempt, term, when, _ = self._get(self._relative(indexes))
         if self.forwards:
             when *= state != FORWARDED
-        return StateColumns(state, _read(self.attempt, indexes, within), _read(self.term, indexes, within), when)
+        return StateColumns(state, attempt, term, when)
 
     def places(self, indexes: I64, homes: U64) -> U64:
         """Where the units at these positions, which have these global indexes, were forwarded to, or as they are."""
         if not self.forwards:
             return homes
-        when = _read(self.when, indexes).view(np.uint64)
-        return np.where(_read(self.state, indexes) == FORWARDED, when, homes)
+        state, _, _, when, _ = self._get(self._relative(indexes))
+        return np.where(state == FORWARDED, when.view(np.uint64), homes)
 
-    def newest_at(self, indexes: I64) -> npt.NDArray[np.uint32]:
+    def newest_at(self, indexes: I64) -> U32:
         """1 + ordinal of the newest settle record of each unit, 0 where there is none."""
-        return _read(self.newest, indexes)
+        at = self._relative(indexes)
+        block = self._only(at)
+        return self._get(at)[4] if block is None else block.newest[at]
 
-    def leased(self, first: int = 0, end: int | None = None) -> I64:
+    def leased(self, first: int | None = None, end: int | None = None) -> I64:
         """Global indexes of the leased units from `first` up to `end` (exclusive; None: all that follow), ascending."""
-        return np.flatnonzero(self.state[first:end] == LEASED) + first
+        low = 0 if first is None else max(0, first - self.first)
+        high = len(self._blocks) * BLOCK_UNITS if end is None else end - self.first
+        return self._in_state(LEASED, low, max(high, len(self._read) * PAGE_UNITS) if end is None else high)
 
-    def in_state(self, state: int, units: int) -> I64:
-        """Global indexes of those of the first `units` units that are in this state, ascending."""
-        found = np.flatnonzero(self.state[:units] == state)
+    def in_state(self, state: int, end: int) -> I64:
+        """Global indexes of those units below `end` that are in this state, ascending."""
         if state != PENDING:
-            return found
-        return np.concatenate([found, np.arange(len(self.state), units)])
+            return self._in_state(state, 0, end - self.first)
+        return np.flatnonzero(self.copied(end - self.first) == PENDING) + self.first
+
+    def copied(self, units: int) -> U8:
+        """The state of each of the first so many units."""
+        self._need(np.arange(len(self._read)))
+        states = np.zeros(units, np.uint8)
+        for number, block in enumerate(self._blocks):
+            part = states[number * BLOCK_UNITS :][: len(block.state)]
+            part[:] = block.state[: len(part)]
+        return states
+
+    def seen(self) -> "Seen":
+        """The states as they are, and go on, to be looked at in another thread."""
+        files = self._files.again() if self.lazy else _NO_FILES
+        return Seen(self.first, [block.state for block in self._blocks], self._read, files, self._tail)
+
+    def _in_state(self, state: int, low: int, high: int) -> I64:
+        """Global indexes of the units first + low <= index < first + high in a state that settle records name."""
+        wanted = np.zeros(len(self._read), np.bool_)
+        bit = np.uint16(1 << state)
+        for file in self._files.files:
+            known = file.pages["states"][: len(wanted)]  # behind these all pages are in memory
+            wanted[: len(known)] |= (known & bit) > 0
+        if self._tail is not None:
+            wanted[self._tail["unit"][self._tail["state"] == state] // PAGE_UNITS] = True
+        first, last = low // PAGE_UNITS, -(-high // PAGE_UNITS)
+        self._need(np.flatnonzero(wanted[first:last]) + first)
+        parts = [np.empty(0, np.int64)]
+        for number, block in enumerate(self._blocks):
+            base = number * BLOCK_UNITS
+            start, stop = max(low - base, 0), min(high - base, len(block.state))
+            if start < stop:
+                parts.append(np.flatnonzero(block.state[start:stop] == state) + (self.first + base + start))
+        return np.concatenate(parts)
 
     def _count(self, indexes: I64) -> tuple[int, int]:
         """How many of these units are neither pending nor leased, and how many of those forwarded."""
-        state = _read(self.state, indexes)
+        at = self._relative(indexes)
+        block = self._only(at)
+        state = self._get(at)[0] if block is None else block.state[at]
         forwarded = np.count_nonzero(state == FORWARDED) if self.forwards else 0
         return int(np.count_nonzero(state > LEASED)), int(forwarded)
 
-    def _reach(self, length: int) -> None:
-        """Make room for `length` units, doubling so that growing stays O(1) a unit."""
-        have = len(self.state)
-        if length <= have:
+    # blocks and pages
+
+    def _relative(self, indexes: npt.NDArray[np.integer]) -> I64:
+        """The numbers of units; one that went with the hour when it ended before is none that there is."""
+        at = indexes.astype(np.int64)
+        return np.where(at < self.first, INDEX_MAX, at - self.first) if self.first else at
+
+    def _only(self, at: I64) -> Block | None:
+        """The block that has all of these units, in most hours the only one; None if there is none, or none of them.
+        They are in memory afterwards."""
+        if self.lazy:
+            self._need(at // PAGE_UNITS)
+        if len(self._blocks) != 1 or len((at >= len(self._blocks[0].state)).nonzero()[0]):
+            return None
+        return self._blocks[0]
+
+    def _get(self, at: I64) -> Columns:
+        block = self._only(at)
+        if block is not None:
+            return block.get(at)
+        found = Block.zeros(len(at))
+        for number, rows in self._by_block(at):
+            if number < len(self._blocks):
+                block, within = self._blocks[number], at[rows] - number * BLOCK_UNITS
+                known = np.flatnonzero(within < len(block.state))
+                there = known if isinstance(rows, slice) else rows[known]
+                found.put(there, block.get(within[known]))
+        return found.columns
+
+    def _put(self, at: I64, columns: tuple[npt.NDArray[np.generic], ...]) -> None:
+        for number, rows in self._by_block(at):
+            while number >= len(self._blocks):
+                self._blocks.append(Block.zeros(BLOCK_UNITS if self._blocks else 1024))
+                if len(self._blocks) > 1:
+                    self._blocks[-2].reach(BLOCK_UNITS)
+            within = at[rows] - number * BLOCK_UNITS
+            self._blocks[number].reach(int(within[within.argmax()]) + 1)
+            # numpy assigns in order, so the last of several records of one unit stays
+            self._blocks[number].put(within, tuple(column[rows] for column in columns))
+
+    def _by_block(self, at: I64) -> Iterator[tuple[int, I64 | slice]]:
+        """(number of a block, rows of `at` that are in it, ascending)."""
+        if not len(at):
             return
-        length = max(length, 2 * have, 1024)
-        for name in _COLUMNS:
-            old = getattr(self, name)
-            new = np.zeros(length, old.dtype)
-            new[:have] = old
-            setattr(self, name, new)
+        number = at >> _BLOCK_BITS
+        low, high = int(number[number.argmin()]), int(number[number.argmax()])
+        if low == high:
+            yield low, slice(None)
+            return
+        for each in np.unique(number).tolist():
+            yield each, np.flatnonzero(number == each)
+
+    def _need(self, pages: I64) -> None:
+        """Have these pages in memory."""
+        pages = pages[pages < len(self._read)]
+        missing = np.unique(pages[~self._read[pages]])
+        if not len(missing):
+            return
+        edges = [0, *(np.flatnonzero(np.diff(missing) > 1) + 1).tolist(), len(missing)]
+        for first, last in pairwise(edges):
+            low, high = int(missing[first]), int(missing[last - 1]) + 1
+            rows = _rows(self._files, self._tail, low, high)
+            if len(rows):
+                columns = tuple(rows[name] for name in ("state", "attempt", "term", "when", "newest"))
+                self._put(rows["unit"].astype(np.int64), columns)
+            self._read[low:high] = True
+        self._read_count += len(missing)
 
 
-def pending_in(state: U8, indexes: I64) -> npt.NDArray[np.bool_]:
-    """Which of these units are pending, given a `States.state` column as it was at some moment."""
-    pending: npt.NDArray[np.bool_] = _read(state, indexes) == PENDING
-    return pending
+class Seen:
+    """See States.seen. Of what happens to the units meanwhile it may see some and miss some. Close it after use."""
+
+    def __init__(self, first: int, states: list[U8], read: npt.NDArray[np.bool_], files: StateFiles, tail: Rows | None):
+        self._first = first
+        self._states = states
+        self._read = read
+        self._files = files
+        self._tail = tail
+
+    def pending(self, indexes: I64) -> npt.NDArray[np.bool_]:
+        """Which of the units with these global indexes are pending."""
+        at = indexes - self._first
+        state = np.zeros(len(at), np.uint8)
+        block = at >> _BLOCK_BITS
+        for number, column in enumerate(self._states):
+            rows = np.flatnonzero((block == number) & (at - number * BLOCK_UNITS < len(column)))
+            state[rows] = column[at[rows] - number * BLOCK_UNITS]
+        if not self._read.all():
+            self._fill(at, state)
+        pending: npt.NDArray[np.bool_] = state == PENDING
+        return pending
+
+    def _fill(self, at: I64, state: U8) -> None:
+        """The states of units whose pages are not in memory."""
+        page = at // PAGE_UNITS
+        lacking = np.flatnonzero(page < len(self._read))
+        lacking = lacking[~self._read[page[lacking]]]
+        for each in np.unique(page[lacking]).tolist():
+            mine = lacking[page[lacking] == each]
+            rows = _rows(self._files, self._tail, each, each + 1)
+            place = np.minimum(rows["unit"].searchsorted(at[mine]), max(len(rows) - 1, 0))
+            known = rows["unit"][place] == at[mine] if len(rows) else np.zeros(len(mine), np.bool_)
+            state[mine[known]] = rows["state"][place[known]]
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._files.close()
 
 
-def _within(column: npt.NDArray[Scalar], indexes: I64) -> bool:
-    return not len((indexes >= len(column)).nonzero()[0])
-
-
-def _read(column: npt.NDArray[Scalar], indexes: I64, within: bool | None = None) -> npt.NDArray[Scalar]:
-    if _within(column, indexes) if within is None else within:
-        return column[indexes]
-    values = np.zeros(len(indexes), column.dtype)
-    known = indexes < len(column)
-    values[known] = column[indexes[known]]
-    return values
+def _rows(files: StateFiles, tail: Rows | None, low: int, high: int) -> Rows:
+    """What files and tail tell of the units of pages low <= number < high."""
+    parts = files.read(low, high)
+    if tail is not None:
+        parts.append(between(tail, low, high))
+    return newest_of(parts) if len(parts) > 1 else parts[0]

@@ -1,22 +1,35 @@
-"""Staging in small: what takes thousands of batches otherwise happens with a handful."""
+"""Staging and states files in small: what takes thousands of batches otherwise happens with a handful."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+import storage.frozen_hours
 import storage.heads
 import storage.stage_write
 import storage.staging
+import storage.state_files
 
 
 @contextmanager
 def small_stage() -> Iterator[None]:
-    """What is staged is joined at once, written two hours at a time, and heads are kept for one hour only."""
+    """What is staged is joined at once, written two hours at a time, heads are kept for one hour only; and small
+    states."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(storage.staging, "_CHUNKS_ASKED_MAX", 1)
         patch.setattr(storage.staging, "_SMALL_CHUNKS_MAX", 3)
         patch.setattr(storage.stage_write, "_GROUP_HOURS", 2)
         patch.setattr(storage.heads, "KEPT_HOURS_MAX", 1)
         patch.setattr(storage.stage_write, "KEPT_UNITS_MIN", 1)
+        with small_states():
+            yield
+
+
+@contextmanager
+def small_states() -> Iterator[None]:
+    """Three settle records are worth a states file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage.frozen_hours, "TAIL_MIN", 3)
+        patch.setattr(storage.state_files, "TAIL_MIN", 3)
         yield

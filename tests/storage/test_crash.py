@@ -12,7 +12,7 @@ from storage.store import Store
 from storage.verify import digest, verify
 from tests.examples import stride
 from tests.storage.faulty_disk import Stopped, StoppingDisk
-from tests.storage.small_stage import small_stage
+from tests.storage.small_stage import small_stage, small_states
 from tests.storage.workload import ENTRIES, HOUR, content, replay, run
 
 Whole = tuple[dict[str, bytes], str, int]
@@ -50,7 +50,9 @@ def test_stop_at_every_operation(quick_path: Path, whole: Whole, loss: str) -> N
         assert _stop(directory, disk)
         if loss == "unsynced" and (directory / "hours").exists():
             disk.lose_unsynced(directory / "hours")
-        run(directory, Disk())
+        with small_states():
+            run(directory, Disk())
+            assert verify(directory).sound
         assert content(directory) == files, f"stopped at {stop_at}, {disk.operations[-1]}"
         assert digest(directory)[0] == expected
         shutil.rmtree(directory)
