@@ -43,9 +43,9 @@ class Retention:
 
     def over(self) -> list[int]:
         """The hours to unlink now, oldest first."""
-        return [hour for found in self._steps() for hour in found][:HOURS_MAX]
+        return [hour for found in self.steps() for hour in found][:HOURS_MAX]
 
-    def _steps(self) -> Iterator[list[int]]:
+    def steps(self) -> Iterator[list[int]]:
         """The same, by steps that are short however many hours are kept."""
         store = self._machine.store
         genesis = store.catalog.genesis
@@ -61,7 +61,7 @@ class Retention:
     async def propose(self) -> int:
         """Unlink what is over; how many hours went."""
         hours: list[int] = []
-        for found in self._steps():
+        for found in self.steps():
             hours += found
             if len(hours) >= HOURS_MAX:
                 break

@@ -119,7 +119,7 @@ def test_a_look_is_taken_in_short_steps(tmp_path: Path) -> None:
 
     machine.store.settled_ms = settled_ms  # type: ignore[method-assign]
     most = steps = 0
-    for _ in retention._steps():
+    for _ in retention.steps():
         most, asked, steps = max(most, asked), 0, steps + 1
     assert (most, steps) == (32, 7)
     machine.store.close()

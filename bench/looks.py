@@ -1,0 +1,217 @@
+"""What a look costs that does not ask for much: `python -m bench.looks`.
+
+Each line is one step of the event loop, in processor time of this process, with its bound beside: a look for hours that
+are over with a year of kept hours, the entry that unlinks an hour of a million keys and those behind it, one message of
+an old hour of ten million, a promotion over that hour. The last line is a start: a journal of a gigabyte of small
+entries. A store is built in a temporary directory first (4 GB and some minutes with the sizes as they are).
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from node.clock import NodeClock
+from node.dispatcher import Dispatcher
+from node.retention import Retention
+from replication.command import Command, DispatchState, Genesis, Unlink
+from replication.envelope import encode_entry
+from replication.journal import Journal
+from replication.machine import Machine
+from storage.columns import SettleBatch, UnitBatch
+from storage.disk import Disk
+from storage.format import DELIVERED, LEASED
+from storage.key import KeyEntry
+from storage.position import HOUR_MS
+from storage.record import KIND_MESSAGE, Drafts, encode_records
+from storage.store import Store
+
+HOUR = 490_000
+BATCH = 50_000
+BODY = b"x" * 100
+ENTRY_BYTES = 300
+DAY_MS = 86_400_000
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Processor time of a call, ms."""
+    begun = time.process_time()
+    call()
+    return (time.process_time() - begun) * 1000
+
+
+class Bench:
+    """One machine, told what the log would tell it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.rows: list[tuple[str, float, float, str]] = []
+        self.open()
+        self.apply(Genesis(bytes(16), bytes(32), ("n1",), DAY_MS, DAY_MS))
+        self.store.level = 2
+
+    def open(self) -> None:
+        """Start, as after a restart."""
+        self.store = Store.open(self.directory, disk=Disk())
+        self.machine = Machine(self.store)
+
+    def restart(self) -> None:
+        """A checkpoint and another start."""
+        job = self.store.begin_checkpoint(self.machine.checkpoint_record())
+        job.run()
+        job.finish()
+        self.store.close()
+        self.open()
+
+    def apply(self, *commands: Command, now_ms: int = HOUR * HOUR_MS) -> None:
+        """One entry."""
+        sections = [command.pack() for command in commands]
+        entry = encode_entry(group=0, term=1, node=1, now_ms=now_ms, sections=sections)
+        self.machine.apply(self.machine.applied_index + 1, 1, entry)
+
+    def note(self, what: str, spent_ms: Iterable[float], bound_ms: float) -> None:
+        """The worst of some steps."""
+        steps = list(spent_ms)
+        self.rows.append((what, max(steps), bound_ms, f"{len(steps)} steps, {sum(steps):.0f} ms in all"))
+
+    def append(
+        self, due_ms: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    ) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+        """Units due at these times."""
+        count = len(due_ms)
+        records = encode_records(Drafts([BODY] * count, due_ms, np.arange(count, dtype=np.uint64)))
+        none = np.zeros(count, np.uint16)
+        batch = UnitBatch(
+            due_ms=due_ms,
+            size=records.size,
+            topic=np.ones(count, np.uint32),
+            tags=np.zeros(count, np.uint64),
+            kind=np.full(count, KIND_MESSAGE, np.uint8),
+            priority=np.zeros(count, np.uint8),
+            attempt=none,
+            flags=np.zeros(count, np.uint32),
+            records=records.blob,
+            created_ms=HOUR * HOUR_MS,
+        )
+        return self.store.append(batch)
+
+    def retention(self, hours: int) -> None:
+        """So many kept hours of one settled unit each."""
+        positions = self.append(np.arange(HOUR - hours, HOUR, dtype=np.int64) * HOUR_MS)
+        self.store.settle(SettleBatch.of(positions, what=DELIVERED, at_ms=HOUR * HOUR_MS))
+        self.apply(DispatchState(HOUR * 3600, 0, 1))
+        self.restart()
+        clock = NodeClock(wall=lambda: HOUR * HOUR_MS / 1000, monotonic=lambda: 0.0)
+        retention = Retention(self.machine, None, clock)  # type: ignore[arg-type]
+        for name in ("first look for hours that are over", "a later look"):
+            steps, spent = retention.steps(), []
+            while True:
+                begun = time.process_time()
+                done = next(steps, None) is None
+                spent.append((time.process_time() - begun) * 1000)
+                if done:
+                    break
+            self.note(f"{name}, {hours:,} kept hours", spent, 2)
+
+    def unlink(self, keys: int) -> None:
+        """An hour with so many keys goes."""
+        hour = HOUR + 1
+        for first in range(0, keys, BATCH):
+            positions = self.append(np.full(min(BATCH, keys - first), hour * HOUR_MS, np.int64))
+            self.store.settle(SettleBatch.of(positions, what=DELIVERED, at_ms=hour * HOUR_MS))
+            for row, position in enumerate(positions.tolist(), first):
+                self.store.catalog.put_key(1, b"order %032d" % row, KeyEntry(position, row, bytes(16), hour * HOUR_MS))
+        state = DispatchState((hour + 1) * 3600, 0, 1)
+        self.apply(state)
+        self.restart()
+        now_ms = (hour + 50) * HOUR_MS
+        unlink = Unlink(np.array([hour], np.int64))
+        self.note(
+            f"the entry that unlinks an hour with {keys:,} keys", [timed(lambda: self.apply(unlink, now_ms=now_ms))], 20
+        )
+        entries = range(keys // 400 + 1)
+        self.note("the entries behind it", [timed(lambda: self.apply(state, now_ms=now_ms)) for _ in entries], 20)
+
+    def old_hour(self, units: int) -> None:
+        """One message of an hour of so many, all but a few delivered; then a promotion over that hour."""
+        hour = HOUR + 2
+        for first in range(0, units, BATCH):
+            due_ms = np.arange(first, first + BATCH, dtype=np.int64) * 7919 % HOUR_MS + hour * HOUR_MS
+            positions = self.append(due_ms)
+            end_ms = hour * HOUR_MS
+            self.store.settle(SettleBatch.of(positions, what=LEASED, at_ms=0, when=end_ms, term=1, attempt=1))
+            ended = positions[positions % np.uint64(99_991) > 0]
+            self.store.settle(SettleBatch.of(ended, what=DELIVERED, at_ms=hour * HOUR_MS, term=1, attempt=1))
+            if first % (20 * BATCH) == 0:
+                self.restart()
+        self.restart()
+        at = np.array([hour << 40 | units // 3], np.uint64)
+        ack = SettleBatch.of(at, what=DELIVERED, at_ms=hour * HOUR_MS, term=1, attempt=1)
+        looks: list[tuple[str, Callable[[], object]]] = [
+            ("GET of one message", lambda: (self.store.states(at), self.store.history(int(at[0])))),
+            ("ack of one message", lambda: self.store.settle(ack)),
+            ("a key that is asked again, in apply", lambda: self.store.settled_at(int(at[0]))),
+            ("leases that a promotion notes", lambda: self.store.leased(hour)),
+        ]
+        for name, look in looks:
+            self.restart()
+            self.note(f"{name} of an old hour of {units:,}", [timed(look)], 20)
+        self.restart()
+        now_ms = (hour + 30) * HOUR_MS
+        dispatcher = Dispatcher(self.store, term=2)
+        dispatcher.promote(now_ms, now_ms // 1000)
+        waits: list[int | None] = [0]
+        spent = []
+        while waits[-1] == 0:
+            spent.append(timed(lambda: waits.append(dispatcher.step(now_ms))))
+        self.note("steps of a promotion over that hour", spent, 20)
+
+    def journal(self, megabytes: int) -> None:
+        """A start with a journal of so many MiB."""
+        directory = self.directory / "journal"
+        directory.mkdir()
+        journal = Journal.open(directory, disk=Disk())
+        for index in range(1, (megabytes << 20) // (ENTRY_BYTES + 32) + 1):
+            journal.add(b"%0300d" % index, index, 1)
+            if index % 20_000 == 0:
+                journal.sync_now()
+        journal.close()
+        opened: list[Journal] = []
+        spent = timed(lambda: opened.append(Journal.open(directory, disk=Disk())))
+        self.note(f"opening a journal of {megabytes:,} MiB, {ENTRY_BYTES} bytes an entry", [spent], 5000)
+        opened[0].close()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m bench.looks", description=__doc__)
+    parser.add_argument("--hours", type=int, default=8_760)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--units", type=int, default=10_000_000)
+    parser.add_argument("--journal-mb", type=int, default=1_024)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        bench = Bench(Path(directory))
+        bench.journal(options.journal_mb)
+        bench.retention(options.hours)
+        bench.unlink(options.keys)
+        bench.old_hour(options.units)
+    table = Table("what", "worst step, CPU ms", "bound", "")
+    for what, worst, bound, more in bench.rows:
+        table.add_row(what, f"{worst:.2f}", f"{bound:g}" if worst <= bound else f"[red]{bound:g}", more)
+    Console().print(table)
+    if options.json:
+        options.json.write_text(
+            json.dumps([dict(zip(("what", "worst_ms", "bound_ms", "more"), row, strict=True)) for row in bench.rows])
+        )
+
+
+if __name__ == "__main__":
+    main()
