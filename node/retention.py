@@ -22,8 +22,8 @@ from replication.machine import Machine
 
 #: Hours in one command; the rest goes in the next round.
 HOURS_MAX = 100
-#: Hours looked at in one step of the loop. After a restart each costs a read, so this many take about a millisecond.
-LOOK_HOURS = 32
+#: Hours looked at in one step of the loop. After a restart each costs a few reads, so this many take a millisecond.
+LOOK_HOURS = 8
 
 
 class Retention:

@@ -35,8 +35,8 @@ HOUR_BYTES: Final = _U32.size
 """With which each key of the second table begins."""
 _DEAD: Final = b"dead keys "
 
-DROPPED_MAX: Final = 500
-"""Keys that one call of drop_dead takes: 2 ms."""
+DROPPED_MAX: Final = 200
+"""Keys that one call of drop_dead takes: a millisecond."""
 
 _HOUR_COST: Final = 20
 """Keys that looking for an hour's costs as much as."""

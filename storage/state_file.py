@@ -49,6 +49,7 @@ assert (ROW.itemsize, PAGE.itemsize) == (24, 12)
 
 Rows = npt.NDArray[np.void]
 
+_WHOLE: Final = np.dtype((np.void, ROW.itemsize))
 _ABOUT: Final = struct.Struct("<QIIIII")
 _CRC: Final = struct.Struct("<I")
 _PAGE_NUMBER: Final = struct.Struct("<I")
@@ -83,13 +84,18 @@ def rows_of(settles: Settles, begin: int, first: int) -> tuple[Rows, bool]:
     forwarded = what == FORWARDED
     rows["when"] = settles["when"] * (forwarded | (what == LEASED))
     rows["state"] = what * (what != RELEASED)
-    return newest_of([rows]), bool(forwarded.any())
+    return _last_of_each(rows), bool(forwarded.any())
 
 
 def newest_of(parts: Iterable[Rows]) -> Rows:
-    """Of rows from older to newer ones the last of each unit, in order."""
-    whole = np.dtype((np.void, ROW.itemsize))
-    rows = np.concatenate([part.view(whole) for part in parts]).view(ROW)
+    """Of rows in order, older parts before newer ones, the last of each unit, in order."""
+    some = [part for part in parts if len(part)]
+    if len(some) < 2:
+        return some[0] if some else np.empty(0, ROW)
+    return _last_of_each(np.concatenate([part.view(_WHOLE) for part in some]).view(ROW))
+
+
+def _last_of_each(rows: Rows) -> Rows:
     order = rows["unit"].argsort(kind="stable")
     unit = rows["unit"][order]
     return take_rows(rows, order[np.append(unit[1:] != unit[:-1], True)] if len(rows) else order)
@@ -133,7 +139,7 @@ class StateFile:
     def read(self, low: int, high: int) -> Rows:
         """The rows of the pages low <= number < high. Raises Corrupt."""
         pages = self.pages[low:high]
-        if not len(pages):
+        if not pages["count"].any():
             return np.empty(0, ROW)
         starts, counts = pages["start"].tolist(), pages["count"].tolist()
         begin, end = starts[0], starts[-1] + counts[-1]

@@ -98,7 +98,7 @@ def test_a_look_reads_no_hour_twice_and_makes_none_warm(tmp_path: Path) -> None:
     held = used.states()
     before = disk.reads
     assert retention.over() == []
-    assert disk.reads - before <= 200
+    assert disk.reads - before <= 200 * 7  # a first look at an hour checks its files
     before = disk.reads
     assert retention.over() == []
     assert disk.reads == before
@@ -121,5 +121,5 @@ def test_a_look_is_taken_in_short_steps(tmp_path: Path) -> None:
     most = steps = 0
     for _ in retention.steps():
         most, asked, steps = max(most, asked), 0, steps + 1
-    assert (most, steps) == (32, 7)
+    assert (most, steps) == (8, 25)
     machine.store.close()
