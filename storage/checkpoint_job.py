@@ -25,7 +25,6 @@ from storage.frozen_hours import FrozenHours
 from storage.hour_file import directory_name
 from storage.snapshot_pin import Pins
 from storage.stage_write import OpenFiles, read_ahead, write_staged
-from storage.state_files import extend
 
 _SYNC_EACH_MAX: Final = 8
 """Up to this many hours are synced one by one; more cost less as one syncfs of the file system."""
@@ -51,15 +50,11 @@ class CheckpointJob:
         self.catalog = catalog
         self._pins = pins
         self._finished = finished
-        self.extended: list[tuple[int, int, int]] = []
-        """Number, generation and first unit of the hours whose states files go further, after run."""
-        self.superfluous: list[Path] = []
-        """States files that newer ones stand for, after run."""
 
     def run(self) -> None:
         """Write, sync, commit. Blocks for as long as the disk takes. Raises DiskFailed or Corrupt, both final."""
         write_staged(self.hours.staged, self.hours.chunks, self._open_files, self.hours.heads)
-        self._extend_states()
+        self.hours.states.extend(self.hours.rows, self.hours.touched, self._open_files)
         self._sync(self.hours.synced)
         self.hours.prepare()
         self.catalog.commit(self.hours.lengths)
@@ -67,16 +62,9 @@ class CheckpointJob:
         for hour in self._pins.removable(self.hours.removed):
             self._disk.remove_tree(self._directory / directory_name(*hour))
             self._pins.removed(hour)
-        for path in self.hours.superfluous:
+        for path in self.hours.states.removed:
             if self._disk.exists(path):
                 self._disk.unlink(path)
-
-    def _extend_states(self) -> None:
-        for hour in self.hours.states:
-            files = self._open_files(hour.number, hour.generation, hour.first)
-            if extend(files, hour.settles, self.superfluous):
-                self.extended.append((hour.number, hour.generation, hour.first))
-            files.close()
 
     def finish(self) -> None:
         """Tell the store. On the loop's thread, after run has returned."""

@@ -1,8 +1,7 @@
 """All hours at one moment, for a checkpoint: made on the loop by copying their counters, worked out in a thread."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from storage.hour_lengths import HourRows
 from storage.hour_table import FROZEN, HourCounters, Rows, lengths_of
 from storage.stage_write import FrozenHour
 from storage.staging import Chunk, Chunks
-from storage.state_files import TAIL_MIN
+from storage.states_due import FrozenStates
 
 
 class FrozenHours:
@@ -28,8 +27,7 @@ class FrozenHours:
         removed: list[tuple[int, int]],
         heads: HeadsKept,
         ahead: range,
-        begun: frozenset[int],
-        superfluous: Sequence[Path],
+        states: FrozenStates,
     ) -> None:
         self.rows = rows
         """A copy of all rows of the table, free ones too."""
@@ -38,9 +36,7 @@ class FrozenHours:
         """Hours and generations."""
         self.heads = heads
         """Of what is written: a fork."""
-        self.superfluous = superfluous
-        """States files that nobody reads any more."""
-        self._begun = begun  # hours whose states files are to be begun though nothing happened to them
+        self.states = states
         self._settles = settles
         self._ahead = ahead
         self._written = written
@@ -100,16 +96,13 @@ class FrozenHours:
         return lengths_of(self.rows[self._rising])
 
     @property
-    def states(self) -> list[HourCounters]:
-        """Hours whose states files are to be made longer."""
-        wanted = self._written.union(self.staged_numbers, self._begun)
-        at = self._rising[np.isin(self.rows["number"][self._rising], list(wanted))]
-        at = at[self.rows["settles"][at] >= TAIL_MIN]
-        return [HourCounters._make(row) for row in self.rows[at].tolist()]
+    def touched(self) -> set[int]:
+        """The hours that were written to since the last checkpoint, or will be."""
+        return {*self._written, *self.staged_numbers}
 
     @cached_property
     def synced(self) -> list[tuple[int, int, int]]:
         """What was written to since the last checkpoint, or will be: number, generation and first unit of each hour."""
-        wanted = self._written.union(self.staged_numbers)
+        wanted = self.touched
         at = self._rising[np.isin(self.rows["number"][self._rising], list(wanted))]
         return [(number, generation, first) for number, generation, first, *_ in self.rows[at].tolist()]

@@ -21,9 +21,8 @@ generation is the node's own matter, no replicated content.
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -42,7 +41,7 @@ from storage.position import by_hour, hours_of, indexes_of
 from storage.snapshot_pin import Pins
 from storage.stage_write import OpenFiles, write_staged
 from storage.staging import Chunk, Stage
-from storage.state_files import TAIL_MIN
+from storage.states_due import NO_STATES, FrozenStates, StatesDue
 
 NEAR_HOURS: Final = 2
 """Hours on either side of the turn's that are near."""
@@ -62,9 +61,6 @@ _PIECE_BYTES: Final = 8 << 20
 
 _READ_UNITS_MAX: Final = 1 << 16
 """Hours of more units on disk, whose heads are not kept, are left to the checkpoint."""
-
-_STATES_BEGUN: Final = 8
-"""Hours whose states files are begun in one checkpoint though nothing happened to them."""
 
 _WARM_HOURS_MAX: Final = 64
 _WARM_UNITS_MAX: Final = 8 << 20
@@ -99,8 +95,7 @@ class HourSet:
         self._heads = HeadsKept()
         self._unlinked: set[tuple[int, int]] = set()  # (hour, generation) that the next checkpoint removes
         self._removing: set[tuple[int, int]] = set()  # and those that the one under way does
-        self._without_states = set(table.rows["number"][table.rows["settles"] >= TAIL_MIN].tolist())
-        self._superfluous: list[Path] = []  # states files that the next checkpoint removes
+        self._states_due = StatesDue(table.rows)
 
     def __len__(self) -> int:
         return len(self._table)
@@ -352,34 +347,26 @@ class HourSet:
 
     def freeze(self) -> FrozenHours:
         """This moment, for a checkpoint. One at a time."""
-        self._without_states -= self._written
-        begun = {self._without_states.pop() for _ in range(min(_STATES_BEGUN, len(self._without_states)))}
-        frozen = self._frozen(self._stage.freeze(), frozenset(begun), self._superfluous)
+        frozen = self._frozen(self._stage.freeze(), self._states_due.freeze(self._written))
         self._written, self._removing, self._unlinked = set(), self._unlinked, set()
-        self._superfluous = []
         return frozen
 
-    def _frozen(
-        self, chunks: tuple[Chunk, ...] = (), begun: frozenset[int] = frozenset(), superfluous: Sequence[Path] = ()
-    ) -> FrozenHours:
+    def _frozen(self, chunks: tuple[Chunk, ...] = (), states: FrozenStates = NO_STATES) -> FrozenHours:
         self._refresh()
         settles = {number: hour.staged_settles.copy() for number, hour in self._settling.items()}
         return FrozenHours(
             self._table.rows.copy(), settles, chunks, frozenset(self._written), sorted(self._unlinked),
-            self._heads.fork(), range(self._near.stop, self._near.stop + AHEAD_HOURS), begun, superfluous,
+            self._heads.fork(), range(self._near.stop, self._near.stop + AHEAD_HOURS), states,
         )  # fmt: skip
 
-    def thaw(self, frozen: FrozenHours, extended: list[tuple[int, int, int]], superfluous: list[Path]) -> None:
-        """The checkpoint is durable. States files of some hours (number, generation, first unit) go further now; others
-        are superfluous once nobody has them open."""
+    def thaw(self, frozen: FrozenHours) -> None:
+        """The checkpoint is durable."""
         self._removing = set()
         self._stage.thaw()
         self._save(frozen)
-        for number, generation, first in extended:
-            hour = self._objects.get(number)
-            if hour is not None and (hour.generation, hour.first) == (generation, first):
+        for counters in self._states_due.thaw(frozen.states):
+            if (hour := self._objects.get(counters.number)) is not None and hour.first == counters.first:
                 hour.rebase_states()
-        self._superfluous += superfluous
 
     def _save(self, frozen: FrozenHours) -> None:
         """What was frozen is written: forget it, but of hours that were written meanwhile by other means."""

@@ -391,7 +391,7 @@ class Store:
     def _finish(self, job: CheckpointJob) -> None:
         self.catalog.finish(job.catalog)
         self.checkpoint = self.catalog.record
-        self._hours.thaw(job.hours, job.extended, job.superfluous)
+        self._hours.thaw(job.hours)
 
     def _use_open(self, hour: int) -> Hour | None:
         return self._hours.use(hour) if self.open_units(hour) else None

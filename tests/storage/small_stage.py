@@ -5,11 +5,11 @@ from contextlib import contextmanager
 
 import pytest
 
-import storage.frozen_hours
 import storage.heads
 import storage.stage_write
 import storage.staging
 import storage.state_files
+import storage.states_due
 
 
 @contextmanager
@@ -30,6 +30,6 @@ def small_stage() -> Iterator[None]:
 def small_states() -> Iterator[None]:
     """Three settle records are worth a states file."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storage.frozen_hours, "TAIL_MIN", 3)
+        patch.setattr(storage.states_due, "TAIL_MIN", 3)
         patch.setattr(storage.state_files, "TAIL_MIN", 3)
         yield

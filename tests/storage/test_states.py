@@ -8,11 +8,11 @@ from random import Random
 import numpy as np
 import pytest
 
-import storage.frozen_hours
 import storage.hour_set
 import storage.state
 import storage.state_file
 import storage.state_files
+import storage.states_due
 from storage.array import U64
 from storage.columns import SettleBatch
 from storage.disk import Disk
@@ -41,7 +41,7 @@ def _small_pages() -> Iterator[None]:
         patch.setattr(storage.state_files, "_PAGES", 3)
         patch.setattr(storage.state_files, "_RUN_MAX", 50)
         patch.setattr(storage.state_files, "TAIL_MIN", 20)
-        patch.setattr(storage.frozen_hours, "TAIL_MIN", 20)
+        patch.setattr(storage.states_due, "TAIL_MIN", 20)
         patch.setattr(storage.hour_set, "_WARM_HOURS_MAX", 1)
         yield
 
@@ -263,7 +263,7 @@ def test_growing_copies_little(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_golden_bytes(request: pytest.FixtureRequest, quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a states file holds, byte for byte."""
     monkeypatch.setattr(storage.state_files, "TAIL_MIN", 3)
-    monkeypatch.setattr(storage.frozen_hours, "TAIL_MIN", 3)
+    monkeypatch.setattr(storage.states_due, "TAIL_MIN", 3)
     _large(quick_path, 4)
     (path,) = (quick_path / "hours" / str(HOUR)).glob("states.*")
     assert path.name == "states.0-8"
@@ -275,7 +275,7 @@ def test_golden_bytes(request: pytest.FixtureRequest, quick_path: Path, monkeypa
 def test_flip_every_byte(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bit flipped anywhere is found by verify; without the file all is well."""
     monkeypatch.setattr(storage.state_files, "TAIL_MIN", 3)
-    monkeypatch.setattr(storage.frozen_hours, "TAIL_MIN", 3)
+    monkeypatch.setattr(storage.states_due, "TAIL_MIN", 3)
     _large(quick_path, 4)
     (path,) = (quick_path / "hours" / str(HOUR)).glob("states.*")
     sound = path.read_bytes()

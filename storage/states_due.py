@@ -1,0 +1,60 @@
+"""Which hours' states files a checkpoint makes longer, and which files it removes."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from storage.hour_table import HourCounters, Rows
+from storage.stage_write import OpenFiles
+from storage.state_files import TAIL_MIN, extend
+
+_BEGUN: Final = 8
+"""Hours whose files are begun in one checkpoint though nothing happened to them."""
+
+
+@dataclass(slots=True)
+class FrozenStates:
+    """One checkpoint's part. `begun` are hours whose files it is to begin, `removed` files that nobody reads any more;
+    after `extend`: hours whose files go further now, and files that are superfluous once nobody has them open."""
+
+    begun: frozenset[int] = frozenset()
+    removed: tuple[Path, ...] = ()
+    extended: list[HourCounters] = field(default_factory=list)
+    superfluous: list[Path] = field(default_factory=list)
+
+    def extend(self, rows: Rows, touched: set[int], open_files: OpenFiles) -> None:
+        """Make the files of the large ones among these hours longer. In a thread. Raises Corrupt or DiskFailed."""
+        large = rows[(rows["number"] >= 0) & (rows["settles"] >= TAIL_MIN)]
+        wanted = large[np.isin(large["number"], list(touched | self.begun))]
+        for hour in map(HourCounters._make, np.sort(wanted, order="number").tolist()):
+            files = open_files(hour.number, hour.generation, hour.first)
+            if extend(files, hour.settles, self.superfluous):
+                self.extended.append(hour)
+            files.close()
+
+
+NO_STATES: Final = FrozenStates()
+
+
+class StatesDue:
+    """What there is to do about states files. On the loop's thread."""
+
+    def __init__(self, rows: Rows) -> None:
+        """`rows` are the counters of all hours that the store was opened with: an older build may have left large ones
+        of them without files."""
+        self._without: set[int] = set(rows["number"][rows["settles"] >= TAIL_MIN].tolist())
+        self._superfluous: list[Path] = []
+
+    def freeze(self, written: set[int]) -> FrozenStates:
+        """For a checkpoint; hours that were written to have their turn in any case."""
+        self._without -= written
+        begun = frozenset(self._without.pop() for _ in range(min(_BEGUN, len(self._without))))
+        removed, self._superfluous = tuple(self._superfluous), []
+        return FrozenStates(begun, removed)
+
+    def thaw(self, frozen: FrozenStates) -> list[HourCounters]:
+        """The checkpoint is durable; returns the hours whose files go further."""
+        self._superfluous += frozen.superfluous
+        return frozen.extended
