@@ -260,8 +260,6 @@ class HourSet:
             self._settle_bytes += _SETTLING_BYTES
         self._settle_bytes += staged
 
-    # what is staged
-
     @property
     def staged_bytes(self) -> int:
         """Memory held by what waits to be written."""
@@ -353,10 +351,10 @@ class HourSet:
 
     def _frozen(self, chunks: tuple[Chunk, ...] = (), states: FrozenStates = NO_STATES) -> FrozenHours:
         self._refresh()
-        settles = {number: hour.staged_settles.copy() for number, hour in self._settling.items()}
         return FrozenHours(
-            self._table.rows.copy(), settles, chunks, frozenset(self._written), sorted(self._unlinked),
-            self._heads.fork(), range(self._near.stop, self._near.stop + AHEAD_HOURS), states,
+            self._table.rows.copy(), {number: hour.staged_settles.copy() for number, hour in self._settling.items()},
+            chunks, frozenset(self._written), sorted(self._unlinked), self._heads.fork(),
+            range(self._near.stop, self._near.stop + AHEAD_HOURS), states,
         )  # fmt: skip
 
     def thaw(self, frozen: FrozenHours) -> None:
@@ -364,9 +362,7 @@ class HourSet:
         self._removing = set()
         self._stage.thaw()
         self._save(frozen)
-        for counters in self._states_due.thaw(frozen.states):
-            if (hour := self._objects.get(counters.number)) is not None and hour.first == counters.first:
-                hour.rebase_states()
+        self._states_due.thaw(frozen.states, self._objects)
 
     def _save(self, frozen: FrozenHours) -> None:
         """What was frozen is written: forget it, but of hours that were written meanwhile by other means."""
@@ -383,8 +379,7 @@ class HourSet:
         assert counters is not None, f"hour {hour.number} is there"
         before = hour.staged_settles.bytes()
         hour.thaw(counters)
-        after = hour.staged_settles.bytes()
-        self._settle_bytes += after - before
+        self._settle_bytes += (after := hour.staged_settles.bytes()) - before
         if before and not after:
             del self._settling[hour.number]
             self._settle_bytes -= _SETTLING_BYTES

@@ -1,11 +1,13 @@
 """Which hours' states files a checkpoint makes longer, and which files it removes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from storage.hour import Hour
 from storage.hour_table import HourCounters, Rows
 from storage.stage_write import OpenFiles
 from storage.state_files import TAIL_MIN, extend
@@ -54,7 +56,10 @@ class StatesDue:
         removed, self._superfluous = tuple(self._superfluous), []
         return FrozenStates(begun, removed)
 
-    def thaw(self, frozen: FrozenStates) -> list[HourCounters]:
-        """The checkpoint is durable; returns the hours whose files go further."""
+    def thaw(self, frozen: FrozenStates, hours: Mapping[int, Hour]) -> None:
+        """The checkpoint is durable: of these hours those whose files go further read them from now on."""
         self._superfluous += frozen.superfluous
-        return frozen.extended
+        for counters in frozen.extended:
+            hour = hours.get(counters.number)
+            if hour is not None and hour.first == counters.first:
+                hour.rebase_states()
