@@ -51,6 +51,7 @@ def command(
 
     Restore one node. The others start with empty data directories and get everything from it.
     """
+    from replication.frame_bound import TERM_MAX
     from replication.journal_install import Promises, install_journal
     from storage.disk import Disk, DiskFailed
     from storage.restore import RestoreOptions, restore
@@ -68,7 +69,7 @@ def command(
     )
 
     def write_journal(directory: Path, manifest: Manifest) -> None:
-        if manifest.applied_term + TERM_GAP >= 1 << 32:
+        if manifest.applied_term + TERM_GAP >= TERM_MAX:
             raise SnapshotRefused(f"the backup is of term {manifest.applied_term}: there are no terms left above it")
         install_journal(
             directory,

@@ -31,9 +31,11 @@ from replication.command_member import ADD, PROMOTE, REMOVE, ChangeMember
 from replication.contacts import Contact, Contacts, address_of
 from replication.envelope import encode_entry
 from replication.handshake import UNKNOWN_NODE, Refusal
+from replication.logged_cluster import logged_clusters
 from replication.machine import Applied
 from replication.options import Peer
 from replication.proposal import CHANGING, NOT_LEADER, UNKNOWN
+from replication.transport import HEARSAY_MAX
 from storage.members import LEARNER, REMOVED, VOTER, Member
 
 if TYPE_CHECKING:
@@ -76,6 +78,8 @@ class Membership:
         node.machine.on_members = self._applied
         node.transport.on_removed = self._told
         node.transport.on_contacts = node.forwarder.leader_changed
+        node.transport.believed = self._believes
+        node.transport.logged = lambda cluster_id: cluster_id in logged_clusters(node.journal, node.group.applied_index)
         if node.config.join:
             node.group.set_members(self._configured.keys() - {self._own}, (self._own,))
         self._count()
@@ -270,6 +274,12 @@ class Membership:
             return Contacts(0, tuple(self._configured.values()), removed)
         members = [self._configured.get(each.id) or Contact(each.id, each.raft, each.http) for each in current]
         return Contacts(self.table.index, tuple(members), removed)
+
+    def _believes(self, index: int) -> bool:
+        """Whether to talk to those whom another's list names, as of the change at `index`. A node that hears a leader
+        learns of changes from the log, and what it has applied it knows better."""
+        group = self._node.group
+        return group.leader_id is None and group.applied_index < index <= group.last_index + HEARSAY_MAX
 
     def _removed(self, own: Member) -> str:
         return f"node {self._own} was removed from the cluster at entry {own.since_index}. {ADVICE}"

@@ -35,6 +35,8 @@ class Transport(Wire, Protocol):
     contacts: Contacts
     on_contacts: Callable[[], None]
     on_removed: Callable[[str], None]
+    believed: Callable[[int], bool]
+    logged: Callable[[bytes], bool]
 
     def attach(self, events: WireEvents) -> Wire: ...
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from replication.core import CANDIDATE, FOLLOWER, LEADER
 from replication.election import CatchUp, Census, Election
 from replication.frame import Message
+from replication.frame_bound import TERM_MAX
 from replication.membership import unapplied_changes
 from replication.station import Station
 
@@ -121,8 +122,10 @@ class Ballot:
         return (not vitals.retiring or (alone and not vitals.leaving)) and self._may_stand()
 
     def _may_stand(self) -> bool:
-        """Rule 2 of membership.py. What is known to be committed is applied first."""
+        """Rule 2 of membership.py. What is known to be committed is applied first. There is an end of terms."""
         station, core = self._station, self._core
+        if core.term >= TERM_MAX:
+            return False
         if core.applied_index < min(core.commit_index, station.journal.durable_index):
             return False
         changes = unapplied_changes(core, station.options.is_change)
@@ -165,6 +168,8 @@ class Ballot:
             self._core.handle(peer, message)
 
     def _response_vote(self, peer: str, message: Message) -> None:
+        if message["term"] > self._core.term:
+            return  # a vote that nobody asked for
         self._station.promises.showed(peer, message["term"])
         in_time = self._core.state == CANDIDATE and message["term"] == self._core.term
         if in_time and peer in self._station.roster.others and self._election.first_vote(peer):

@@ -33,6 +33,8 @@ from typing import Any, NamedTuple
 import google_crc32c
 import msgpack
 
+from replication.frame_bound import MOST, PIECE_BYTES_MAX, SUM_SIZES
+
 Message = dict[str, Any]
 """A Raft message as pysyncobj makes it: `type` and the fields of the kind, entries as (command, index, term); of a
 snapshot's piece `data`, its bytes."""
@@ -44,14 +46,8 @@ FRAME_BYTES_MAX = 16 * 1024 * 1024
 META_BYTES_MAX = 512 * 1024
 HELLO_BYTES_MAX = 8192
 ENTRIES_MAX = 16_384
-PIECE_BYTES_MAX = 1024 * 1024
-"""A piece of a snapshot: what a heartbeat on the same connection may have to wait for."""
-FILES_MAX = 1 << 24
-SILENCE_MS_MAX = 1 << 24
-MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 
 HEADER = struct.Struct("<III")
-_U63_MAX = (1 << 63) - 1
 
 _APPEND = 3
 _PIECE = 17
@@ -142,16 +138,6 @@ _KINDS: dict[str, tuple[int, tuple[tuple[str, type], ...]]] = {
     ),
 }
 SNAPSHOT_KINDS = ("snapshot_offer", "snapshot_pull", "snapshot_piece")
-_BOUNDS = {
-    "crc": (1 << 32) - 1,
-    "size": PIECE_BYTES_MAX,
-    "known": PIECE_BYTES_MAX,
-    "file": FILES_MAX,
-    "manifest_bytes": MANIFEST_BYTES_MAX,
-    "wish_ms": SILENCE_MS_MAX,
-    "silence_ms": SILENCE_MS_MAX,
-}
-"""Largest values of the fields that have a bound of their own."""
 
 
 class Later(NamedTuple):
@@ -192,6 +178,7 @@ def _kinds(protocol: int) -> tuple[dict[str, _Kind], dict[int, _Kind]]:
         later = _LATER.get(name, ())
         sent = tuple((field.name, field.kind) for field in later if field.since <= protocol)
         defaults = {field.name: field.default for field in later if field.since > protocol}
+        assert all(kind is not int or field in MOST for field, kind in fields + sent), f"{name}: no bound"
         kinds.append(_Kind(name, number, fields + sent, defaults))
     return {kind.name: kind for kind in kinds}, {kind.number: kind for kind in kinds}
 
@@ -242,7 +229,7 @@ def decode_message(meta: bytes, blob: memoryview, crc: int, protocol: int = PROT
         raise FrameRefused(f"{name} with {len(fields) - 1} fields in protocol {protocol}")
     message: Message = {"type": name, **defaults}
     for value, (field, kind_of) in zip(fields[1:], expected, strict=False):
-        if type(value) is not kind_of or (type(value) is int and not 0 <= value <= _BOUNDS.get(field, _U63_MAX)):
+        if type(value) is not kind_of or not _within(field, value):
             raise FrameRefused(f"{name}: {field} is {value!r:.60}")
         message[field] = value
     if name == "snapshot_piece":
@@ -251,8 +238,15 @@ def decode_message(meta: bytes, blob: memoryview, crc: int, protocol: int = PROT
         if blob or google_crc32c.value(meta) != crc:
             raise FrameRefused(f"{name}: checksum or length does not match")
         return message
-    message["entries"] = _entries(fields[-2], fields[-1], message["prevLogIdx"], meta, blob, crc)
+    message["entries"] = _entries(fields[-2], fields[-1], message, meta, blob, crc)
     return message
+
+
+def _within(field: str, value: Any) -> bool:
+    """Whether a value of the right type is one that can be."""
+    if type(value) is int:
+        return 0 <= value <= MOST[field]
+    return type(value) is not bytes or len(value) in SUM_SIZES
 
 
 def _data(meta: bytes, blob: memoryview, crc: int) -> bytes:
@@ -266,16 +260,19 @@ def _data(meta: bytes, blob: memoryview, crc: int) -> bytes:
 
 
 def _entries(
-    terms: Any, lengths: Any, previous: int, meta: bytes, blob: memoryview, crc: int
+    terms: Any, lengths: Any, message: Message, meta: bytes, blob: memoryview, crc: int
 ) -> list[tuple[bytes, int, int]]:
     if not isinstance(terms, list) or not isinstance(lengths, list) or len(terms) != len(lengths):
         raise FrameRefused("append_entries: terms and lengths do not match")
-    if len(terms) > ENTRIES_MAX or any(type(term) is not int or not 0 <= term <= _U63_MAX for term in terms):
+    if len(terms) > ENTRIES_MAX or any(type(term) is not int or term < 0 for term in terms):
         raise FrameRefused("append_entries: too many entries, or a term that is none")
+    rising = [message["prevLogTerm"], *terms, message["term"]]
+    if rising != sorted(rising):
+        raise FrameRefused("append_entries: terms that fall, or an entry of a term after its leader's")
     if any(type(length) is not int or length < 1 for length in lengths) or sum(lengths) != len(blob):
         raise FrameRefused("append_entries: lengths do not add up to the frame")
     entries = []
-    found, at, index = google_crc32c.value(meta), 0, previous
+    found, at, index = google_crc32c.value(meta), 0, message["prevLogIdx"]
     for term, length in zip(terms, lengths, strict=True):
         command = bytes(blob[at : at + length])
         found = google_crc32c.extend(found, command)

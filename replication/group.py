@@ -33,6 +33,7 @@ files behind the journal, so that a checkpoint never covers an entry that a powe
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -41,6 +42,7 @@ from replication.ballot import Ballot
 from replication.core import FOLLOWER, LEADER, Core
 from replication.following import Following
 from replication.frame import SNAPSHOT_KINDS, Message
+from replication.frame_bound import TERM_MAX
 from replication.journal import Journal
 from replication.leading import Leading
 from replication.membership import Roster
@@ -51,8 +53,10 @@ from replication.patience import Patience
 from replication.promise import Promises
 from replication.proposal import CHANGING, NOT_LEADER, OVERLOADED, Done, Outcome, Pending
 from replication.rolling import Sums
+from replication.said_seldom import SaidSeldom
 from replication.silence import Silence
 from replication.station import Station, Wire, WireEvents
+from replication.term_bound import TermBound
 from replication.transfer import Transfer
 
 Apply = Callable[[int, int, bytes], Any]
@@ -62,6 +66,7 @@ APPLY_LATER = 4
 """How many committed entries a follower may leave unapplied while its journal is being written."""
 BEATS = ("heartbeat", "echo")
 """What comes all the time and mostly changes nothing."""
+log = logging.getLogger("hourwheel.group")
 
 
 class StartRefused(Exception):
@@ -132,6 +137,8 @@ class RaftGroup(Outlook):
         self._transfer = Transfer(station, self._leading, self.resign)
         self._handlers = self._ballot.handlers | self._following.handlers | self._leading.handlers
         self._handlers |= dict.fromkeys(SNAPSHOT_KINDS, self._snapshot) | promises.handlers
+        self._terms = TermBound(monotonic())
+        self._seldom = SaidSeldom(log, monotonic)
         self._send = wire.send
         self._pending = Pending(options.outcome_s)
         self._told_leader: str | None = None
@@ -149,6 +156,11 @@ class RaftGroup(Outlook):
     def start_at(self, applied_index: int) -> None:
         """Before the first tick: all up to `applied_index` is in the store already. Raises StartRefused."""
         first, last = self.journal.first_index, self.journal.last_index
+        if self._core.term >= TERM_MAX:
+            raise StartRefused(
+                f"the journal's term is {self._core.term} and terms end at {TERM_MAX}: no leader can be elected above "
+                "it. Stop all nodes of the cluster and see `hourwheel node journal-term --help`"
+            )
         if not first <= max(1, applied_index) <= last:
             raise StartRefused(
                 f"the checkpoint covers the log up to {applied_index}, the journal holds {first} to {last}: "
@@ -239,14 +251,33 @@ class RaftGroup(Outlook):
         """A message of `peer`. Whatever it makes go wrong here ends the process: it is our own mistake, or a disk's."""
         if self._closed:
             return
-        core, kind = self._core, message["type"]
+        core, kind, now = self._core, message["type"], self._monotonic()
         before = (core.term, core.last_index)
+        why = self._why_unheard(peer, message, now)
+        if why is not None:
+            self._seldom.warning("%s of %s is not heard: %s", kind, peer, why)
+            return
         try:
             self._handlers[kind](peer, message)
         except Exception as error:
             self.fail(error)
+        if core.term > before[0]:
+            self._terms.rose(before[0], core.term, now)
         if kind not in BEATS or before != (core.term, core.last_index) or not self._rests:
             self.on_wake()
+
+    def _why_unheard(self, peer: str, message: Message, now: float) -> str | None:
+        """Why a message is dropped before anything of it counts; None if it is heard."""
+        core, term = self._core, message.get("term", 0)
+        if not self._terms.allows(core.term, term, now):
+            return f"its term {term} is too far beyond term {core.term} of this node"
+        if message["type"] not in ("heartbeat", "append_entries") or term != core.term:
+            return None
+        # A term has one leader. Who follows it follows nobody else in that term, so two that claim it never share a
+        # majority; and a leader that a majority echoes is the one. Without that, see Following: the node stops.
+        if core.state == LEADER:
+            return f"this node leads term {term}" if now < self._leading.trust.until(now) else None
+        return None if core.leader_id in (None, peer) else f"{core.leader_id} leads term {term}"
 
     @property
     def _rests(self) -> bool:

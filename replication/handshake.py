@@ -21,14 +21,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from replication.contacts import Contact, Contacts
+from replication.contacts import Contact, Contacts, is_address, is_node_id
 from replication.frame import PROTOCOL, FrameRefused, encode_frame, unpack_meta
+from replication.frame_bound import INDEX_MAX
 from storage.level import FOUNDED, has
 
 HELLO = 100
 REFUSAL = 101
 REMOVED = "removed"
 UNKNOWN_NODE = "unknown-node"
+OTHER_CLUSTER = "other-cluster"
+MEMBERS_MAX = 32
+"""Of the list in a hello: a cluster has nine at most, a configuration may name some more."""
+STORE_ID_MAX = 64
 Range = tuple[int, int]
 _FIELDS = 10
 _GROUPS = 1 << 12
@@ -75,11 +80,13 @@ class Hello:
 @dataclass(frozen=True)
 class Refusal:
     """Why a connection was not accepted: `reason` is a code for programs, `detail` a sentence for people. `formats` is
-    what the refusing node reads, as in a hello: a node that is about to be added refuses everybody."""
+    what the refusing node reads, as in a hello: a node that is about to be added refuses everybody. The detail goes to
+    whoever asked, and to the status page, so it names no cluster; `note` is for this node's own log."""
 
     reason: str
     detail: str
     formats: dict[str, Range] = field(default_factory=dict)
+    note: str = field(default="", compare=False)
 
     def encode(self, form: int = 1) -> list[bytes]:
         """The refusal as a frame, for a node that speaks the protocol `form`."""
@@ -100,7 +107,8 @@ def decode_greeting(meta: bytes) -> Hello | Refusal:
     hello of a newer build."""
     fields = unpack_meta(meta)
     if len(fields) in (3, 4) and fields[0] == REFUSAL and all(type(text) is str for text in fields[1:3]):
-        return Refusal(fields[1], fields[2], _formats(fields[3]) if len(fields) == 4 else {})
+        formats = _formats(fields[3]) if len(fields) == 4 else {}
+        return Refusal(_printable(fields[1]), _printable(fields[2]), formats)
     if len(fields) < _FIELDS or fields[0] != HELLO:
         raise FrameRefused("the first frame is not a hello")
     if len(fields) > _FIELDS + 1:
@@ -109,6 +117,8 @@ def decode_greeting(meta: bytes) -> Hello | Refusal:
     _kind, oldest, newest, cluster_id, node_id, to, store_id, formats, index, members = fields[:_FIELDS]
     if not (_is_range((oldest, newest)) and type(node_id) is str and type(to) is str and type(store_id) is bytes):
         raise FrameRefused("hello with a field of the wrong type")
+    if not (is_node_id(node_id) and is_node_id(to) and 1 <= len(store_id) <= STORE_ID_MAX):
+        raise FrameRefused("hello with a name that is none")
     if not (cluster_id is None or (type(cluster_id) is bytes and len(cluster_id) == 16)):
         raise FrameRefused("hello with a field of the wrong type")
     more = fields[_FIELDS] if len(fields) > _FIELDS else {}
@@ -135,12 +145,29 @@ def _more(more: Any) -> tuple[int, int]:
     return group, level
 
 
+def _printable(text: str) -> str:
+    """It is shown and logged: what would end a line or hide in it goes."""
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def in_own_words(said: Refusal, peer: str) -> Refusal:
+    """A refusal as it may be shown: an older build names the cluster in it."""
+    if said.reason != OTHER_CLUSTER:
+        return said
+    return Refusal(OTHER_CLUSTER, f"{peer} says that it belongs to another cluster", note=said.detail)
+
+
 def _contacts(index: Any, members: Any) -> Contacts:
-    if type(index) is not int or not 0 <= index < 1 << 63 or type(members) is not list:
+    if type(index) is not int or not 0 <= index <= INDEX_MAX or type(members) is not list:
         raise FrameRefused("hello with members that are none")
+    if len(members) > MEMBERS_MAX:
+        raise FrameRefused(f"hello with {len(members)} members; the limit is {MEMBERS_MAX}")
     for fields in members:
         if type(fields) is not list or len(fields) != 3 or any(type(text) is not str for text in fields):
             raise FrameRefused("hello with a member that is none")
+        node_id, raft, http = fields
+        if not is_node_id(node_id) or not is_address(raft) or not (http == "" or is_address(http)):
+            raise FrameRefused(f"hello with a member that has no name or no address: {fields!r:.200}")
     return Contacts(index, tuple(Contact(*fields) for fields in members))
 
 
@@ -167,8 +194,9 @@ def check(own: Hello, theirs: Hello) -> Refusal | None:
         return Refusal("wrong-address", f"{theirs.node_id} looks for {theirs.to}, this is {own.node_id}")
     if own.cluster_id is not None and theirs.cluster_id is not None and own.cluster_id != theirs.cluster_id:
         return Refusal(
-            "other-cluster",
-            f"{theirs.node_id} belongs to cluster {theirs.cluster_id.hex()}, {own.node_id} to {own.cluster_id.hex()}",
+            OTHER_CLUSTER,
+            f"{theirs.node_id} belongs to another cluster than {own.node_id}",
+            note=f"{theirs.node_id} to {theirs.cluster_id.hex()}, {own.node_id} to {own.cluster_id.hex()}",
         )
     refusal = _check_members(own, theirs)
     if refusal is not None:

@@ -219,7 +219,7 @@ class Leading:
     def _answered(self, peer: str, message: Message) -> None:
         if message["term"] != self._core.term or self._core.state != LEADER or peer not in self.peers:
             return  # R5: the library takes an answer of any term
-        if message["success"]:
+        if message["success"] and message["next_node_idx"] <= self._core.last_index + 1:
             self._station.promises.showed(peer, message["term"], message["next_node_idx"] - 1)
         self._progress.followers[peer].voter = message["voter"]
         self._progress.answered(

@@ -57,11 +57,16 @@ class Connection(asyncio.BufferedProtocol):
         greeted: Callable[[Connection, Hello | Refusal], None],
         received: Callable[[Connection, Message], None],
         lost: Callable[[Connection], None],
+        complain: Callable[..., None] = log.warning,
     ) -> None:
         self.hello: Hello | None = None
         """What the peer said of itself, once it was accepted."""
         self.protocol = PROTOCOL[0]
         """What both sides speak, once the peer was accepted."""
+        self.guest = False
+        """Accepted without a cluster id, by a node that has one (door.py)."""
+        self.pulled_s = float("-inf")
+        """When it asked for a piece of a snapshot last."""
         self._loop = asyncio.get_running_loop()
         self.born_s = self.heard_s = self._loop.time()
         self._reader = FrameReader(self._frame, HELLO_BYTES_MAX)
@@ -69,6 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self._greeted = greeted
         self._received = received
         self._lost = lost
+        self._complain = complain
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
     def open(self, hello: Hello, protocol: int) -> None:
@@ -98,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reader.received(nbytes)
         except FrameRefused as error:
             who = self.hello.node_id if self.hello else self.remote
-            log.warning("closing the connection with %s: %s", who, error)
+            self._complain("closing the connection with %s: %s", who, error)
             if isinstance(error, HelloRefused):
                 self.finish(error.refusal.encode())
             else:
@@ -120,6 +126,12 @@ class Connection(asyncio.BufferedProtocol):
     def remote(self) -> str:
         """The other end's address, for messages."""
         return str(self._transport.get_extra_info("peername")) if self._transport else "?"
+
+    @property
+    def host(self) -> str:
+        """The other end's address without its port."""
+        name = self._transport.get_extra_info("peername") if self._transport else None
+        return str(name[0]) if isinstance(name, tuple) else "?"
 
     @property
     def unsent(self) -> int:
@@ -191,6 +203,7 @@ class Dialler:
         self._hello = hello
         self._accept = accept
         self._up = up
+        self._renewing = False
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"dial {peer}")
         self._task.add_done_callback(ended)
@@ -198,6 +211,11 @@ class Dialler:
     def hurry(self) -> None:
         """The peer is known to be up: do not wait for the rest of the pause."""
         self._wake.set()
+
+    def renew(self) -> None:
+        """Dial again, within PING_S: this node has something else to say in its hello. The old connection stands until
+        the new one does."""
+        self._renewing = True
 
     def end(self) -> None:
         """End the task and the connection, soon."""
@@ -225,7 +243,27 @@ class Dialler:
                 pause = min(2 * pause, BACK_OFF_MAX_S)
 
     async def _converse(self) -> bool:
-        """One connection from dialling to its end; False if it never came to be."""
+        """Connections from dialling to the end of the last; False if none came to be. One that is renewed stands until
+        the new one does."""
+        opened = await self._open()
+        try:
+            if opened is None:
+                return False
+            while opened is not None:
+                former, (self.connection, said) = self.connection, opened
+                if former is not None:
+                    former.abort()
+                self._up(self.peer, said)
+                opened = await self._keep(self.connection)
+            return True
+        finally:
+            former, self.connection = self.connection, None
+            if former is not None:
+                former.abort()
+
+    async def _open(self) -> tuple[Connection, Hello] | None:
+        """A connection on which both sides agreed, and what the peer said."""
+        self._renewing = False
         loop = asyncio.get_running_loop()
         greeting: asyncio.Future[Hello | Refusal | None] = loop.create_future()
 
@@ -233,7 +271,7 @@ class Dialler:
             if not greeting.done():
                 greeting.set_result(said)
 
-        connection = Connection(greeted, lambda *_: None, greeted)
+        connection, opened = Connection(greeted, lambda *_: None, greeted), False
         try:
             async with asyncio.timeout(CONNECT_S):
                 await loop.create_connection(lambda: connection, *self.address)
@@ -241,26 +279,28 @@ class Dialler:
                 connection.write(hello.encode(hello.form))
                 said = await greeting
             if said is None or self._accept(self.peer, said) is not None or isinstance(said, Refusal):
-                return False
+                return None
             connection.open(said, hello.shared(said))
-            self.connection = connection
-            self._up(self.peer, said)
-            await self._keep(connection)
-            return True
-        except (OSError, TimeoutError):
-            return False
+            opened = True
+            return connection, said
+        except (OSError, TimeoutError, UnicodeError):  # the last: a host that is no name
+            return None
         finally:
-            self.connection = None
-            connection.abort()
+            if not opened:
+                connection.abort()
 
-    async def _keep(self, connection: Connection) -> None:
+    async def _keep(self, connection: Connection) -> tuple[Connection, Hello] | None:
+        """Until it ends (None), or there is a newer one in its place."""
         loop = asyncio.get_running_loop()
         checked = loop.time()
         while not connection.closed.done():
+            if self._renewing:
+                return await self._open()
             await asyncio.wait([connection.closed], timeout=PING_S)
             now, late = loop.time(), loop.time() - checked > 2 * PING_S
             checked = now
             # After a pause of ours (`late`) answers may wait unread: silence is judged the next time.
             if not late and now - connection.heard_s > SILENT_S:
-                return
+                return None
             connection.write(encode_message({"type": "ping"}, connection.protocol))
+        return None

@@ -20,7 +20,8 @@ from collections.abc import Callable
 
 import google_crc32c
 
-from replication.frame import FILES_MAX, PIECE_BYTES_MAX, Message
+from replication.frame import Message
+from replication.frame_bound import FILES_MAX, PIECE_BYTES_MAX
 from replication.group import RaftGroup
 from replication.in_thread import in_thread_behind
 from storage.format import Corrupt, FormatRefused

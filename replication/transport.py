@@ -17,24 +17,39 @@ import errno
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from replication.contacts import Contact, Contacts, address_of
+from replication.door import GUEST_S, Door
 from replication.frame import Message
-from replication.handshake import REMOVED, Hello, Range, Refusal, check, check_entries, entries_of, newer
-from replication.link import CONNECT_S, PING_S, SILENT_S, Address, Connection, Dialler, log
+from replication.handshake import (
+    REMOVED,
+    Hello,
+    Range,
+    Refusal,
+    check,
+    entries_of,
+    in_own_words,
+    newer,
+)
+from replication.link import PING_S, SILENT_S, Address, Connection, Dialler, log
+from replication.probe import probe
+from replication.refused import Refused
+from replication.said_seldom import SaidSeldom
 from replication.station import WireEvents
 from storage.level import FOUNDED
 
 ACCEPT_RETRY_S = 0.1
-REFUSAL_LOG_S = 60.0
-STRANGERS_MAX = 64
-"""Connections that have not said hello yet; more are closed at once."""
+HEARSAY_MAX = 1 << 40
+"""So many entries the change of another's list of members may be ahead of the own log: decades of a busy cluster."""
 _SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def _nothing(*_: object) -> None:
     return
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 @dataclass(frozen=True)
@@ -56,15 +71,21 @@ class AsyncTransport:
     """
 
     def __init__(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> None:
-        self.refusals: dict[str, Refusal] = {}
-        self._said_s: dict[tuple[str, str], float] = {}
+        self._seldom = SaidSeldom(log, _now)
+        self._refused = Refused(self._seldom, _now)
+        self.refusals = self._refused.by_peer
         self._identity = identity
         self._listen = listen
         everybody = {identity.node_id: listen, **peers}
-        self.contacts = Contacts(
+        self.contacts = self._own = Contacts(
             0, tuple(Contact(node_id, f"{host}:{port}", "") for node_id, (host, port) in everybody.items())
         )
-        """The newest list of members this node knows of."""
+        """The members this node knows of: its own list, and beside it those of the newest other list it believed."""
+        self._heard = Contacts()
+        self.believed: Callable[[int], bool] = lambda index: index <= HEARSAY_MAX
+        """Whether another's list of members, as of the change at this index, is to be believed."""
+        self.logged: Callable[[bytes], bool] = lambda cluster_id: False
+        """Whether the Genesis of that cluster stands in the own log, not applied (logged_cluster.py)."""
         self.on_contacts: Callable[[], None] = _nothing
         """`contacts` is another, by what a peer said."""
         self.on_removed: Callable[[str], None] = _nothing
@@ -72,7 +93,8 @@ class AsyncTransport:
         self._events: WireEvents | None = None
         self._diallers: dict[str, Dialler] = {}
         self._incoming: dict[str, Connection] = {}
-        self._strangers: dict[Connection, None] = {}  # dicts: iterated in the order of arrival
+        self._door = Door(self._incoming, self._dialled, self._admit, self._turn_away, self._seldom)
+        self._founded_s = float("-inf")
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._socket: socket.socket | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -126,7 +148,7 @@ class AsyncTransport:
         self._sweeper = None  # from here on nobody new is dialled
         for dialler in list(self._diallers.values()):
             await dialler.close()
-        for connection in [*self._strangers, *self._incoming.values()]:
+        for connection in [*self._door.strangers, *self._incoming.values()]:
             connection.abort()
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -136,14 +158,12 @@ class AsyncTransport:
 
     def send(self, peer: str, message: Message) -> bool:
         """See station.Wire. False also when the peer reads too slowly and this is append_entries."""
-        dialler = self._diallers.get(peer)
-        connection = dialler.connection if dialler else None
+        connection = self._dialled(peer)
         return connection is not None and connection.send(message)
 
     def connected(self, peer: str) -> bool:
         """Whether the connection to `peer` is up."""
-        dialler = self._diallers.get(peer)
-        connection = dialler.connection if dialler else None
+        connection = self._dialled(peer)
         return connection is not None and connection.alive
 
     def reads(self) -> dict[str, Range]:
@@ -165,43 +185,37 @@ class AsyncTransport:
                 connection.abort()
 
     def set_cluster_id(self, cluster_id: bytes) -> None:
-        """Genesis is applied: from now on others of another cluster are refused, and those connected already go."""
+        """Genesis is applied: from now on others of another cluster are refused, and those connected already go. Who is
+        dialled hears the id at once, and takes this node for a guest no longer."""
+        if self._identity.cluster_id == cluster_id:
+            return
         self._identity = replace(self._identity, cluster_id=cluster_id)
         for connection in self._connections():
             theirs = connection.hello.cluster_id if connection.hello else None
             if theirs not in (None, cluster_id):
                 connection.abort()
+        if self._sweeper is not None:
+            self._founded_s = asyncio.get_running_loop().time()
+            for dialler in self._diallers.values():
+                dialler.renew()
 
     # Members.
 
     def set_contacts(self, contacts: Contacts) -> None:
-        """Another list of members, unless a newer one is known: dial who is new, part with who is on it no more."""
-        self.contacts = self.contacts.merged(contacts)
+        """This node's own list, by what it has applied: dial who is new, part with who is on no list any more."""
+        self._own = self._own.merged(contacts)
+        self._meet()
+
+    def _meet(self) -> None:
+        if self._heard.index <= self._own.index:
+            self._heard = Contacts()
+        self.contacts = self._own.beside(self._heard)
         if self._sweeper is not None:
             self._dial()
 
     async def probe(self, node_id: str, address: Address) -> Hello | Refusal | None:
         """What a node at this address says to a hello meant for `node_id`; None if nothing that speaks so answers."""
-        loop = asyncio.get_running_loop()
-        greeting: asyncio.Future[Hello | Refusal | None] = loop.create_future()
-
-        def greeted(_: Connection, said: Hello | Refusal | None = None) -> None:
-            if not greeting.done():
-                greeting.set_result(said)
-
-        connection = Connection(greeted, lambda *_: None, greeted)
-        try:
-            async with asyncio.timeout(CONNECT_S):
-                await loop.create_connection(lambda: connection, *address)
-                connection.write(self._hello(node_id).encode())  # it may be of a build that reads no longer form
-                said = await greeting
-        except (OSError, TimeoutError):
-            return None
-        finally:
-            connection.abort()
-        if isinstance(said, Refusal):
-            return check_entries(node_id, said.formats, self._identity.level) or said
-        return said if said is None else check(self._hello(node_id), said) or said
+        return await probe(self._hello(node_id), address)
 
     def _dial(self) -> None:
         """Diallers for all members but this node, and connections with nobody else."""
@@ -219,32 +233,24 @@ class AsyncTransport:
 
     # Greetings.
 
-    def _hello(self, to: str) -> Hello:
+    def _hello(self, to: str, *, guest: bool = False) -> Hello:
+        """What this node says of itself. A guest is told neither cluster nor members: it may be anybody."""
         own = self._identity
-        who = (own.node_id, to, own.store_id, own.cluster_id)
-        return Hello(*who, own.formats, contacts=self.contacts, level=own.level)
+        who = (own.node_id, to, own.store_id)
+        if guest:
+            return Hello(*who, None, own.formats, level=own.level)
+        return Hello(*who, own.cluster_id, own.formats, contacts=self.contacts, level=own.level)
 
     def _judge(self, peer: str, said: Hello | Refusal) -> Refusal | None:
         """What `peer`, whom this node dialled, answered."""
-        refusal = said if isinstance(said, Refusal) else check(self._hello(peer), said)
+        refusal = in_own_words(said, peer) if isinstance(said, Refusal) else check(self._hello(peer), said)
         if refusal is None and isinstance(said, Hello) and said.node_id != peer:
             refusal = Refusal("wrong-address", f"at the address of {peer} there is {said.node_id}")
         if refusal is not None:
-            self._refused(peer, refusal)
-            if refusal is said and refusal.reason == REMOVED:
+            self._refused.note(peer, refusal)
+            if isinstance(said, Refusal) and refusal.reason == REMOVED and self._own.lists(peer):
                 self.on_removed(refusal.detail)
         return refusal
-
-    def _refused(self, whom: str, refusal: Refusal) -> None:
-        now = asyncio.get_running_loop().time()
-        last_s = self._said_s.pop((whom, refusal.reason), -REFUSAL_LOG_S)
-        if now - last_s >= REFUSAL_LOG_S:  # said now and then, not with every attempt
-            last_s = now
-            log.error("no connection with %s: %s (%s)", whom, refusal.detail, refusal.reason)
-        self._said_s[whom, refusal.reason] = last_s
-        self.refusals[whom] = refusal
-        _bound(self.refusals)
-        _bound(self._said_s)
 
     def _up(self, peer: str, hello: Hello) -> None:
         """A connection with `peer`, in either direction, was agreed on."""
@@ -253,11 +259,16 @@ class AsyncTransport:
             other = connection.hello
             if other is not None and other.node_id == peer and other.store_id != hello.store_id:
                 connection.abort()
-        if newer(self._hello(peer), hello):
-            self.set_contacts(hello.contacts)
+        if self.believed(hello.contacts.index) and newer(self._hello(peer), hello):
+            self._heard = hello.contacts
+            self._meet()
             self.on_contacts()
         assert self._events is not None, "nothing attached"
         self._events.peer_connected(peer, hello.store_id)
+
+    def _dialled(self, peer: str) -> Connection | None:
+        dialler = self._diallers.get(peer)
+        return dialler.connection if dialler is not None else None
 
     def _connections(self) -> list[Connection]:
         dialled = [dialler.connection for dialler in self._diallers.values() if dialler.connection]
@@ -285,9 +296,7 @@ class AsyncTransport:
             self._accepted(accepted)
 
     def _accepted(self, accepted: socket.socket) -> None:
-        if len(self._strangers) >= STRANGERS_MAX:
-            accepted.close()
-            return
+        self._door.make_room()
         task = asyncio.get_running_loop().create_task(self._adopt(accepted))
         self._tasks[task] = None
         task.add_done_callback(self._ended)
@@ -304,43 +313,63 @@ class AsyncTransport:
             asyncio.get_running_loop().add_reader(self._socket.fileno(), self._acceptable)
 
     async def _adopt(self, accepted: socket.socket) -> None:
-        connection = Connection(self._greeted, self._received, self._lost)
-        self._strangers[connection] = None
+        connection = Connection(self._greeted, self._received, self._lost, self._seldom.warning)
+        self._door.strangers[connection] = None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
         except OSError:
-            self._strangers.pop(connection, None)
+            self._door.strangers.pop(connection, None)
             accepted.close()
+            return
+        if connection.hello is None and connection not in self._door.strangers:
+            connection.abort()  # it had to make room before there was a socket to close
 
     def _greeted(self, connection: Connection, said: Hello | Refusal) -> None:
         if isinstance(said, Refusal):
             connection.abort()
             return
         own = self._hello(said.node_id)
+        if said.contacts.index and not self.believed(said.contacts.index):
+            said = replace(said, contacts=Contacts())
         refusal = check(own, said)
-        if refusal is not None:
-            self._refused(said.node_id if self.contacts.lists(said.node_id) else connection.remote, refusal)
-            connection.finish(replace(refusal, formats=own.formats).encode(own.shared(said)))
-            return
-        self._strangers.pop(connection, None)
+        if refusal is None:
+            self._door.knock(connection, said, own)
+        else:
+            self._turn_away(connection, said, refusal)
+
+    def _turn_away(self, connection: Connection, said: Hello, refusal: Refusal) -> None:
+        own = self._hello(said.node_id)
+        self._refused.note(said.node_id if self.contacts.lists(said.node_id) else connection.host, refusal)
+        connection.finish(replace(refusal, formats=own.formats).encode(own.shared(said)))
+
+    def _admit(self, connection: Connection, said: Hello) -> None:
+        """The peer is in. Of a guest no more is believed than that it may be the member (door.py)."""
+        self._door.strangers.pop(connection, None)
         former = self._incoming.get(said.node_id)
         if former is not None:
             former.abort()
+        connection.guest = self._identity.cluster_id is not None and said.cluster_id is None
+        own = self._hello(said.node_id, guest=connection.guest)
         connection.open(said, own.shared(said))
         self._incoming[said.node_id] = connection
         connection.write(own.encode(connection.protocol))
-        self._up(said.node_id, said)
+        if not connection.guest:
+            self._up(said.node_id, said)
         if said.node_id in self._diallers:
             self._diallers[said.node_id].hurry()
 
     def _received(self, connection: Connection, message: Message) -> None:
         assert connection.hello is not None
         assert self._events is not None
-        if self._incoming.get(connection.hello.node_id) is connection:
-            self._events.receive(connection.hello.node_id, message)
+        peer = connection.hello.node_id
+        if self._incoming.get(peer) is not connection:
+            return
+        heard = self._door.heard(connection, message) if connection.guest else message
+        if heard is not None:
+            self._events.receive(peer, heard)
 
     def _lost(self, connection: Connection) -> None:
-        self._strangers.pop(connection, None)
+        self._door.strangers.pop(connection, None)
         if connection.hello is not None and self._incoming.get(connection.hello.node_id) is connection:
             del self._incoming[connection.hello.node_id]
 
@@ -349,13 +378,19 @@ class AsyncTransport:
         now = asyncio.get_running_loop().time()
         paused, self._swept_s = now - self._swept_s > SILENT_S / 2, now
         if not paused:
-            for connection in [*self._strangers, *self._incoming.values()]:
-                if now - (connection.heard_s if connection.hello else connection.born_s) > SILENT_S:
+            for connection in [*self._door.strangers, *self._incoming.values()]:
+                silent = now - (connection.heard_s if connection.hello else connection.born_s) > SILENT_S
+                if silent or self._overstays(connection, now):
                     connection.abort()
+        if self._identity.cluster_id is None:
+            said = {line.hello.cluster_id for line in self._connections() if line.hello}
+            proven = [cluster_id for cluster_id in said if cluster_id is not None and self.logged(cluster_id)]
+            if proven:
+                self.set_cluster_id(proven[0])
         self._sweeper = asyncio.get_running_loop().call_later(PING_S, self._sweep)
 
-
-def _bound(kept: dict[Any, Any]) -> None:
-    """Forget the oldest of what strangers made us keep."""
-    while len(kept) > STRANGERS_MAX:
-        del kept[next(iter(kept))]
+    def _overstays(self, connection: Connection, now: float) -> bool:
+        """Whether it came without a cluster id, and may have one by now."""
+        if self._identity.cluster_id is None or connection.hello is None or connection.hello.cluster_id is not None:
+            return False
+        return now - max(connection.born_s, connection.pulled_s, self._founded_s) > GUEST_S

@@ -105,7 +105,7 @@ def test_refusals_name_what_is_wrong(tmp_path: Path) -> None:
             assert "not n5 but m1 answers" in detail
             stranger = other.peer("m1")
             pointer, detail = await faults("m1", stranger["raft"], stranger["http"])
-            assert "belongs to cluster" in detail
+            assert "belongs to another cluster" in detail
             assert (await place.refusal(lambda leader: leader.service.remove_member("n9"))).code == "unknown-node"
             assert (await place.refusal(lambda leader: leader.service.remove_member("n5"))).code == "unknown-node"
             followers = [node_id for node_id in ("n1", "n2", "n3") if place.nodes[node_id] is not leader]

@@ -19,10 +19,11 @@ from replication.frame import (
     encode_frame,
     encode_message,
 )
+from replication.frame_bound import MOST, TERM_MAX
 from tests.examples import examples
 from tests.replication.raw_frame import split
 
-U63 = st.integers(0, (1 << 63) - 1)
+TERM = st.integers(0, TERM_MAX)
 APPEND: Message = {
     "type": "append_entries",
     "term": 3,
@@ -71,6 +72,8 @@ MESSAGES: list[Message] = [
     {"type": "sum_asked", "index": 7},
     {"type": "committed", "index": 7, "entry_term": 3},
     {"type": "sum_told", "index": 7, "sum": b"s" * 16},
+    {"type": "sum_told", "index": 7, "sum": b"s" * 17},
+    {"type": "sum_told", "index": 7, "sum": b""},
     {"type": "standing", "term": 1, "index": 2, "known_term": 3, "known_index": 4},
     {
         "type": "echo",
@@ -139,14 +142,15 @@ def crc32c(data: bytes) -> int:
 
 @examples(60)
 @given(
-    term=U63,
     previous=st.integers(0, 1 << 40),
-    commands=st.lists(st.tuples(st.binary(min_size=1, max_size=300), U63), max_size=8),
+    commands=st.lists(st.binary(min_size=1, max_size=300), max_size=8),
+    data=st.data(),
 )
-def test_entries_come_back(term: int, previous: int, commands: list[tuple[bytes, int]]) -> None:
-    """Any commands and terms arrive unchanged, with consecutive indexes."""
-    entries = [(command, previous + 1 + n, each) for n, (command, each) in enumerate(commands)]
-    message = APPEND | {"term": term, "prevLogIdx": previous, "entries": entries}
+def test_entries_come_back(previous: int, commands: list[bytes], data: st.DataObject) -> None:
+    """Any commands and terms that never fall arrive unchanged, with consecutive indexes."""
+    terms = sorted(data.draw(st.lists(TERM, min_size=len(commands) + 2, max_size=len(commands) + 2)))
+    entries = [(command, previous + 1 + n, terms[n + 1]) for n, command in enumerate(commands)]
+    message = APPEND | {"term": terms[-1], "prevLogIdx": previous, "prevLogTerm": terms[0], "entries": entries}
     assert decode_message(*split(encode_message(message))) == message
 
 
@@ -155,7 +159,7 @@ def test_entries_come_back(term: int, previous: int, commands: list[tuple[bytes,
 def test_a_stream_in_any_pieces(data: st.DataObject) -> None:
     """Frames of any size, cut anywhere, come out whole and in order."""
     sizes = data.draw(st.lists(st.sampled_from([1, 50, 5_000, 300_000, 600_000]), min_size=1, max_size=6))
-    messages = [APPEND | {"seq": n + 1, "entries": [(bytes([n]) * size, 6, 1)]} for n, size in enumerate(sizes)]
+    messages = [APPEND | {"seq": n + 1, "entries": [(bytes([n]) * size, 6, 2)]} for n, size in enumerate(sizes)]
     stream = b"".join(piece for message in messages for piece in encode_message(message))
     found: list[Message] = []
     reader = FrameReader(lambda meta, blob, crc: found.append(decode_message(meta, blob, crc)), FRAME_BYTES_MAX)
@@ -208,6 +212,11 @@ def test_every_prefix_waits() -> None:
         ([2], "response_vote with 0 fields"),
         ([2, -1], "term is -1"),
         ([2, 1 << 63], "term is 9223372036854775808"),
+        ([3, 5, 1, 1, 1, 3, [2], [1]], "terms that fall"),
+        ([3, 5, 1, 1, 1, 3, [4, 3], [1, 1]], "terms that fall"),
+        ([3, 5, 1, 1, 1, 3, [6], [1]], "after its leader's"),
+        ([3, 5, 1, 1, 1, 3, [1 << 62], [1]], "after its leader's"),
+        ([32, 1, b"short"], "sum is b'short'"),
         ([2, True], "term is True"),
         ([2, 1.0], "term is 1.0"),
         ([2, "1"], "term is '1'"),
@@ -234,6 +243,23 @@ def test_bad_fields_are_refused(meta: Any, words: str) -> None:
     """Whatever does not fit the table is refused with what was wrong."""
     with pytest.raises(FrameRefused, match=words):
         decode_message(*split(encode_frame(meta)))
+
+
+NUMBERS = [(message, field) for message in MESSAGES for field, value in message.items() if type(value) is int]
+
+
+@pytest.mark.parametrize(("message", "field"), NUMBERS)
+def test_every_number_has_its_bound(message: Message, field: str) -> None:
+    """Each number of each kind is taken up to the bound that its table names, and refused by name past it."""
+    most, whole = MOST[field], message
+    if "entries" in message:
+        whole = message | {"entries": [], "term": TERM_MAX, "prevLogTerm": 0}
+    for value in (most,) if field == "term" else (0, most):
+        said = whole | {field: value}
+        assert decode_message(*split(encode_message(said))) == said
+    for wrong in (most + 1, 1 << 62, (1 << 63) - 1, -1, True, 1.0, "1", None):
+        with pytest.raises(FrameRefused, match=f"{message['type']}: {field} is"):
+            decode_message(*split(encode_message(whole | {field: wrong})))
 
 
 def test_deep_and_broken_msgpack_is_refused() -> None:

@@ -273,11 +273,18 @@ def test_a_contradicted_commit_ends_the_node(tmp_path: Path) -> None:
 
 
 def test_two_leaders_of_one_term_end_the_node(tmp_path: Path) -> None:
-    """A second leader of the own term cannot be, unless a vote was given twice: the node stops."""
+    """A second leader of the own term cannot be, unless a vote was given twice: a leader that no majority echoes any
+    more stops. One that a majority echoes is the leader of that term, whatever is said in another's name."""
     network = SimNetwork(tmp_path)
     node = network.elect()
     peer = network.others(node)[0].id
     beat = {"type": "heartbeat", "term": node.group.term, "stamp_us": 1, "commit_index": 1, "last_index": 1}
+    node.group.receive(peer, beat)
+    assert node.fatal is None
+    network.isolate(node.id)
+    network.run(0.3)
+    assert node.group.is_leader
+    assert not node.group.trusted(network.now)
     node.group.receive(peer, beat)
     assert isinstance(node.fatal, Diverged)
     assert not node.group.is_leader

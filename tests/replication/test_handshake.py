@@ -38,7 +38,7 @@ def test_a_fitting_peer_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("theirs", "reason", "words"),
     [
-        (Hello("n2", "n1", b"s2", b"d" * 16), "other-cluster", "64" * 16),
+        (Hello("n2", "n1", b"s2", b"d" * 16), "other-cluster", "another cluster than n1"),
         (Hello("n4", "n1", b"s2", None), "unknown-node", "n4 is not a member"),
         (Hello("n0", "n1", b"s2", b"c" * 16), "removed", "n0 was removed"),
         (Hello("n4", "n1", b"s2", b"c" * 16, contacts=Contacts(9, MEMBERS)), "unknown-node", "n4 is not"),

@@ -12,7 +12,6 @@ import pytest
 from replication.frame import HEADER, Message, encode_frame, encode_message
 from replication.handshake import HELLO, Hello, Refusal
 from replication.link import OUTBOX_APPEND_MAX, OUTBOX_BYTES_MAX, PING_S, SILENT_S
-from replication.transport import STRANGERS_MAX
 from tests.replication.socket_node import LOOPS, Stranger, free_ports, rests_longest, run, transport
 from tests.waiting import until
 
@@ -286,10 +285,11 @@ def test_silence_closes_a_connection() -> None:
             await silent.greet()
             speechless = await Stranger.dial(wire)
             await heard.until(lambda: wire.connected("n2"))
-            begun = asyncio.get_running_loop().time()
+            line, begun = wire._diallers["n2"].connection, asyncio.get_running_loop().time()
+            assert line is not None
             assert await silent.closed_by_peer(4)
             assert await speechless.closed_by_peer(4)
-            await heard.until(lambda: not wire.connected("n2"))
+            await heard.until(line.closed.done)  # it is dialled again at once
             assert 1.0 < asyncio.get_running_loop().time() - begun < 3.5
             await silent.close()
             await speechless.close()
@@ -306,25 +306,6 @@ def test_silence_closes_a_connection() -> None:
             first_s = connection.heard_s
             await until(lambda: connection.heard_s > first_s + SILENT_S + PING_S)
             assert one._diallers["n2"].connection is connection
-
-    run(test())
-
-
-def test_strangers_are_few() -> None:
-    """Connections that say nothing are limited: one more is closed at once, and a peer still gets in later."""
-
-    async def test() -> None:
-        async with transport("n1", {"n2": ("127.0.0.1", free_ports(1)[0])}) as (wire, heard):
-            crowd = [await Stranger.dial(wire) for _ in range(STRANGERS_MAX)]
-            await heard.until(lambda: len(wire._strangers) == STRANGERS_MAX)
-            late = await Stranger.dial(wire)
-            assert await late.closed_by_peer(1)
-            for each in [*crowd, late]:
-                await each.close()
-            await heard.until(lambda: not wire._strangers)
-            peer = await Stranger.dial(wire)
-            assert isinstance(await peer.greet(), Hello)
-            await peer.close()
 
     run(test())
 

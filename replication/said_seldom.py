@@ -1,0 +1,39 @@
+"""Log lines that others can cause: one a second at the most, however often they cause them.
+
+Whoever reaches the Raft port can make a node refuse a thousand connections a second. A line for each would fill the
+disk that the messages need. What is left out is counted, and the next line says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+PERIOD_S = 1.0
+
+
+class SaidSeldom:
+    """One logger's lines of this kind. `now` gives monotonic seconds."""
+
+    def __init__(self, log: logging.Logger, now: Callable[[], float]) -> None:
+        self._log = log
+        self._now = now
+        self._next_s = float("-inf")
+        self._left_out = 0
+
+    def warning(self, text: str, *values: object) -> None:
+        """Write the line, or count it."""
+        self._say(logging.WARNING, text, values)
+
+    def error(self, text: str, *values: object) -> None:
+        """Likewise."""
+        self._say(logging.ERROR, text, values)
+
+    def _say(self, level: int, text: str, values: tuple[object, ...]) -> None:
+        now = self._now()
+        if now < self._next_s:
+            self._left_out += 1
+            return
+        more = f" ({self._left_out} more such lines were left out)" if self._left_out else ""
+        self._next_s, self._left_out = now + PERIOD_S, 0
+        self._log.log(level, text + "%s", *values, more)
