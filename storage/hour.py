@@ -150,7 +150,7 @@ class Hour:
         """The `at_ms` of the last settle record, 0 if there is none. What is read for it is read over descriptors of
         its own and once: who looks at every hour uses none."""
         if self._settled_ms == NOT_READ:
-            files = self.files.again()
+            files = self._open_files(self.number, self.generation, self.first)
             self._settled_ms = int(files.settle.read_rows(self.settles - 1, 1)["at_ms"][0])
             files.close()
         return self._settled_ms

@@ -1,5 +1,6 @@
 """Which hours the leader proposes to unlink: those that the machine will then agree are over."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -96,8 +97,11 @@ def test_a_look_reads_no_hour_twice_and_makes_none_warm(tmp_path: Path) -> None:
     used = store._hours.use(T0 // HOUR_MS)
     assert used is not None
     held = used.states()
-    before = disk.reads
+    before, descriptors = disk.reads, len(os.listdir("/proc/self/fd"))
     assert retention.over() == []
+    assert len(os.listdir("/proc/self/fd")) == descriptors, (
+        "each hour kept its descriptors: with a year of them none are left"
+    )
     assert disk.reads - before <= 200 * 7  # a first look at an hour checks its files
     before = disk.reads
     assert retention.over() == []
