@@ -33,7 +33,7 @@ COMMANDS: dict[str, str] = {
     "dead": "list the dead messages of a topic",
     "redrive": "make dead messages due again",
     "cluster": "look at the cluster, move its leadership",
-    "node": "drain one node",
+    "node": "drain one node; lower a term that has run out",
     "restore": "make a data directory from a backup",
     "verify": "check a data directory, a backup or an export offline",
     "export": "ship hours and delivery logs, to be reconciled",

@@ -1,8 +1,17 @@
-"""`hourwheel node drain`: one node leads nothing and takes no requests, until it is told otherwise or started anew."""
+"""`hourwheel node`: drain one node, or bring stopped ones back from a term behind which there is none.
+
+A drained node leads nothing and takes no requests, until it is told otherwise or started anew. `journal-term` is
+offline: it talks to no node, and the directories it is given are locked while it works (replication/journal_term.py).
+"""
+
+import contextlib
+from pathlib import Path
 
 import click
 
 from cli.connection import Connection
+from cli.exit_code import ExitCode
+from cli.failure import Failure
 from cli.output import client_options, show_fields, show_json
 
 #: What a drain may wait for pushes on the wire, and for a leader to take their outcomes.
@@ -31,3 +40,37 @@ def drain(node: str | None, undo: bool, url: str, timeout: float, output: str) -
         show_json(document)
     else:
         show_fields(document.items())
+
+
+@command.command("journal-term")
+@click.argument("directories", nargs=-1, required=True, metavar="DIR...", type=click.Path(path_type=Path))
+@click.option("--yes", is_flag=True, help="do it; without this only what would be done is said")
+def journal_term(directories: tuple[Path, ...], yes: bool) -> None:
+    """Lowers the term of a cluster that can elect nobody, because its term has reached the end of terms.
+
+    DIR... are the data directories (`data_dir`) of ALL members, learners too, with all nodes stopped: copy them to one
+    machine, or mount them there. No message, hand-over or entry is touched. It refuses a directory that is in use, and
+    fewer directories than the cluster has members: a vote that somebody elsewhere remembers could count twice.
+    """
+    from cli.journal_check import ReadOnlyDisk
+    from cli.journal_term import new_term
+    from replication.journal_term import lower_term, read_journal
+    from storage.data_directory import DataDirectory, DirectoryRefused
+    from storage.disk import Disk, DiskFailed
+    from storage.format import Corrupt, FormatRefused
+
+    disk = Disk()
+    try:
+        with contextlib.ExitStack() as locked:
+            opened = [
+                locked.enter_context(contextlib.closing(DataDirectory.inspect(path, disk))) for path in directories
+            ]
+            term = new_term(opened)
+            for directory in opened:
+                found = read_journal(directory.journal, disk if yes else ReadOnlyDisk())
+                click.echo(f"{directory.node_id}: term {found.term} -> {min(found.term, term)}")
+                if yes:
+                    lower_term(directory.journal, disk, term)
+    except (DirectoryRefused, Corrupt, FormatRefused, DiskFailed) as error:
+        raise Failure(ExitCode.DATA, str(error)) from None
+    click.echo("done: start the nodes" if yes else "nothing was changed; --yes does it")
