@@ -52,6 +52,7 @@ async def refused(cluster: Cluster) -> None:
 
 
 async def scene(directory: Path) -> None:
+    """From messages acknowledged, over the wedge and each refusal, to the same messages and a leader."""
     async with Cluster(directory) as cluster:
         cluster.start()
         await cluster.wait_ready()
@@ -105,6 +106,8 @@ def test_a_crash_between_two_segments_is_taken_up(tmp_path: Path) -> None:
     assert segments > 3
 
     class Stops(Disk):
+        """Ends the command at a rename."""
+
         left = 0
 
         def rename(self, source: Path, target: Path) -> None:
