@@ -6,7 +6,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help test-fast pythons lowest constraints soak-models soak-tests demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos soak-chaos chaos-scenarios chaos-kills soak-sim soak-mutants soak-versions golden clean
+FUZZ_FRAMES ?= 200000
+
+.PHONY: fuzz-frames help test-fast pythons lowest constraints soak-models soak-tests demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos soak-chaos chaos-scenarios chaos-kills soak-sim soak-mutants soak-versions golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -87,6 +89,9 @@ chaos: $(READY) ## ten minutes of every fault on real processes at 2,200 message
 soak-chaos: $(READY) ## twenty seeds of every fault on real processes, 3 minutes each, each verdict told (about an hour and a half)
 	rm -rf chaos-data/soak
 	$(BIN)/python -m chaos.live.soak
+
+fuzz-frames: $(READY) ## 200,000 frames with every field at its edges against three real nodes, by a stranger and by one who knows the ids
+	$(BIN)/python -m chaos.live.fuzz_frames --frames $(FUZZ_FRAMES) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 chaos-scenarios: $(READY) ## one kind of fault at a time: kills, pauses, slow disks, transfers, stops, clocks, 20 of each (about 30 minutes)
 	$(BIN)/python -m chaos.run

@@ -39,7 +39,9 @@ from replication.said_seldom import SaidSeldom
 
 STRANGERS_MAX: Final = 64
 """Connections that have not said hello, or whose place is contested."""
-CONTEST_S: Final = 0.3
+CONTEST_S: Final = 0.7
+"""Longer than a peer's pause between two pings, shorter than the second that whoever dials waits for an answer."""
+LATE_S: Final = 0.05
 GUEST_S: Final = 5.0
 CONNECTED: Final = "connected"
 GUEST_KINDS: Final = frozenset(("census", "census_answer", "pre_vote", "snapshot_pull", "next_node_idx"))
@@ -130,8 +132,8 @@ class Door:
         now, (holder, asked_s) = asyncio.get_running_loop().time(), asked
         if connection not in self.strangers:
             return
-        if now - at_s > CONTEST_S:  # this process stood still: an answer may wait unread
-            self._decide_at(now + CONTEST_S, connection, said, own, asked)
+        if now - at_s > LATE_S:  # this process stood still: an answer may wait unread
+            self._decide_at(now + LATE_S, connection, said, own, asked)
             return
         standing = self._holder(said, own)
         if standing is holder and holder.heard_s <= asked_s:

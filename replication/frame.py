@@ -183,6 +183,11 @@ def _kinds(protocol: int) -> tuple[dict[str, _Kind], dict[int, _Kind]]:
     return {kind.name: kind for kind in kinds}, {kind.number: kind for kind in kinds}
 
 
+def table(protocol: int) -> list[tuple[str, int, tuple[tuple[str, type], ...]]]:
+    """All kinds of a protocol: name, number, and the fields that are sent with their types."""
+    return [(kind.name, kind.number, kind.fields) for kind in _kinds(protocol)[0].values()]
+
+
 def speaks(protocol: int, kind: str) -> bool:
     """Whether a peer of this protocol knows such messages."""
     return kind in _kinds(protocol)[0]
@@ -303,11 +308,15 @@ def unpack_meta(meta: bytes) -> list[Any]:
     return fields
 
 
+def _ignore(_meta: bytes, _blob: memoryview, _crc: int) -> None:
+    return
+
+
 class FrameReader:
     """Cuts a byte stream into frames; memory is one fixed buffer and, once needed, one that held a larger frame.
 
     `on_frame(meta, blob, crc)` is called in order; `blob` is only valid during the call. `limit` is the largest frame
-    allowed now: small until the peer has said who it is, so that a stranger cannot make the node allocate.
+    allowed now: small until the peer has said who it is (`trust`), so that a stranger cannot make the node allocate.
     """
 
     BUFFER_BYTES = 256 * 1024
@@ -317,11 +326,23 @@ class FrameReader:
     def __init__(self, on_frame: Callable[[bytes, memoryview, int], None], limit: int) -> None:
         self.limit = limit
         self._on_frame = on_frame
-        self._buffer = memoryview(bytearray(self.BUFFER_BYTES))
+        self._buffer = memoryview(bytearray(min(limit, self.BUFFER_BYTES)))
         self._end = 0
         self._large: memoryview | None = None
         self._spare = memoryview(b"")
         self._filled = 0
+
+    def trust(self, limit: int) -> None:
+        """From now on frames may be larger; it may be called from `on_frame`."""
+        buffer = memoryview(bytearray(self.BUFFER_BYTES))
+        buffer[: self._end] = self._buffer[: self._end]
+        self.limit, self._buffer = limit, buffer
+
+    def close(self) -> None:
+        """Nothing more comes. The buffers go now: a reader and its owner name each other, so that they would stay until
+        the collector comes by, and strangers would fill the memory meanwhile."""
+        self._buffer = self._spare = memoryview(b"")
+        self._large, self._on_frame = None, _ignore
 
     def space(self) -> memoryview:
         """Where the next bytes belong; never empty."""

@@ -80,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
     def open(self, hello: Hello, protocol: int) -> None:
         """The peer is who it should be: from now on frames are messages of this protocol, up to the full size."""
         self.hello, self.protocol = hello, protocol
-        self._reader.limit = FRAME_BYTES_MAX
+        self._reader.trust(FRAME_BYTES_MAX)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the socket is connected."""
@@ -89,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the socket is closed."""
         self._transport = None
+        self._reader.close()
         if not self.closed.done():
             self.closed.set_result(None)
         self._lost(self)

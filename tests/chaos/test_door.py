@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from chaos.cluster import Cluster
+from chaos.live.fuzz_frames import cluster_id_of
 from cli.connection import Connection
 from cli.local_cluster import LocalNode
 from replication.contacts import Contact, Contacts
 from replication.frame import HEADER, Message, encode_frame, encode_message
 from replication.handshake import Hello, Refusal, decode_greeting
-from storage.format import HEADER_SIZE, FileHeader
 
 WORST = (1 << 32) - 1
 """The largest term that a journal could store once, and the end of a cluster that adopted it."""
@@ -77,18 +77,6 @@ def framed(message: Message) -> bytes:
     return b"".join(encode_message(message))
 
 
-def cluster_id(node: LocalNode) -> bytes:
-    """From the Genesis in its journal, or a header made later: whoever knows this knows what members know."""
-    mark = b"cluster_id\xc4\x10"
-    for path in sorted(node.data_path.glob("journal/*.seg")):
-        data = path.read_bytes()
-        header = FileHeader.decode(data[:HEADER_SIZE], str(path))
-        _, found, rest = data.partition(mark)
-        if found or header.cluster_id != bytes(16):
-            return rest[:16] if found else header.cluster_id
-    raise AssertionError("the cluster is not founded")
-
-
 async def schedule(node: LocalNode) -> str:
     """One message is taken; its id."""
     document = {"topic": "t", "body": 1, "delay": "1h"}
@@ -145,11 +133,11 @@ def test_a_hello_without_cluster_id_takes_nobodys_place(running: tuple[Cluster, 
     run(unmoved(cluster, attack))
 
 
-def test_nobody_is_told_the_cluster_id(running: tuple[Cluster, Run]) -> None:
+def test_nobody_is_told_the_cluster_id_of(running: tuple[Cluster, Run]) -> None:
     """FOUND A1, second way: the refusal of a wrong id has the right one in it, and so has the answer to none."""
     cluster, _run = running
     for node, other in pairs(cluster):
-        known = cluster_id(node)
+        known = cluster_id_of(node)
         for theirs in (b"x" * 16, None):
             answer = say(node, Hello(other, node.node_id, b"any", theirs, READS))
             assert answer is None or known.hex() not in repr(answer)
@@ -159,7 +147,7 @@ def test_nobody_is_told_the_cluster_id(running: tuple[Cluster, Run]) -> None:
 def test_contacts_of_a_stranger_cut_nobody_off(running: tuple[Cluster, Run]) -> None:
     """FOUND A1, contacts: a list of members as of entry 2^62 parts every node from the others until a restart."""
     cluster, run = running
-    known = cluster_id(cluster.nodes["n1"])
+    known = cluster_id_of(cluster.nodes["n1"])
 
     def attack() -> None:
         for node in cluster.nodes.values():
@@ -175,7 +163,7 @@ def test_no_number_ends_the_cluster(running: tuple[Cluster, Run]) -> None:
     """FOUND A1, third way: even in the name of a member that is down, by one who knows the cluster id, a term that no
     cluster reaches is refused by name. It was written to every disk, and the node that stood for the next one ended."""
     cluster, run = running
-    known = cluster_id(cluster.nodes["n1"])
+    known = cluster_id_of(cluster.nodes["n1"])
 
     async def scene() -> None:
         leader = (await cluster.wait_leader()).node_id

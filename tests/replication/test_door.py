@@ -11,7 +11,7 @@ import pytest
 import replication.transport as transport_module
 from replication.contacts import Contact, Contacts
 from replication.door import CONTEST_S, GUEST_KINDS, STRANGERS_MAX, UNHEARD_KINDS
-from replication.frame import Message, encode_message
+from replication.frame import HELLO_BYTES_MAX, Message, encode_message
 from replication.handshake import Hello, Refusal
 from replication.transport import AsyncTransport
 from tests.replication.socket_node import Recorder, Stranger, free_ports, run, transport
@@ -299,3 +299,20 @@ def test_strangers_write_one_line_a_second(caplog: pytest.LogCaptureFixture) -> 
 
     with caplog.at_level(logging.WARNING, "hourwheel"):
         run(test())
+
+
+def test_a_connection_that_ends_keeps_no_buffer() -> None:
+    """A stranger costs what its hello may be long, and nothing once it is gone: the fuzz found 256 KiB for each that
+    had ever come, until the collector came by: half a gigabyte in a minute."""
+
+    async def test() -> None:
+        async with transport("n1", {"n2": ("127.0.0.1", free_ports(1)[0])}) as (wire, heard):
+            stranger = await Stranger.dial(wire)
+            await heard.until(lambda: any(each.alive for each in wire._door.strangers))
+            (connection,) = wire._door.strangers
+            assert len(connection._reader.space()) == HELLO_BYTES_MAX
+            await stranger.close()
+            await heard.until(lambda: not wire._door.strangers)
+            assert len(connection._reader.space()) == 0
+
+    run(test())
