@@ -7,6 +7,7 @@ import pytest
 
 from replication import frame
 from replication.frame import PROTOCOL, FrameRefused, Later, decode_message, encode_frame, encode_message, speaks
+from replication.frame_bound import MOST
 from tests.replication.raw_frame import split
 
 OLD, NEW = PROTOCOL
@@ -20,12 +21,20 @@ def grown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(frame, "_LATER", {"census_answer": later})
     monkeypatch.setattr(frame, "_KINDS", frame._KINDS | {"newcomer": (99, (("term", int),))})
     monkeypatch.setattr(frame, "_SINCE", {"newcomer": NEW})
+    monkeypatch.setitem(MOST, "wait_ms", (1 << 31) - 1)
     frame._kinds.cache_clear()
     yield
     frame._kinds.cache_clear()
 
 
-ANSWER: dict[str, Any] = {"type": "census_answer", "empty": True, "wait_ms": 7, "sum": b"x"}
+ANSWER: dict[str, Any] = {"type": "census_answer", "empty": True, "wait_ms": 7, "sum": b"x" * 16}
+
+
+def test_a_number_without_a_bound_is_our_own_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field that comes later needs its line in the table of bounds."""
+    monkeypatch.delitem(MOST, "wait_ms")
+    with pytest.raises(AssertionError, match="census_answer: no bound"):
+        encode_message(ANSWER, NEW)
 
 
 def test_each_protocol_has_its_fields() -> None:
