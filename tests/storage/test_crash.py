@@ -6,14 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import storage.hour_set
 from storage.disk import Disk
 from storage.format import UNKNOWN, Corrupt
+from storage.position import HOUR_MS
 from storage.store import Store
 from storage.verify import digest, verify
 from tests.examples import stride
 from tests.storage.faulty_disk import Stopped, StoppingDisk
 from tests.storage.small_stage import small_stage, small_states
-from tests.storage.workload import ENTRIES, HOUR, content, replay, run
+from tests.storage.workload import ENTRIES, HOUR, batch_of, checkpoint, content, found, replay, run
 
 Whole = tuple[dict[str, bytes], str, int]
 
@@ -71,6 +73,31 @@ def test_stop_twice(quick_path: Path, whole: Whole) -> None:
         assert content(directory) == files
         assert digest(directory)[0] == expected
         shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("why", ["too much", "near"])
+def test_a_checkpoint_syncs_what_the_loop_wrote(quick_path: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    """Staged hours that were written before it began, for there was too much or they became near, outlive a power cut
+    after the checkpoint: nothing is staged of them any more, and the journal goes."""
+    disk = StoppingDisk()
+    store = Store.open(quick_path, disk=disk)
+    found(store)
+    if why == "too much":
+        monkeypatch.setattr(storage.hour_set, "_STAGED_BYTES_MAX", 1)
+    store.append(batch_of([(HOUR + hour) * HOUR_MS for hour in range(4)]))
+    store.turn(HOUR + (50 if why == "too much" else 1))
+    assert store.staged_bytes == 0
+    checkpoint(store, 1)
+    store.close()
+    disk.lose_unsynced(quick_path / "hours")
+    report = verify(quick_path)
+    assert (report.faults, report.units) == ([], 4)
+    store = Store.open(quick_path, disk=Disk())
+    positions = np.array([HOUR + hour << 40 for hour in range(4)], np.uint64)
+    assert [record.asked_due_ms for record in store.records(positions)] == [
+        (HOUR + hour) * HOUR_MS for hour in range(4)
+    ]
+    store.close()
 
 
 @pytest.mark.parametrize("name", ["log", "index", "settle"])
