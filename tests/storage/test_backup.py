@@ -108,6 +108,16 @@ def test_backup_stopped_at_every_operation(quick_path: Path, loss: str) -> None:
         shutil.rmtree(parent)
 
 
+def test_a_finished_backup_outlives_a_power_cut(quick_path: Path) -> None:
+    """When `finish` has returned, every name and byte of it is on the disk."""
+    source, disk = make(quick_path / "source", 7), StoppingDisk()
+    path = back_up(source, quick_path / "backups", disk)
+    disk.lose_unsynced(path.parent)
+    report = verify_backup(path)
+    assert report.faults == []
+    assert digest(path) == digest(source)
+
+
 class _Full(Disk):
     """The place for backups is full."""
 
