@@ -1,9 +1,10 @@
-"""The checkpointer beside a stop."""
+"""The checkpointer beside a stop, and beside entries that are applied meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +12,14 @@ import pytest
 
 from node.checkpointer import Checkpointer
 from node.config import StorageOptions
+from replication.group import RaftGroup
+from replication.journal import Journal
+from replication.machine import Machine
+from replication.options import GroupOptions, Vitals
+from storage.checkpoint_job import CheckpointJob
+from storage.disk import Disk
+from storage.store import Store
+from tests.replication.applied_log import GENESIS, T0, Log, schedule
 from tests.waiting import turns
 
 
@@ -44,3 +53,53 @@ def test_a_stop_waits_for_the_checkpoint_under_way() -> None:
         assert done == ["run", "finish"]
 
     asyncio.run(test())
+
+
+def test_what_is_applied_meanwhile_stays_in_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of the journal end while the checkpoint is under way, and it does not cover them: after a kill the node
+    starts with the checkpoint and what is left of the journal."""
+    began, gate = threading.Event(), threading.Event()
+    run = CheckpointJob.run
+
+    def waits(job: CheckpointJob) -> None:
+        began.set()
+        assert gate.wait(20)
+        run(job)
+
+    monkeypatch.setattr(CheckpointJob, "run", waits)
+    (tmp_path / "journal").mkdir()
+    log, journal = Log(tmp_path), Journal.open(tmp_path / "journal", disk=Disk(), segment_bytes=2_000)
+
+    def apply(count: int) -> None:
+        for _ in range(count):
+            log.apply(GENESIS if log.index == 0 else schedule(T0))
+            index, term, entry = log.entries[-1]
+            journal.add(entry, index, term)
+            if index % 10 == 0:  # a segment ends with a sync
+                journal.sync_now()
+
+    async def test() -> None:
+        checkpointer = Checkpointer(
+            log.machine, journal, StorageOptions(), monotonic=lambda: 0.0, needed_from=lambda: journal.last_index
+        )
+        apply(50)
+        work = asyncio.create_task(checkpointer.checkpoint())
+        assert await asyncio.to_thread(began.wait, 20)
+        apply(50)
+        gate.set()
+        await work
+        journal.sync_now()
+
+    asyncio.run(test())
+    journal.close()
+    log.store.close()
+    store, journal = Store.open(tmp_path, disk=Disk()), Journal.open(tmp_path / "journal", disk=Disk())
+    machine = Machine(store)
+    group = RaftGroup(
+        GroupOptions("n1", ()), journal, lambda events: cast(Any, SimpleNamespace(send=None)), machine.apply,
+        monotonic=lambda: 0.0, random=lambda: 0.5, vitals=lambda: Vitals(0, 1 << 30),
+    )  # fmt: skip
+    group.start_at(store.applied_index)
+    assert 1 < journal.first_index <= store.applied_index == 50
+    journal.close()
+    store.close()
