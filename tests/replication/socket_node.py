@@ -15,6 +15,7 @@ from replication.frame import HEADER, Message
 from replication.handshake import Hello, Range, Refusal, decode_greeting
 from replication.link import BACK_OFF_MAX_S, CONNECT_S, Address
 from replication.transport import AsyncTransport, Identity
+from tests.waiting import turns
 
 
 class Recorder:
@@ -138,6 +139,28 @@ class Stranger:
         self.writer.close()
         with contextlib.suppress(OSError):
             await self.writer.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def deaf_peer(port: int) -> AsyncIterator[list[asyncio.StreamWriter]]:
+    """A peer at `port` that says hello and then reads nothing but what it must not miss."""
+    paused: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(b"".join(Hello("n2", "n1", b"s2", None).encode()))
+        paused.append(writer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
+    try:
+        yield paused
+    finally:
+        server.close()
+        await turns()  # whom it has accepted is among them
+        for writer in paused:
+            writer.transport.abort()
+        await server.wait_closed()
+        await turns()
 
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Callable
 
@@ -12,7 +11,7 @@ import pytest
 from replication.frame import HEADER, Message, encode_frame, encode_message
 from replication.handshake import HELLO, Hello, Refusal
 from replication.link import OUTBOX_APPEND_MAX, OUTBOX_BYTES_MAX, PING_S, SILENT_S
-from tests.replication.socket_node import LOOPS, Stranger, free_ports, rests_longest, run, transport
+from tests.replication.socket_node import LOOPS, Stranger, deaf_peer, free_ports, rests_longest, run, transport
 from tests.waiting import until
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
@@ -186,47 +185,6 @@ def test_genesis_parts_from_another_cluster() -> None:
             await heard.until(lambda: "n2" in one.refusals)
 
     run(test())
-
-
-def test_a_changed_disk_is_announced_and_its_former_life_unheard() -> None:
-    """A peer with another store_id: its older connections are closed before the new one is announced."""
-
-    async def test() -> None:
-        async with transport("n1", {"n2": ("127.0.0.1", free_ports(1)[0])}) as (wire, heard):
-            former = await Stranger.dial(wire)
-            await former.greet(store_id=b"old")
-            present = await Stranger.dial(wire)
-            await present.greet(store_id=b"new")
-            assert heard.connections == [("n2", b"old"), ("n2", b"new")]
-            former.writer.write(b"".join(encode_message({"type": "census"})))
-            assert await former.closed_by_peer()
-            present.writer.write(b"".join(encode_message({"type": "census_answer", "empty": True})))
-            await heard.until(lambda: bool(heard.messages))
-            assert heard.messages == [("n2", {"type": "census_answer", "empty": True})]
-            await former.close()
-            await present.close()
-
-    run(test())
-
-
-@contextlib.asynccontextmanager
-async def deaf_peer(port: int):  # type: ignore[no-untyped-def]
-    """A peer at `port` that says hello and then reads nothing but what it must not miss."""
-    paused: list[asyncio.StreamWriter] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.transport.pause_reading()  # type: ignore[attr-defined]
-        writer.write(b"".join(Hello("n2", "n1", b"s2", None).encode()))
-        paused.append(writer)
-
-    server = await asyncio.start_server(serve, "127.0.0.1", port)
-    try:
-        yield paused
-    finally:
-        server.close()
-        for writer in paused:
-            writer.transport.abort()
-        await server.wait_closed()
 
 
 @pytest.mark.parametrize("loop", LOOPS)
