@@ -124,15 +124,13 @@ class Ballot:
     def _may_stand(self) -> bool:
         """Rule 2 of membership.py. What is known to be committed is applied first. There is an end of terms."""
         station, core = self._station, self._core
-        if core.term >= TERM_MAX:
-            return False
-        if core.applied_index < min(core.commit_index, station.journal.durable_index):
+        if core.term >= TERM_MAX or core.applied_index < core.commit_index:
             return False
         changes = unapplied_changes(core, station.options.is_change)
         if len(changes) > 1:  # all but the last are committed, or it would not have been proposed
-            core.commit_index = max(core.commit_index, changes[-2])
-        ripe = not changes or (len(changes) == 1 and core.commit_index < changes[0])
-        return ripe and station.roster.votes  # asked last: what was just found committed may have made it a voter
+            core.commit_index = changes[-2]
+            return False
+        return station.roster.votes  # asked last: what was just found committed may make it a voter
 
     def _may_grant(self, *, transfer: bool = False) -> bool:
         # A leader does not vote either: it steps down by itself once no majority echoes it, or when told of its term.

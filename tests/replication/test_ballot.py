@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from replication.proposal import Outcome
 from tests.replication.sim_network import SimNetwork
 
@@ -136,3 +138,44 @@ def test_a_candidate_behind_in_terms_is_told(tmp_path: Path) -> None:
     ask = {"type": "pre_vote", "term": other.group.term, "last_log_index": 10_000, "last_log_term": other.group.term}
     other.group.receive(network.others(node)[1].id, ask)
     assert [message["term"] for _now, _source, _target, message in network.seen] == [other.group.term]
+
+
+@pytest.mark.parametrize("change", [True, False])
+def test_nobody_stands_before_it_has_applied_what_is_committed(tmp_path: Path, change: bool) -> None:
+    """B knows that an entry is committed, and its disk does not have it yet. Asked to lead, it would count with members
+    of before; it stands when it has applied the entry."""
+    network = SimNetwork(tmp_path)
+    leader = network.elect("A")
+    network.fill(leader, 3)
+    network.run(0.5)
+    node, term = network.nodes["B"], leader.group.term
+    network.sync_s["B"] = 1.0
+    if change:
+        network.change_now(leader, "add", "D")
+    else:
+        network.fill(leader, 1, "late")
+    assert network.run(0.5, lambda: node.group.commit_index == leader.group.commit_index)
+    assert node.group.applied_index < node.group.commit_index
+    node.group.receive("A", {"type": "timeout_now", "term": term})
+    assert (node.group.role, node.group.term) == ("follower", term)
+    assert network.run(3, lambda: node.group.applied_index == node.group.commit_index)
+    node.group.receive("A", {"type": "timeout_now", "term": term})
+    assert (node.group.role, node.group.term) == ("candidate", term + 1)
+
+
+def test_all_changes_but_the_last_of_a_log_are_committed(tmp_path: Path) -> None:
+    """A log with two changes that are not applied: who proposed the second had applied the first (rule 2). The node
+    takes that for committed, applies it, and stands with the members that it makes."""
+    network = SimNetwork(tmp_path)
+    leader = network.elect("A")
+    network.fill(leader, 3)
+    network.run(0.5)
+    node, core, term = network.nodes["B"], network.nodes["B"].group._core, leader.group.term
+    for text in ("member add D 1", "between", "member add E 2"):
+        core.append(text.encode())
+    assert network.nodes["B"].group.applied_index == core.last_index - 3
+    node.group.receive("A", {"type": "timeout_now", "term": term})
+    assert (node.group.role, node.group.commit_index) == ("follower", core.last_index - 2)
+    assert network.run(0.02, lambda: node.learners == ["D"])
+    node.group.receive("A", {"type": "timeout_now", "term": term})
+    assert (node.group.role, node.group.term) == ("candidate", term + 1)
