@@ -64,6 +64,9 @@ class Following:
         term is `_verified`. What it acknowledged in earlier terms and was committed is in this leader's log, and the
         leader found no entry of this node's that it still has, so all such entries are older than its journal, which
         begins before `index`. What was not committed nobody was promised.
+
+        A leader that is right about its own journal never offers less than `_verified`: those entries are in its log,
+        so it would have found them. This node asks all the same, for what it forgets cannot be acknowledged again.
         """
         core, (known_term, known) = self._core, self._verified
         follows = core.state == FOLLOWER and core.leader_id == leader and core.term == term

@@ -121,6 +121,24 @@ def test_another_term_before_the_commit_index_ends_the_node(tmp_path: Path) -> N
     assert "entry 5" in str(follower.fatal)
 
 
+def test_what_was_acknowledged_in_this_term_is_not_forgotten_for_less(tmp_path: Path) -> None:
+    """Entries that were acknowledged may be committed by now, by this very acknowledgement. No snapshot that ends
+    before them may take their place, whatever makes the leader offer it; what another term acknowledged is its."""
+    network, leader, follower = settled(tmp_path)
+    other = next(node for node in network.others(leader) if node is not follower)
+    end, term = leader.group.last_index, leader.group.term
+    entries = [(b"%d" % index, index, term) for index in range(end + 1, end + 4)]
+    follower.group.receive(leader.id, append(leader, end, entries, end))
+    assert (follower.group.last_index, follower.group.commit_index) == (end + 3, end)
+    offers = range(end, end + 5)
+    assert [follower.group.may_install(leader.id, term, index) for index in offers] == [False, False, False, True, True]
+    assert not follower.group.may_install(other.id, term, end + 3)
+    lost = append(leader, end, [], end) | {"term": term + 1, "prevLogIdx": end + 90, "prevLogTerm": term + 1}
+    follower.group.receive(other.id, lost)
+    assert [follower.group.may_install(other.id, term + 1, index) for index in offers] == [False] + [True] * 4
+    assert not follower.group.may_install(leader.id, term, end + 3)
+
+
 def test_echoes_do_not_wait_for_the_disk(tmp_path: Path) -> None:
     """With a write under way for a second the echo leaves at once; the acknowledgement of the entry waits."""
     network, leader, follower = settled(tmp_path)
