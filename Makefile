@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 FUZZ_FRAMES ?= 200000
 
-.PHONY: fuzz-frames help test-fast pythons lowest constraints soak-models soak-tests demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos soak-chaos chaos-scenarios chaos-kills soak-sim soak-mutants soak-versions golden clean
+.PHONY: fuzz-frames help test-fast pythons lowest constraints soak-models soak-tests demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos soak-chaos chaos-scenarios chaos-kills soak-sim soak-mutants mutants soak-versions golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -105,6 +105,9 @@ soak-sim: $(READY) ## 1,000 simulated clusters, a minute of every fault each (ab
 
 soak-mutants: $(READY) ## how many seeds it takes to find each of seven mistakes planted in the code
 	$(BIN)/python -m chaos.simulator.hunt
+
+mutants: $(READY) ## mistakes planted one by one in a copy of the code: the tests named for each must find it (MUTANTS="S2 X12")
+	$(BIN)/python deploy/mutants.py $(MUTANTS)
 
 # What it finds is printed with how to replay it, and becomes a named test.
 ifndef SOAK_SEED
