@@ -52,7 +52,7 @@ environment() {
 
 second() {
   local found
-  found=$(list | grep -v "^$1 " | tail -n 1)
+  found=$(list | sed "/^$1 /d" | tail -n 1)
   if [ -z "$found" ]; then
     echo "there is only Python $1"
     return
