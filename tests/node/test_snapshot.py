@@ -264,7 +264,7 @@ def test_a_snapshot_that_does_not_verify_is_not_taken_over(tmp_path: Path) -> No
 
 def test_the_journal_of_those_that_stay_is_bounded(tmp_path: Path) -> None:
     """A node that is away does not make the others' journals grow: they keep what the settings say, and some segments
-    that a checkpoint does not cover yet."""
+    that a checkpoint does not cover yet: 8 MiB soon after each round, of 4 MiB and more."""
     nodes = Nodes(tmp_path)
 
     async def scene(nodes: Nodes) -> None:
@@ -274,6 +274,6 @@ def test_the_journal_of_those_that_stay_is_bounded(tmp_path: Path) -> None:
             index = leader.group.commit_index
             await fill(leader, 3000)
             await strand(nodes, leader, index)
-            assert all(node.journal.kept_bytes < 8 << 20 for node in nodes.alive.values())
+            await until(lambda: all(node.journal.kept_bytes < 8 << 20 for node in nodes.alive.values()))
 
     play(nodes, scene)
