@@ -59,9 +59,10 @@ class CheckpointJob:
         self.hours.prepare()
         self.catalog.commit(self.hours.lengths)
         read_ahead(self.hours.ahead, self._open_files, self.hours.heads)
-        for hour in self._pins.removable(self.hours.removed):
+        for hour in self._pins.removable(self.hours.unlinked.unlinked):
             self._disk.remove_tree(self._directory / directory_name(*hour))
             self._pins.removed(hour)
+            self.hours.unlinked.removed.append(hour)
         for path in self.hours.states.removed:
             if self._disk.exists(path):
                 self._disk.unlink(path)

@@ -13,6 +13,7 @@ from storage.hour_table import FROZEN, HourCounters, Rows, lengths_of
 from storage.stage_write import FrozenHour
 from storage.staging import Chunk, Chunks
 from storage.states_due import FrozenStates
+from storage.unlinked_hours import FrozenUnlinked
 
 
 class FrozenHours:
@@ -24,7 +25,7 @@ class FrozenHours:
         settles: Mapping[int, Chunks],
         chunks: tuple[Chunk, ...],
         written: frozenset[int],
-        removed: list[tuple[int, int]],
+        unlinked: FrozenUnlinked,
         heads: HeadsKept,
         ahead: range,
         states: FrozenStates,
@@ -32,8 +33,7 @@ class FrozenHours:
         self.rows = rows
         """A copy of all rows of the table, free ones too."""
         self.chunks = chunks
-        self.removed = removed
-        """Hours and generations."""
+        self.unlinked = unlinked
         self.heads = heads
         """Of what is written: a fork."""
         self.states = states

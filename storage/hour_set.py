@@ -10,17 +10,9 @@ a row of counters (hour_table.py). Memory depends on what is used, not on how ma
 
 Invariant: the row of an hour is as its `Hour` says, but for hours that are near, warm or have staged settle records:
 of those the `Hour` is right, and `_refresh` brings their rows up to date.
-
-An hour that was unlinked may be begun again (a Realign has turned the wheel back): under the same number and, until a
-checkpoint without the old one is durable, under another generation, which gives it a directory of its own. A crash
-would bring the old one back, so not a byte of it may change; and a node that made its checkpoint in between and one
-that did not give the new units the same positions: those behind the old ones', which no unit is ever given again (the
-catalog keeps where an unlinked hour ended). So it is where a pin holds the old directory (snapshot_pin.py). The
-generation is the node's own matter, no replicated content.
 """
 
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Final
@@ -38,10 +30,12 @@ from storage.heads import HeadsKept, all_heads
 from storage.hour import Hour
 from storage.hour_table import NOT_READ, HourCounters, HoursHeld, HourTable
 from storage.position import by_hour, hours_of, indexes_of
-from storage.snapshot_pin import Pins
+from storage.settling_hours import SettlingHours
 from storage.stage_write import OpenFiles, write_staged
-from storage.staging import Chunk, Stage
-from storage.states_due import NO_STATES, FrozenStates, StatesDue
+from storage.staging import Stage
+from storage.states_due import StatesDue
+from storage.unlinked_hours import UnlinkedHours
+from storage.warm_hours import WarmHours
 
 NEAR_HOURS: Final = 2
 """Hours on either side of the turn's that are near."""
@@ -62,22 +56,14 @@ _PIECE_BYTES: Final = 8 << 20
 _READ_UNITS_MAX: Final = 1 << 16
 """Hours of more units on disk, whose heads are not kept, are left to the checkpoint."""
 
-_WARM_HOURS_MAX: Final = 64
-_WARM_UNITS_MAX: Final = 8 << 20
-"""How many hours that are not near keep states and descriptors, and units of states in all."""
-
-_SETTLING_BYTES: Final = 2048
-"""What an hour costs that is kept for its staged settle records."""
-
 
 class HourSet:
     """The hours by number. On the loop's thread."""
 
     def __init__(
-        self, table: HourTable, stage: Stage, open_files: OpenFiles, first_index: Callable[[int], int], pins: Pins
+        self, table: HourTable, stage: Stage, open_files: OpenFiles, first_index: Callable[[int], int]
     ) -> None:
         self._table = table
-        self._pins = pins
         self._stage = stage
         self._open_files = open_files
         self._first_index = first_index
@@ -88,13 +74,11 @@ class HourSet:
         self._objects: WeakValueDictionary[int, Hour] = WeakValueDictionary()  # all there are, whoever holds them
         self._near = range(0)
         self._mapped: dict[int, Hour] = {}  # the near ones
-        self._warm: OrderedDict[int, Hour] = OrderedDict()
-        self._settling: dict[int, Hour] = {}  # with staged settle records
-        self._settle_bytes = 0  # of these
+        self._warm = WarmHours()
+        self._settling = SettlingHours()
         self._written: set[int] = set()  # written to since the last checkpoint began
         self._heads = HeadsKept()
-        self._unlinked: set[tuple[int, int]] = set()  # (hour, generation) that the next checkpoint removes
-        self._removing: set[tuple[int, int]] = set()  # and those that the one under way does
+        self._unlinked = UnlinkedHours()
         self._states_due = StatesDue(table.rows)
 
     def __len__(self) -> int:
@@ -152,11 +136,8 @@ class HourSet:
             return hour
         hour = self.find(number)
         if hour is not None:
-            known = number in self._warm
-            self._warm[number] = hour
-            self._warm.move_to_end(number)
-            if not known:
-                self._cool()
+            for cooled in self._warm.use(hour):
+                self._table.put(cooled.counters)
         return hour
 
     def existing(self, positions: U64) -> Iterator[tuple[Hour, npt.NDArray[np.intp] | slice, I64]]:
@@ -177,7 +158,7 @@ class HourSet:
         and where its log ends."""
         missing = [number for number in numbers if number not in self._table]
         if missing:
-            generations = [self._generation(number) for number in missing]
+            generations = [self._unlinked.generation(number) for number in missing]
             self._table.begin(missing, generations, [self._first_index(number) for number in missing])
             for number in missing[bisect_left(missing, self._near.start) : bisect_left(missing, self._near.stop)]:
                 hour = self.find(number)
@@ -190,11 +171,6 @@ class HourSet:
             self._table.put(hour.counters)
         rows = self._table.rows[self._table.find(numbers)]
         return rows["first"] + rows["units"], rows["log_end"]
-
-    def _generation(self, number: int) -> int:
-        old = [generation for each, generation in chain(self._unlinked, self._removing) if each == number]
-        old += self._pins.generations(number)
-        return max(old, default=-1) + 1
 
     def _among(self, numbers: list[int]) -> list[Hour]:
         """Of these hours, which rise, those that there is an object of."""
@@ -252,18 +228,15 @@ class HourSet:
 
     def settled(self, hour: Hour, staged: int) -> None:
         """Settle records were added to an hour; `staged` bytes of them are in memory."""
-        if not staged:
+        if staged:
+            self._settling.add(hour, staged)
+        else:
             self._written.add(hour.number)
-            return
-        if hour.number not in self._settling:
-            self._settling[hour.number] = hour
-            self._settle_bytes += _SETTLING_BYTES
-        self._settle_bytes += staged
 
     @property
     def staged_bytes(self) -> int:
         """Memory held by what waits to be written."""
-        return self._stage.bytes + self._settle_bytes
+        return self._stage.bytes + self._settling.bytes
 
     def bound(self) -> None:
         """Write some of what is staged if it has become too much: a few hours at a time, for the loop waits."""
@@ -272,9 +245,8 @@ class HourSet:
         piece = self._piece()
         self._write(piece)
         if not piece:  # settle records alone
-            settled = sorted(number for number, hour in self._settling.items() if hour.units == hour.saved_units)
-            for number in settled[:_PIECE_HOURS]:
-                self._write([number])
+            for hour in self._settling.lowest(_PIECE_HOURS):
+                self._write([hour.number])
 
     def _piece(self) -> list[int]:
         """The lowest hours with staged units, none between them left out, whose heads need no long reading."""
@@ -301,7 +273,7 @@ class HourSet:
         for number in self._near:
             entering = None if number in self._mapped else self.find(number)
             if entering is not None:
-                self._warm.pop(number, None)
+                self._warm.drop(number)
                 self._write([number])
                 kept = self._heads.get(number, entering.next)
                 self._heads.drop(number)
@@ -331,12 +303,12 @@ class HourSet:
             self._stage.remove(number, number)
             self._saved(hour, hour.counters.written)
         self._mapped.pop(number, None)
-        self._warm.pop(number, None)
+        self._warm.drop(number)
         del self._objects[number]
         self._table.remove(number)
         self._heads.drop(number)
         self._written.discard(number)
-        self._unlinked.add((number, hour.generation))
+        self._unlinked.add(number, hour.generation)
         self.units -= hour.units
         self.moved -= hour.moved
         hour.close()
@@ -345,21 +317,18 @@ class HourSet:
 
     def freeze(self) -> FrozenHours:
         """This moment, for a checkpoint. One at a time."""
-        frozen = self._frozen(self._stage.freeze(), self._states_due.freeze(self._written))
-        self._written, self._removing, self._unlinked = set(), self._unlinked, set()
-        return frozen
-
-    def _frozen(self, chunks: tuple[Chunk, ...] = (), states: FrozenStates = NO_STATES) -> FrozenHours:
         self._refresh()
-        return FrozenHours(
-            self._table.rows.copy(), {number: hour.staged_settles.copy() for number, hour in self._settling.items()},
-            chunks, frozenset(self._written), sorted(self._unlinked), self._heads.fork(),
-            range(self._near.stop, self._near.stop + AHEAD_HOURS), states,
+        frozen = FrozenHours(
+            self._table.rows.copy(), self._settling.freeze(), self._stage.freeze(), frozenset(self._written),
+            self._unlinked.freeze(), self._heads.fork(), range(self._near.stop, self._near.stop + AHEAD_HOURS),
+            self._states_due.freeze(self._written),
         )  # fmt: skip
+        self._written = set()
+        return frozen
 
     def thaw(self, frozen: FrozenHours) -> None:
         """The checkpoint is durable."""
-        self._removing = set()
+        self._unlinked.thaw(frozen.unlinked)
         self._stage.thaw()
         self._save(frozen)
         self._states_due.thaw(frozen.states, self._objects)
@@ -377,23 +346,10 @@ class HourSet:
     def _saved(self, hour: Hour, counters: HourCounters | None) -> None:
         """What was staged of an hour is written as far as its counters say."""
         assert counters is not None, f"hour {hour.number} is there"
-        before = hour.staged_settles.bytes()
-        hour.thaw(counters)
-        self._settle_bytes += (after := hour.staged_settles.bytes()) - before
-        if before and not after:
-            del self._settling[hour.number]
-            self._settle_bytes -= _SETTLING_BYTES
+        if self._settling.saved(hour, counters):
             self._table.put(hour.counters)
 
     def _refresh(self) -> None:
         """Bring the rows of all hours up to date."""
-        for hour in chain(self._mapped.values(), self._warm.values(), self._settling.values()):
+        for hour in chain(self._mapped.values(), self._warm, self._settling):
             self._table.put(hour.counters)
-
-    def _cool(self) -> None:
-        units = sum(warm.states_units for warm in self._warm.values())
-        while len(self._warm) > 1 and (len(self._warm) > _WARM_HOURS_MAX or units > _WARM_UNITS_MAX):
-            _, coldest = self._warm.popitem(last=False)
-            units -= coldest.states_units
-            coldest.cool()
-            self._table.put(coldest.counters)

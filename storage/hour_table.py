@@ -19,7 +19,7 @@ class HourCounters(NamedTuple):
     """One hour's. 0 <= saved_x <= x: what is between is staged."""
 
     number: int
-    generation: int  # of its directory, see hour_set
+    generation: int  # of its directory, see unlinked_hours
     first: int  # global_index of its first unit
     units: int
     log_end: int

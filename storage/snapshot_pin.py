@@ -24,9 +24,7 @@ from storage.disk import Disk
 from storage.format import Corrupt
 from storage.hour_lengths import HourRows
 from storage.snapshot import CATALOG_FILE, Manifest, SnapshotRefused
-
-Hour = tuple[int, int]
-"""An hour's directory: number and generation."""
+from storage.unlinked_hours import Directory
 
 PINS: Final = "pins"
 
@@ -43,7 +41,7 @@ class Pins:
     def __init__(self) -> None:
         self._held: dict[int, HourRows] = {}  # what each pin names, by its number
         self._beginning = False
-        self._kept: set[Hour] = set()
+        self._kept: set[Directory] = set()
         self._made = 0
 
     def hold(self, begin: Callable[[], CatalogPin | None]) -> tuple[CatalogPin, int] | None:
@@ -63,7 +61,7 @@ class Pins:
         """A pin is released. What was kept for it goes with the next checkpoint."""
         self._held.pop(number, None)
 
-    def removable(self, hours: Iterable[Hour]) -> list[Hour]:
+    def removable(self, hours: Iterable[Directory]) -> list[Directory]:
         """Of directories that no checkpoint names any more, these and those kept, the ones that no pin holds; the rest
         is kept. Tell `removed` of each one that is gone."""
         self._kept |= set(hours)
@@ -72,16 +70,12 @@ class Pins:
         held = list(self._held.values())
         return sorted(hour for hour in self._kept if not any(_names(rows, hour) for rows in held))
 
-    def removed(self, hour: Hour) -> None:
-        """This directory is gone: its name is free."""
+    def removed(self, hour: Directory) -> None:
+        """This directory is gone."""
         self._kept.discard(hour)
 
-    def generations(self, number: int) -> list[int]:
-        """Generations of an hour whose directories are kept though no checkpoint names them."""
-        return [generation for each, generation in list(self._kept) if each == number]
 
-
-def _names(hours: HourRows, hour: Hour) -> bool:
+def _names(hours: HourRows, hour: Directory) -> bool:
     lengths = hours.get(hour[0])
     return lengths is not None and lengths.generation == hour[1]
 

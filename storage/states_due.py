@@ -21,8 +21,8 @@ class FrozenStates:
     """One checkpoint's part. `begun` are hours whose files it is to begin, `removed` files that nobody reads any more;
     after `extend`: hours whose files go further now, and files that are superfluous once nobody has them open."""
 
-    begun: frozenset[int] = frozenset()
-    removed: tuple[Path, ...] = ()
+    begun: frozenset[int]
+    removed: tuple[Path, ...]
     extended: list[HourCounters] = field(default_factory=list)
     superfluous: list[Path] = field(default_factory=list)
 
@@ -35,9 +35,6 @@ class FrozenStates:
             if extend(files, hour.settles, self.superfluous):
                 self.extended.append(hour)
             files.close()
-
-
-NO_STATES: Final = FrozenStates()
 
 
 class StatesDue:

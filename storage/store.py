@@ -54,7 +54,7 @@ class Store:
         opening.cluster_id = genesis.cluster_id if genesis else None
         disk.remove_tree(directory / PINS)
         self._opening, self._pins = opening, pins
-        self._hours = HourSet(HourTable(named, firsts), Stage(), opening.open, catalog.first_index, pins)
+        self._hours = HourSet(HourTable(named, firsts), Stage(), opening.open, catalog.first_index)
         self.applied_index, self.applied_term, self.level = at.applied_index, at.applied_term, at.level
         """Of the newest entry that is applied; and the level (storage/level.py) by which it was."""
 

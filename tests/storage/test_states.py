@@ -8,11 +8,11 @@ from random import Random
 import numpy as np
 import pytest
 
-import storage.hour_set
 import storage.state
 import storage.state_file
 import storage.state_files
 import storage.states_due
+import storage.warm_hours
 from storage.array import U64
 from storage.columns import SettleBatch
 from storage.disk import Disk
@@ -42,7 +42,7 @@ def _small_pages() -> Iterator[None]:
         patch.setattr(storage.state_files, "_RUN_MAX", 50)
         patch.setattr(storage.state_files, "TAIL_MIN", 20)
         patch.setattr(storage.states_due, "TAIL_MIN", 20)
-        patch.setattr(storage.hour_set, "_WARM_HOURS_MAX", 1)
+        patch.setattr(storage.warm_hours, "_WARM_HOURS_MAX", 1)
         yield
 
 

@@ -1,0 +1,50 @@
+"""Hours that have settle records in memory, which wait for a checkpoint: each is kept as an object for these."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from storage.hour import Hour
+from storage.hour_table import HourCounters
+from storage.staging import Chunks
+
+_SETTLING_BYTES: Final = 2048
+"""What an hour costs that is kept for its staged settle records."""
+
+
+class SettlingHours:
+    """By number. On the loop's thread."""
+
+    def __init__(self) -> None:
+        self._hours: dict[int, Hour] = {}
+        self.bytes = 0
+        """Memory they take."""
+
+    def __iter__(self) -> Iterator[Hour]:
+        return iter(self._hours.values())
+
+    def add(self, hour: Hour, staged: int) -> None:
+        """So many bytes of settle records were staged in an hour."""
+        if hour.number not in self._hours:
+            self._hours[hour.number] = hour
+            self.bytes += _SETTLING_BYTES
+        self.bytes += staged
+
+    def lowest(self, count: int) -> list[Hour]:
+        """The lowest of those that have nothing else staged, so many at most."""
+        alone = sorted(number for number, hour in self._hours.items() if hour.units == hour.saved_units)
+        return [self._hours[number] for number in alone[:count]]
+
+    def saved(self, hour: Hour, counters: HourCounters) -> bool:
+        """An hour is written as far as these say; whether it had staged settle records and has none any more."""
+        before = hour.staged_settles.bytes()
+        hour.thaw(counters)
+        self.bytes += (after := hour.staged_settles.bytes()) - before
+        if not before or after:
+            return False
+        del self._hours[hour.number]
+        self.bytes -= _SETTLING_BYTES
+        return True
+
+    def freeze(self) -> dict[int, Chunks]:
+        """The staged settle records by hour, as they are now."""
+        return {number: hour.staged_settles.copy() for number, hour in self._hours.items()}

@@ -1,0 +1,58 @@
+"""Directories of hours that were unlinked, until a checkpoint's thread has removed them.
+
+An hour that was unlinked may be begun again (a Realign has turned the wheel back): under the same number and, until the
+directory of the one before is gone, under another generation, which gives it a directory of its own. A crash would
+bring the old one back, so not a byte of it may change; and a node that made its checkpoint in between and one that did
+not give the new units the same positions: those behind the old ones', which no unit is ever given again (the catalog
+keeps where an unlinked hour ended). So it is where a pin holds the old directory (snapshot_pin.py). The generation is
+the node's own matter, no replicated content.
+
+Invariant: no hour is begun in a directory that `_taken` names, and each directory that is to be removed is named there
+until the checkpoint that has removed it is over. So the thread that removes one never meets what the loop writes.
+"""
+
+from dataclasses import dataclass, field
+
+Directory = tuple[int, int]
+"""An hour's directory: number and generation."""
+
+
+@dataclass(slots=True)
+class FrozenUnlinked:
+    """One checkpoint's part. `unlinked` are the directories that it does not name any more and the one before may;
+    its thread adds to `removed` each directory that it has removed, those that a pin held until now among them."""
+
+    unlinked: list[Directory] = field(default_factory=list)
+    removed: list[Directory] = field(default_factory=list)
+
+
+class UnlinkedHours:
+    """On the loop's thread."""
+
+    def __init__(self) -> None:
+        self._taken: dict[int, tuple[int, ...]] = {}  # generations by hour, of directories that may be there
+        self._waiting: list[Directory] = []  # for the next checkpoint to begin
+
+    def add(self, number: int, generation: int) -> None:
+        """An hour was unlinked: the next checkpoint does not name its directory."""
+        self._taken[number] = (*self._taken.get(number, ()), generation)
+        self._waiting.append((number, generation))
+
+    def generation(self, number: int) -> int:
+        """The one in which an hour may be begun that is not there."""
+        taken = self._taken.get(number)
+        return max(taken) + 1 if taken else 0
+
+    def freeze(self) -> FrozenUnlinked:
+        """For a checkpoint. One at a time."""
+        frozen, self._waiting = FrozenUnlinked(sorted(self._waiting)), []
+        return frozen
+
+    def thaw(self, frozen: FrozenUnlinked) -> None:
+        """The checkpoint is over: the names of what it has removed are free again."""
+        for number, generation in frozen.removed:
+            left = tuple(each for each in self._taken[number] if each != generation)
+            if left:
+                self._taken[number] = left
+            else:
+                del self._taken[number]
