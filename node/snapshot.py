@@ -7,6 +7,7 @@
       install/journal is written with this node's term, vote and voter flag
       THE rename: before it the old state counts, after it the new
    Node.run raises Reinstalled; whoever ran it opens the same directory again (node/process.py)
+   the old state, which the start moved aside by renames, is removed in a thread
 ```
 Why a restart in place and not a change of everything under the running node: store, machine, journal, wheel and group
 all hold what they have read, and a start is the one way to read it anew that is tested at every crash. It takes what
@@ -24,7 +25,7 @@ from replication.journal_install import Promises, install_journal
 from replication.snapshot_fetch import SnapshotFetcher
 from replication.snapshot_send import SnapshotSender
 from storage.snapshot import Manifest
-from storage.snapshot_install import Install, discard_install
+from storage.snapshot_install import Install, discard_install, remove_replaced
 from storage.snapshot_pin import Pin
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Snapshots:
             cluster_id=lambda: node.store.cluster_id,
             spare_bytes=lambda: node.reserve.spare_bytes,
             clear=self._clear,
+            remove=lambda: remove_replaced(node.config.directory, node.disk),
             ready=self._ready,
         )
         node.group.on_snapshot = self._receive

@@ -53,6 +53,8 @@ class SnapshotFetcher:
     `build(manifest)` makes or goes on with what is aside, in a thread. `cluster_id()` is None while this node has
     none. `spare_bytes()` is what may be written before the reserve is touched. `clear()`, in a thread and while nothing
     is fetched, removes what an earlier try left if it is not needed any more, and says whether that is settled.
+    `remove()`, in a thread and before anything is fetched, removes a piece of what earlier snapshots replaced, and says
+    whether there is more.
     `ready(install, manifest)` ends the node.
     """
 
@@ -64,6 +66,7 @@ class SnapshotFetcher:
         cluster_id: Callable[[], bytes | None],
         spare_bytes: Callable[[], int],
         clear: Callable[[], bool],
+        remove: Callable[[], bool],
         ready: Callable[[Install, Manifest], None],
     ) -> None:
         self.index = 0
@@ -77,6 +80,7 @@ class SnapshotFetcher:
         self._cluster_id = cluster_id
         self._spare_bytes = spare_bytes
         self._clear = clear
+        self._remove = remove
         self._ready = ready
         self._offer: tuple[str, Message] | None = None
         self._wake = asyncio.Event()
@@ -101,6 +105,8 @@ class SnapshotFetcher:
 
     async def run(self) -> None:
         """Until cancelled. Raises DiskFailed, which is final, as everywhere."""
+        while await in_thread_behind(self._remove):
+            pass
         clear = False
         while True:
             while self._offer is None:

@@ -7,8 +7,8 @@ LOCK names the owner, and is locked (flock: the lock dies with the process) for 
 hours/<hour>/{log,index,settle}   catalog/   journal/   deliveries/   LOCK   SILENCE
 ```
 SILENCE is told of in silence_file.py. Beside these there are `install/`, a snapshot on its way in, `installed/`, one
-that a stop kept from its place: it takes it when the directory is opened (snapshot_install.py), and `pins/`, copies of
-the catalog for those it is sent to.
+that a stop kept from its place: it takes it when the directory is opened (snapshot_install.py), `replaced/`, what it
+took the place of, until it is removed, and `pins/`, copies of the catalog for those it is sent to.
 
 LOCK is one JSON line {"format","node_id","store_id","checksum"}. It is durable before anything else is made, so what a
 crash during creation leaves is told apart from a damaged directory:

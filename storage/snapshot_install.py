@@ -4,12 +4,14 @@
 install/{hours,catalog,journal}     have, put: pieces, from a leader or from what this node has itself
   | verify                          everything synced, and read as `hourwheel verify` does
   | commit                          THE rename; before it the old state counts, after it the new
-installed/                          finish_install: each folder takes its old one's place
+installed/                          finish_install: each folder takes its old one's place, by renames
+replaced/                           the old ones, which `remove_replaced` removes while the node runs
 ```
 | stopped | found at the next start | so |
 |---|---|---|
 | before the rename | the old state, and `install/` | the node goes on; what stands in `install/` is used again |
 | after it, anywhere | `installed/`, perhaps some folders already moved | finish_install goes on where it stopped |
+| before the old state is removed | `replaced/hours.1` and others | the node removes it while it runs |
 
 `install/` may hold anything: pieces of an earlier try, of another leader's snapshot, bytes that a power cut mangled.
 Nothing in it is believed: whoever installs compares the checksum of what `have` finds with the leader's, piece by
@@ -19,6 +21,7 @@ goes on, cuts them at its next start, and must not find them longer by another's
 """
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +35,9 @@ from storage.verify import verify
 
 INSTALL: Final = "install"
 INSTALLED: Final = "installed"
+REPLACED: Final = "replaced"
+REMOVED_AT_ONCE: Final = 512
+"""Directories of hours that one step of a removal takes."""
 _FOLDERS: Final = ("hours", "catalog", "journal")
 _SYNC_EACH_MAX: Final = 20_000
 """Of more files a sync of each takes too long."""
@@ -238,19 +244,49 @@ def discard_install(directory: Path, disk: Disk) -> None:
 
 
 def finish_install(directory: Path, disk: Disk) -> bool:
-    """Put a committed snapshot's folders in their places, if there is one; whether there was.
+    """Put a committed snapshot's folders in their places, if there is one; whether there was. What stood there waits
+    in `replaced/` for remove_replaced: a start takes as long however much it was.
 
     For who holds the directory's LOCK and has nothing in it open. Stopped anywhere it is done by the next one.
     """
-    installed = directory / INSTALLED
+    installed, replaced = directory / INSTALLED, directory / REPLACED
     if not disk.exists(installed):
         return False
-    for folder in _FOLDERS:
-        if disk.exists(installed / folder):
-            disk.remove_tree(directory / folder)
-            disk.rename(installed / folder, directory / folder)
+    new = [folder for folder in _FOLDERS if disk.exists(installed / folder)]
+    disk.make_directory(replaced)
+    for folder in new:
+        if disk.exists(directory / folder):
+            disk.rename(directory / folder, _free_place(replaced, folder, disk))
+    disk.fsync_directory(directory)
+    disk.fsync_directory(replaced)  # a place is free for good before a new folder takes it
+    for folder in new:
+        disk.rename(installed / folder, directory / folder)
     disk.fsync_directory(directory)
     disk.fsync_directory(installed)
     disk.remove_tree(installed)
     disk.fsync_directory(directory)
+    return True
+
+
+def _free_place(replaced: Path, folder: str, disk: Disk) -> Path:
+    """A name that nothing has which an earlier snapshot replaced."""
+    return next(path for number in count(1) if not disk.exists(path := replaced / f"{folder}.{number}"))
+
+
+def remove_replaced(directory: Path, disk: Disk) -> bool:
+    """Remove some of what snapshots have replaced, at most REMOVED_AT_ONCE hours; whether there is more. For a thread:
+    an hour takes as long as the file system needs to free its blocks. Stopped anywhere the next call goes on."""
+    replaced = directory / REPLACED
+    if not disk.exists(replaced):
+        return False
+    folders = disk.list_directory(replaced)
+    if not folders:
+        disk.remove_tree(replaced)
+        return False
+    folder = replaced / folders[0]
+    hours = disk.list_directory(folder) if folders[0].startswith("hours.") else []
+    for hour in hours[:REMOVED_AT_ONCE]:
+        disk.remove_tree(folder / hour)
+    if len(hours) <= REMOVED_AT_ONCE:
+        disk.remove_tree(folder)
     return True

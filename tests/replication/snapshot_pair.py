@@ -85,6 +85,7 @@ class Pair:
         self.spare_bytes = 1 << 40
         self.whole: asyncio.Future[tuple[Install, Manifest]] = asyncio.get_running_loop().create_future()
         self.tasks: list[asyncio.Task[None]] = []
+        self.to_remove = 3
         assert self.store.checkpoint is not None
         self.index = self.store.checkpoint.applied_index
         self.sender = SnapshotSender(
@@ -102,6 +103,7 @@ class Pair:
             cluster_id=lambda: self.cluster_id,
             spare_bytes=lambda: self.spare_bytes,
             clear=self.clear,
+            remove=self.remove,
             ready=lambda install, manifest: self.whole.set_result((install, manifest)),
         )
         self.leader.other, self.follower.other = self.fetcher.receive, self.sender.receive
@@ -114,6 +116,11 @@ class Pair:
         """Nothing needs what is aside."""
         discard_install(self.directory, Disk())
         return True
+
+    def remove(self) -> bool:
+        """A piece of what was replaced."""
+        self.to_remove -= self.to_remove > 0
+        return self.to_remove > 0
 
     def run(self) -> None:
         """Both ends are at work."""

@@ -27,6 +27,7 @@ def test_all_of_it_comes_and_is_sound(tmp_path: Path) -> None:
         assert pair.fetcher.index == pair.index
         assert pair.fetcher.done_bytes == pair.fetcher.total_bytes == manifest.total_bytes
         assert verify(pair.directory / INSTALL, disk=Disk()).sound
+        assert pair.to_remove == 0, "what the last one replaced went before"
 
     played(tmp_path, scene)
 

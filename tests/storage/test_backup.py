@@ -17,7 +17,7 @@ from storage.snapshot import Manifest
 from storage.store import Store
 from storage.verify import digest, verify
 from tests.storage.faulty_disk import Stopped, StoppingDisk
-from tests.storage.test_snapshot_install import FEW, make, pinned
+from tests.storage.installing import FEW, make, pinned
 from tests.storage.workload import CLUSTER_ID, ENTRIES, HOUR, Entry
 
 NEW_ID = bytes(range(100, 116))

@@ -2,8 +2,6 @@
 
 import itertools
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,105 +13,29 @@ from storage.data_directory import DataDirectory, DirectoryRefused
 from storage.disk import Disk
 from storage.restore import RestoreOptions, restore
 from storage.snapshot import PIECE, Manifest
-from storage.snapshot_install import INSTALL, INSTALLED, Install, InstallRefused, PieceRefused
-from storage.snapshot_pin import Pin, checksum_of
-from storage.store import Store
-from storage.verify import digest, verify
+from storage.snapshot_install import (
+    INSTALL,
+    INSTALLED,
+    Install,
+    InstallRefused,
+    PieceRefused,
+)
+from storage.snapshot_pin import checksum_of
+from storage.verify import digest
 from tests.examples import examples
 from tests.storage.faulty_disk import Stopped, StoppingDisk
+from tests.storage.installing import committed, fetch, journal, make, pinned, state, take_in
 from tests.storage.quick_directory import quick_directory
 from tests.storage.workload import (
     ENTRIES,
     HOUR,
     Entry,
     H,
-    append,
     batch_of,
-    checkpoint,
     found,
-    replay,
-    settle,
-    topic,
     turn,
     void,
 )
-
-FEW = [
-    found,
-    turn(0),
-    append(5_000, 1_000, 9 * H),
-    topic("orders"),
-    settle(1, (0, 0), (9, 0)),
-    append(5_500),
-    append(H),
-]
-"""Three hours: a stop at every operation is many stops."""
-
-
-@contextmanager
-def pinned(directory: Path) -> Iterator[Pin]:
-    """The last checkpoint of a directory, pinned and prepared."""
-    store = Store.open(directory, disk=Disk())
-    pin = store.pin()
-    assert pin is not None
-    pin.prepare()
-    try:
-        yield pin
-    finally:
-        pin.release()
-        store.close()
-
-
-def make(directory: Path, entries: int, checkpoints: tuple[int, ...] = (), which: list = FEW) -> Path:  # type: ignore[type-arg]
-    """A node's directory at this index, with a last checkpoint."""
-    DataDirectory.open(directory, "n1", Disk(), bytes(16)).close()
-    store = Store.open(directory, disk=Disk())
-    replay(store, which, checkpoints, upto=entries)
-    checkpoint(store, store.applied_index)
-    store.close()
-    return directory
-
-
-def fetch(pin: Pin, install: Install) -> int:
-    """Ask for all pieces as a follower does; returns the bytes that had to be sent."""
-    sent = 0
-    for name, offset, size in install.manifest.pieces():
-        known, crc = install.have(name, offset, size)
-        data = pin.read(name, offset, size)
-        if known and checksum_of(data[:known]) == crc:
-            data, offset = data[known:], offset + known
-        if data:
-            install.put(name, offset, data, checksum_of(data))
-            sent += len(data)
-    return sent
-
-
-def journal(install: Install, disk: Disk) -> None:
-    """Stands for the journal that goes with the snapshot."""
-    disk.make_directory(install.journal)
-    fd = disk.open_write(install.journal / "1")
-    disk.write(fd, b"placeholder", 0)
-    disk.fdatasync(fd)
-    disk.close(fd)
-    disk.fsync_directory(install.journal)
-
-
-def take_in(directory: Path, pin: Pin, disk: Disk) -> None:
-    """All of it, and what the next start does."""
-    install = Install(directory, pin.manifest, disk)
-    fetch(pin, install)
-    install.verify()
-    journal(install, disk)
-    install.commit()
-    DataDirectory.open(directory, "n1", disk, bytes(16)).close()
-
-
-def state(directory: Path) -> str:
-    """Start, as far as storage goes, and say what is there."""
-    DataDirectory.open(directory, "n1", Disk(), bytes(16)).close()
-    Store.open(directory, disk=Disk()).close()
-    assert verify(directory).sound
-    return digest(directory)[0]
 
 
 def test_whole(quick_path: Path) -> None:
@@ -343,11 +265,7 @@ def test_tools_leave_an_unfinished_switch_alone(quick_path: Path) -> None:
     """Between the rename and the next start a tool is told so; the start, only of the right node, puts it in place."""
     leader, follower = make(quick_path / "a", 7), make(quick_path / "b", 4)
     with pinned(leader) as pin:
-        install = Install(follower, pin.manifest, Disk())
-        fetch(pin, install)
-        install.verify()
-        journal(install, Disk())
-        install.commit()
+        committed(follower, pin, Disk())
     with pytest.raises(DirectoryRefused, match="not yet in place"):
         DataDirectory.inspect(follower, Disk())
     with pytest.raises(DirectoryRefused, match="belongs to node n1"):
