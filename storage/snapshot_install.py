@@ -253,12 +253,12 @@ def finish_install(directory: Path, disk: Disk) -> bool:
     if not disk.exists(installed):
         return False
     new = [folder for folder in _FOLDERS if disk.exists(installed / folder)]
-    disk.make_directory(replaced)
-    for folder in new:
-        if disk.exists(directory / folder):
+    if old := [folder for folder in new if disk.exists(directory / folder)]:
+        disk.make_directory(replaced)
+        for folder in old:
             disk.rename(directory / folder, _free_place(replaced, folder, disk))
-    disk.fsync_directory(directory)
-    disk.fsync_directory(replaced)  # a place is free for good before a new folder takes it
+        disk.fsync_directory(directory)
+        disk.fsync_directory(replaced)  # a place is free for good before a new folder takes it
     for folder in new:
         disk.rename(installed / folder, directory / folder)
     disk.fsync_directory(directory)
