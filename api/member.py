@@ -31,7 +31,8 @@ class MemberPort(Protocol):
     """What the node does to change who its members are; part of `api.port.Port`."""
 
     async def add_member(self, node_id: str, raft: str, http: str) -> MemberView:
-        """Make a node a learner; it gets its vote when it has caught up. `invalid-field` (it is a member or was one, an
+        """Make a node a learner; it gets its vote when it has caught up. A member with these addresses is answered as
+        it is. `invalid-field` (the id is a member's with others, or was one's, an
         address is taken or nobody answers there, it holds other data), `change-in-progress`, `no-leader`,
         `outcome-unknown`."""
 

@@ -25,6 +25,7 @@ from node.turns import Turns
 from replication.in_thread import in_thread_until
 from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED, LEASED, PENDING, Corrupt
 from storage.hour_count import ENDED, OPEN, READY, DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total, Which
+from storage.hour_table import Extents
 
 if TYPE_CHECKING:
     from node.reign import Reign
@@ -55,8 +56,6 @@ assert set(_STANDINGS) == {*OPEN_STATES, *ENDED_STATES}
 
 Leads = Callable[[], "Reign"]
 """Raises `Problem` unless this node may answer as leader at this moment."""
-Marks = dict[int, tuple[int, int]]
-"""By hour what storage.store.Store.extent says of it."""
 
 
 class Counting:
@@ -94,12 +93,13 @@ class Counting:
             raise _too_many(step_ms)
         return [HistogramBucket(origin_ms + each * step_ms, found[each]) for each in range(first, last + 1)]
 
-    async def open_messages(self, topic: int, marks: Marks, leads: Leads) -> int:
-        """How many messages of a topic have not ended; `marks` gets what each hour held when it was counted."""
+    async def open_messages(self, topic: int, leads: Leads) -> tuple[int, Extents]:
+        """How many messages of a topic have not ended; and what all hours held before they were counted."""
         total = Total()
         async with self._turns.mine():
-            await self._pass(Which(OPEN, topic), total, leads, marks)
-        return total.count
+            before = self._node.store.extents()
+            await self._pass(Which(OPEN, topic), total, leads)
+        return total.count, before
 
     async def by_topic(self, leads: Leads) -> Mapping[int, Mapping[str, int]]:
         """Messages by state for each topic's number, all states of each; somewhat old (see above). `over-limit`."""
@@ -140,14 +140,14 @@ class Counting:
             None if query.tag is None else TagFilter.of([[query.tag]]),
         )
 
-    async def _pass(self, which: Which, tally: Tally, leads: Leads, marks: Marks | None = None) -> None:
+    async def _pass(self, which: Which, tally: Tally, leads: Leads) -> None:
         """All hours that may hold some."""
         now_ms = self._node.clock.now_ms()
-        for piece in self._pieces(which, tally, now_ms, marks):
+        for piece in self._pieces(which, tally, now_ms):
             await self._read(piece, tally)
             leads()
 
-    def _pieces(self, which: Which, tally: Tally, now_ms: int, marks: Marks | None) -> Iterator[list[HourCount]]:
+    def _pieces(self, which: Which, tally: Tally, now_ms: int) -> Iterator[list[HourCount]]:
         """What to read, made when it is asked for, and the last one perhaps with nothing; what is known without reading
         is added at once."""
         store = self._node.store
@@ -155,8 +155,6 @@ class Counting:
         units = looked = 0
         for hour in store.hours():
             looked += 1
-            if marks is not None:
-                marks[hour] = store.extent(hour)
             if isinstance(tally, Total) and which.all_open(hour):
                 tally.count += store.open_units(hour)
             elif (count := store.hour_count(hour, which, now_ms)) is not None:

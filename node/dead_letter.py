@@ -93,15 +93,14 @@ class DeadLetters:
         self, topic: Topic, query: DeadQuery, after: int, leads: Callable[[], Reign]
     ) -> AsyncGenerator[list[_Dead]]:
         """All dead messages that match, behind the position `after`, in pieces none of which is empty."""
-        store = self._node.store
-        for hour in store.hours():
-            if hour < after >> INDEX_BITS:
-                continue
-            homes = store.born_in_state(hour, DEAD)
-            homes = homes[homes > max(after, 0)] if after >= 0 else homes
-            for start in range(0, len(homes), LOOK_ROWS):
-                candidates = self._candidates(topic, query, homes[start : start + LOOK_ROWS])
-                for rows in move_pieces(move_weights(store, candidates), READ_WEIGHT):
+        for hour in self._node.store.ended_hours(max(after, 0) >> INDEX_BITS):
+            begin, end = self._node.store.span(hour)
+            for first in range(max(begin, after + 1), end, LOOK_ROWS):
+                await asyncio.sleep(0)
+                leads()
+                homes = self._node.store.born_in_state(first, min(first + LOOK_ROWS, end), DEAD)
+                candidates = self._candidates(topic, query, homes)
+                for rows in move_pieces(move_weights(self._node.store, candidates), READ_WEIGHT):
                     piece = self._read(query, candidates[rows])
                     if piece:
                         yield piece

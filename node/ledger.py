@@ -162,9 +162,9 @@ class Ledgers:
         topic = self._topic(query.topic)
         from_ms = query.from_ms if after is None else max(query.from_ms, after[0])
         left = WINDOW_MAX
-        for number in store.hours():
+        for number in store.hours(from_ms // HOUR_MS, -(-query.to_ms // HOUR_MS)):
             hour = store.hour(number)
-            if hour is None or (number + 1) * HOUR_MS <= from_ms or number * HOUR_MS >= query.to_ms:
+            if hour is None:
                 continue
             born = await self._born(MessageWindow(hour, from_ms, query.to_ms, topic, left), hour)
             left -= len(born.at)

@@ -123,6 +123,10 @@ class Membership:
 
     async def add(self, node_id: str, raft: str, http: str) -> MemberView:
         """See api.member.MemberPort."""
+        self._leads()
+        known = self.table.find(node_id)
+        if known is not None and known.role != REMOVED and (known.raft, known.http) == (raft, http):
+            return _view(known)  # asked again by somebody who got no answer
         self._check_new(node_id, raft, http)
         said = await self._node.transport.probe(node_id, address_of(raft))
         if said is None:
@@ -141,8 +145,10 @@ class Membership:
         """See api.member.MemberPort."""
         self._leads()
         member = self.table.find(node_id)
-        if member is None or member.role == REMOVED:
+        if member is None:
             raise Problem("unknown-node", f"no member of this cluster is named {node_id[:64]}")
+        if member.role == REMOVED:
+            return _view(member)  # asked again by somebody who got no answer
         self._check_free(but=node_id)
         if member.role == VOTER:
             self._check_quorum(node_id)

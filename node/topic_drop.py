@@ -1,7 +1,7 @@
 """A topic is deleted when nothing in it has not ended: counted in a thread, and made sure of when the entry is written.
 
     count all hours (they may change meanwhile) --- some: not-empty
-            |  none; remembers how many units each hour had when it was counted
+            |  none; remembers how many units each hour had before they were counted
             v
     when the entry is put together: are there units appended since, and of this topic?  --- yes: count again
             |  no                                                                            too many: count again
@@ -19,9 +19,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from api.problem import Problem
-from node.counting import Leads, Marks
+from node.counting import Leads
 from replication.apply_topic import DROPPED, MISMATCH, UNKNOWN
 from replication.command import DropTopic
+from storage.hour_table import Extents
 from storage.topic import Topic
 
 if TYPE_CHECKING:
@@ -29,23 +30,23 @@ if TYPE_CHECKING:
 
 #: Counts until a delete gives up, each quicker than what comes in between.
 TRIES_MAX: Final = 8
-#: Units appended since the count that are looked at on the loop: a millisecond or two.
+#: Units appended since the count that are looked at on the loop, and hours that they are in: some milliseconds.
 FRESH_MAX: Final = 20_000
+FRESH_HOURS_MAX: Final = 100
 
 
 async def drop_topic(node: Node, topic: Topic, if_match: int | None, leads: Leads) -> int:
     """Remove the topic; DROPPED, or MISMATCH if it has another revision than `if_match`. `not-empty`, `over-limit`,
     `unknown-topic` if somebody else removed it, `change-in-progress` where too much comes."""
     for _ in range(TRIES_MAX):
-        marks: Marks = {}
-        pending = await node.counting.open_messages(topic.number, marks, leads)
+        pending, before = await node.counting.open_messages(topic.number, leads)
         if pending:
             raise Problem(
                 "not-empty",
                 f"{pending} messages of {topic.name} have not ended; cancel them or wait for their end",
                 pending=pending,
             )
-        result = await node.proposer.drop_topic(_judge(node, topic, if_match, marks))
+        result = await node.proposer.drop_topic(_judge(node, topic, if_match, before))
         if result == DROPPED:
             node.topic_metrics.forget(topic.name)
         if result in (DROPPED, MISMATCH):
@@ -55,30 +56,24 @@ async def drop_topic(node: Node, topic: Topic, if_match: int | None, leads: Lead
     raise Problem("change-in-progress", f"too much comes in to make sure that {topic.name} is empty; try again later")
 
 
-def _judge(node: Node, topic: Topic, if_match: int | None, marks: Marks) -> Callable[[], DropTopic | None]:
+def _judge(node: Node, topic: Topic, if_match: int | None, before: Extents) -> Callable[[], DropTopic | None]:
     """What is proposed if nothing of the topic came since the count, None if it may have; asked when the entry that it
     goes in is put together, so that its index is known."""
 
     def judge() -> DropTopic | None:
         group, store = node.group, node.store
         index = group.last_index
-        if group.applied_index != index or not _unchanged(node, topic.number, marks):
+        if group.applied_index != index or not _unchanged(node, topic.number, before):
             return None
         return DropTopic(topic.namespace, topic.name, index + 1, store.unit_count, if_match or 0)
 
     return judge
 
 
-def _unchanged(node: Node, number: int, marks: Marks) -> bool:
+def _unchanged(node: Node, number: int, before: Extents) -> bool:
     """Whether no unit of the topic was appended since the hours were counted."""
     store = node.store
-    fresh: list[tuple[int, int]] = []
-    count = 0
-    for hour in store.hours():
-        begin, units = store.extent(hour)
-        marked, counted = marks.get(hour, (begin, 0))
-        first = counted if marked == begin else 0
-        if units > first:
-            fresh.append((hour, first))
-            count += units - first
-    return count <= FRESH_MAX and not any((store.topics_from(hour, first) == number).any() for hour, first in fresh)
+    fresh = [*store.extents().grown_since(before)]
+    if sum(units for _, _, units in fresh) > FRESH_MAX or len(fresh) > FRESH_HOURS_MAX:
+        return False
+    return not any((store.topics_from(hour, first) == number).any() for hour, first, _ in fresh)

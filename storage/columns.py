@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.array import I64, U8, U16, U32, U64
+from storage.format import UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,12 @@ class StateColumns:
     attempt: U16  # of the newest settle record; 0 if there is none
     term: U32  # likewise
     lease_end_ms: I64  # 0 unless leased
+
+    @classmethod
+    def unknown(cls, count: int) -> "StateColumns":
+        """So many UNKNOWN."""
+        numbers, terms, ends_ms = np.zeros(count, np.uint16), np.zeros(count, np.uint32), np.zeros(count, np.int64)
+        return cls(np.full(count, UNKNOWN, np.uint8), numbers, terms, ends_ms)
 
     def __len__(self) -> int:
         return len(self.state)

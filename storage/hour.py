@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from storage.array import I64, U64
 from storage.chain import Heads
-from storage.format import SETTLE, UNIT, Corrupt, Settles, Units, put_rows, seal
-from storage.home import Homes, read_homes
+from storage.format import SETTLE, UNIT, UNIT_MOVED, Corrupt, Settles, Units, put_rows, seal
+from storage.home import Homes
 from storage.hour_file import HourFiles, runs
 from storage.hour_lengths import HourLengths
 from storage.hour_table import NOT_READ, HourCounters
@@ -63,7 +63,7 @@ class Hour:
         self.staged_settles = Chunks()
         self._heads: Heads | None = None  # of a near hour
         self._states: States | None = None
-        self._homes: Homes | None = None
+        self._homes = Homes(self.next)
 
     @property
     def counters(self) -> HourCounters:
@@ -106,10 +106,7 @@ class Hour:
 
     def move_in(self, units: Units, homes: U64) -> None:
         """These units, which are about to come, are of messages born at `homes`."""
-        if not self.moved:
-            self._homes = Homes()
-        if self._homes is not None:
-            self._homes.add(units["global_index"].astype(np.int64), homes)
+        self._homes.add(units["global_index"].astype(np.int64), homes)
         self.moved += len(units)
 
     def settle(self, rows: Settles) -> int:
@@ -209,11 +206,17 @@ class Hour:
         """The states, if they are in memory."""
         return self._states
 
-    def homes(self) -> Homes:
-        """Where the units that were moved here were born, read again if it is not in memory."""
-        if self._homes is None:
-            self._homes = read_homes(self.number, self.files, self.saved_units, self.staged) if self.moved else Homes()
-        return self._homes
+    def homes(self, at: I64, places: U64) -> U64:
+        """Where the units with these global indexes, at these places, were born; of one that is unknown, its place."""
+        if not self.moved:
+            return places
+        result = self._homes.find(at, places)
+        rows = np.flatnonzero((at < self._homes.begin) & (at >= self.first))
+        if len(rows):
+            rows = rows[(self.unit_rows(at[rows])["flags"] & np.uint32(UNIT_MOVED)) > 0]
+            result = result.copy()
+            result[rows] = home_of(self.header_rows(at[rows]))
+        return result
 
     def enter(self, heads: Heads | None = None) -> None:
         """Become near; everything is written, and these are its heads if they are known."""
@@ -231,7 +234,7 @@ class Hour:
     def cool(self) -> None:
         """Drop the caches of a far hour, and its descriptors."""
         self.close()
-        self._states = self._homes = None
+        self._states, self._homes = None, Homes(self.next)
 
     def close(self) -> None:
         """Let go of its descriptors."""

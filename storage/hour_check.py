@@ -79,7 +79,7 @@ class HourCheck:
 
     def forwarded(self) -> U64:
         """(home, place) of each unit that is forwarded, shape [n, 2]. After a run without faults."""
-        at = self._states.in_state(FORWARDED, self._end)
+        at = self._states.in_state(FORWARDED, 0, self._end)
         home = at.astype(np.uint64) | np.uint64(self._number << INDEX_BITS)
         return np.stack([home, self._states.places(at, home)], axis=1)
 

@@ -65,7 +65,7 @@ class HourRows(Mapping[int, HourLengths]):
 
     def place(self, hour: int) -> int | None:
         """The row of an hour, or None."""
-        at = int(self._hours.searchsorted(hour))
+        at = int(self._hours.searchsorted(self._hours.dtype.type(hour)))  # of a Python number all hours are converted
         return at if at < len(self._hours) and self._hours[at] == hour else None
 
     def __getitem__(self, hour: int) -> HourLengths:

@@ -90,18 +90,11 @@ class HourSet:
         near = len(self._mapped)
         return HoursHeld(near, len(self._objects), near * HEADS_BYTES + self._heads.bytes)
 
-    def numbers(self) -> list[int]:
-        """All hours, rising."""
-        rows = self._table.rows["number"]
-        return list(np.sort(rows[rows >= 0]).tolist())
-
-    def open_numbers(self, first: int, last: int) -> list[int]:
-        """The hours from `first` to `last` that hold pending or leased units, rising."""
+    @property
+    def table(self) -> HourTable:
+        """The rows of all hours, up to date."""
         self._refresh()
-        rows = self._table.rows
-        number = rows["number"]
-        is_open = (rows["unsettled"] > rows["forwarded"]) & (number >= max(first, 0)) & (number <= last)
-        return list(np.sort(number[is_open]).tolist())
+        return self._table
 
     def close(self) -> None:
         """Let go of all descriptors."""

@@ -4,7 +4,7 @@ A batch may begin 20,000 hours and a store may hold 87,600, so what is done for 
 a row, no object, no file. An `Hour` is made from its row when it is used, and its counters come back here after.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from storage.array import I64
 from storage.format import HEADER_SIZE, SETTLE, UNIT, put_rows
 from storage.hour_lengths import LENGTHS_ROW, HourLengths, HourRows
+from storage.position import HOUR_MAX
 
 
 class HourCounters(NamedTuple):
@@ -60,6 +61,28 @@ class HoursHeld(NamedTuple):
     heads_bytes: int  # of the near ones, and kept of others
 
 
+class Extents(NamedTuple):
+    """Of all hours, rising: where the units of each begin, and how many there are. Shape [n] each."""
+
+    hour: I64
+    first: I64
+    units: I64
+
+    def grown_since(self, before: "Extents") -> Iterator[tuple[int, int, int]]:
+        """(hour, ordinal of the first, how many) of the units that came since; all of an hour begun anew."""
+        if not len(self.hour):
+            return
+        counted = np.zeros(len(self.hour), np.int64)
+        if len(before.hour):
+            row = np.minimum(before.hour.searchsorted(self.hour), len(before.hour) - 1)
+            same = (before.hour[row] == self.hour) & (before.first[row] == self.first)
+            counted[same] = before.units[row[same]]
+        more = np.flatnonzero(self.units > counted)
+        yield from zip(
+            self.hour[more].tolist(), counted[more].tolist(), (self.units - counted)[more].tolist(), strict=True
+        )
+
+
 COUNTERS_ROW: Final = np.dtype([(name, "<i8") for name in HourCounters._fields])
 
 Rows = npt.NDArray[np.void]
@@ -95,6 +118,29 @@ class HourTable:
     def rows(self) -> Rows:
         """All rows, to be read and written in place; those with a negative number are free."""
         return self._rows[: self._end]
+
+    def numbers(self, first: int = 0, end: int = HOUR_MAX + 1) -> list[int]:
+        """The hours first <= hour < end, rising."""
+        number = self.rows["number"]
+        return _rising(number[(number >= max(first, 0)) & (number < end)])
+
+    def open_numbers(self, first: int, last: int) -> list[int]:
+        """The hours from `first` to `last` that hold pending or leased units, rising."""
+        rows = self.rows
+        number = rows["number"]
+        is_open = (rows["unsettled"] > rows["forwarded"]) & (number >= max(first, 0)) & (number <= last)
+        return _rising(number[is_open])
+
+    def ended_numbers(self, first: int) -> list[int]:
+        """The hours from `first` on that hold units settled for good, rising."""
+        rows = self.rows
+        return _rising(rows["number"][(rows["units"] > rows["unsettled"]) & (rows["number"] >= max(first, 0))])
+
+    def extents(self) -> Extents:
+        """Of all hours."""
+        rows = self.rows
+        order = np.argsort(rows["number"])[np.count_nonzero(rows["number"] < 0) :]
+        return Extents(rows["number"][order], rows["first"][order], rows["units"][order])
 
     def get(self, number: int) -> HourCounters | None:
         """An hour's counters, or None."""
@@ -147,6 +193,10 @@ class HourTable:
         row = self._row_of.pop(number)
         self._rows[row]["number"] = _GONE
         self._free.append(row)
+
+
+def _rising(numbers: npt.NDArray[np.int64]) -> list[int]:
+    return list(np.sort(numbers).tolist())
 
 
 def counters_of(rows: Rows, first: I64) -> Rows:

@@ -31,8 +31,8 @@ class Hours(Protocol):
     def turn(self, now_hour: int) -> None:
         """Map the hours from two before to two after this one, let go of the others."""
 
-    def hours(self) -> list[int]:
-        """The hours that hold units, rising."""
+    def hours(self, first: int, end: int) -> list[int]:
+        """The hours first <= hour < end that hold units, rising."""
 
     def due_seconds(self, hour: int) -> I64:
         """The absolute seconds of an hour that have units."""
@@ -55,7 +55,7 @@ class HourWheel:
         self._now_hour = now_hour
         self._store.turn(now_hour)
         end = now_hour + AHEAD + 1
-        used = [self._store.due_seconds(hour) for hour in self._store.hours() if self._mapped <= hour < end]
+        used = [self._store.due_seconds(hour) for hour in self._store.hours(self._mapped, end)]
         self._wheel.use(np.concatenate(used) if used else np.empty(0, np.int64), end * SECONDS)
         self._mapped = max(self._mapped, end)
         return True

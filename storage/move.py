@@ -15,7 +15,7 @@ from storage.array import I64, U64
 from storage.format import FORWARDED, LEASED, RELEASED, SETTLE, Corrupt, Settles, join_rows
 from storage.hour import Hour
 from storage.hour_set import HourSet
-from storage.position import INDEX_BITS, by_hour, hours_of, indexes_of
+from storage.position import INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
 
 HISTORY_MAX: Final = 500
 """Events of a message that are told: each costs a read, and a lease may be extended every second for days."""
@@ -44,7 +44,7 @@ def homes(hours: HourSet, places: U64) -> U64:
         hour = hours.find(number)
         if hour is not None and hour.moved:
             hours.use(number)
-            result[rows] = hour.homes().find(indexes[rows], places[rows])
+            result[rows] = hour.homes(indexes[rows], places[rows])
     return result
 
 
@@ -92,15 +92,15 @@ def history(hours: HourSet, home: int) -> Settles:
     return join_rows(story, SETTLE)[-HISTORY_MAX:]
 
 
-def born_in_state(hours: HourSet, number: int, state: int) -> U64:
-    """Positions of the units born in an hour, and in this state there."""
-    hour = hours.use(number)
+def born_in_state(hours: HourSet, first: int, end: int, state: int) -> U64:
+    """Positions first <= p < end of one hour whose units were born there, and are in this state there."""
+    hour, base = hours.use(first >> INDEX_BITS), first & INDEX_MAX
     if hour is None:
         return np.empty(0, np.uint64)
-    at = hour.states().in_state(state, hour.next)
-    if hour.moved:
-        at = at[~hour.homes().moved(at)]
-    return at.astype(np.uint64) | np.uint64(number << INDEX_BITS)
+    at = hour.states().in_state(state, base, min(base + end - first, hour.next))
+    places = at.astype(np.uint64) | np.uint64(hour.number << INDEX_BITS)
+    born: U64 = places[hour.homes(at, places) == places]
+    return born
 
 
 def _belongs(hours: HourSet, place: int, home: int) -> bool:

@@ -158,11 +158,12 @@ class States:
         high = len(self._blocks) * BLOCK_UNITS if end is None else end - self.first
         return self._in_state(LEASED, low, max(high, len(self._read) * PAGE_UNITS) if end is None else high)
 
-    def in_state(self, state: int, end: int) -> I64:
-        """Global indexes of those units below `end` that are in this state, ascending."""
+    def in_state(self, state: int, first: int, end: int) -> I64:
+        """Global indexes of the units first <= index < end that are in this state, ascending."""
+        low, high = max(0, first - self.first), end - self.first
         if state != PENDING:
-            return self._in_state(state, 0, end - self.first)
-        return np.flatnonzero(self.copied(end - self.first) == PENDING) + self.first
+            return self._in_state(state, low, high)
+        return np.flatnonzero(self.copied(high)[low:] == PENDING) + self.first + low
 
     def copied(self, units: int) -> U8:
         """The state of each of the first so many units."""

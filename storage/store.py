@@ -24,7 +24,7 @@ from storage.hour_count import ENDED, HourCount, Which
 from storage.hour_lengths import HourLengths
 from storage.hour_opening import HourOpening
 from storage.hour_set import STAGED_BYTES_SOFT, HourSet
-from storage.hour_table import HoursHeld, HourTable
+from storage.hour_table import Extents, HoursHeld, HourTable
 from storage.move import born_in_state, history, homes, last_places, locate
 from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
 from storage.record import Record, patch
@@ -151,13 +151,7 @@ class Store:
 
     def states(self, positions: U64) -> StateColumns:
         """State of each unit, in order; UNKNOWN where there is none."""
-        count = len(positions)
-        result = StateColumns(
-            np.full(count, UNKNOWN, np.uint8),
-            np.zeros(count, np.uint16),
-            np.zeros(count, np.uint32),
-            np.zeros(count, np.int64),
-        )
+        result = StateColumns.unknown(len(positions))
         indexes = indexes_of(positions)
         for number, rows in by_hour(hours_of(positions)):
             hour = self._hours.use(number)
@@ -256,9 +250,9 @@ class Store:
         out."""
         return history(self._hours, home)
 
-    def born_in_state(self, hour: int, state: int) -> U64:
-        """Of the messages born in an hour those whose home is in this state, ascending."""
-        return born_in_state(self._hours, hour, state)
+    def born_in_state(self, first: int, end: int, state: int) -> U64:
+        """Of the messages born at positions first <= p < end of one hour those whose home is in this state, rising."""
+        return born_in_state(self._hours, first, end, state)
 
     # slots
 
@@ -321,9 +315,9 @@ class Store:
         found = self._hours.counters(hour)
         return found.unsettled - found.forwarded if found else 0
 
-    def extent(self, hour: int) -> tuple[int, int]:
-        """Where an hour's units begin, and how many there are: more later, or others once it is begun anew."""
-        return (found.first, found.units) if (found := self._hours.counters(hour)) else (-1, 0)
+    def extents(self) -> Extents:
+        """Where the units of each hour begin, and how many there are: more later, or others once it is begun anew."""
+        return self._hours.table.extents()
 
     def span(self, hour: int) -> tuple[int, int]:
         """The positions of an hour's units: of the first, and behind the last."""
@@ -341,13 +335,17 @@ class Store:
         topics: U32 = rows["topic"]
         return topics
 
-    def hours(self) -> list[int]:
-        """The hours that hold units, ascending."""
-        return self._hours.numbers()
+    def hours(self, first: int = 0, end: int = HOUR_MAX + 1) -> list[int]:
+        """The hours first <= hour < end that hold units, ascending."""
+        return self._hours.table.numbers(first, end)
+
+    def ended_hours(self, first: int = 0) -> list[int]:
+        """The hours from `first` on that hold units which ended, ascending."""
+        return self._hours.table.ended_numbers(first)
 
     def open_hours(self, first: int = 0, last: int = HOUR_MAX) -> list[int]:
         """The hours from `first` to `last` that hold pending or leased units, ascending."""
-        return self._hours.open_numbers(first, last)
+        return self._hours.table.open_numbers(first, last)
 
     def unsettled(self, hour: int) -> int:
         """How many units of an hour are not settled for good, forwarded ones among them."""

@@ -159,7 +159,7 @@ class Model:
             assert store.states(first).state.tolist() == [255]
             assert store.locate(first).tolist() == store.homes(first).tolist() == first.tolist()
             assert (store.last_place(hour << 40), store.settled_at(hour << 40)) == (hour << 40, 0)
-            assert len(store.born_in_state(hour, PENDING)) == 0
+            assert len(store.born_in_state(hour << 40, (hour + 1) << 40, PENDING)) == 0
             assert len(store.pending(hour)) == len(store.second(hour * 3600)) == len(store.due_seconds(hour)) == 0
 
     def _check_moves(self, store: Store, positions: U64, units: list[Unit]) -> None:
@@ -187,9 +187,16 @@ class Model:
         units = [unit for unit in self.units.values() if unit.position >> 40 == hour]
         assert store.unsettled(hour) == sum(unit.state not in SETTLED for unit in units)
         assert (hour in store.open_hours()) == any(unit.state <= LEASED for unit in units)
+        assert (hour in store.ended_hours()) == any(unit.state in SETTLED for unit in units)
+        assert (hour in store.hours(hour - 1, hour + 1)) == bool(units)
+        assert hour not in store.hours(hour + 1) + store.hours(0, hour) + store.ended_hours(hour + 1)
         for state in range(FORWARDED + 1):
             born = sorted(unit.position for unit in units if not unit.moved and unit.state == state)
-            assert store.born_in_state(hour, state).tolist() == born
+            assert store.born_in_state(hour << 40, (hour + 1) << 40, state).tolist() == born
+            middle = born[len(born) // 2] if born else hour << 40
+            assert store.born_in_state(middle, middle + 3, state).tolist() == [
+                each for each in born if middle <= each < middle + 3
+            ]
         leased = store.leased(hour)
         expected = sorted(unit.position for unit in units if unit.state == LEASED)
         assert leased.position.tolist() == expected

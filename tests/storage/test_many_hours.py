@@ -16,11 +16,13 @@ import storage.hour_set
 from storage.array import I64
 from storage.columns import SettleBatch
 from storage.disk import Disk, DiskFailed
-from storage.format import LEASED, Corrupt
+from storage.format import DELIVERED, LEASED, Corrupt
+from storage.hour_lengths import LENGTHS_ROW, HourRows
+from storage.hour_table import Extents
 from storage.position import HOUR_MS
 from storage.store import Store
 from storage.verify import verify
-from tests.storage.workload import HOUR, batch_of, checkpoint, found, record_at, settle
+from tests.storage.workload import HOUR, batch_of, checkpoint, found, move, record_at, settle
 
 FIRST = HOUR + 10
 
@@ -300,4 +302,54 @@ def test_past_the_bound_an_append_writes_a_few_hours(quick_path: Path, monkeypat
     assert verify(quick_path).sound
     store = Store.open(quick_path, disk=Disk())
     assert store.unit_count == 1_000 + 20 * 39
+    store.close()
+
+
+def test_where_a_message_was_born_is_read_of_it_alone(quick_path: Path) -> None:
+    """The first that was asked for had all homes of its hour read: the whole index, on the loop."""
+    store = open_store(quick_path)
+    homes = store.append(batch_of(np.full(5_000, FIRST * HOUR_MS)))
+    places = move(store, homes.tolist(), [(FIRST + 1) * HOUR_MS] * 5_000, at_ms=1)
+    checkpoint(store, 1)
+    store.close()
+    disk = OpeningDisk()
+    store = open_store(quick_path, disk)
+    disk.calls.clear()
+    assert store.homes(places[[7, 4_000]]).tolist() == homes[[7, 4_000]].tolist()
+    assert disk.calls["bytes"] < 2_000
+    more = move(store, homes[:1].tolist(), [(FIRST + 1) * HOUR_MS], at_ms=2)
+    disk.calls.clear()
+    assert store.homes(more).tolist() == homes[:1].tolist()
+    assert not disk.calls.total()  # of what came since, memory tells
+    store.close()
+
+
+def test_an_hour_is_found_among_many_without_a_pass_over_them() -> None:
+    """A Python number was compared with as many numbers of its own kind: all hours were converted, 85 us each time."""
+    rows = np.zeros(80_000, LENGTHS_ROW)
+    rows["hour"] = np.arange(80_000) + FIRST
+    found = HourRows(rows)
+    assert found.place(FIRST + 70_000) == 70_000
+    assert found.place(FIRST - 1) is None
+    assert grown(lambda: found.place(FIRST + 70_000))[1] < 2_000
+
+
+def test_what_came_since_is_known_without_a_look_at_each_hour(quick_path: Path) -> None:
+    """Who deletes a topic asked hour by hour, in one step. Of an hour that ended and began again all is new."""
+    store = open_store(quick_path)
+    store.append(batch_of(due(4_000)))
+    before = store.extents()
+    with steps() as counted:
+        assert [*store.extents().grown_since(before)] == []
+    assert counted.total() < 100
+    positions = store.append(batch_of(np.array([FIRST, FIRST, FIRST + 3, FIRST + 5_000]) * HOUR_MS))
+    assert [*store.extents().grown_since(before)] == [(FIRST, 1, 2), (FIRST + 3, 1, 1), (FIRST + 5_000, 0, 1)]
+    last = store.extents()
+    settle(DELIVERED, (FIRST + 5_000 - HOUR, 0))(store)
+    store.unlink(FIRST + 5_000)
+    assert [*store.extents().grown_since(last)] == []
+    store.append(batch_of(np.array([FIRST + 5_000]) * HOUR_MS))
+    assert [*store.extents().grown_since(last)] == [(FIRST + 5_000, 0, 1)]
+    assert len(positions) == 4
+    assert [*store.extents().grown_since(Extents(*np.zeros((3, 0), np.int64)))][:1] == [(FIRST, 0, 3)]
     store.close()

@@ -47,7 +47,8 @@ def all_settles(hour: Hour) -> Settles:
 def play(store: Store, steps: list[Step]) -> None:
     """Carry out the steps; numbers name units, those that are not there are passed over."""
     for number, (what, numbers) in enumerate(steps, 1):
-        hour, (_, units) = store.hour(HOUR), store.extent(HOUR)
+        hour = store.hour(HOUR)
+        units = 0 if hour is None else hour.units
         at = sorted({each for each in numbers if each < units})
         home = np.array([HOUR << 40 | each for each in at], np.uint64)
         if what == "append":

@@ -77,9 +77,9 @@ class Shelf:
         """Note the turn."""
         self.turns.append(now_hour)
 
-    def hours(self) -> list[int]:
-        """The hours that hold units."""
-        return sorted(self.counts)
+    def hours(self, first: int, end: int) -> list[int]:
+        """The hours first <= hour < end that hold units."""
+        return sorted(hour for hour in self.counts if first <= hour < end)
 
     def due_seconds(self, hour: int) -> I64:
         """The seconds of an hour that have units."""

@@ -117,8 +117,9 @@ class _Hour:
         """All of them are."""
         whole = self._whole()
         for state in (LEASED, DEAD, FORWARDED):
-            index = whole.in_state(state, UNITS + 40)
-            assert self.store.born_in_state(HOUR, state).tolist() == [HOUR << 40 | each for each in index.tolist()]
+            index = whole.in_state(state, 0, UNITS + 40)
+            found = self.store.born_in_state(HOUR << 40, (HOUR + 1) << 40, state)
+            assert found.tolist() == [HOUR << 40 | each for each in index.tolist()]
         assert self.store.leased(HOUR).position.tolist() == [HOUR << 40 | each for each in whole.leased().tolist()]
         low, high = sorted(self.random.sample(range(UNITS), 2))
         base = int(self.positions[0]) & 0xFFFFFF
