@@ -28,8 +28,6 @@ from chaos.live.handler import Handler, Handlers, NotRun, PassedOver
 from chaos.live.hands import Hands
 from chaos.live.watch import Watch
 
-#: A node lags by fewer entries than this: it has caught up.
-NEAR: Final = 2_000
 #: A node that ends by itself so often after all was healed will not come back.
 ENDS_MAX: Final = 2
 
@@ -39,10 +37,12 @@ _ENDS: Final = re.compile(r"[-|>,]")
 
 @dataclass(slots=True)
 class Doubt:
-    """Of one node's disk: `faults` that empty or damage it are on; a leader of a term above `term` may end it."""
+    """Of one node's disk: `faults` that empty or damage it are on; a leader of a term above `term` may end it, when the
+    node has applied all up to `index`: what was committed when the last of them was over; None: not known yet."""
 
     term: int
     faults: int = 0
+    index: int | None = None
 
 
 class LiveNemesis:
@@ -154,27 +154,36 @@ class LiveNemesis:
             led = known is None or known.node_id == node_id
             doubt.term = max(doubt.term, self.watch.term - (not led))
             doubt.faults += 1
+            doubt.index = None
         try:
             yield
         finally:
             doubt.faults -= 1
+        if (page := await self._leaders_page()) is not None:
+            doubt.index = int(page["commit_index"])
 
     async def _over(self, node_id: str) -> bool:
         """Whether nothing damages its disk any more and a leader counts the node."""
         doubt = self._doubts[node_id]
         if doubt.faults or node_id in self.rotten:
             return False
-        return node_id not in self.cluster.nodes or await self._caught_up(node_id, doubt.term)
+        return node_id not in self.cluster.nodes or await self._caught_up(node_id, doubt)
 
-    async def _caught_up(self, node_id: str, above: int) -> bool:
-        """Whether a leader of a term above this counts it as a voter whose log is nearly as long as its own, and the
-        node says the same."""
+    async def _caught_up(self, node_id: str, doubt: Doubt) -> bool:
+        """Whether a leader of a later term counts it as a voter that has applied what it has to, and the node says the
+        same. An empty disk lacks all that was committed, however little that is: a distance is no measure."""
+        page, own = await self._leaders_page(), await self.cluster.status(node_id)
+        if page is None or own is None or int(page["term"]) <= doubt.term:
+            return False
+        if doubt.index is None:
+            doubt.index = int(page["commit_index"])
+        return all(_counts(each, node_id, doubt.index) for each in (page, own))
+
+    async def _leaders_page(self) -> dict[str, Any] | None:
+        """What the leader says of the cluster, if somebody leads and says so itself."""
         leader = self.watch.leader()
         page = await self.cluster.status(leader) if leader in self.cluster.nodes else None
-        own = await self.cluster.status(node_id)
-        if page is None or own is None or page["leader"] != leader or int(page["term"]) <= above:
-            return False
-        return all(_counts(each, node_id, int(page["commit_index"])) for each in (page, own))
+        return page if page is not None and page["leader"] == leader else None
 
     # -- one fault
 
@@ -226,10 +235,10 @@ class LiveNemesis:
             )
 
 
-def _counts(page: Mapping[str, Any], node_id: str, commit_index: int) -> bool:
-    """Whether this page has the node as a voter that has caught up with `commit_index`."""
+def _counts(page: Mapping[str, Any], node_id: str, index: int) -> bool:
+    """Whether this page has the node as a voter that has applied all up to `index`."""
     for row in page["nodes"]:
         if row["id"] == node_id:
             applied = row["applied_index"]
-            return applied is not None and int(applied) + NEAR >= commit_index and row["role"] != "learner"
+            return applied is not None and int(applied) >= index and row["role"] != "learner"
     return False

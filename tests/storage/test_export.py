@@ -24,8 +24,8 @@ from storage.record import HEADER
 from storage.store import Store
 from tests.examples import examples
 from tests.storage.faulty_disk import Stopped, StoppingDisk
+from tests.storage.installing import FEW, make
 from tests.storage.quick_directory import quick_directory
-from tests.storage.test_snapshot_install import FEW, make
 from tests.storage.workload import (
     CHECKPOINTS,
     CLUSTER_ID,

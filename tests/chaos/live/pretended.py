@@ -43,6 +43,7 @@ class Machines:
         self.leader: str | None = "n1"
         self.term = 1
         self.learners: set[str] = set()
+        self.applied: dict[str, int] = {}  # 10 of those that are not in it
         self.unready: set[str] = set()
         self.log: list[str] = []
         self.changed = asyncio.Event()
@@ -134,7 +135,11 @@ class Machines:
         if name not in self.running():
             return None
         rows = [
-            {"id": each, "role": "learner" if each in self.learners else "follower", "applied_index": 10}
+            {
+                "id": each,
+                "role": "learner" if each in self.learners else "follower",
+                "applied_index": self.applied.get(each, 10),
+            }
             for each in self.nodes
         ]
         return {"leader": self.leader, "term": self.term, "commit_index": 10, "nodes": rows}

@@ -127,6 +127,20 @@ def test_one_disk_in_doubt_at_a_time(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_node_that_lacks_little_has_not_caught_up(tmp_path: Path) -> None:
+    """Seed 990107: of 602 entries an empty disk lacked less than 2,000, so the disk of a second node of three was
+    emptied while the first still fetched its snapshot."""
+
+    async def run() -> None:
+        machines = Machines(tmp_path)
+        machines.applied = {"n2": 9}
+        nemesis, _ = await carried_out(machines, "0 wipe n2 for=0.01", "0.2 wipe n3 for=0.01")
+        assert [line for line in machines.log if "wipe" in line] == ["wipe n2"]
+        assert nemesis.reasons == {"wipe: the disk of another node is in doubt": 1}
+
+    asyncio.run(run())
+
+
 class DyingSlowly(Machines):
     """A killed process is gone only when the test says so, and answers meanwhile as it did."""
 
