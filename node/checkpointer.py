@@ -55,12 +55,13 @@ class Checkpointer:
                 await self.checkpoint()
 
     def _wanted(self) -> bool:
-        if self._machine.applied_index == self.index or self._machine.store.cluster_id is None:
+        store = self._machine.store
+        if store.cluster_id is None or (self._machine.applied_index == self.index and not store.leftovers):
             return False
         return (
             self._monotonic() - self._last_s >= self._options.checkpoint_s
             or self._journal.written_bytes - self._last_bytes >= self._options.checkpoint_journal_mb * _MB
-            or self._machine.store.staged_bytes >= self._options.staged_mb * _MB
+            or store.staged_bytes >= self._options.staged_mb * _MB
         )
 
     async def checkpoint(self) -> None:

@@ -97,14 +97,26 @@ def find_hours(node: NodeData) -> Found:
         hour, generation = int(match[1]), int(match[2] or 0)
         lengths = node.lengths.get(hour)
         if lengths is not None and lengths.generation != generation:
-            lengths = None  # unlinked, and its directory not gone yet; or begun again since the checkpoint
+            lengths = None  # unlinked or left over, and its directory not gone yet; or begun again since the checkpoint
         _find_hour(found, node.name, directory, hour, generation, lengths)
     for hour, lengths in sorted(node.lengths.items()):
         name = directory_name(hour, lengths.generation)
         if name not in there and lengths.units:
             what = f"the checkpoint names {lengths.units} units"
             found.problems.append(Problem(MISSING, node.name, f"hours/{name}", what, lengths.units))
+    found.copies = _each_once(found.copies)
     return found
+
+
+def _each_once(copies: list[HourCopy]) -> list[HourCopy]:
+    """Of several directories of the same units the one that the checkpoint names, else that of the newest generation:
+    the others are left over from a kill, hold no more than their hour was given again, and may go at any time."""
+    best: dict[tuple[int, int], HourCopy] = {}
+    for copy in copies:
+        other = best.setdefault((copy.hour, copy.first), copy)
+        if (copy.sealed_units, copy.generation) > (other.sealed_units, other.generation):
+            best[copy.hour, copy.first] = copy
+    return list(best.values())
 
 
 def find_deliveries(node: NodeData) -> Found:

@@ -2,14 +2,16 @@
 
 ```
 loop     Store.begin_checkpoint   freezes staged chunks, the files' lengths and the catalog's changes: one moment
-thread   run                      1 write what was staged, then states files   2 sync   3 commit the catalog with the
-                                  record   4 remove
+thread   run                      0 remove a piece of the leftovers   1 write what was staged, then states files
+                                  2 sync   3 commit the catalog with the record   4 remove
 loop     finish                   forget what was staged; reads of the catalog move on
 ```
 | stopped | found at the next start | recovery |
 |---|---|---|
-| before 3 is done | the old record; longer, perhaps torn files; hours it does not name | cut, removed, replayed |
-| in or after 4 | the new record; perhaps an unlinked hour's directory | removed |
+| before 3 is done | the old record; longer, perhaps torn files; hours it does not name | cut, leftovers, replayed |
+| in or after 4 | the new record; perhaps an unlinked hour's directory | a leftover |
+
+Leftovers (unlinked_hours.py) go first, so that what a checkpoint writes again finds the room that they took.
 
 Only `run` leaves the loop's thread. It touches the frozen chunks (never changed once staged), descriptors of its own,
 and LMDB through Frozen.commit; nothing of the store. The loop may append, settle and read meanwhile.
@@ -25,6 +27,7 @@ from storage.frozen_hours import FrozenHours
 from storage.hour_file import directory_name
 from storage.snapshot_pin import Pins
 from storage.stage_write import OpenFiles, read_ahead, write_staged
+from storage.unlinked_hours import Directory
 
 _SYNC_EACH_MAX: Final = 8
 """Up to this many hours are synced one by one; more cost less as one syncfs of the file system."""
@@ -53,16 +56,17 @@ class CheckpointJob:
 
     def run(self) -> None:
         """Write, sync, commit. Blocks for as long as the disk takes. Raises DiskFailed or Corrupt, both final."""
+        for leftover in self.hours.unlinked.leftovers:
+            self._remove(leftover)
         write_staged(self.hours.staged, self.hours.chunks, self._open_files, self.hours.heads)
         self.hours.states.extend(self.hours.rows, self.hours.touched, self._open_files)
         self._sync(self.hours.synced)
         self.hours.prepare()
         self.catalog.commit(self.hours.lengths)
         read_ahead(self.hours.ahead, self._open_files, self.hours.heads)
-        for hour in self._pins.removable(self.hours.unlinked.unlinked):
-            self._disk.remove_tree(self._directory / directory_name(*hour))
-            self._pins.removed(hour)
-            self.hours.unlinked.removed.append(hour)
+        for unlinked in self._pins.removable(self.hours.unlinked.unlinked):
+            self._remove(unlinked)
+            self._pins.removed(unlinked)
         for path in self.hours.states.removed:
             if self._disk.exists(path):
                 self._disk.unlink(path)
@@ -70,6 +74,10 @@ class CheckpointJob:
     def finish(self) -> None:
         """Tell the store. On the loop's thread, after run has returned."""
         self._finished(self)
+
+    def _remove(self, directory: Directory) -> None:
+        self._disk.remove_tree(self._directory / directory_name(*directory))
+        self.hours.unlinked.removed.append(directory)
 
     def _sync(self, hours: list[tuple[int, int, int]]) -> None:
         if not hours:

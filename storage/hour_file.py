@@ -183,6 +183,15 @@ def directory_name(hour: int, generation: int) -> str:
     return f"{hour}.{generation}" if generation else str(hour)
 
 
+def directory_of(name: str) -> tuple[int, int] | None:
+    """The hour and generation that a directory of this name is of; None if no hour's is called so."""
+    hour, _, generation = name.partition(".")
+    if not (hour.isdecimal() and (generation or "0").isdecimal()):
+        return None
+    found = int(hour), int(generation or 0)
+    return found if name == directory_name(*found) else None
+
+
 class HourFiles:
     """The three files of one hour partition, `hours/<hour>/{log,index,settle}`; see directory_name for `generation`.
     `first` is the global_index of the first unit."""

@@ -13,7 +13,7 @@ of those the `Hour` is right, and `_refresh` brings their rows up to date.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 from weakref import WeakValueDictionary
@@ -34,7 +34,7 @@ from storage.settling_hours import SettlingHours
 from storage.stage_write import OpenFiles, write_staged
 from storage.staging import Stage
 from storage.states_due import StatesDue
-from storage.unlinked_hours import UnlinkedHours
+from storage.unlinked_hours import Directory, UnlinkedHours
 from storage.warm_hours import WarmHours
 
 NEAR_HOURS: Final = 2
@@ -61,7 +61,12 @@ class HourSet:
     """The hours by number. On the loop's thread."""
 
     def __init__(
-        self, table: HourTable, stage: Stage, open_files: OpenFiles, first_index: Callable[[int], int]
+        self,
+        table: HourTable,
+        stage: Stage,
+        open_files: OpenFiles,
+        first_index: Callable[[int], int],
+        leftovers: Sequence[Directory],
     ) -> None:
         self._table = table
         self._stage = stage
@@ -78,7 +83,7 @@ class HourSet:
         self._settling = SettlingHours()
         self._written: set[int] = set()  # written to since the last checkpoint began
         self._heads = HeadsKept()
-        self._unlinked = UnlinkedHours()
+        self._unlinked = UnlinkedHours(leftovers)
         self._states_due = StatesDue(table.rows)
 
     def __len__(self) -> int:
@@ -89,6 +94,11 @@ class HourSet:
         """What is in memory of them."""
         near = len(self._mapped)
         return HoursHeld(near, len(self._objects), near * HEADS_BYTES + self._heads.bytes)
+
+    @property
+    def leftovers(self) -> int:
+        """Directories that the checkpoint at the start did not name, and none after it was made to remove."""
+        return self._unlinked.leftovers
 
     @property
     def table(self) -> HourTable:

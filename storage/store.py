@@ -26,6 +26,7 @@ from storage.hour_opening import HourOpening
 from storage.hour_set import STAGED_BYTES_SOFT, HourSet
 from storage.hour_table import Extents, HoursHeld, HourTable
 from storage.move import born_in_state, history, homes, last_places, locate
+from storage.newest_settle import before_newest, newest
 from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
 from storage.record import Record, patch
 from storage.record_rows import RecordRows
@@ -49,12 +50,12 @@ class Store:
         self.checkpoint: CheckpointRecord | None = catalog.record
         """The last durable checkpoint; None before the first."""
         genesis, pins, at = catalog.genesis, Pins(), self.checkpoint or NOTHING
-        named, firsts = recover(self._directory, at.hours, catalog.first_index, disk)
+        named, firsts, leftovers = recover(self._directory, at.hours, catalog.first_index, disk)
         opening = HourOpening(disk, self._directory, group, named, firsts)
         opening.cluster_id = genesis.cluster_id if genesis else None
         disk.remove_tree(directory / PINS)
         self._opening, self._pins = opening, pins
-        self._hours = HourSet(HourTable(named, firsts), Stage(), opening.open, catalog.first_index)
+        self._hours = HourSet(HourTable(named, firsts), Stage(), opening.open, catalog.first_index, leftovers)
         self.applied_index, self.applied_term, self.level = at.applied_index, at.applied_term, at.level
         """Of the newest entry that is applied; and the level (storage/level.py) by which it was."""
 
@@ -104,6 +105,11 @@ class Store:
     def hours_held(self) -> HoursHeld:
         """What is in memory of hours: it follows from those near and in use, not from what is pending."""
         return self._hours.held
+
+    @property
+    def leftovers(self) -> int:
+        """Directories of hours that the checkpoint at the start did not name; each checkpoint removes a piece."""
+        return self._hours.leftovers
 
     # apply
 
@@ -191,25 +197,11 @@ class Store:
 
     def newest(self, positions: U64) -> Settles:
         """The newest settle record of each unit, in order, dtype SETTLE; `what` is 0 where there is none."""
-        result = np.zeros(len(positions), SETTLE)
-        for hour, rows, at in self._hours.existing(positions):
-            newest = hour.states().newest_at(at).astype(np.int64)
-            some = newest > 0
-            found = np.zeros(len(at), SETTLE)
-            put_rows(found, some, hour.settle_rows(newest[some] - 1))
-            put_rows(result, rows, found)
-        return result
+        return newest(self._hours, positions)
 
     def before_newest(self, positions: U64) -> Settles:
         """The settle record of each unit before its newest one, likewise."""
-        result = np.zeros(len(positions), SETTLE)
-        previous = self.newest(positions)["previous"].astype(np.int64)
-        for hour, rows, at in self._hours.existing(positions):
-            some = previous[rows] > 0
-            found = np.zeros(len(at), SETTLE)
-            put_rows(found, some, hour.settle_rows(previous[rows][some] - 1))
-            put_rows(result, rows, found)
-        return result
+        return before_newest(self._hours, positions)
 
     def settled_at(self, home: int) -> int | None:
         """When a message was settled for good, ms; None if it is not yet. 0 if its home is unlinked: long ago."""

@@ -1,42 +1,70 @@
-"""Directories of hours that were unlinked, until a checkpoint's thread has removed them.
+"""Directories that no hour of the store has any more, until a checkpoint's thread has removed them.
+
+| what | since | removed |
+|---|---|---|
+| an unlinked hour's | the unlink | by the next checkpoint, when it is durable and no pin holds it |
+| a leftover: the checkpoint that the store was opened with does not name it | the start | a piece in each checkpoint |
+
+A kill within a checkpoint of many hours leaves them all as leftovers. To remove one takes about a millisecond, so
+neither a start nor one checkpoint waits for all of them. No checkpoint ever names a leftover again, so it may go at any
+time; what a kill leaves of them the next start finds again.
 
 An hour that was unlinked may be begun again (a Realign has turned the wheel back): under the same number and, until the
 directory of the one before is gone, under another generation, which gives it a directory of its own. A crash would
 bring the old one back, so not a byte of it may change; and a node that made its checkpoint in between and one that did
 not give the new units the same positions: those behind the old ones', which no unit is ever given again (the catalog
-keeps where an unlinked hour ended). So it is where a pin holds the old directory (snapshot_pin.py). The generation is
-the node's own matter, no replicated content.
+keeps where an unlinked hour ended). So it is where a pin holds the old directory (snapshot_pin.py), and where it is a
+leftover, of which the replay begins the hour again. The generation is the node's own matter, no replicated content.
 
 Invariant: no hour is begun in a directory that `_taken` names, and each directory that is to be removed is named there
 until the checkpoint that has removed it is over. So the thread that removes one never meets what the loop writes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 Directory = tuple[int, int]
 """An hour's directory: number and generation."""
 
+_PIECE: Final = 2048
+"""Leftovers that one checkpoint removes: some seconds of its thread."""
+
 
 @dataclass(slots=True)
 class FrozenUnlinked:
-    """One checkpoint's part. `unlinked` are the directories that it does not name any more and the one before may;
-    its thread adds to `removed` each directory that it has removed, those that a pin held until now among them."""
+    """One checkpoint's part. `unlinked` are the directories that it does not name any more and the one before may,
+    `leftovers` those that none names. Its thread adds to `removed` each directory that it has removed, those that a
+    pin held until now among them."""
 
-    unlinked: list[Directory] = field(default_factory=list)
+    unlinked: list[Directory]
+    leftovers: list[Directory]
     removed: list[Directory] = field(default_factory=list)
 
 
 class UnlinkedHours:
     """On the loop's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, leftovers: Sequence[Directory]) -> None:
+        """`leftovers` are what the store was opened with."""
         self._taken: dict[int, tuple[int, ...]] = {}  # generations by hour, of directories that may be there
+        self._leftovers = list(leftovers)
+        for number, generation in leftovers:
+            self._take(number, generation)
         self._waiting: list[Directory] = []  # for the next checkpoint to begin
 
     def add(self, number: int, generation: int) -> None:
         """An hour was unlinked: the next checkpoint does not name its directory."""
-        self._taken[number] = (*self._taken.get(number, ()), generation)
+        self._take(number, generation)
         self._waiting.append((number, generation))
+
+    def _take(self, number: int, generation: int) -> None:
+        self._taken[number] = (*self._taken.get(number, ()), generation)
+
+    @property
+    def leftovers(self) -> int:
+        """How many wait for a checkpoint to begin."""
+        return len(self._leftovers)
 
     def generation(self, number: int) -> int:
         """The one in which an hour may be begun that is not there."""
@@ -45,8 +73,9 @@ class UnlinkedHours:
 
     def freeze(self) -> FrozenUnlinked:
         """For a checkpoint. One at a time."""
-        frozen, self._waiting = FrozenUnlinked(sorted(self._waiting)), []
-        return frozen
+        unlinked, self._waiting = sorted(self._waiting), []
+        piece, self._leftovers = self._leftovers[:_PIECE], self._leftovers[_PIECE:]
+        return FrozenUnlinked(unlinked, piece)
 
     def thaw(self, frozen: FrozenUnlinked) -> None:
         """The checkpoint is over: the names of what it has removed are free again."""

@@ -82,7 +82,7 @@ def _verify_hours(hours: Path, catalog: Catalog, disk: Disk, group: int, report:
     named = {directory_name(number, lengths.generation) for number, lengths in record.hours.items()}
     extra = [name for name in names if name not in named]
     if extra:
-        report.notes.append(f"{len(extra)} hours that the checkpoint does not name, which the next start removes")
+        report.notes.append(f"{len(extra)} hours that the checkpoint does not name, which the node removes")
     if genesis is None:
         if record.hours:
             report.faults.append(f"corrupt: {hours.parent / 'catalog'}: {len(record.hours)} hours and no genesis")

@@ -103,3 +103,35 @@ def test_what_is_applied_meanwhile_stays_in_the_journal(tmp_path: Path, monkeypa
     assert 1 < journal.first_index <= store.applied_index == 50
     journal.close()
     store.close()
+
+
+def test_checkpoints_are_made_until_what_a_kill_left_is_gone(tmp_path: Path) -> None:
+    """A cluster in which nothing happens makes no checkpoint, but for directories that one is to remove."""
+    (tmp_path / "journal").mkdir()
+    log, journal = Log(tmp_path), Journal.open(tmp_path / "journal", disk=Disk())
+    log.apply(GENESIS)
+    log.store.close()
+    for hour in range(3):
+        (tmp_path / "hours" / f"{hour}.1").mkdir()
+    store = Store.open(tmp_path, disk=Disk())
+    machine, now_s = Machine(store), 0.0
+    index, term, entry = log.entries[-1]
+    machine.apply(index, term, entry)
+
+    async def test() -> None:
+        nonlocal now_s
+        checkpointer = Checkpointer(
+            machine, journal, StorageOptions(), monotonic=lambda: now_s, needed_from=lambda: journal.last_index
+        )
+        wanted = []
+        for _ in range(3):
+            now_s += StorageOptions().checkpoint_s
+            wanted.append(checkpointer._wanted())
+            if wanted[-1]:
+                await checkpointer.checkpoint()
+        assert wanted == [True, False, False]
+        assert list((tmp_path / "hours").iterdir()) == []
+
+    asyncio.run(test())
+    journal.close()
+    store.close()
