@@ -8,7 +8,20 @@ nodes share one machine's clock.
 
 from typing import Literal
 
-from chaos.inside import Applied, Begun, Crashed, Digest, Ended, LeftOut, Promoted, SetBack, Sure
+from chaos.inside import (
+    Applied,
+    Begun,
+    Crashed,
+    Digest,
+    Ended,
+    Intruded,
+    LeftOut,
+    LevelAsked,
+    Promoted,
+    Raised,
+    SetBack,
+    Sure,
+)
 from chaos.seen import Seen
 
 __all__ = [
@@ -26,10 +39,13 @@ __all__ = [
     "Fault",
     "GaveBack",
     "HandedOver",
+    "Intruded",
     "Led",
     "LeftOut",
+    "LevelAsked",
     "Offered",
     "Promoted",
+    "Raised",
     "Rescheduled",
     "Seen",
     "SetBack",
@@ -229,7 +245,10 @@ Event = (
     | Begun
     | Ended
     | Crashed
+    | Intruded
     | LeftOut
+    | LevelAsked
+    | Raised
     | SetBack
     | Applied
     | Sure

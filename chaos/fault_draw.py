@@ -52,11 +52,15 @@ STORMS: Final = (
         "6.1 times follower for=0.05 to=short",
     ),
     ("0 fail leader for=0.3 errno=EIO operation=sync", "0.4 power * for=0.3 unsynced=lost"),
+    ("0 stranger * for=4 knows=nodes", "0.5 wipe follower for=0.3", "1 kill leader for=0.5"),
+    ("0 stranger leader for=3 knows=cluster", "0.1 stranger follower for=3 knows=cluster", "2.5 pause leader for=1.4"),
 )
 FIVE_NODES_EVERY: Final = 5
 ALL_CLOCKS_S: Final = 50.0
 #: All clocks together: rarely, for it takes the run's own time away from its nodes.
 ALL_CLOCKS_SHARE: Final = 0.06
+#: Two builds side by side: so many of the seeds, beside those whose own kind it is.
+VERSIONS_SHARE: Final = 0.12
 _ENDS_TERM: Final = ("kill", "power", "pause", "stop", "partition", "transfer")
 
 
@@ -80,7 +84,28 @@ def draw_plan(seed: int, seconds: float, nodes: int | None = None) -> FaultPlan:
         kind = chance.choice(sorted(own)) if chance.random() < OWN_SHARE else chance.choice(kinds)
         faults.append(_draw(chance, kind, at_s, nodes))
         at_s += chance.expovariate(1 / GAP_S)
-    return FaultPlan(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)))
+    older = 0
+    if "version" in own or chance.random() < VERSIONS_SHARE:
+        older = chance.choice([nodes, nodes, chance.randint(1, nodes)])
+        faults += _upgrade(chance, older, seconds)
+    return FaultPlan(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)), older=older)
+
+
+def _upgrade(chance: random.Random, older: int, seconds: float) -> list[Fault]:
+    """Each of the first nodes is changed to this build, in any order. Now and then one goes back, which is allowed
+    until the last was changed, and comes again."""
+    order = [f"n{number}" for number in range(1, older + 1)]
+    chance.shuffle(order)
+    steps = [(node, "newer") for node in order]
+    if chance.random() < 0.5:
+        back = chance.randrange(older)
+        steps.insert(chance.randint(back + 1, older), (order[back], "older"))
+        steps.insert(chance.randint(steps.index((order[back], "older")) + 1, len(steps)), (order[back], "newer"))
+    moments = sorted(_moment(chance, seconds) for _ in steps)
+    return [
+        Fault(round(at_s, 3), "version", node, round(_DOWN(chance), 3), (("to", to),))
+        for at_s, (node, to) in zip(moments, steps, strict=True)
+    ]
 
 
 def _storm(chance: random.Random, at_s: float, seconds: float) -> list[Fault]:
@@ -149,6 +174,8 @@ _LASTS: Final[dict[str, Callable[[random.Random], float]]] = {
     "full": _seconds(1, 8),
     "transfer": _seconds(0.05, 0.1),
     "times": _DOWN,
+    "stranger": _seconds(1, 8),
+    "version": _DOWN,
 }
 
 
@@ -156,6 +183,8 @@ def _arguments(chance: random.Random, kind: str) -> dict[str, Value]:
     match kind:
         case "times":
             return {"to": chance.choice(["usual", "short", "long"])}
+        case "stranger" | "version":
+            return {name: chance.choice(words) for name, words in KINDS[kind].words.items()}
         case "power":
             return {"unsynced": chance.choice(["lost", "torn"])}
         case "crash":

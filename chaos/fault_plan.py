@@ -76,7 +76,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "delay": Kind("link", "every message takes so many seconds", {"low": (0, 10), "high": (0, 10)}),
     "duplicate": Kind("link", "this share of what a broken connection carried comes again", {"share": (0, 1)}),
-    "jump": Kind("node", "the wall clock jumps by so many seconds, and back after `for`", {"by": (-7_200, 7_200)}),
+    "jump": Kind("node", "the wall clock jumps by so many seconds, and back after `for`", {"by": (-7_200, 40_000_000)}),
     "drift": Kind("node", "the wall clock runs wrong", {"ppm": (-100_000, 100_000)}),
     "slow": Kind("node", "every fsync takes so many seconds", {"by": (0, 10)}),
     "fail": Kind(
@@ -90,6 +90,18 @@ KINDS: Final[Mapping[str, Kind]] = {
         "node",
         "killed, and started after `for` with other times of [raft]: the usual ones, shorter or longer",
         words={"to": ("usual", "short", "long")},
+        parties=("simulator",),
+    ),
+    "stranger": Kind(
+        "node",
+        "for so long a peer that nobody invited says hello to it and then any frame, by what it knows",
+        words={"knows": ("nothing", "nodes", "cluster")},
+        parties=("simulator",),
+    ),
+    "version": Kind(
+        "node",
+        "killed, and started after `for` as the build before, or as this one",
+        words={"to": ("older", "newer")},
         parties=("simulator",),
     ),
     "rolling": Kind(
@@ -136,6 +148,8 @@ def kinds_of(party: Party) -> tuple[str, ...]:
     return tuple(name for name, kind in KINDS.items() if party in kind.parties)
 
 
+#: What only a plan for the simulator may say in its first line.
+_SIMULATED: Final = ("crowd", "older")
 _TIME: Final = re.compile(r"\d+(\.\d{1,3})?")
 _ARGUMENT: Final = re.compile(r"([a-z]+)=(\S+)")
 _NODE: Final = r"(?:n\d+|leader|follower|\*)"
@@ -176,6 +190,7 @@ class Fault:
 class FaultPlan:
     """Faults in the order of their moments, and what they are put on: `seed` draws all else of the run. `crowd` (the
     simulator's, chaos/simulator/crowd.py): beside many other messages, each stored row standing for so many; 0: none.
+    `older` (the simulator's): so many nodes, from n1 on, begin as the build before.
     """
 
     seed: int
@@ -183,11 +198,13 @@ class FaultPlan:
     seconds: float
     faults: tuple[Fault, ...] = ()
     crowd: int = 0
+    older: int = 0
 
     def render(self) -> str:
         """The text, ending with a newline."""
         head = f"plan seed={self.seed} nodes={self.nodes} seconds={self.seconds:g}"
         head += f" crowd={self.crowd}" if self.crowd else ""
+        head += f" older={self.older}" if self.older else ""
         return "\n".join([head, *(fault.render() for fault in self.faults)]) + "\n"
 
     @classmethod
@@ -199,17 +216,18 @@ class FaultPlan:
             raise PlanRefused("a plan begins with `plan seed=S nodes=N seconds=T`")
         number, (_, *head) = lines[0]
         given = _arguments(number, head)
-        if not {"seed", "nodes", "seconds"} <= set(given) <= {"seed", "nodes", "seconds", "crowd"}:
+        if not {"seed", "nodes", "seconds"} <= set(given) <= {"seed", "nodes", "seconds", *_SIMULATED}:
             raise PlanRefused(f"line {number}: seed, nodes and seconds are needed, found {', '.join(given) or 'none'}")
         nodes = int(_number(number, "nodes", given["nodes"], (1, 5)))
         seconds = _number(number, "seconds", given["seconds"], (1, 86_400))
         seed = int(_number(number, "seed", given["seed"], (0, 2**63)))
         crowd = int(_number(number, "crowd", given.get("crowd", "0"), (0, 1_000_000)))
-        if crowd and party == "live":
-            raise PlanRefused(f"line {number}: crowd is the simulator's")
+        older = int(_number(number, "older", given.get("older", "0"), (0, nodes)))
+        if party == "live" and (theirs := [name for name in _SIMULATED if name in given]):
+            raise PlanRefused(f"line {number}: {theirs[0]} is the simulator's")
         known = kinds_of(party) if party else tuple(KINDS)
         faults = tuple(_parse_fault(number, words, known) for number, words in lines[1:])
-        return cls(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)), crowd)
+        return cls(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)), crowd, older)
 
 
 def _render(value: Value) -> str:

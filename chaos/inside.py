@@ -46,7 +46,7 @@ class Applied(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     What the entry did is told by the first node that applied it, else empty: `stamp_ms` (of the leader, 0: not told),
     the dispatch state it left if it changed, `realigned` if that was by a Realign, and the units it made as pairs of
     (position, due_ms). `shown_ms`: the latest time from which the clock of its term's leader was set back while it led;
-    0: it never was.
+    0: it never was. `version`: the entry's; `raises`: whether it is there to raise the level of the cluster.
     """
 
     node: str
@@ -59,6 +59,38 @@ class Applied(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     realigned: bool = False
     units: tuple[tuple[int, int], ...] = ()
     shown_ms: int = 0
+    version: int = 1
+    raises: bool = False
+
+
+class Intruded(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A node let a stranger in, or heard a message of one (chaos/simulator/stranger.py). `what`: which. `moved`: what
+    was another right behind it, empty if nothing was."""
+
+    node: str
+    knows: str
+    what: str
+    moved: str = ""
+
+
+class Raised(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A leader proposes that the level of the cluster rises to `level`. `heard`: of each other member the newest
+    version of entries that it reads, by the last hello that this node heard of it; 0: it heard none."""
+
+    node: str
+    level: int
+    heard: tuple[tuple[str, int], ...]
+
+
+class LevelAsked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """An answer to somebody who asked for a level: `level` as it is then, or the member that was named as the one that
+    reads at most `reads` (0: it is not connected). `older`: who was of an older build lately. All empty: refused for
+    another reason, or unknown."""
+
+    level: int = 0
+    lags: str = ""
+    reads: int = 0
+    older: tuple[str, ...] = ()
 
 
 class LeftOut(Seen, frozen=True, kw_only=True, tag=True, gc=False):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from chaos.cluster import Cluster
-from chaos.live.frame_draw import frame, hello
+from chaos.frame_draw import frame, hello
 from chaos.replacing import add
 from cli.local_cluster import LocalNode
 from storage.data_directory import owner_of

@@ -10,9 +10,11 @@ from chaos.check.alive import check_alive
 from chaos.check.committed import check_committed
 from chaos.check.digests import check_digests
 from chaos.check.dispatch_state import check_dispatch_state
+from chaos.check.door import check_door
 from chaos.check.duplicates import check_duplicates
 from chaos.check.held import check_held
 from chaos.check.ids import check_ids
+from chaos.check.levels import check_levels
 from chaos.check.linear import check_linear
 from chaos.check.lost import check_lost
 from chaos.check.promotion import check_promotion
@@ -39,6 +41,8 @@ CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
     check_linear,
     check_alive,
     check_held,
+    check_door,
+    check_levels,
 )
 
 #: Of two clocks: each may be off by 500 ms that are slewed. Early is judged by what the probe saw (check/window.py).

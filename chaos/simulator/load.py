@@ -149,10 +149,11 @@ class Caller:
         label: str,
         *,
         pulls: bool = False,
+        leader: bool = True,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Once, at this node."""
-        self._clients[node_id].call(call, done, label=label, pulls=pulls, timeout_s=timeout_s)
+        """Once, at this node; what needs no `leader` it answers itself."""
+        self._clients[node_id].call(call, done, label=label, pulls=pulls, leader=leader, timeout_s=timeout_s)
 
     def insist(
         self, call: Callable[[Port], Any], done: Callable[[Outcome], None], label: str, *, for_s: float, again: bool

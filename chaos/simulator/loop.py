@@ -23,6 +23,7 @@ import random
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
 from typing import Any, TypeVar
 
@@ -117,6 +118,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.on_charged: Callable[[float, dict[str, float]], None] = lambda seconds, by: None
         """Told of every turn that is charged: how much, and ms of it by what for."""
         self._thread_meter = Meter(weight)
+        self.build: Callable[[], AbstractContextManager[None]] | None = None
+        """As what build its steps and jobs run (build.py); None: this one."""
         self.dead = False
         self.paused = False
         self.connector: Callable[[SimLoop, Callable[[], Any], str, int], Coroutine[Any, Any, Any]] | None = None
@@ -259,7 +262,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             error: BaseException | None = None
             outer, Meter.running = Meter.running, self._thread_meter
             try:
-                result = run()
+                with self._as_built():
+                    result = run()
             except BaseException as raised:
                 error = raised
             finally:
@@ -337,13 +341,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         Meter.running = self.meter
         events._set_running_loop(self)
         try:
-            for _ in range(ROUNDS_MAX):
-                for _ in range(len(ready)):
-                    self._carry_out(ready.popleft())
-                    if self.dead:
-                        return
-                if not ready:
-                    return
+            with self._as_built():
+                self._carry_out_all()
         finally:
             events._set_running_loop(None)
             Meter.running = None
@@ -355,6 +354,19 @@ class SimLoop(asyncio.AbstractEventLoop):
             if rests_s and not self._resting:
                 self._resting = True
                 self._scheduler.after(rests_s, self._rested)
+
+    def _as_built(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.build is None else self.build()
+
+    def _carry_out_all(self) -> None:
+        ready = self._ready
+        for _ in range(ROUNDS_MAX):
+            for _ in range(len(ready)):
+                self._carry_out(ready.popleft())
+                if self.dead:
+                    return
+            if not ready:
+                return
 
     def _carry_out(self, ready: _Ready) -> None:
         """As asyncio's handles do it; what fails is told and the turn goes on."""

@@ -1,4 +1,4 @@
-"""Mistakes planted on purpose, each of which the simulator must find: eight that somebody could make tomorrow.
+"""Mistakes planted on purpose, each of which the simulator must find: such as somebody could make tomorrow.
 
 A mutant changes code while it is on, in this process; nothing of it is reachable otherwise. `make soak-mutants` shows
 from seed 1 on how many seeds each one takes; the tests run seeds that are known to find it.
@@ -15,11 +15,13 @@ import numpy as np
 
 import replication.apply_settle
 from node.dispatcher import Dispatcher
+from node.levels import Levels
 from node.proposer import Proposer
 from node.queues import GROUP
 from node.reign import Reign
 from replication.apply_settle import apply_lease
 from replication.command import Lease
+from replication.door import Door
 from replication.envelope import Envelope, encode_entry
 from replication.group import RaftGroup
 from replication.machine import Machine
@@ -161,6 +163,21 @@ def _id_again() -> list[Patch]:
     return [(Catalog, "first_index", lambda self, hour: 0)]
 
 
+def _guest_is_heard() -> list[Patch]:
+    """Who says no cluster id is heard like a member."""
+    return [(Door, "heard", lambda self, guest, message: message)]
+
+
+def _place_is_taken() -> list[Patch]:
+    """Who says a member's name and the cluster id gets that member's place at once."""
+    return [(Door, "_holder", lambda self, said, own: None)]
+
+
+def _level_raised_early() -> list[Patch]:
+    """The leader raises the level whatever the members read."""
+    return [(Levels, "lagging", lambda self, level: None)]
+
+
 #: Name -> what it changes.
 MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "acknowledge-before-sync": _acknowledge_before_sync,
@@ -171,6 +188,9 @@ MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "catalog-ahead-of-checkpoint": _catalog_ahead,
     "lease-of-an-old-term": _old_lease,
     "id-again-after-unlinking": _id_again,
+    "guest-is-heard": _guest_is_heard,
+    "place-is-taken": _place_is_taken,
+    "level-raised-early": _level_raised_early,
 }
 
 

@@ -21,9 +21,12 @@ from chaos.fault_plan import Fault as PlannedFault
 from chaos.fault_plan import FaultPlan
 from chaos.history import History
 from chaos.simulator.client import Outcome
+from chaos.simulator.clock_faults import ClockFaults
 from chaos.simulator.disk import finds_damage
 from chaos.simulator.network import DELAY_S
 from chaos.simulator.process import End, Process
+from chaos.simulator.stranger import Strangers
+from chaos.simulator.upgrade import Upgrade
 from chaos.simulator.world import World
 from storage.disk import DiskFailed
 
@@ -47,14 +50,12 @@ OPERATION: Final = {"write": "write", "sync": "fdatasync"}
 class Nemesis:
     """One for a world; `begin` when the load begins, `heal` when it ends."""
 
-    def __init__(self, world: World, history: History, plan: FaultPlan) -> None:
+    def __init__(self, world: World, history: History, plan: FaultPlan, upgrade: Upgrade) -> None:
         self.fired: Counter[str] = Counter()
         self.passed: Counter[str] = Counter()
         self._world, self._history, self._plan = world, history, plan
         self._chance = world.random("nemesis")
         self._cuts: Counter[tuple[str, str]] = Counter()
-        self.ahead_s = 0.0  # the farthest that all clocks together were set ahead
-        self._wrong_clock: str | None = None
         self._wiped: set[str] = set()  # since when they have not been seen as voters
         self._flipped: set[str] = set()  # and not emptied since
         self._failing: set[str] = set()  # whose disk is to fail
@@ -62,6 +63,8 @@ class Nemesis:
         self._again_s: dict[str, float] = {}  # who is started again so long after its end
         self._over = False
         self._aim = Aim(lambda: world.ids, world.leader)
+        self.clocks = ClockFaults(world, self._aim, self._mark, self._after)
+        self._strangers, self._upgrade = Strangers(world), upgrade
         world.on_end = self._ended
 
     def begin(self) -> None:
@@ -73,11 +76,11 @@ class Nemesis:
         """All faults end: every node runs on a sound disk with a right clock, and hears all others."""
         self._over = True
         world = self._world
+        self._strangers.end()
+        self._upgrade.end()
         world.network.heal_all()
+        self.clocks.heal()
         for node_id, process in sorted(world.processes.items()):
-            process.clock.drift(0.0)
-            process.clock.true()
-            process.clock.jump(self.ahead_s)
             process.platter.slow_s, process.platter.free_bytes = 0.0, FREE_BYTES
             process.resume()
             if node_id in self._flipped:
@@ -90,6 +93,8 @@ class Nemesis:
     def _strike(self, fault: PlannedFault) -> None:
         if self._over:
             return
+        if fault.kind != "stranger":
+            self._strangers.leave()
         strike: Callable[[PlannedFault], bool] = getattr(self, f"_{fault.kind}")
         if strike(fault):
             self.fired[fault.kind] += 1
@@ -140,6 +145,18 @@ class Nemesis:
             process.config = structs.replace(process.config, raft=raft)
             self._down(fault, process)
             return alive
+
+        return self._each(fault, change)
+
+    def _version(self, fault: PlannedFault) -> bool:
+        """The build before, or this one, one node after the other."""
+
+        def change(process: Process) -> bool:
+            process.kill()
+            before = process.older
+            self._upgrade.change(process, older=fault.word("to") == "older")
+            self._down(fault, process)
+            return process.older != before
 
         return self._each(fault, change)
 
@@ -231,14 +248,18 @@ class Nemesis:
         error = end.error
         if end.how == "crash":  # not from within: the crash is in the middle of a callback of the process
             self._world.after(0.0, self._lose_power, process)
+        self._strangers.leave()
         if end.how == "failure":
             damaged = end.node in self._flipped and finds_damage(error)
             failed = isinstance(error, DiskFailed) and end.node in self._failing
+            refused = self._upgrade.refused(end)
             self._failing.discard(end.node)
             mono_ms, wall_ms = self._history.now()
             told = f"{type(error).__name__}: {error}"
             self._history.record(
-                Crashed(mono_ms=mono_ms, wall_ms=wall_ms, node=end.node, error=told, expected=damaged or failed)
+                Crashed(
+                    mono_ms=mono_ms, wall_ms=wall_ms, node=end.node, error=told, expected=damaged or failed or refused
+                )
             )
             if damaged:
                 self._world.after(0.0, self._replace, process)
@@ -282,6 +303,12 @@ class Nemesis:
             self._after(fault, self._world.network.loss, *link, 0.0)
         return bool(links)
 
+    def _stranger(self, fault: PlannedFault) -> bool:
+        came = [
+            self._strangers.come(node_id, fault.word("knows"), fault.for_s) for node_id in self._aim.nodes(fault.target)
+        ]
+        return any(came)
+
     def _delay(self, fault: PlannedFault) -> bool:
         links = self._aim.links(fault.target)
         low_s, high_s = sorted((fault.number("low"), fault.number("high")))
@@ -298,41 +325,10 @@ class Nemesis:
     # -- clocks and disks
 
     def _jump(self, fault: PlannedFault) -> bool:
-        return self._wrong(fault, lambda process: process.clock.jump(fault.number("by")))
+        return self.clocks.jump(fault)
 
     def _drift(self, fault: PlannedFault) -> bool:
-        return self._wrong(fault, lambda process: process.clock.drift(fault.number("ppm")))
-
-    def _wrong(self, fault: PlannedFault, move: Callable[[Process], None]) -> bool:
-        nodes = self._aim.nodes(fault.target)
-        if fault.target == "*" and fault.kind == "jump":
-            return self._all_clocks(fault)
-        if self._wrong_clock is not None or len(nodes) != 1:
-            return False
-        process = self._world.processes[nodes[0]]
-        self._wrong_clock = process.id
-        self._mark(fault.kind, process.id)
-        move(process)
-        self._after(fault, self._right, process)
-        return True
-
-    def _all_clocks(self, fault: PlannedFault) -> bool:
-        """All clocks jump together, so that no node can tell: what is due by then is due. At the end of the load they
-        do so once more, and stay, so that leases and due times given meanwhile come to their end."""
-        if self._wrong_clock is not None:
-            return False
-        self._wrong_clock = "*"
-        by_s = fault.number("by")
-        self.ahead_s = max(self.ahead_s, by_s)
-        for process in self._world.processes.values():
-            process.clock.jump(by_s)
-            self._after(fault, self._right, process)
-        return True
-
-    def _right(self, process: Process) -> None:
-        process.clock.drift(0.0)
-        process.clock.true()
-        self._wrong_clock = None
+        return self.clocks.drift(fault)
 
     def _slow(self, fault: PlannedFault) -> bool:
         def slow(process: Process) -> None:

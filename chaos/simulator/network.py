@@ -215,6 +215,12 @@ class Network:
         """Whether nothing gets from here to there."""
         return (source, target) in self._cut
 
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is cut, lost or late."""
+        late = any(delay_s != DELAY_S for delay_s in self._delay_s.values())
+        return not (self._cut or late or any(self._loss.values()))
+
     # -- hosts
 
     def _host(self, name: str) -> _Host:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from api.port import ForwardAnswer, ForwardRequest, Port
 from api.problem import Problem
+from chaos.simulator.build import as_older
 from chaos.simulator.disk import SimDisk
 from chaos.simulator.http import Routes
 from chaos.simulator.loop import SimLoop
@@ -33,6 +34,7 @@ from node.outside import Outside
 from node.push_address import Addresses
 from node.watchdog import Watchdog
 from replication.frame import Message
+from replication.handshake import Hello
 from replication.journal_sync import Sync
 from replication.journal_writer import Writer, Written
 from replication.transport import AsyncTransport, Identity
@@ -126,11 +128,22 @@ class SimTransport(AsyncTransport):
     """The real transport over simulated sockets; sends some messages twice where the network is told to."""
 
     def __init__(
-        self, identity: Identity, listen: Address, peers: dict[str, Address], network: Network, chance: random.Random
+        self,
+        identity: Identity,
+        listen: Address,
+        peers: dict[str, Address],
+        network: Network,
+        chance: random.Random,
+        older: bool = False,
     ) -> None:
         super().__init__(identity, listen, peers)
         self._network = network
         self._chance = chance
+        self._older = older
+
+    def _hello(self, to: str, *, guest: bool = False) -> Hello:
+        said = super()._hello(to, guest=guest)
+        return as_older(said) if self._older else said
 
     async def start(self) -> None:
         """Listen and dial."""
@@ -147,6 +160,11 @@ class SimTransport(AsyncTransport):
         """Stop listening, close everything."""
         self._network.unlisten(self._listen)
         await super().close()
+
+    def stands(self, peer: str) -> bool:
+        """Whether it is connected with this peer both ways, and each side knows the cluster."""
+        lines = (self._dialled(peer), self._incoming.get(peer))
+        return all(line is not None and line.alive and not line.guest for line in lines)
 
     def send(self, peer: str, message: Message) -> bool:
         """See station.Wire."""
@@ -325,8 +343,10 @@ class SimOutside(Outside):
         receivers: Receivers,
         chance: random.Random,
         complain: Callable[[BaseException], None],
+        older: bool = False,
     ) -> None:
         self._loop = loop
+        self._older = older
         self._network = network
         self._disk = disk
         self._clock = clock
@@ -348,7 +368,7 @@ class SimOutside(Outside):
 
     def transport(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> SimTransport:
         """See Outside."""
-        return SimTransport(identity, listen, peers, self._network, self._chance)
+        return SimTransport(identity, listen, peers, self._network, self._chance, self._older)
 
     def writer(self) -> Writer:
         """See Outside."""

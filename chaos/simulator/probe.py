@@ -112,7 +112,8 @@ class Probe:
                 kinds = {section.kind for section in envelope.sections}
                 told = {"stamp_ms": envelope.now_ms, "state": state, "realigned": Kind.REALIGN in kinds}
                 told["units"] = tuple(self._units)
-                told["shown_ms"] = self._shown_ms.get(term, 0)
+                told |= {"shown_ms": self._shown_ms.get(term, 0)}
+                told |= {"version": envelope.version, "raises": Kind.RAISE_LEVEL in kinds}
         self._history.record(
             Applied(
                 mono_ms=mono_ms,

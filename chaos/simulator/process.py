@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from chaos.simulator import build
 from chaos.simulator.clock import SimClock
 from chaos.simulator.disk import ANY, SimDisk
 from chaos.simulator.loop import Gone, Scheduler, SimLoop
@@ -93,6 +94,7 @@ class Process:
         self.ends: list[End] = []
         self.errors: list[BaseException] = []
         self.starts = 0
+        self.older = False  # whether it is started as the build before (build.py)
         self._around = around
         self._living: _Incarnation | None = None
         self._dead: list[_Incarnation] = []
@@ -136,6 +138,7 @@ class Process:
             job_s=self._job_s,
             weight=around.weight,
         )
+        loop.build = build.older if self.older else None
         loop.on_charged = lambda seconds, by: self._charged(incarnation, seconds, by)
         loop.connector = lambda this, factory, host, port: connect(around.network, this, factory, (host, port))
         disk = SimDisk(
@@ -152,6 +155,7 @@ class Process:
             around.receivers,
             around.chance(f"{name} entropy"),
             self._failed,
+            older=self.older,
         )
         incarnation = self._living = _Incarnation(loop, disk, outside)
         self.failure = None

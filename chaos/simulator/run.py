@@ -25,11 +25,13 @@ from chaos.simulator.changer import Changer
 from chaos.simulator.client import Outcome
 from chaos.simulator.consumer import Consumer
 from chaos.simulator.crowd import TURN_S, Crowd, CrowdShape
+from chaos.simulator.door_probe import DoorProbe
 from chaos.simulator.judge import ANY_TIME, BOUNDS, changes_of_leader, counts, judge
 from chaos.simulator.load import DEAD, PULL, STRICT_PULL, Caller, Producer, Shape, topic_settings
 from chaos.simulator.nemesis import Nemesis
 from chaos.simulator.probe import Probe
 from chaos.simulator.targets import Targets
+from chaos.simulator.upgrade import Upgrade
 from chaos.simulator.world import World
 from chaos.verdict import Verdict
 from node.server import Node
@@ -46,11 +48,13 @@ QUIET_S: Final = 2.0
 TOLD_S: Final = 0.005
 
 
-def config_of(seed: int) -> dict[str, dict[str, Any]]:
+def config_of(plan: FaultPlan) -> dict[str, dict[str, Any]]:
     """Small enough that a minute sees checkpoints, hours unlinked, keys forgotten (a producer gives up before). With
-    odd seeds nothing is kept in the journal behind the checkpoint: who was away needs a snapshot."""
+    odd seeds nothing is kept in the journal behind the checkpoint: who was away needs a snapshot. Where there are older
+    builds the level waits with every second seed until somebody asks for it."""
     storage = {"checkpoint_s": 2, "retention_ms": 4_000, "key_retention_ms": 20_000}
-    return {"storage": storage | ({"journal_keep_mb": 0} if seed % 2 else {})}
+    asked: dict[str, dict[str, Any]] = {"raft": {"upgrade": "asked"}} if plan.older and plan.seed % 4 > 1 else {}
+    return {"storage": storage | ({"journal_keep_mb": 0} if plan.seed % 2 else {})} | asked
 
 
 @dataclass
@@ -88,8 +92,10 @@ class Running:
         self.plan, self.world = plan, world
         self.history = History(now=self._now)
         self.probe = Probe(world, self.history)
-        world.on_node, world.on_held = self.probe.watch, self._held
-        self.nemesis = Nemesis(world, self.history, plan)
+        self.upgrade = Upgrade(world, self.history, plan.older)
+        self._watches = (self.probe.watch, DoorProbe(self.history).watch, self.upgrade.watch)
+        world.on_node, world.on_held = self._watch, self._held
+        self.nemesis = Nemesis(world, self.history, plan, self.upgrade)
         self.targets = Targets(world, self.history, self.probe)
         self.changer = Changer(world, self.history, shape)
         self.shape = shape
@@ -102,6 +108,10 @@ class Running:
 
     def _now(self) -> tuple[float, int]:
         return self.world.now_s * 1000, self.world.now_ms
+
+    def _watch(self, node_id: str, node: Node) -> None:
+        for watch in self._watches:
+            watch(node_id, node)
 
     def _held(self, node_id: str, seconds: float, by: dict[str, float]) -> None:
         mono_ms, wall_ms = self._now()
@@ -138,6 +148,7 @@ class Running:
         producer.begin()
         if self._crowd:
             self._crowd.begin()
+        self.upgrade.begin()
         self.nemesis.begin()
         world.run(self.plan.seconds)
         producer.end()
@@ -209,12 +220,13 @@ class Running:
             indexes = {node.machine.applied_index for node in nodes.values()} | {
                 node.group.last_index for node in nodes.values()
             }
-            at_rest = not any(node.store.catalog.in_checkpoint for node in nodes.values())
+            at_rest = self.upgrade.risen() and not any(node.store.catalog.in_checkpoint for node in nodes.values())
             return len(nodes) == len(world.ids) and len(indexes) == 1 and at_rest
 
         if not world.run_until(level, 30):
             told = {name: node.machine.applied_index for name, node in world.nodes().items()}
-            return [f"30 s after all was healed the nodes are not level: {told}"]
+            levels = {name: node.machine.level for name, node in world.nodes().items()}
+            return [f"30 s after all was healed the nodes are not level: {told}, of levels {levels}"]
         mono_ms, wall_ms = self._now()
         for node_id, (digest, index) in world.digests().items():
             self.history.record(
@@ -250,7 +262,7 @@ def run_plan(
     began_s = time.process_time()
     crowd = crowd or (CrowdShape(weight=plan.crowd) if plan.crowd else None)
     more: dict[str, Any] = {"turn_s": TURN_S, "weight": crowd.weight} if crowd else {}
-    with World(plan.seed, directory, nodes=plan.nodes, config=config_of(plan.seed), **more) as world:
+    with World(plan.seed, directory, nodes=plan.nodes, config=config_of(plan), **more) as world:
         running = Running(plan, world, shape or Shape(), crowd)
         try:
             wrong = running.run()
@@ -261,7 +273,7 @@ def run_plan(
             history.write(directory / "history.ndjson")
         return Run(
             plan=plan,
-            verdicts=judge(history, ANY_TIME if running.nemesis.ahead_s else BOUNDS),
+            verdicts=judge(history, ANY_TIME if running.nemesis.clocks.ahead_s else BOUNDS),
             fired=running.nemesis.fired,
             passed=running.nemesis.passed,
             hand_overs=len(history.of(Begun)),

@@ -34,7 +34,7 @@ def test_simulated_kinds_are_what_seeds_draw_from() -> None:
     """A kind more, or another order, would give every seed another plan: those of old reports would not replay."""
     assert kinds_of("simulator") == (
         *("kill", "power", "crash", "pause", "stop", "wipe", "flip", "partition", "cut", "loss", "delay", "duplicate"),
-        *("jump", "drift", "slow", "fail", "full", "transfer", "times"),
+        *("jump", "drift", "slow", "fail", "full", "transfer", "times", "stranger", "version"),
     )
 
 
@@ -118,10 +118,27 @@ def test_plan_without_its_head_is_refused() -> None:
             FaultPlan.parse(text)
 
 
-def test_a_crowd_is_part_of_a_plan() -> None:
-    """So that the plan of a seed that failed beside one replays it; real processes have none."""
-    text = "plan seed=1 nodes=3 seconds=10 crowd=500\n"
-    assert FaultPlan.parse(text).crowd == 500
+@pytest.mark.parametrize("name", ["crowd", "older"])
+def test_a_crowd_and_older_builds_are_part_of_a_plan(name: str) -> None:
+    """So that the plan of a seed that failed with them replays it; real processes have none."""
+    text = f"plan seed=1 nodes=3 seconds=10 {name}=2\n"
+    assert getattr(FaultPlan.parse(text), name) == 2
     assert FaultPlan.parse(text).render() == text
-    with pytest.raises(PlanRefused, match="crowd is the simulator's"):
+    with pytest.raises(PlanRefused, match=f"{name} is the simulator's"):
         FaultPlan.parse(text, "live")
+
+
+def test_no_more_nodes_begin_as_older_builds_than_there_are() -> None:
+    """The bound is named."""
+    with pytest.raises(PlanRefused, match="older is 0 to 3, found 4"):
+        FaultPlan.parse("plan seed=1 nodes=3 seconds=10 older=4\n")
+
+
+def test_an_upgrade_changes_each_older_node() -> None:
+    """One after the other, whoever goes back in between comes again; some seeds go back, some begin with a part."""
+    plans = [plan for seed in range(200) if (plan := draw_plan(seed, 60)).older]
+    assert 20 <= len(plans) <= 80
+    assert {plan.older < plan.nodes for plan in plans} == {True, False}
+    for plan in plans:
+        changed = {fault.target for fault in plan.faults if fault.kind == "version" and fault.word("to") == "newer"}
+        assert changed >= {f"n{number}" for number in range(1, plan.older + 1)}

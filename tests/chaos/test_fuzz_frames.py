@@ -6,7 +6,7 @@ import asyncio
 import random
 from pathlib import Path
 
-from chaos.live.frame_draw import KINDS, frame
+from chaos.frame_draw import KINDS, frame
 from chaos.live.fuzz_frames import fuzz
 from replication.frame import HEADER, FrameRefused, decode_message
 

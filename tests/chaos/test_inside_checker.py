@@ -17,9 +17,12 @@ from chaos.event import (
     GaveBack,
     HandedOver,
     Held,
+    Intruded,
     LeftOut,
+    LevelAsked,
     Offered,
     Promoted,
+    Raised,
     Rescheduled,
     SetBack,
     Sure,
@@ -308,3 +311,38 @@ def test_a_step_that_holds_a_node_for_long() -> None:
 
     assert broken(with_more(held(100.0))) == set()
     assert broken(with_more(held(99.0), held(101.0))) == {"held"}
+
+
+def test_what_a_stranger_moved() -> None:
+    """What is heard of one is nothing; what is another behind it is."""
+
+    def heard(moved: str) -> Intruded:
+        return Intruded(**at(1_000), node="n2", knows="nodes", what="stale_term", moved=moved)
+
+    assert broken(with_more(heard(""))) == set()
+    assert broken(with_more(heard(""), heard("term 2 -> 9"))) == {"door"}
+
+
+def test_a_level_that_rises_too_early() -> None:
+    """A member that reads less, or never said; an entry that is newer than the level."""
+
+    def raised(**heard: int) -> Raised:
+        return Raised(**at(1_000), node="n2", level=2, heard=tuple(heard.items()))
+
+    assert broken(with_more(raised(n1=2, n3=2))) == set()
+    assert broken(with_more(raised(n1=2, n3=1))) == {"levels"}
+    assert broken(with_more(raised(n1=0, n3=2))) == {"levels"}
+    one, other = (lambda event, index=index: event.index == index and event.stamp_ms for index in (40, 41))
+    assert broken(altered(Applied, one, version=2, raises=True)) == set()
+    assert broken(altered(Applied, other, version=2)) == {"levels"}
+
+
+def test_a_member_that_is_said_to_lag() -> None:
+    """It was older lately, or nobody knows what it reads."""
+
+    def asked(reads: int) -> LevelAsked:
+        return LevelAsked(**at(1_000), lags="n3", reads=reads, older=("n1",))
+
+    assert broken(with_more(asked(0))) == set()
+    assert broken(with_more(asked(1))) == {"levels"}
+    assert broken(with_more(msgspec.structs.replace(asked(1), older=("n3",)))) == set()

@@ -1,0 +1,53 @@
+"""Nodes as of the build before: what they read, and say that they read, ends at level 1 (docs/adr/0027-levels.md).
+
+All nodes of a world run this build's code. At level 1 it writes what the first builds wrote, byte for byte; so an older
+build is this one with smaller bounds on what it reads, for as long as a step of its node runs. Where its own readers
+refuse a file, an entry or a peer, the real older build does. What tells of a level is newer than it, so it never asks
+for one. `make soak-versions` runs the real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+import node.levels
+import node.server
+import replication.envelope
+import storage.checkpoint
+import storage.format
+from chaos.simulator.mutant import Patch, patched
+from replication.envelope import UnknownCommand
+from replication.frame import PROTOCOL
+from replication.handshake import Hello
+from storage.format import MAGIC_JOURNAL, READS, FormatRefused
+from storage.level import FOUNDED
+
+FIRST: Final = (FOUNDED, FOUNDED)
+_OLDER: Final[list[Patch]] = [
+    (node.levels, "LEVELS", FIRST),
+    (node.server, "LEVELS", FIRST),
+    (replication.envelope, "VERSIONS_READ", FIRST),
+    (storage.checkpoint, "LEVELS", FIRST),
+    (storage.checkpoint, "VERSIONS", FIRST),
+    (storage.format, "READS", {**READS, MAGIC_JOURNAL: FIRST}),
+]
+
+
+@contextmanager
+def older() -> Iterator[None]:
+    """What runs inside the block reads what the first builds read."""
+    with patched(_OLDER):
+        yield
+
+
+def as_older(said: Hello) -> Hello:
+    """The hello of a first build: it says nothing of formats, and speaks the first protocol only."""
+    return replace(said, formats={}, protocol=(PROTOCOL[0], PROTOCOL[0]), level=FOUNDED)
+
+
+def is_refusal(error: BaseException | None) -> bool:
+    """Whether a build ended because of something that only a newer one reads."""
+    return isinstance(error, FormatRefused | UnknownCommand)

@@ -1,0 +1,73 @@
+"""Two builds in one simulated cluster: changed one restart after the other, in both orders as far as allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chaos.event import Crashed, LevelAsked
+from chaos.fault_plan import FaultPlan
+from chaos.simulator.run import Run, Running, run_plan
+from replication.envelope import UnknownCommand
+from storage.format import FormatRefused
+from tests.chaos.simulator.same import traces
+
+THERE_AND_BACK = """plan seed={seed} nodes=3 seconds=22 older=3
+4 version n1 for=0.3 to=newer
+6 version n2 for=0.3 to=newer
+9 version n1 for=0.3 to=older
+12 version n1 for=0.3 to=newer
+"""
+LAST = "14 version n3 for=0.3 to=newer\n"
+BACK = "17 version n2 for=0.3 to=older\n"
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The runs, for their histories."""
+    runs: list[Any] = []
+    begin = Running.__init__
+
+    def kept(self: Running, *args: Any, **more: Any) -> None:
+        begin(self, *args, **more)
+        runs.append(self)
+
+    monkeypatch.setattr(Running, "__init__", kept)
+    return runs
+
+
+def figure(run: Run) -> dict[str, Any]:
+    """Of the levels."""
+    return next(dict(verdict.figure) for verdict in run.verdicts if verdict.promise == "levels")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_level_rises_when_the_last_was_changed_and_not_before(seed: int, seen: list[Running]) -> None:
+    """By itself, or (seed 2) because somebody asked. Until then who asks hears of a member that lags. Nothing is lost
+    on the way, and after it nobody goes back: who does ends by name, and the newer build is put back."""
+    run = run_plan(FaultPlan.parse(THERE_AND_BACK.format(seed=seed) + LAST + BACK))
+    assert not run.broken, "\n".join(run.broken)
+    told = figure(run)
+    assert (told["raised"], told["level"]) == (1, 2)
+    asked = seen[0].history.of(LevelAsked)
+    assert {event.lags for event in asked if event.reads} >= {"n1", "n3"}
+    assert asked[-1].level == 2
+    ended = seen[0].history.of(Crashed)
+    assert [event.node for event in ended] == ["n2"]
+    assert ended[0].error.startswith((FormatRefused.__name__, UnknownCommand.__name__))
+
+
+def test_while_one_lags_nothing_rises(seen: list[Running]) -> None:
+    """To the end of the load. Then the operator changes the last one, and the level rises: no plan ends below it."""
+    run = run_plan(FaultPlan.parse(THERE_AND_BACK.format(seed=1)))
+    assert not run.broken, "\n".join(run.broken)
+    asked = seen[0].history.of(LevelAsked)
+    assert {event.lags for event in asked if event.mono_ms > 14_000 and event.reads} == {"n3"}
+    assert figure(run)["raised"] == 1
+    assert not seen[0].history.of(Crashed)
+
+
+def test_two_builds_are_one_history() -> None:
+    """Two interpreters with different hash seeds go through the same upgrade."""
+    assert len(traces(THERE_AND_BACK.format(seed=2) + LAST)) == 1
