@@ -61,13 +61,23 @@ def runs(sorted_starts: I64, sorted_ends: I64, gap: int, most: int) -> Iterator[
 class HourFile:
     """One file, by bytes; offsets are absolute, the header included."""
 
-    def __init__(self, disk: Disk, path: Path, header: FileHeader) -> None:
+    def __init__(self, disk: Disk, directory: Path, name: str, header: FileHeader) -> None:
         self._disk = disk
-        self.path = path
-        self.name = f"{path.parent.name}/{path.name}"
+        self._directory = directory
+        self._file = name
         self.header = header
         self._reader = -1
         self._writer = -1
+
+    @property
+    def path(self) -> Path:
+        """Where it is; made when it is asked for, since most files of an hour that is looked at are not opened."""
+        return self._directory / self._file
+
+    @property
+    def name(self) -> str:
+        """What a fault calls it."""
+        return f"{self._directory.name}/{self._file}"
 
     def read(self, size: int, offset: int) -> bytes:
         """Exactly `size` bytes. Raises Corrupt if the file ends before."""
@@ -84,8 +94,8 @@ class HourFile:
     def write(self, data: Buffer, offset: int) -> None:
         """Write at `offset`; a file without header gets it first."""
         if self._writer < 0:
-            if not self._disk.exists(self.path.parent):
-                self._disk.make_directory(self.path.parent)
+            if not self._disk.exists(self._directory):
+                self._disk.make_directory(self._directory)
             self._writer = self._disk.open_write(self.path)
             if self._disk.size(self._writer) < HEADER_SIZE:
                 self._disk.write(self._writer, self.header.encode(), 0)
@@ -116,8 +126,10 @@ class RowFile(HourFile):
     """One file of fixed-size rows that are checked as they are read. Its rows count from `first`: 0 but for the index
     of an hour that was begun again, whose numbers go on where the former one's ended."""
 
-    def __init__(self, disk: Disk, path: Path, header: FileHeader, dtype: np.dtype[np.void], first: int = 0) -> None:
-        super().__init__(disk, path, header)
+    def __init__(
+        self, disk: Disk, directory: Path, name: str, header: FileHeader, dtype: np.dtype[np.void], first: int = 0
+    ) -> None:
+        super().__init__(disk, directory, name, header)
         self._dtype = dtype
         self.first = first
 
@@ -215,11 +227,11 @@ class HourFiles:
         )
         self.generation = generation
         self.directory = hours / directory_name(hour, generation)
-        self.log = HourFile(disk, self.directory / "log", FileHeader(MAGIC_LOG, group, hour, cluster_id))
+        self.log = HourFile(disk, self.directory, "log", FileHeader(MAGIC_LOG, group, hour, cluster_id))
         index = FileHeader(MAGIC_INDEX, group, hour, cluster_id)
         settle = FileHeader(MAGIC_SETTLE, group, hour, cluster_id)
-        self.index = RowFile(disk, self.directory / "index", index, UNIT, first)
-        self.settle = RowFile(disk, self.directory / "settle", settle, SETTLE)
+        self.index = RowFile(disk, self.directory, "index", index, UNIT, first)
+        self.settle = RowFile(disk, self.directory, "settle", settle, SETTLE)
 
     def again(self) -> "HourFiles":
         """The same files with descriptors of their own, for another thread."""

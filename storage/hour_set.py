@@ -8,13 +8,12 @@ Near hours are those the wheel stands at, two back and two ahead. Any other that
 descriptors for a while: warm. Only these have an `Hour`, and hours with staged settle records; of all others there is
 a row of counters (hour_table.py). Memory depends on what is used, not on how many hours hold messages.
 
-Invariant: the row of an hour is as its `Hour` says, but for hours that are near, warm or have staged settle records:
-of those the `Hour` is right, and `_refresh` brings their rows up to date.
+Invariant: the row of an hour is as its `Hour` says, but for near hours: of those the `Hour` is right, and `_refresh`
+brings their rows up to date.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -48,6 +47,10 @@ STAGED_BYTES_SOFT: Final = 64 << 20
 
 _STAGED_BYTES_MAX: Final = 4 * STAGED_BYTES_SOFT
 """Past this each append writes some staged hours on the loop, so that memory stays bounded when no checkpoint comes."""
+
+_SETTLING_HOURS_MAX: Final = 2048
+"""Past so many hours with staged settle records each append writes some, so that a checkpoint begins and ends in short
+steps."""
 
 _PIECE_HOURS: Final = 64
 _PIECE_BYTES: Final = 8 << 20
@@ -233,6 +236,7 @@ class HourSet:
         """Settle records were added to an hour; `staged` bytes of them are in memory."""
         if staged:
             self._settling.add(hour, staged)
+            self._table.put(hour.counters)
         else:
             self._written.add(hour.number)
 
@@ -243,10 +247,12 @@ class HourSet:
 
     def bound(self) -> None:
         """Write some of what is staged if it has become too much: a few hours at a time, for the loop waits."""
-        if self.staged_bytes <= _STAGED_BYTES_MAX:
+        piece: list[int] = []
+        if self.staged_bytes > _STAGED_BYTES_MAX:
+            piece = self._piece()
+            self._write(piece)
+        elif len(self._settling) <= _SETTLING_HOURS_MAX:
             return
-        piece = self._piece()
-        self._write(piece)
         if not piece:  # settle records alone
             for hour in self._settling.lowest(_PIECE_HOURS):
                 self._write([hour.number])
@@ -353,6 +359,6 @@ class HourSet:
             self._table.put(hour.counters)
 
     def _refresh(self) -> None:
-        """Bring the rows of all hours up to date."""
-        for hour in chain(self._mapped.values(), self._warm, self._settling):
+        """Bring the rows of the near hours up to date."""
+        for hour in self._mapped.values():
             self._table.put(hour.counters)

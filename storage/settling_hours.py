@@ -1,6 +1,5 @@
 """Hours that have settle records in memory, which wait for a checkpoint: each is kept as an object for these."""
 
-from collections.abc import Iterator
 from typing import Final
 
 from storage.hour import Hour
@@ -19,8 +18,8 @@ class SettlingHours:
         self.bytes = 0
         """Memory they take."""
 
-    def __iter__(self) -> Iterator[Hour]:
-        return iter(self._hours.values())
+    def __len__(self) -> int:
+        return len(self._hours)
 
     def add(self, hour: Hour, staged: int) -> None:
         """So many bytes of settle records were staged in an hour."""

@@ -1,7 +1,6 @@
 """Hours that are not near and were used lately: they keep their states and descriptors, up to a bound."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
 from typing import Final
 
 from storage.hour import Hour
@@ -16,15 +15,16 @@ class WarmHours:
 
     def __init__(self) -> None:
         self._hours: OrderedDict[int, Hour] = OrderedDict()
+        self._units: dict[int, int] = {}  # of each, when another one was used: states come only to the one in use
+        self._total = 0
 
     def __len__(self) -> int:
         return len(self._hours)
 
-    def __iter__(self) -> Iterator[Hour]:
-        return iter(self._hours.values())
-
     def use(self, hour: Hour) -> list[Hour]:
         """An hour is about to be used. Returns those that were cooled to keep within the bound."""
+        if self._hours:
+            self._count(next(reversed(self._hours.values())))
         known = hour.number in self._hours
         self._hours[hour.number] = hour
         self._hours.move_to_end(hour.number)
@@ -33,13 +33,18 @@ class WarmHours:
     def drop(self, number: int) -> None:
         """Forget an hour as it is: it became near, or was unlinked."""
         self._hours.pop(number, None)
+        self._total -= self._units.pop(number, 0)
+
+    def _count(self, hour: Hour) -> None:
+        units = hour.states_units
+        self._total += units - self._units.get(hour.number, 0)
+        self._units[hour.number] = units
 
     def _cool(self) -> list[Hour]:
         cooled = []
-        units = sum(hour.states_units for hour in self)
-        while len(self) > 1 and (len(self) > _WARM_HOURS_MAX or units > _WARM_UNITS_MAX):
-            _, coldest = self._hours.popitem(last=False)
-            units -= coldest.states_units
+        while len(self) > 1 and (len(self) > _WARM_HOURS_MAX or self._total > _WARM_UNITS_MAX):
+            coldest = next(iter(self._hours.values()))
+            self.drop(coldest.number)
             coldest.cool()
             cooled.append(coldest)
         return cooled

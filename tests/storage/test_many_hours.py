@@ -353,3 +353,39 @@ def test_what_came_since_is_known_without_a_look_at_each_hour(quick_path: Path) 
     assert len(positions) == 4
     assert [*store.extents().grown_since(Extents(*np.zeros((3, 0), np.int64)))][:1] == [(FIRST, 0, 3)]
     store.close()
+
+
+def test_settle_records_wait_in_few_hours(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages were cancelled one an hour, in many hours: a checkpoint began and ended in a step that grew with them,
+    and so did each look for open hours. Now each append writes some of them."""
+    monkeypatch.setattr(storage.hour_set, "_SETTLING_HOURS_MAX", 100)
+    store = open_store(quick_path)
+    positions = store.append(batch_of(due(1_000)))
+    checkpoint(store, 1)
+    for first in range(0, 1_000, 50):
+        store.settle(SettleBatch.of(positions[first : first + 50], what=DELIVERED, at_ms=1))
+        with steps() as counted:
+            assert len(store.open_hours()) == 950 - first
+        assert counted.total() < 60
+    assert len(store._hours._settling) <= 100 + 50
+    checkpoint(store, 2)
+    store.close()
+    again = Store.open(quick_path, disk=Disk())
+    assert again.open_hours() == []
+    assert (again.states(positions).state == DELIVERED).all()
+    again.close()
+
+
+def test_an_hour_is_used_at_the_same_cost_however_many_are_warm(quick_path: Path) -> None:
+    """Each use of another hour asked all 64 warm ones for the size of their states."""
+    store = open_store(quick_path)
+    positions = store.append(batch_of(due(300)))
+    store.settle(SettleBatch.of(positions, what=LEASED, at_ms=1, when=2, term=1, attempt=1))
+    checkpoint(store, 1)
+    costs = []
+    for first in (0, 60, 130, 200):
+        with steps() as counted:
+            store.states(positions[first : first + 10])
+        costs.append(counted.total())
+    assert max(costs) < 1.4 * costs[0]
+    store.close()
