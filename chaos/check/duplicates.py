@@ -52,7 +52,7 @@ def repeats(history: History, bounds: Bounds) -> list[Repeat]:
                 cause = "after_lease"
             elif before.pushed and after.handed_over_ms >= before.gives_up_ms:
                 cause = "retried"  # the node heard nothing in time: it may have been paused
-            elif failed_ms.get((before.message_id, before.term, before.attempt), after.began_ms + 1) <= after.began_ms:
+            elif failed_ms.get((before.message_id, before.term, before.attempt), _at_ms(after) + 1) <= _at_ms(after):
                 cause = "retried"  # the connection broke before the answer came
             else:
                 cause = "failover" if after.term > before.term else "unnamed"
@@ -107,7 +107,13 @@ def _by_name(history: History, kind: type[A]) -> dict[Name, list[A]]:
 
 def _given_back(after: HandedOver, answers: Sequence[GaveBack]) -> bool:
     """Whether its consumer may have given it back before it came again."""
-    return any(event.result in ("nacked", "unknown") and event.asked_wall_ms <= after.began_ms for event in answers)
+    return any(event.result in ("nacked", "unknown") and event.asked_wall_ms <= _at_ms(after) for event in answers)
+
+
+def _at_ms(event: HandedOver) -> int:
+    """When a hand-over was made, for who asks whether something was before it: when it was received, where the nodes'
+    clocks were behind."""
+    return max(event.began_ms, event.wall_ms)
 
 
 def _lease_end_ms(before: HandedOver, after: HandedOver, answers: Sequence[Extended], bounds: Bounds) -> int:

@@ -63,6 +63,8 @@ class Damage:
     harmless: str = ""
     """Why nobody had to find it."""
     log_bytes: int = 0
+    relied_on: bool = True
+    """Its node had a vote, and what it acknowledged counted."""
 
     def describe(self) -> str:
         """A line for the report."""
@@ -195,7 +197,7 @@ class DiskFaults:
     async def _rot(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
         (node_id, *_) = nodes
         harmless = fault.kind == "torn"
-        async with nullcontext() if harmless else self._nemesis.doubt(node_id):
+        async with nullcontext(False) if harmless else self._nemesis.doubt(node_id) as in_doubt:
             async with self._hands.down(node_id):
                 self._nemesis.begun(fault, (node_id,))
                 data, kind = self._cluster.nodes[node_id].data_path, fault.word("file")
@@ -204,7 +206,7 @@ class DiskFaults:
                 if wound is None:
                     raise PassedOver(f"{node_id} has no such bytes in its {kind}")
                 if not harmless:
-                    await self._wounded(Damage(node_id, wound, kind))
+                    await self._wounded(Damage(node_id, wound, kind, relied_on=not in_doubt))
                 yield
             await self._settle(node_id)
 
@@ -314,6 +316,8 @@ class DiskFaults:
             damage.harmless = "a node's log of its own hand-overs: nothing of it is replicated"
         elif damage.wound.what == OLD or damage.wound.mended():
             damage.harmless = "its start made that anew from the journal"
+        elif damage.wound.what == rot.END and damage.kind == "journal" and not damage.relied_on:
+            damage.harmless = "its node had an empty disk and had not caught up: nothing it promised counted"
         elif damage.kind == "catalog":
             damage.harmless = "a page that nothing refers to"
         else:

@@ -140,13 +140,14 @@ class LiveNemesis:
         self._mark(fault, "begin")
 
     @asynccontextmanager
-    async def doubt(self, node_id: str) -> AsyncIterator[None]:
-        """Around a fault that empties or damages the disk of this node, the node's start afterwards included. Raises
-        PassedOver while another's is in doubt."""
+    async def doubt(self, node_id: str) -> AsyncIterator[bool]:
+        """Around a fault that empties or damages the disk of this node, the node's start afterwards included; whether
+        it was in doubt already: nobody relies on it then. Raises PassedOver while another's is in doubt."""
         async with self._doubting:
-            for other in sorted(self._doubts.keys() - {node_id}):
+            for other in sorted(self._doubts):
                 if await self._over(other):
                     del self._doubts[other]
+            already = node_id in self._doubts
             if (self._doubts.keys() | self.rotten) - {node_id}:
                 raise PassedOver("the disk of another node is in doubt")
             doubt = self._doubts.setdefault(node_id, Doubt(0))
@@ -156,7 +157,7 @@ class LiveNemesis:
             doubt.faults += 1
             doubt.index = None
         try:
-            yield
+            yield already
         finally:
             doubt.faults -= 1
         if (page := await self._leaders_page()) is not None:

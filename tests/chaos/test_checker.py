@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from chaos.bounds import Bounds
+from chaos.check.duplicates import repeats
 from chaos.checker import judge
-from chaos.event import Answered, Event, Fault, HandedOver, Led, Offered, Rescheduled
+from chaos.event import Answered, Event, Fault, GaveBack, HandedOver, Led, Offered, Rescheduled
 from chaos.history import History
 from chaos.verdict import Verdict
 from tests.chaos.planted import (
@@ -159,6 +160,29 @@ def test_failed_webhook_is_no_delivery_and_its_retry_no_duplicate() -> None:
     retried = History([*failed.events, hand_over(7, 3_990, 2, 2, status=200, connection="push id7 2 2")])
     assert broken(retried) == ""
     assert verdicts(retried)["D"].figure["retried"] == 1
+
+
+def test_given_back_while_the_nodes_clocks_are_behind() -> None:
+    """Seed 990107: the clocks of the nodes went back an hour; a nack seemed to come after what it had brought on."""
+    taken = next(event for event in good() if is_hand_over(event, 7))
+    assert isinstance(taken, HandedOver)
+    again = msgspec.structs.replace(
+        hand_over(7, taken.handed_over_ms - EPOCH_MS + 40, taken.term + 1, taken.attempt + 1),
+        handed_over_ms=taken.handed_over_ms - 3_600_000,
+        begun_wall_ms=0,
+    )
+    nack = GaveBack(
+        mono_ms=taken.mono_ms + 20,
+        wall_ms=taken.wall_ms + 20,
+        number=7,
+        message_id=taken.message_id,
+        term=taken.term,
+        attempt=taken.attempt,
+        result="nacked",
+        asked_wall_ms=taken.wall_ms + 10,
+    )
+    assert [each.cause for each in repeats(History([taken, nack, again]), BOUNDS)] == ["retried"]
+    assert [each.cause for each in repeats(History([taken, again]), BOUNDS)] == ["failover"]
 
 
 def test_webhook_again_before_its_attempt_could_time_out() -> None:

@@ -111,6 +111,22 @@ def test_a_page_of_the_catalog_may_mean_nothing(tmp_path: Path) -> None:
     assert (faults.broken, "anew" in faults.damages[0].harmless) == ([], True)
 
 
+def test_a_node_that_had_not_caught_up_promised_nothing(tmp_path: Path) -> None:
+    """Seed 990107: of an emptied disk the end of the journal is cut off, a term without a vote. That nobody finds it is
+    no violation; of a disk that others rely on it is."""
+    line = "0.1 truncate n2 for=0.01 at=0.5 file=journal"
+    faults, _, _ = asyncio.run(struck(tmp_path / "a", line))
+    assert ["found by nobody" in line for line in faults.broken] == [True]
+
+    async def emptied(machines: Disks, nemesis: LiveNemesis) -> None:
+        async with nemesis.doubt("n2"):
+            machines.learners = {"n2"}
+
+    faults, _, _ = asyncio.run(struck(tmp_path / "b", line, emptied))
+    assert faults.broken == []
+    assert "had not caught up" in faults.damages[0].harmless
+
+
 def test_verify_is_asked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it says of the damaged files counts as found, whatever the node does."""
     damaged = subprocess.CompletedProcess[str]([], int(ExitCode.DATA))
