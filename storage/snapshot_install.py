@@ -131,9 +131,9 @@ class Install:
 
     def commit(self) -> None:
         """Make it this directory's state: the rename. The store and the journal of before are to be closed and not
-        written any more; what is open of them is void. The next DataDirectory.open puts the folders in place."""
+        written any more; what is open of them is void. The next DataDirectory.open puts the folders in place. `verify`
+        has made the folders' names durable, and who wrote the journal what is in it."""
         assert self._disk.list_directory(self.journal), "hours of a snapshot beside a journal of before it"
-        self._disk.fsync_directory(self._aside)
         self._disk.rename(self._aside, self._directory / INSTALLED)
         self._disk.fsync_directory(self._directory)
 

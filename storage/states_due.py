@@ -23,7 +23,7 @@ class FrozenStates:
 
     begun: frozenset[int]
     removed: tuple[Path, ...]
-    extended: list[HourCounters] = field(default_factory=list)
+    extended: list[int] = field(default_factory=list)
     superfluous: list[Path] = field(default_factory=list)
 
     def extend(self, rows: Rows, touched: set[int], open_files: OpenFiles) -> None:
@@ -33,7 +33,7 @@ class FrozenStates:
         for hour in map(HourCounters._make, np.sort(wanted, order="number").tolist()):
             files = open_files(hour.number, hour.generation, hour.first)
             if extend(files, hour.settles, self.superfluous):
-                self.extended.append(hour)
+                self.extended.append(hour.number)
             files.close()
 
 
@@ -54,9 +54,10 @@ class StatesDue:
         return FrozenStates(begun, removed)
 
     def thaw(self, frozen: FrozenStates, hours: Mapping[int, Hour]) -> None:
-        """The checkpoint is durable: of these hours those whose files go further read them from now on."""
+        """The checkpoint is durable: of these hours those whose files go further read them from now on. One that was
+        begun again meanwhile has a directory of its own, and reads what stands there as before."""
         self._superfluous += frozen.superfluous
-        for counters in frozen.extended:
-            hour = hours.get(counters.number)
-            if hour is not None and hour.first == counters.first:
+        for number in frozen.extended:
+            hour = hours.get(number)
+            if hour is not None:
                 hour.rebase_states()
