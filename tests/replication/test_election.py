@@ -6,6 +6,7 @@ import pytest
 
 from replication.election import CatchUp, Census, Election
 from replication.membership import Roster
+from replication.silence import Silence
 
 
 def election(size: int = 3, random: float = 0.5, now: float = 100.0) -> Election:
@@ -28,6 +29,22 @@ def test_a_heard_leader_keeps_everybody_quiet() -> None:
     assert not one.due(110.39)
     assert one.may_grant(110.41)
     assert one.due(110.41)
+
+
+def test_a_silence_that_runs_never_becomes_shorter() -> None:
+    """What was told before a restart, or before nodes were on time again, is owed to its end, though a leader is heard
+    meanwhile to whom less is told. Another leader might still count on it."""
+    silence = Silence(0.4, 3.0, 100.0)
+    one = Election(Roster("a", "bc"), min_s=0.4, max_s=0.8, random=lambda: 0.5, now=100.0, silence=silence)
+    one.heard_leader(100.5)
+    assert not one.may_grant(102.9)
+    assert one.may_grant(103.1)
+    silence.want(1.6, 110.0)
+    one.heard_leader(110.0)
+    silence.want(0.0, 110.1)
+    one.heard_leader(110.1)
+    assert not one.may_grant(111.5)
+    assert one.may_grant(111.7)
 
 
 def test_a_reluctant_node_stands_after_the_others() -> None:

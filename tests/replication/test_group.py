@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from replication.group import StartRefused
+from replication.group import APPLY_LATER, StartRefused
 from replication.options import GroupOptions
 from replication.proposal import Outcome
 from replication.station import Diverged
@@ -220,13 +220,14 @@ def test_restart_from_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_applying_waits_for_the_own_disk(tmp_path: Path) -> None:
-    """An entry committed by the others is not applied here before this node's journal has it on disk."""
+    """An entry committed by the others is not applied here before this node's journal has it on disk. There are more
+    than a follower leaves for later anyway while its journal is being written."""
     network = SimNetwork(tmp_path)
     node = network.elect()
     network.run(1)
     slow = network.others(node)[0]
     network.sync_s[slow.id] = 0.5
-    network.fill(node, 3)
+    network.fill(node, APPLY_LATER + 3)
     network.run(0.3)
     assert slow.group.commit_index == node.group.commit_index
     assert slow.texts() == []

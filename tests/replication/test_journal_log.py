@@ -135,6 +135,19 @@ def test_trim_unlinks_whole_segments() -> None:
     assert (journal.first_index, journal[:]) == (first, expected[first - 1 :])
 
 
+def test_the_entry_trimmed_to_stays() -> None:
+    """A checkpoint covers it, and the log goes on from it: without it the node would not start. Also where it is the
+    last one of its segment."""
+    journal = Journal.open(HERE, disk=MemoryDisk(), segment_bytes=1000)
+    for start in range(1, 101, 5):
+        fill(journal, start, start + 4, size=100)
+        journal.sync_now()
+    for index in range(1, 101):
+        journal.trim(index)
+        assert journal.first_index <= index
+    assert journal.first_index > 90
+
+
 def test_trim_spares_the_segment_under_a_sync() -> None:
     """While a sync fills the last segment and begins the next one, neither goes, even if a checkpoint covers it."""
     disk = MemoryDisk()

@@ -117,6 +117,35 @@ def test_a_restart_a_power_cut_and_a_wiped_disk_are_no_old_copies(tmp_path: Path
     assert all(node.group._promises._admitted == NOTHING for node in network.nodes.values())
 
 
+def test_a_leader_that_is_met_again_is_no_old_copy(tmp_path: Path) -> None:
+    """Its heartbeats said what its disk has. So that is a promise of its own, and its greeting says no less."""
+    network = SimNetwork(tmp_path)
+    leader = network.elect("A")
+    network.fill(leader, 5)
+    network.run(0.5)
+    term = leader.group.term
+    network.isolate("B")
+    network.heal()
+    network.run(0.5)
+    assert leader.journal.voter
+    assert leader.group.is_leader
+    assert leader.group.term == term
+
+
+def test_a_leader_put_back_is_known_by_its_heartbeats(tmp_path: Path) -> None:
+    """It led alone when it wrote what is lost, so nobody acknowledged that, and no answer of its own says it."""
+    network = SimNetwork(tmp_path)
+    leader = network.elect("A")
+    network.fill(leader, 2)
+    network.run(0.2)
+    copy = _save(network, "A")
+    network.fill(leader, 8, "late")
+    network.run(0.2)
+    _put_back(network, "A", copy)
+    network.run(0.004)
+    assert not network.nodes["A"].journal.voter
+
+
 def test_a_copy_that_is_heard_before_it_can_be_told_is_told_all_the_same() -> None:
     """It dials at once, and who remembers dials it a moment later: a greeting over a direction that is not up yet is
     dropped, and the copy's own word must not take its place."""
