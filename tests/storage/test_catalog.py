@@ -245,6 +245,25 @@ def test_one_checkpoint_at_a_time(catalog: Catalog) -> None:
         catalog.finish(frozen)
 
 
+def test_what_a_checkpoint_took_along_is_there_meanwhile(catalog: Catalog) -> None:
+    """Between begin and finish rows are in LMDB or on the way there: each is found, and what is newer counts."""
+    for name in (b"a", b"b", b"c"):
+        catalog.put_key(1, name, entry(1))
+    frozen = catalog.begin(record(1))
+    catalog.put_key(1, b"b", entry(2))
+    catalog.put_key(1, b"d", entry(3))
+
+    def held() -> list[int]:
+        found = [catalog.key(1, name) for name in (b"a", b"b", b"c", b"d")]
+        return [each.position for each in found if each is not None]
+
+    assert held() == [1, 2, 1, 3]
+    frozen.commit()
+    assert held() == [1, 2, 1, 3]
+    catalog.finish(frozen)
+    assert held() == [1, 2, 1, 3]
+
+
 CHILD = """
 import os, sys
 from pathlib import Path

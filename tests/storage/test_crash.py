@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import storage.hour_set
+from storage.catalog import Frozen
+from storage.columns import SettleBatch
 from storage.disk import Disk
-from storage.format import UNKNOWN, Corrupt
+from storage.format import DELIVERED, UNKNOWN, Corrupt
+from storage.hour_lengths import HourRows
 from storage.position import HOUR_MS
 from storage.store import Store
 from storage.verify import digest, verify
@@ -97,6 +100,41 @@ def test_a_checkpoint_syncs_what_the_loop_wrote(quick_path: Path, monkeypatch: p
     assert [record.asked_due_ms for record in store.records(positions)] == [
         (HOUR + hour) * HOUR_MS for hour in range(4)
     ]
+    store.close()
+
+
+@pytest.mark.parametrize("hours", [3, 12])
+def test_what_a_checkpoint_names_is_durable_before_it(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """A power cut in the moment in which it is committed: bytes and names are there, of near hours and of staged ones,
+    of new ones and of those to which only settle records came; by a sync of each or of the file system."""
+    disk = StoppingDisk()
+    store = Store.open(quick_path, disk=disk)
+    found(store)
+    store.turn(HOUR)
+    commit = Frozen.commit
+
+    def stops(frozen: Frozen, lengths: HourRows | None = None) -> None:
+        commit(frozen, lengths)
+        raise Stopped
+
+    near_and_far = [HOUR + hour for hour in range(hours)]
+    store.append(batch_of([hour * HOUR_MS + ms for hour in near_and_far for ms in (1, 2)]))
+    for index in (1, 2):
+        monkeypatch.setattr(Frozen, "commit", stops)
+        with pytest.raises(Stopped):
+            checkpoint(store, index)
+        monkeypatch.setattr(Frozen, "commit", commit)
+        store.close()
+        disk.lose_unsynced(quick_path / "hours")
+        report = verify(quick_path)
+        assert (report.faults, report.units) == ([], 2 * hours)
+        store = Store.open(quick_path, disk=disk)
+        store.turn(HOUR)
+        positions = np.array([hour << 40 for hour in near_and_far], np.uint64)
+        assert store.states(positions).state.tolist() == [0 if index == 1 else DELIVERED] * hours
+        store.settle(SettleBatch.of(positions, what=DELIVERED, at_ms=1))
     store.close()
 
 

@@ -10,6 +10,7 @@ from storage.data_directory import DataDirectory
 from storage.disk import Disk
 from storage.format import Corrupt, FormatRefused
 from storage.silence_file import SILENCE, read_silence, write_silence
+from tests.storage.faulty_disk import Stopped, StoppingDisk
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -19,6 +20,29 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     write_silence(tmp_path, 1600, Disk())
     assert read_silence(tmp_path, Disk()) == 1600
     assert [path.name for path in tmp_path.iterdir()] == [SILENCE]
+
+
+def test_a_stop_or_a_power_cut_leaves_one_line_or_the_other(tmp_path: Path) -> None:
+    """At every step; what was written is durable when it returns, for an echo says it then. A torn line would be taken
+    for damage, and the node would not start."""
+    disk = StoppingDisk()
+    write_silence(tmp_path, 400, disk)
+    steps = len(disk.operations)
+    assert steps > 3
+    for stop_at in range(1, steps + 2):
+        directory = tmp_path / str(stop_at)
+        directory.mkdir()
+        write_silence(directory, 400, Disk())
+        disk = StoppingDisk(stop_at, torn_bytes=9)
+        disk.trust(directory)
+        if stop_at <= steps:
+            with pytest.raises(Stopped):
+                write_silence(directory, 1600, disk)
+        else:
+            write_silence(directory, 1600, disk)
+        disk.lose_unsynced(directory)
+        said = read_silence(directory, Disk())
+        assert said == (400 if stop_at <= steps else 1600)
 
 
 @pytest.mark.parametrize("bit", range(0, 8 * 57, 7))

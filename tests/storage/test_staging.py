@@ -14,6 +14,7 @@ import storage.staging
 from storage.chain import run_edges
 from storage.disk import Disk
 from storage.format import UNIT
+from storage.heads import HeadsKept, used_heads
 from storage.position import HOUR_MS
 from storage.staging import Chunk, Stage, joined, parts
 from storage.store import Store
@@ -196,6 +197,43 @@ def test_a_part_does_not_hold_its_batch(quick_path: Path) -> None:
     checkpoint(store, 1)
     store.close()
     assert verify(quick_path).units == 502
+
+
+def test_heads_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In hours and in bytes, those that were written last."""
+    one = used_heads(np.zeros(3600, np.uint32), np.ones(3600, np.uint32), 5)
+    kept = HeadsKept()
+    monkeypatch.setattr(storage.heads, "KEPT_HOURS_MAX", 3)
+    for hour in (1, 2, 3, 1, 4):
+        kept.keep(hour, one)
+    assert [hour for hour in range(6) if kept.get(hour, 5)] == [1, 3, 4]
+    assert kept.bytes == 3 * one.bytes
+    monkeypatch.setattr(storage.heads, "KEPT_BYTES_MAX", 2 * one.bytes)
+    kept.keep(5, one)
+    assert [hour for hour in range(6) if kept.get(hour, 5)] == [4, 5]
+    assert kept.bytes == 2 * one.bytes
+
+
+def test_heads_that_a_checkpoint_brings_late_are_not_used(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop has written more of the hour meanwhile. Linked to the checkpoint's heads, what comes next would leave
+    those units out of their seconds' chains: nobody would hand them over."""
+    monkeypatch.setattr(storage.stage_write, "KEPT_UNITS_MIN", 1)
+    store = Store.open(quick_path, disk=Disk())
+    found(store)
+    due = [HOUR * HOUR_MS + ms for ms in (1, 2)]
+    store.append(batch_of(due))
+    job = store.begin_checkpoint(record_at(1))
+    monkeypatch.setattr(storage.hour_set, "_STAGED_BYTES_MAX", 1)
+    store.append(batch_of([HOUR * HOUR_MS + 3]))
+    assert store.staged_bytes == 0
+    monkeypatch.setattr(storage.hour_set, "_STAGED_BYTES_MAX", 1 << 40)
+    job.run()
+    job.finish()
+    store.append(batch_of([HOUR * HOUR_MS + 4]))
+    checkpoint(store, 2)
+    assert store.second(HOUR * 3600).due_ms.tolist() == [HOUR * HOUR_MS + ms for ms in (1, 2, 3, 4)]
+    store.close()
+    assert verify(quick_path).faults == []
 
 
 def test_written_by_itself_while_a_checkpoint_has_it(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

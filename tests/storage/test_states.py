@@ -14,14 +14,17 @@ import storage.state_files
 import storage.states_due
 import storage.warm_hours
 from storage.array import U64
+from storage.catalog import Frozen
 from storage.columns import SettleBatch
 from storage.disk import Disk
 from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED, SETTLE, Settles
+from storage.hour_lengths import HourRows
 from storage.position import HOUR_MS
 from storage.state import States
 from storage.state_files import spans_in
 from storage.store import Store
 from storage.verify import verify
+from tests.storage.faulty_disk import Stopped, StoppingDisk
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, record_at
 
 GOLDEN = Path(__file__).parent / "golden" / "states-1.hex"
@@ -183,6 +186,71 @@ def test_pages_tell_what_all_records_tell(seed: int, quick_path: Path) -> None:
         assert len(spans) <= 6
         assert len(files) == len(spans)
         assert [fault for fault in verify(quick_path).faults if "states." in fault] == []
+
+
+def _begun(directory: Path, disk: Disk) -> tuple[Store, U64]:
+    """A store with an hour of 60 units, 30 of them leased, whose states stand in a file; and another hour."""
+    store = Store.open(directory, disk=disk)
+    found(store)
+    positions = store.append(batch_of([HOUR * HOUR_MS + 7 * n for n in range(60)]))
+    store.append(batch_of([(HOUR + 9) * HOUR_MS]))
+    store.settle(SettleBatch.of(positions[:30], what=LEASED, at_ms=1, when=500, term=1, attempt=1))
+    checkpoint(store, 1)
+    return store, positions
+
+
+def _files(directory: Path) -> list[str]:
+    return sorted(path.name for path in (directory / "hours" / str(HOUR)).glob("states.*"))
+
+
+def test_states_of_a_checkpoint_that_never_was_do_not_count(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node is killed when the file is written and the checkpoint is not committed. The journal tells it all again,
+    and finds the units as they were: one that is ended already would take no ack, unlike on the other nodes."""
+
+    def stops(frozen: Frozen, lengths: HourRows | None = None) -> None:
+        raise Stopped
+
+    with _small_pages():
+        store, positions = _begun(quick_path, Disk())
+        store.settle(SettleBatch.of(positions[:30], what=DELIVERED, at_ms=2, term=1, attempt=1))
+        monkeypatch.setattr(Frozen, "commit", stops)
+        with pytest.raises(Stopped):
+            checkpoint(store, 2)
+        store.close()
+        assert _files(quick_path) == ["states.0-30", "states.0-60"]
+        store = Store.open(quick_path, disk=Disk())
+        assert store.states(positions).state.tolist() == [LEASED] * 30 + [0] * 30
+        store.close()
+
+
+def test_what_came_during_a_checkpoint_is_not_forgotten_for_its_files(quick_path: Path) -> None:
+    """The files reach up to where it began. A unit of a page that was not read was settled since; it would be pending
+    or leased again, and be handed over again."""
+    with _small_pages():
+        store, positions = _begun(quick_path, Disk())
+        store.settle(SettleBatch.of(positions[:20], what=LEASED, at_ms=2, when=900, term=1, attempt=2))
+        job = store.begin_checkpoint(record_at(2))
+        store.settle(SettleBatch.of(positions[:1], what=DELIVERED, at_ms=3, term=1, attempt=2))
+        store.states(np.array([(HOUR + 9) << 40], np.uint64))  # the hour is cool
+        assert store.states(positions[40:41]).state.tolist() == [0]
+        job.run()
+        job.finish()
+        assert _files(quick_path) == ["states.0-30", "states.0-50"]
+        assert store.states(positions[:2]).state.tolist() == [DELIVERED, LEASED]
+        store.close()
+
+
+def test_a_states_file_outlives_a_power_cut(quick_path: Path) -> None:
+    """Its name is durable with the checkpoint. Without its bytes the node would take it for damage, and stop."""
+    disk = StoppingDisk()
+    with _small_pages():
+        store, positions = _begun(quick_path, disk)
+        store.close()
+        disk.lose_unsynced(quick_path / "hours")
+        assert _files(quick_path) == ["states.0-30"]
+        store = Store.open(quick_path, disk=Disk())
+        assert store.states(positions).state.tolist() == [LEASED] * 30 + [0] * 30
+        store.close()
 
 
 def _large(directory: Path, units: int) -> U64:

@@ -313,6 +313,25 @@ def test_an_hour_that_comes_and_goes_during_a_checkpoint(store: Store, quick_pat
     assert verify(quick_path).units == 4
 
 
+def test_what_comes_during_a_checkpoint_is_the_next_ones(store: Store, quick_path: Path) -> None:
+    """Units and settle records of an hour that the checkpoint writes: they stay staged, and are in the files then."""
+    first = store.append(batch_of(_due(1, 2)))
+    job = store.begin_checkpoint(record_at(1))
+    second = store.append(batch_of(_due(3)))
+    store.settle(SettleBatch.of(first[:1], what=DELIVERED, at_ms=2))
+    job.run()
+    job.finish()
+    assert store.staged_bytes > 0
+    checkpoint(store, 2)
+    assert store.staged_bytes == 0
+    store.close()
+    assert (verify(quick_path).faults, verify(quick_path).units) == ([], 3)
+    again = Store.open(quick_path, disk=Disk())
+    assert again.states(np.concatenate((first, second))).state.tolist() == [DELIVERED, 0, 0]
+    assert [record.asked_due_ms for record in again.records(second)] == _due(3)
+    again.close()
+
+
 def test_descriptors_are_bounded(store: Store) -> None:
     """Reading many far hours does not keep them all open, and the near ones are let go when the wheel turns."""
     positions = store.append(batch_of(_due(*(hour * HOUR_MS for hour in range(300)))))
