@@ -2,8 +2,8 @@
 
     python deploy/mutants.py [NAME ...]        all of them if no name is given
 
-The tests run on a copy without it first: what fails there proves nothing. Ends with 1 if that fails, if a
-mutant survives, or if its text does not stand in its file exactly once (the code has moved: so must the list).
+All their tests run on the copy without a mistake first: what fails there proves nothing. Ends with 1 if that fails, if
+a mutant survives, or if its text does not stand in its file exactly once (the code has moved: so must the list).
 """
 
 import os
@@ -12,9 +12,13 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
@@ -31,7 +35,7 @@ class Moved(Exception):
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mistake, and the arguments of pytest that find it."""
+    """A mistake, and the tests that find it: files, or names behind a file's."""
 
     name: str
     what: str
@@ -57,42 +61,72 @@ def read(text: str) -> list[Mutant]:
     ]
 
 
-def copied(root: Path, target: Path) -> None:
-    """All files that git knows or does not ignore, as they are now."""
+def copied(root: Path, target: Path) -> Path:
+    """All files that git knows or does not ignore, as they are now; returns `target`."""
     listed = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, check=True, capture_output=True, text=True).stdout
     for name in filter(None, names.split("\0")):
         if (root / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / name, target / name)
+    return target
 
 
-def run(root: Path, mutant: Mutant | None, tests: tuple[str, ...]) -> int:
-    """What pytest ends with in a copy of the tree, with this mistake or none; to hang is to fail. Raises Moved."""
-    with tempfile.TemporaryDirectory(prefix="hourwheel-mutant-") as directory:
-        copy = Path(directory)
-        copied(root, copy)
-        if mutant is not None:
-            path = copy / mutant.file
-            path.write_text(mutant.planted(path.read_text()))
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
-        environment = os.environ | {"PYTHONPATH": directory, "PYTHONDONTWRITEBYTECODE": "1"}
-        try:
-            ended = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            return FAILED
-        return ended.returncode
-
-
-def verdict(root: Path, mutant: Mutant) -> str:
-    """ "killed", or why not."""
+@contextmanager
+def planted(copy: Path, mutant: Mutant) -> Iterator[None]:
+    """Within it the copy has this mistake. Raises Moved."""
+    path = copy / mutant.file
+    sound, at = path.read_bytes(), path.stat()
+    mistaken = mutant.planted(sound.decode())
+    Path(cache_from_source(str(path))).unlink(missing_ok=True)  # Python compares whole seconds and the size alone
+    path.write_text(mistaken)
     try:
-        if run(root, None, mutant.tests) != PASSED:
-            return "no verdict: its tests do not pass without it"
-        ended = run(root, mutant, mutant.tests)
+        yield
+    finally:
+        path.write_bytes(sound)
+        os.utime(path, ns=(at.st_atime_ns, at.st_mtime_ns))
+
+
+def run(copy: Path, tests: Sequence[str], *, compiled: bool = False) -> int:
+    """What pytest ends with in a copy of the tree; to hang is to fail. `compiled`: what is imported is kept so."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    environment = os.environ | {"PYTHONPATH": str(copy)} | ({} if compiled else {"PYTHONDONTWRITEBYTECODE": "1"})
+    try:
+        return subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=LIMIT_S).returncode
+    except subprocess.TimeoutExpired:
+        return FAILED
+
+
+def verdict(copy: Path, mutant: Mutant, *, sound: bool) -> str:
+    """ "killed", or why not. `sound`: its tests are known to pass without it."""
+    if not sound and run(copy, mutant.tests) != PASSED:
+        return "no verdict: its tests do not pass without it"
+    try:
+        with planted(copy, mutant):
+            ended = run(copy, mutant.tests)
     except Moved as moved:
         return f"no verdict: {moved}"
     return {PASSED: "SURVIVED", FAILED: "killed"}.get(ended, f"no verdict: pytest ended with {ended}")
+
+
+def verdicts(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
+    """Each mutant and what became of it, in order."""
+    with tempfile.TemporaryDirectory(prefix="hourwheel-mutants-") as directory, ThreadPoolExecutor(AT_ONCE) as pool:
+        first = copied(root, Path(directory) / "0")
+        sound = run(first, sorted({test for mutant in mutants for test in mutant.tests}), compiled=True) == PASSED
+        copies: SimpleQueue[Path] = SimpleQueue()
+        copies.put(first)
+        for number in range(1, AT_ONCE):
+            copies.put(Path(shutil.copytree(first, Path(directory) / str(number))))
+
+        def tried(mutant: Mutant) -> str:
+            copy = copies.get()
+            try:
+                return verdict(copy, mutant, sound=sound)
+            finally:
+                copies.put(copy)
+
+        yield from zip(mutants, pool.map(tried, mutants), strict=True)
 
 
 def main(names: list[str], root: Path = ROOT, listed: str | None = None) -> int:
@@ -104,10 +138,9 @@ def main(names: list[str], root: Path = ROOT, listed: str | None = None) -> int:
         return 1
     wanted = [mutant for mutant in mutants if not names or mutant.name in names]
     killed = 0
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for mutant, said in zip(wanted, pool.map(lambda mutant: verdict(root, mutant), wanted), strict=True):
-            print(f"{mutant.name:12} {said:10} {mutant.what}", flush=True)
-            killed += said == "killed"
+    for mutant, said in verdicts(root, wanted):
+        print(f"{mutant.name:12} {said:10} {mutant.what}", flush=True)
+        killed += said == "killed"
     print(f"{killed} of {len(wanted)} killed")
     return int(killed < len(wanted))
 

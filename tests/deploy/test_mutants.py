@@ -54,12 +54,16 @@ tests = ["test_it.py"]
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant.name))
 def test_the_text_is_there_once(mutant: Any) -> None:
-    """Who moves a line moves it in the list too; the tests that are named are there."""
-    assert RUNNER["Mutant"].planted(mutant, (ROOT / mutant.file).read_text())
-    file, _, test = mutant.tests[0].partition("::")
-    named = test or mutant.tests[-1].rpartition("/")[2]
-    source = (ROOT / file).read_text()
-    assert named in source or named == Path(file).name
+    """Who moves a line moves it in the list too, and who renames a test; the code with the mistake can be read."""
+    source = (ROOT / mutant.file).read_text()
+    mistaken = RUNNER["Mutant"].planted(mutant, source)
+    assert mistaken != source
+    compile(mistaken, mutant.file, "exec")
+    assert mutant.tests
+    for test in mutant.tests:
+        file, _, name = test.partition("::")
+        assert not name or f"def {name.partition('[')[0]}(" in (ROOT / file).read_text(), test
+        assert (ROOT / file).name.startswith("test_"), test
 
 
 def test_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
