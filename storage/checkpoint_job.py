@@ -2,7 +2,8 @@
 
 ```
 loop     Store.begin_checkpoint   freezes staged chunks, the files' lengths and the catalog's changes: one moment
-thread   run                      0 remove a piece of the leftovers   1 write what was staged, then states files
+thread   run                      0 remove a piece of the leftovers   1 write what was staged, then states files,
+                                  all of it in a trickle (outflow.py)
                                   2 sync   3 commit the catalog with the record   4 remove
 loop     finish                   forget what was staged; reads of the catalog move on
 ```
@@ -25,6 +26,7 @@ from storage.catalog import Frozen
 from storage.disk import Disk
 from storage.frozen_hours import FrozenHours
 from storage.hour_file import directory_name
+from storage.outflow import Outflow
 from storage.snapshot_pin import Pins
 from storage.stage_write import OpenFiles, read_ahead, write_staged
 from storage.unlinked_hours import Directory
@@ -58,9 +60,10 @@ class CheckpointJob:
         """Write, sync, commit. Blocks for as long as the disk takes. Raises DiskFailed or Corrupt, both final."""
         for leftover in self.hours.unlinked.leftovers:
             self._remove(leftover)
-        write_staged(self.hours.staged, self.hours.chunks, self._open_files, self.hours.heads)
+        outflow = Outflow(self._disk)
+        write_staged(self.hours.staged, self.hours.chunks, self._open_files, self.hours.heads, outflow)
         self.hours.states.extend(self.hours.rows, self.hours.touched, self._open_files)
-        self._sync(self.hours.synced)
+        self._sync(self.hours.synced, outflow)
         self.hours.prepare()
         self.catalog.commit(self.hours.lengths)
         read_ahead(self.hours.ahead, self._open_files, self.hours.heads)
@@ -79,9 +82,13 @@ class CheckpointJob:
         self._disk.remove_tree(self._directory / directory_name(*directory))
         self.hours.unlinked.removed.append(directory)
 
-    def _sync(self, hours: list[tuple[int, int, int]]) -> None:
+    def _sync(self, hours: list[tuple[int, int, int]], outflow: Outflow) -> None:
         if not hours:
             return
+        for hour in [hour for hour in hours if hour[0] < self.hours.near_end][-_SYNC_EACH_MAX:]:
+            files = self._open_files(*hour)
+            files.drain(outflow)  # near ones, and those just before: what the loop has written
+            files.close()
         if len(hours) > _SYNC_EACH_MAX:
             fd = self._disk.open_read(self._directory)
             self._disk.syncfs(fd)

@@ -21,16 +21,17 @@ T = TypeVar("T")
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SYNC_FILE_RANGE_WRITE = 2
+_SYNC_FILE_RANGE_WRITE_AND_WAIT = 7
 
 
-def _start_writing() -> Callable[[int, int, int, int], int] | None:
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
     call = getattr(_LIBC, "sync_file_range", None)  # Linux has it
     if call is not None:
         call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
     return call
 
 
-_START_WRITING = _start_writing()
+_SYNC_FILE_RANGE = _sync_file_range()
 
 
 class DiskFailed(Exception):
@@ -107,8 +108,21 @@ class Disk:
     def start_writing(self, fd: int, offset: int, size: int) -> None:
         """Let the kernel begin to write these bytes out, without waiting: a later sync has less to carry. Nothing is
         durable by it, and where there is no such call nothing happens."""
-        if _START_WRITING is not None:
-            _START_WRITING(fd, offset, size, _SYNC_FILE_RANGE_WRITE)  # an error shows in the sync
+        if _SYNC_FILE_RANGE is not None:
+            _SYNC_FILE_RANGE(fd, offset, size, _SYNC_FILE_RANGE_WRITE)  # an error shows in the sync
+
+    def write_out(self, fd: int, offset: int, size: int) -> None:
+        """The same, and wait until the device has taken them. Nothing is durable by it; without such a call the file is
+        synced. A failure is final: the kernel tells each one once, so the sync might not hear of it."""
+
+        def write() -> None:
+            if _SYNC_FILE_RANGE is None:
+                os.fdatasync(fd)
+            elif _SYNC_FILE_RANGE(fd, offset, size, _SYNC_FILE_RANGE_WRITE_AND_WAIT) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number))
+
+        self._guard("write out", fd, write)
 
     def fsync_directory(self, path: Path) -> None:
         """Make the names in a directory durable: after creating, renaming or removing an entry."""

@@ -41,6 +41,11 @@ class FrozenHours:
         self._ahead = ahead
         self._written = written
 
+    @property
+    def near_end(self) -> int:
+        """The first hour behind those that the loop writes by itself."""
+        return self._ahead.start
+
     def prepare(self) -> None:
         """Work out in the thread what the loop will ask for when this is durable."""
         _ = self.staged_columns

@@ -27,6 +27,7 @@ from storage.format import (
     check_rows,
     take_rows,
 )
+from storage.outflow import Outflow
 
 BLOCK_ROWS: Final = 65_536
 """Rows read at a time in a pass over a whole file: 4 MiB of units."""
@@ -91,8 +92,8 @@ class HourFile:
             raise Corrupt(self.name, offset, "length", offset + len(data), f"at least {offset + size}")
         return data
 
-    def write(self, data: Buffer, offset: int) -> None:
-        """Write at `offset`; a file without header gets it first."""
+    def write(self, data: Buffer, offset: int, outflow: Outflow | None = None) -> None:
+        """Write at `offset`; a file without header gets it first. `outflow` takes it on to the device."""
         if self._writer < 0:
             if not self._disk.exists(self._directory):
                 self._disk.make_directory(self._directory)
@@ -100,6 +101,8 @@ class HourFile:
             if self._disk.size(self._writer) < HEADER_SIZE:
                 self._disk.write(self._writer, self.header.encode(), 0)
         self._disk.write(self._writer, data, offset)
+        if outflow is not None:
+            outflow.wrote(self._writer, offset, memoryview(data).nbytes)
 
     def check_header(self) -> None:
         """Raises Corrupt or FormatRefused unless the file begins as it must."""
@@ -114,6 +117,12 @@ class HourFile:
         if self._writer < 0:
             self._writer = self._disk.open_write(self.path)
         self._disk.fdatasync(self._writer)
+
+    def drain(self, outflow: Outflow) -> None:
+        """Let what anybody has written flow to the device, before a sync."""
+        if self._writer < 0:
+            self._writer = self._disk.open_write(self.path)
+        outflow.drain(self._writer)
 
     def close(self) -> None:
         """Let go of the descriptors; the next use opens the file again."""
@@ -184,9 +193,9 @@ class RowFile(HourFile):
         for first in range(self.first + after, end, BLOCK_ROWS):
             yield first, self.read_rows(first, min(BLOCK_ROWS, end - first))
 
-    def write_rows(self, rows: Rows, first: int) -> None:
-        """Write sealed rows, the first of which has ordinal `first`."""
-        self.write(np.ascontiguousarray(rows).view(np.uint8).data, self.offset(first))
+    def write_rows(self, rows: Rows, first: int, outflow: Outflow | None = None) -> None:
+        """Write sealed rows, the first of which has ordinal `first`; see `write`."""
+        self.write(np.ascontiguousarray(rows).view(np.uint8).data, self.offset(first), outflow)
 
 
 def directory_name(hour: int, generation: int) -> str:
@@ -240,6 +249,12 @@ class HourFiles:
     def beginning_at(self, first: int) -> "HourFiles":
         """The same files, with `first` as the global_index of the first unit."""
         return self._again(first=first)
+
+    def drain(self, outflow: Outflow) -> None:
+        """See HourFile.drain."""
+        for file in self._all():
+            if self.disk.exists(file.path):
+                file.drain(outflow)
 
     def sync(self) -> None:
         """Make what was written to the three files durable, and their names."""

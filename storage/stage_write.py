@@ -20,6 +20,7 @@ from storage.chain import SECONDS, Heads, absorb, link_slots, seconds_of
 from storage.format import seal
 from storage.heads import KEPT_UNITS_MIN, HeadsKept, used_heads
 from storage.hour_file import HourFiles
+from storage.outflow import Outflow
 from storage.staging import Chunk, Chunks, joined, parts
 
 _GROUP_HOURS: Final = (1 << 16) // SECONDS
@@ -49,8 +50,15 @@ class FrozenHour:
     settle_rows: Chunks | None
 
 
-def write_staged(hours: Iterable[FrozenHour], chunks: Sequence[Chunk], open_files: OpenFiles, heads: HeadsKept) -> None:
+def write_staged(
+    hours: Iterable[FrozenHour],
+    chunks: Sequence[Chunk],
+    open_files: OpenFiles,
+    heads: HeadsKept,
+    outflow: Outflow | None = None,
+) -> None:
     """Write units, records and settle records behind what the files hold. `hours` rise, and are all that `chunks` name.
+    In a thread `outflow` takes what is written on to the device.
 
     Raises Corrupt where an index on disk is damaged, DiskFailed; both final. Nothing is synced.
     """
@@ -61,9 +69,9 @@ def write_staged(hours: Iterable[FrozenHour], chunks: Sequence[Chunk], open_file
         if grown:
             firsts = [group[0].number for group in grown]
             for group, part in zip(grown, parts(chunks, firsts, grown[-1][-1].number + 1), strict=True):
-                _write_units(group, joined(part), open_files, heads)
+                _write_units(group, joined(part), open_files, heads, outflow)
         for hour in (hour for group in cut for hour in group if hour.settle_rows is not None):
-            _write_settles(hour, open_files)
+            _write_settles(hour, open_files, outflow)
 
 
 def read_ahead(hours: Iterable[FrozenHour], open_files: OpenFiles, heads: HeadsKept) -> None:
@@ -93,14 +101,16 @@ def _groups(hours: Iterable[FrozenHour]) -> Iterator[list[FrozenHour]]:
         yield group
 
 
-def _write_settles(hour: FrozenHour, open_files: OpenFiles) -> None:
+def _write_settles(hour: FrozenHour, open_files: OpenFiles, outflow: Outflow | None) -> None:
     assert hour.settle_rows is not None
     files = open_files(hour.number, hour.generation, hour.first)
-    files.settle.write_rows(hour.settle_rows.joined_settles(), hour.saved_settles)
+    files.settle.write_rows(hour.settle_rows.joined_settles(), hour.saved_settles, outflow)
     files.close()
 
 
-def _write_units(group: list[FrozenHour], chunk: Chunk, open_files: OpenFiles, heads: HeadsKept) -> None:
+def _write_units(
+    group: list[FrozenHour], chunk: Chunk, open_files: OpenFiles, heads: HeadsKept, outflow: Outflow | None
+) -> None:
     assert [hour.number for hour in group] == chunk.hours.tolist(), f"hours {chunk.hours} are staged"
     files = [open_files(hour.number, hour.generation, hour.first) for hour in group]
     after, count = np.zeros(len(group) * SECONDS, np.uint32), np.zeros(len(group) * SECONDS, np.uint32)
@@ -118,8 +128,8 @@ def _write_units(group: list[FrozenHour], chunk: Chunk, open_files: OpenFiles, h
         units = chunk.units[rows[place] : rows[place + 1]]
         assert hour.saved_units + len(units) == hour.units, f"{len(units)} units staged of hour {hour.number}"
         words = chunk.words[edges[place] : edges[place + 1]]
-        its.log.write(words.view(np.uint8).data, offsets[place])
-        its.index.write_rows(units, hour.first + hour.saved_units)
+        its.log.write(words.view(np.uint8).data, offsets[place], outflow)
+        its.index.write_rows(units, hour.first + hour.saved_units, outflow)
         its.close()
         if hour.units >= KEPT_UNITS_MIN:
             seconds = slice(place * SECONDS, (place + 1) * SECONDS)

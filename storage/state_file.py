@@ -30,6 +30,7 @@ import numpy.typing as npt
 from storage.array import I64
 from storage.disk import Disk
 from storage.format import FORWARDED, HEADER_SIZE, LEASED, RELEASED, SETTLE, Corrupt, FileHeader, Settles, take_rows
+from storage.outflow import Outflow
 
 MAGIC_STATES: Final = b"HWSTATES"
 PAGE_UNITS: Final = 512
@@ -182,6 +183,7 @@ class StateWriter:
 
     def __init__(self, disk: Disk, directory: Path, header: FileHeader, first: int, span: tuple[int, int]) -> None:
         self._disk = disk
+        self._outflow = Outflow(disk)
         self._path = directory / file_name(*span)
         self._header = header
         self._about = (first, *span)
@@ -198,7 +200,9 @@ class StateWriter:
     def add(self, low: int, high: int, rows: Rows) -> None:
         """The rows, in order, of the pages low <= number < high; the next ones."""
         data = rows.tobytes()
-        self._disk.write(self._fd, data, self._rows_at + self._rows * ROW.itemsize)
+        at = self._rows_at + self._rows * ROW.itemsize
+        self._disk.write(self._fd, data, at)
+        self._outflow.wrote(self._fd, at, len(data))
         pages = pages_of(low, high, rows)
         places = [*(pages["start"].astype(np.int64) * ROW.itemsize).tolist(), len(data)]
         pages["start"] += np.uint32(self._rows)

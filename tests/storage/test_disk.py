@@ -86,6 +86,7 @@ def test_a_lock_is_exclusive(tmp_path: Path) -> None:
         ("write", lambda disk, path, fd: disk.write(fd, b"x", 0)),
         ("fdatasync", lambda disk, path, fd: disk.fdatasync(10**6)),
         ("syncfs", lambda disk, path, fd: disk.syncfs(10**6)),
+        ("write out", lambda disk, path, fd: disk.write_out(10**6, 0, 1)),
         ("truncate", lambda disk, path, fd: disk.truncate(fd, 1)),
         ("open", lambda disk, path, fd: disk.open_write(path / "none" / "file")),
         ("rename", lambda disk, path, fd: disk.rename(path / "none", path / "other")),

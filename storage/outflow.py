@@ -1,0 +1,42 @@
+"""What was written flows to the device a little at a time: one sync of hundreds of MiB would fill the device's queue,
+and every journal on it, this node's and others', would wait behind that for its own sync.
+
+Nothing is durable by it: a sync follows, and finds little to do. Whoever lets bytes flow out waits for the device, so
+this is for threads.
+"""
+
+from typing import Final
+
+from storage.disk import Disk
+
+UNDER_WAY_MAX: Final = 4 << 20
+"""Bytes that are on their way to the device at a time: milliseconds of what an ordinary one writes."""
+
+_FEW: Final = 128
+"""Writes of less than this part of it are left to the sync: hours with a message each are many, and little."""
+
+
+class Outflow:
+    """Of one writer. Invariant: no more than UNDER_WAY_MAX of what it was told of, and one file's last bytes, are under
+    way, where the device takes them in the order in which they came. Blocks; raises DiskFailed."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._under_way = 0
+
+    def wrote(self, fd: int, offset: int, size: int) -> None:
+        """These bytes of an open file were written just now: begin with them, and wait if many are under way."""
+        if size < UNDER_WAY_MAX // _FEW:
+            return
+        for begin in range(offset, offset + size, UNDER_WAY_MAX):
+            part = min(UNDER_WAY_MAX, offset + size - begin)
+            self._disk.start_writing(fd, begin, part)
+            self._under_way += part
+            if self._under_way >= UNDER_WAY_MAX:
+                self._disk.write_out(fd, begin, part)
+                self._under_way = 0
+
+    def drain(self, fd: int) -> None:
+        """Whatever of this file was written by anybody, piece by piece."""
+        for begin in range(0, self._disk.size(fd), UNDER_WAY_MAX):
+            self._disk.write_out(fd, begin, UNDER_WAY_MAX)
