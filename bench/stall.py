@@ -2,7 +2,7 @@
 
 Three nodes, a client that schedules batches into near hours, and beside them processes that do nothing but use a
 processor, and perhaps one that writes and syncs. It tells for how much of the time the leader was sure to lead, what
-the client was answered, and of each node what its event loop waited for (bench/stalled_node.py).
+the client was answered, and of each node what held its event loop, by its own watchdog (bench/stalled_node.py).
 """
 
 import argparse
@@ -39,6 +39,8 @@ while True:
 """
 CONNECTIONS = 4
 PAUSE_S = 0.01
+WATCHED = {"watchdog": {"held_ms": 20}}
+"""The watchdog tells a hold a quarter of it too short."""
 
 
 class StallCluster(Cluster):
@@ -100,7 +102,7 @@ async def measure(directory: Path, options: argparse.Namespace) -> dict[str, Any
     """The whole run."""
     seen: Counter[int] = Counter()
     took_ms: list[float] = []
-    async with StallCluster(directory) as cluster:
+    async with StallCluster(directory, settings=WATCHED) as cluster:
         cluster.start()
         await cluster.wait_ready()
         before = await cluster.wait_leader()
@@ -129,16 +131,8 @@ async def measure(directory: Path, options: argparse.Namespace) -> dict[str, Any
 
 
 def _told(found: dict[str, Any]) -> dict[str, Any]:
-    stalls = found["stalls"]
-    late_s, ran_s, queued_s = (sum(stall[place] for stall in stalls) for place in range(3))
     return {
-        "stalls": len(stalls),
-        "worst_ms": _ms(max((stall[0] for stall in stalls), default=0)),
-        "past_100_ms": sum(stall[0] > 0.1 for stall in stalls),
-        "late_s": round(late_s, 2),
-        "of it ran_s": round(ran_s, 2),
-        "of it in the run queue_s": round(queued_s, 2),
-        "else_s": round(max(0.0, late_s - ran_s - queued_s), 2),
+        **{f"held by {kind}": _held(of) for kind, of in found["held"].items()},
         "collections": len(found["collections"]),
         "worst collection_ms": _ms(max(found["collections"], default=0)),
         "syncs": len(found["syncs"]),
@@ -146,6 +140,12 @@ def _told(found: dict[str, Any]) -> dict[str, Any]:
         "led_s": round(found["led_s"], 1),
         "unsure_s": round(found["unsure_s"], 2),
     }
+
+
+def _held(of: dict[str, float]) -> dict[str, float]:
+    """Of one row of the watchdog's histogram (node/held.py), whose buckets count what was shorter."""
+    past = {f"past_{ms}_ms": int(of["count"] - of[f"{ms / 1000:g}"]) for ms in (20, 100)}
+    return {"times": int(of["count"]), **past, "in all_s": round(of["sum"], 2)}
 
 
 def _ms(seconds: float) -> float:

@@ -1,10 +1,8 @@
 """A node that says what its event loop waits for: `python -m bench.stalled_node --config FILE --out FILE --parent PID`.
 
-A thread-free probe: a timer of TICK_S on the loop. A tick that comes more than LATE_S late is a stall, and the kernel's
-account of the loop's thread (schedstat) says what it was made of: the processor time it ran, the time it stood in the
-run queue, and the rest, in which it waited for the interpreter or for a page. Collections of garbage are timed by
-Python's own callbacks, fdatasync and syncfs where the journal's and the checkpoint's threads call them. Trust is looked
-at in every tick. What was found is written as JSON when the node ends.
+What held the loop, and for how long, is the watchdog's account (`hourwheel_loop_held_seconds`). Beside it collections
+of garbage are timed by Python's own callbacks, fdatasync and syncfs where the journal's and the checkpoint's threads
+call them, and trust is looked at TICK_S apart. What was found is written as JSON when the node ends.
 """
 
 import argparse
@@ -13,7 +11,6 @@ import gc
 import json
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +18,7 @@ from typing import Any, ClassVar
 from cli.parent import end_with
 from cli.serve import loop_factory
 from node.config import load_config
+from node.held import LoopHeld
 from node.memory import settle_memory
 from node.outside import Outside
 from node.process import SWITCH_S
@@ -28,7 +26,6 @@ from node.server import Node
 from storage.disk import Disk
 
 TICK_S = 0.005
-LATE_S = 0.02
 
 
 class TimedDisk(Disk):
@@ -53,13 +50,10 @@ class Probe:
     """What one process found. Seconds."""
 
     def __init__(self) -> None:
-        self.stalls: list[tuple[float, float, float]] = []
-        """(late, of it running, of it in the run queue)"""
         self.collections: list[float] = []
         self.led_s = self.unsure_s = 0.0
         self.terms: set[int] = set()
         self._collecting = 0.0
-        self._schedstat = open(f"/proc/self/task/{threading.get_native_id()}/schedstat")  # noqa: SIM115
         gc.callbacks.append(self._collect)
 
     def _collect(self, phase: str, _: dict[str, Any]) -> None:
@@ -68,21 +62,12 @@ class Probe:
         else:
             self.collections.append(time.perf_counter() - self._collecting)
 
-    def _spent(self) -> tuple[float, float]:
-        self._schedstat.seek(0)
-        ran, waited, _ = self._schedstat.read().split()
-        return int(ran) / 1e9, int(waited) / 1e9
-
     async def watch(self, node: Node) -> None:
         """Ticks until cancelled."""
-        last, (ran, waited) = time.monotonic(), self._spent()
-        until = last
+        until = last = time.monotonic()
         while True:
             await asyncio.sleep(TICK_S)
-            now, (ran_now, waited_now) = time.monotonic(), self._spent()
-            late = now - last - TICK_S
-            if late > LATE_S:
-                self.stalls.append((late, ran_now - ran, waited_now - waited))
+            now = time.monotonic()
             group = node.group
             if group.is_leader and group.established:
                 self.terms.add(group.term)
@@ -92,12 +77,18 @@ class Probe:
                 until = group.trusted_until
             else:
                 until = float("-inf")
-            last, ran, waited = now, ran_now, waited_now
+            last = now
 
-    def found(self) -> dict[str, Any]:
-        """For the report."""
+    def found(self, held: LoopHeld) -> dict[str, Any]:
+        """For the report; `held` by whose time it was: how many were at most so many seconds, `count` and `sum`."""
+        (family,) = held.collect()
+        told: dict[str, dict[str, float]] = {}
+        for sample in family.samples:
+            told.setdefault(sample.labels["by"], {})[sample.labels.get("le", sample.name.rsplit("_", 1)[1])] = (
+                sample.value
+            )
         return {
-            "stalls": self.stalls,
+            "held": told,
             "collections": self.collections,
             "syncs": TimedDisk.syncs,
             "led_s": self.led_s,
@@ -134,7 +125,7 @@ def main() -> None:
             await node.run()
         finally:
             watching.cancel()
-            options.out.write_text(json.dumps(probe.found()))
+            options.out.write_text(json.dumps(probe.found(node.watchdog.held)))
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(live())
