@@ -94,12 +94,11 @@ class Counting:
         return [HistogramBucket(origin_ms + each * step_ms, found[each]) for each in range(first, last + 1)]
 
     async def open_messages(self, topic: int, leads: Leads) -> tuple[int, Extents]:
-        """How many messages of a topic have not ended; and what all hours held before they were counted."""
-        total = Total()
+        """How many messages of a topic have not ended; and what each hour held when it was counted."""
+        total, counted = Total(), list[Extents]()
         async with self._turns.mine():
-            before = self._node.store.extents()
-            await self._pass(Which(OPEN, topic), total, leads)
-        return total.count, before
+            await self._pass(Which(OPEN, topic), total, leads, counted)
+        return total.count, Extents.join(counted)
 
     async def by_topic(self, leads: Leads) -> Mapping[int, Mapping[str, int]]:
         """Messages by state for each topic's number, all states of each; somewhat old (see above). `over-limit`."""
@@ -140,29 +139,31 @@ class Counting:
             None if query.tag is None else TagFilter.of([[query.tag]]),
         )
 
-    async def _pass(self, which: Which, tally: Tally, leads: Leads) -> None:
-        """All hours that may hold some."""
+    async def _pass(self, which: Which, tally: Tally, leads: Leads, counted: list[Extents] | None = None) -> None:
+        """All hours that may hold some; `counted` gets what each held."""
         now_ms = self._node.clock.now_ms()
-        for piece in self._pieces(which, tally, now_ms):
+        for piece in self._pieces(which, tally, now_ms, [] if counted is None else counted):
             await self._read(piece, tally)
             leads()
 
-    def _pieces(self, which: Which, tally: Tally, now_ms: int) -> Iterator[list[HourCount]]:
+    def _pieces(self, which: Which, tally: Tally, now_ms: int, counted: list[Extents]) -> Iterator[list[HourCount]]:
         """What to read, made when it is asked for, and the last one perhaps with nothing; what is known without reading
         is added at once."""
         store = self._node.store
         piece: list[HourCount] = []
-        units = looked = 0
+        units, looked = 0, list[int]()
         for hour in store.hours():
-            looked += 1
+            looked.append(hour)
             if isinstance(tally, Total) and which.all_open(hour):
                 tally.count += store.open_units(hour)
             elif (count := store.hour_count(hour, which, now_ms)) is not None:
                 piece.append(count)
                 units += count.units
-            if len(piece) >= PIECE_HOURS or units >= PIECE_UNITS or looked >= LOOK_HOURS:
+            if len(piece) >= PIECE_HOURS or units >= PIECE_UNITS or len(looked) >= LOOK_HOURS:
+                counted.append(store.extents(looked))
                 yield piece
-                piece, units, looked = [], 0, 0
+                piece, units, looked = [], 0, []
+        counted.append(store.extents(looked))
         yield piece
 
     async def _read(self, piece: list[HourCount], tally: Tally) -> None:

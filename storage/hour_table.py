@@ -68,6 +68,12 @@ class Extents(NamedTuple):
     first: I64
     units: I64
 
+    @classmethod
+    def join(cls, parts: "Sequence[Extents]") -> "Extents":
+        """Several as one; the hours of each rise behind those of the one before."""
+        nothing = np.zeros(0, np.int64)
+        return cls(*(np.concatenate([nothing, *column]) for column in zip(*parts, strict=True)))
+
     def grown_since(self, before: "Extents") -> Iterator[tuple[int, int, int]]:
         """(hour, ordinal of the first, how many) of the units that came since; all of an hour begun anew."""
         if not len(self.hour):
@@ -136,11 +142,15 @@ class HourTable:
         rows = self.rows
         return _rising(rows["number"][(rows["units"] > rows["unsettled"]) & (rows["number"] >= max(first, 0))])
 
-    def extents(self) -> Extents:
-        """Of all hours."""
-        rows = self.rows
-        order = np.argsort(rows["number"])[np.count_nonzero(rows["number"] < 0) :]
-        return Extents(rows["number"][order], rows["first"][order], rows["units"][order])
+    def extents(self, numbers: Sequence[int] | None = None) -> Extents:
+        """Of those of these hours, which rise, that are there; None: of all."""
+        number = self.rows["number"]
+        if numbers is None:
+            at = np.argsort(number)[np.count_nonzero(number < 0) :]
+        else:
+            at = self.find(number for number in numbers if number in self)
+        rows = self.rows[at]
+        return Extents(rows["number"], rows["first"], rows["units"])
 
     def get(self, number: int) -> HourCounters | None:
         """An hour's counters, or None."""

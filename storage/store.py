@@ -5,6 +5,7 @@ of commands alone, not on when anything was flushed. All methods are for the loo
 one that is not. Whatever it raises (DiskFailed, Corrupt, FormatRefused) is final for the process.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -307,9 +308,10 @@ class Store:
         found = self._hours.counters(hour)
         return found.unsettled - found.forwarded if found else 0
 
-    def extents(self) -> Extents:
-        """Where the units of each hour begin, and how many there are: more later, or others once it is begun anew."""
-        return self._hours.table.extents()
+    def extents(self, hours: Sequence[int] | None = None) -> Extents:
+        """Where the units of these hours begin, all if None, and how many there are: more later, or others once it is
+        begun anew."""
+        return self._hours.table.extents(hours)
 
     def span(self, hour: int) -> tuple[int, int]:
         """The positions of an hour's units: of the first, and behind the last."""

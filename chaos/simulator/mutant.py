@@ -29,6 +29,7 @@ from replication.outbox import Outbox
 from replication.trust import Trust
 from storage.catalog import Catalog
 from storage.checkpoint_job import CheckpointJob
+from storage.outflow import Outflow
 from storage.second_wheel import SecondWheel
 from storage.stage_write import write_staged
 
@@ -101,7 +102,7 @@ def _catalog_ahead() -> list[Patch]:
     def run(self: CheckpointJob) -> None:
         self.catalog.commit(self.hours.lengths)
         write_staged(self.hours.staged, self.hours.chunks, self._open_files, self.hours.heads)
-        self._sync(self.hours.synced)
+        self._sync(self.hours.synced, Outflow(self._disk))
 
     return [(CheckpointJob, "run", run)]
 
