@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 LIST = Path(__file__).with_suffix(".toml")
 AT_ONCE = 2
 LIMIT_S = 300
+"""For the tests of one mutant."""
 PASSED, FAILED = 0, 1
 """What pytest ends with. Anything else is no verdict: nothing was collected, or not even imported."""
 
@@ -87,12 +88,12 @@ def planted(copy: Path, mutant: Mutant) -> Iterator[None]:
         os.utime(path, ns=(at.st_atime_ns, at.st_mtime_ns))
 
 
-def run(copy: Path, tests: Sequence[str], *, compiled: bool = False) -> int:
+def run(copy: Path, tests: Sequence[str], *, limit_s: float = LIMIT_S, compiled: bool = False) -> int:
     """What pytest ends with in a copy of the tree; to hang is to fail. `compiled`: what is imported is kept so."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"PYTHONPATH": str(copy)} | ({} if compiled else {"PYTHONDONTWRITEBYTECODE": "1"})
     try:
-        return subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=LIMIT_S).returncode
+        return subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=limit_s).returncode
     except subprocess.TimeoutExpired:
         return FAILED
 
@@ -113,7 +114,8 @@ def verdicts(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, st
     """Each mutant and what became of it, in order."""
     with tempfile.TemporaryDirectory(prefix="hourwheel-mutants-") as directory, ThreadPoolExecutor(AT_ONCE) as pool:
         first = copied(root, Path(directory) / "0")
-        sound = run(first, sorted({test for mutant in mutants for test in mutant.tests}), compiled=True) == PASSED
+        tests = sorted({test for mutant in mutants for test in mutant.tests})
+        sound = run(first, tests, limit_s=LIMIT_S * len(mutants), compiled=True) == PASSED
         copies: SimpleQueue[Path] = SimpleQueue()
         copies.put(first)
         for number in range(1, AT_ONCE):
@@ -139,7 +141,7 @@ def main(names: list[str], root: Path = ROOT, listed: str | None = None) -> int:
     wanted = [mutant for mutant in mutants if not names or mutant.name in names]
     killed = 0
     for mutant, said in verdicts(root, wanted):
-        print(f"{mutant.name:12} {said:10} {mutant.what}", flush=True)
+        print(f"{mutant.name:16} {said:8} {mutant.what}", flush=True)
         killed += said == "killed"
     print(f"{killed} of {len(wanted)} killed")
     return int(killed < len(wanted))
