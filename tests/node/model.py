@@ -16,12 +16,12 @@ import numpy as np
 
 from node.lease_book import HandOver
 from node.tag_filter import TagFilter
-from replication.command import Fail, PutTopic, Redrive, Reschedule, Settle
+from replication.command import DispatchState, Fail, PutTopic, Redrive, Reschedule, Settle
 from replication.command_handover import DEAD, RETRY
 from storage.array import U16, U32, U64
 from tests.node.book import RecordingWheel
 from tests.node.leader import HOUR_MS, messages
-from tests.node.model_log import STOP_MS, TOPICS
+from tests.node.model_log import STOP_MS, TOPICS, Reign
 from tests.node.model_strict import StrictModel
 
 GRID_MS = 1_000  # a lease that ended is found at the latest this long after
@@ -49,6 +49,7 @@ class Model(StrictModel):
     filtered = 0  # units that filtered pulls took
     pushed = 0  # units handed over after staging
     ended = 0  # units that were over their limit
+    _judged: tuple[Reign, DispatchState] | None = None  # the last state that was judged
 
     def busy(self) -> None:
         """Hand-overs in quick succession."""
@@ -282,9 +283,15 @@ class Model(StrictModel):
         assert staged == outlet._staged._units.keys()
 
     def check_state(self) -> None:
-        """Every unit that the dispatch state names left the wheel, or was ready when this leader began, or is done."""
+        """Every unit that the dispatch state names left the wheel, or was ready when this leader began, or is done.
+
+        What is true of a unit stays true under one leader, so a state that was judged is not judged again.
+        """
         dispatcher = self.reign.dispatcher
         state = dispatcher.dispatch_state()
+        if self._judged is not None and self._judged[0] is self.reign and self._judged[1] == state:
+            return
+        self._judged = self.reign, state
         given = dispatcher._wheel.given if isinstance(dispatcher._wheel, RecordingWheel) else set()
         units = self.book.units
         known = [(unit.due_ms, position) for position, unit in units.items() if unit.index <= state.applied_index]

@@ -32,6 +32,8 @@ from tests.node.model import Model
 from tests.node.model_log import Limit
 
 EVENTS = 500
+REACHING = 8
+"""So many histories reach all that is to be reached."""
 
 
 def play(seed: int, events: int, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
@@ -49,21 +51,31 @@ def play(seed: int, events: int, directory: Path, monkeypatch: pytest.MonkeyPatc
     return model
 
 
+@pytest.fixture(scope="module")
+def played() -> dict[int, Model]:
+    """The histories that were sound, by seed: what they reached is looked at afterwards."""
+    return {}
+
+
 @seeds(20)
-def test_random_history(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_history(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, played: dict[int, Model]) -> None:
     """Nothing early, nothing twice under a lease, nothing lost; the state names what was dispatched; at a promotion
     everything open comes back once; the failover duplicates of a term change span less than 50 ms."""
     try:
-        play(seed, EVENTS, tmp_path, monkeypatch)
+        model = play(seed, EVENTS, tmp_path, monkeypatch)
+        if seed < REACHING:
+            played[seed] = model
     except AssertionError as broken:
         again = replay("tests/node/test_dispatcher_model.py::test_random_history", seed)
         raise AssertionError(f"{broken}\n{again}") from broken
 
 
-def test_the_histories_reach_what_they_are_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_histories_reach_what_they_are_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, played: dict[int, Model]
+) -> None:
     """Seen in a few of them: leaders that take hand-overs with them, units that come again, several terms, filtered
     pulls, pushes, messages that move, and some that end at their limit."""
-    models = [play(seed, 500, tmp_path / str(seed), monkeypatch) for seed in range(8)]
+    models = [played.get(seed) or play(seed, EVENTS, tmp_path / str(seed), monkeypatch) for seed in range(REACHING)]
     units = [unit for model in models for unit in model.book.units.values()]
     assert max(span_ms for model in models for span_ms in model.spans_ms) > 0
     assert sum(unit.seen[1] > 1 for unit in units) > 50
@@ -164,13 +176,28 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
 }
 
 
+SEEDS = 24
+#: The first seed that finds a fault which the seeds before it miss. It is tried first, and all others after it.
+FINDS = {
+    "no stop rule": 1,
+    "held units go out": 1,
+    "clocks do not go back": 2,
+    "filters look too far": 3,
+    "filters miss what comes back": 2,
+    "no limit of attempts": 2,
+    "exhausted units are not held": 2,
+    "holds stay behind": 16,
+    "what is early goes into windows": 3,
+}
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_turns_the_model_red(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each fault is found within a few seeds."""
     monkeypatch.setattr(*FAULTS[fault])
 
     def play_some() -> None:
-        for seed in range(24):
+        for seed in sorted(range(SEEDS), key=lambda seed: seed != FINDS.get(fault)):
             play(seed, 400, tmp_path / str(seed), monkeypatch)
 
     with pytest.raises(AssertionError):
