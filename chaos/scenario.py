@@ -12,13 +12,13 @@ CALM_S = 1.5
 TWO_HOURS_MS = 7_200_000
 
 
-def kills(role: Role, times: int) -> Script:
+def kills(role: Role, times: int, calm_s: float = CALM_S) -> Script:
     """kill -9 a node of this role again and again; the next comes when the killed one is ready and the service has run
     calmly.
     """
 
     async def script(trial: Trial) -> None:
-        calm = int(trial.plan.rate * CALM_S)
+        calm = int(trial.plan.rate * calm_s)
         for _ in range(times):
             await trial.served(calm)
             node_id, _ = await trial.nemesis.kill(role)
@@ -129,13 +129,13 @@ def stops_of_all(times: int) -> Script:
     return script
 
 
-def clock_steps(times: int) -> Script:
+def clock_steps(times: int, calm_s: float = CALM_S) -> Script:
     """The leader's wall clock steps ten seconds either way, and it yields; 300 ms and a drift, and it leads on; then a
     follower's clock is two hours ahead, and a minute behind, while the leader is paused, and killed.
     """
 
     async def script(trial: Trial) -> None:
-        calm = int(trial.plan.rate * CALM_S)
+        calm = int(trial.plan.rate * calm_s)
         for number in range(times):
             await trial.served(calm)
             case = number % 6

@@ -1,6 +1,6 @@
 """The reconciliation's demo: its last line is of report, API and checkers, and says what they differ in.
 
-That all of it works together on real nodes is held by tests/chaos/test_agreement.py.
+That all of it works together on real nodes is held by tests/chaos/test_kill.py.
 """
 
 import json

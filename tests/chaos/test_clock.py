@@ -13,7 +13,7 @@ from chaos.plan import Plan
 from chaos.scenario import TWO_HOURS_MS, clock_steps
 from chaos.trial import Outcome, Trial
 
-PLAN = Plan(rate=500, duration_s=600.0, batch=10, lease_ms=8_000)
+PLAN = Plan(rate=250, duration_s=600.0, batch=10, lease_ms=8_000)
 
 
 @pytest.mark.timeout(120)
@@ -24,7 +24,7 @@ def test_a_leader_whose_clock_steps_yields_and_nothing_is_early(tmp_path: Path) 
 
     async def trial() -> Outcome:
         async with Trial(tmp_path, PLAN, skewed=True) as running:
-            await running.run(clock_steps(4))
+            await running.run(clock_steps(4, 0.75))
             return await running.judge(Bounds(skew_ms=10, late_ms=1_000, on_time_ms=500))
 
     outcome = asyncio.run(trial())
@@ -88,6 +88,6 @@ def test_a_leader_two_hours_ahead_and_the_way_back(tmp_path: Path) -> None:
     broken = [line for line in outcome.broken if not line.startswith("L:")]
     assert not broken, outcome.describe()
     true_again = [event.wall_ms - event.asked_due_ms for event in hand_overs if event.term >= after[0]]
-    assert len(true_again) > 1_000
+    assert len(true_again) > 500
     assert min(true_again) >= -10
     assert max(true_again) < 2_000

@@ -42,7 +42,7 @@ def test_a_minute_of_everything(tmp_path: Path) -> None:
     """
     plan, out = tmp_path / "a.plan", tmp_path / "out"
     plan.write_text(PLAN)
-    done = chaos_run("--plan", str(plan), "--rate", "300", "--out", str(out))
+    done = chaos_run("--plan", str(plan), "--rate", "150", "--out", str(out))
     assert done.returncode == 0, done.stdout[-6_000:] + done.stderr[-3_000:]
     verdict = json.loads((out / "verdict.json").read_text())
     assert verdict["violations"] == 0
@@ -52,8 +52,8 @@ def test_a_minute_of_everything(tmp_path: Path) -> None:
     assert shown | unshown >= planned
     if not missing():
         assert "power" in shown
-    assert verdict["per_second"]["handed_over"] > 200
-    assert len(History.read(out / "history.ndjson").events) > 50_000
+    assert verdict["per_second"]["handed_over"] > 100
+    assert len(History.read(out / "history.ndjson").events) > 25_000
     assert {"verdict.txt", "plan.txt", "timeline.txt", "timeline.json"} <= {path.name for path in out.iterdir()}
     assert (out / "n1" / "data" / "LOCK").exists()
     assert not list(out.glob("*/disk.img"))
