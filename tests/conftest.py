@@ -11,6 +11,10 @@ from tests.examples import register_profiles
 
 register_profiles()
 
+#: Whatever imports aiohttp reads the machine's certificates, 70 ms of a processor in each of hundreds of processes. No
+#: test talks with anybody who shows one of them.
+os.environ.setdefault("SSL_CERT_FILE", os.devnull)
+
 #: Where real nodes and processes come from: a file that takes something from there is not for `make test-fast`.
 REAL = {
     "chaos.cluster",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -24,6 +25,8 @@ PATIENT = {"heartbeat_ms": 50, "trust_ms": 1500, "election_min_ms": 2500, "elect
 """The tests hold terms against each other: an election that is the machine's own fault would be a false alarm."""
 READS = {"entry": (1, 9)}
 """Whoever reads too little is refused for that alone."""
+CROWD = 60
+"""So many come at once; each waits until it is refused, and a node keeps 64 strangers."""
 QUIET_S = 2.5
 """What an attack sets off has begun by then."""
 
@@ -126,9 +129,13 @@ def test_a_hello_without_cluster_id_takes_nobodys_place(running: tuple[Cluster, 
     cluster, run = running
 
     def attack() -> None:
-        for number in range(60):
-            for node, other in pairs(cluster):
-                say(node, Hello(other, node.node_id, b"store %d" % number, None, READS))
+        with ThreadPoolExecutor(CROWD) as crowd:
+            said = [
+                crowd.submit(say, node, Hello(other, node.node_id, b"store %d" % number, None, READS))
+                for number in range(60)
+                for node, other in pairs(cluster)
+            ]
+        assert [each.result() for each in said], "nobody came"
 
     run(unmoved(cluster, attack))
 
