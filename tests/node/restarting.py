@@ -119,9 +119,9 @@ class Nodes:
             )
         )
 
-    def digest(self, node_id: str) -> str:
-        """Of the directory of one that is down."""
-        return str(digest(self.configs[node_id].directory))
+    def digest(self, node_id: str) -> tuple[str, int]:
+        """Of the directory of one that is down, and the index it stands at."""
+        return digest(self.configs[node_id].directory)
 
 
 async def fill(node: Node, count: int, *, size: int = 1000) -> list[str]:

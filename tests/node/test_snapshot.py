@@ -25,8 +25,13 @@ PACED = {**STORAGE, "snapshot_mb_per_s": 16}
 
 
 def one_digest(nodes: Nodes) -> bool:
-    """Whether all directories, of nodes that are down now, hold the same."""
-    return len({nodes.digest(node_id) for node_id in nodes.configs}) == 1
+    """Whether all directories, of nodes that are down now, hold the same. What is still committed while the first of
+    them stops makes their ends differ: then all run again until they are level, and stop once more."""
+    while True:
+        found = {nodes.digest(node_id) for node_id in nodes.configs}
+        if len({applied_index for _, applied_index in found}) == 1:
+            return len(found) == 1
+        play(nodes, lambda nodes: nodes.level(*nodes.configs))
 
 
 async def holds(node: Node, *ids: str) -> None:
