@@ -49,7 +49,7 @@ class GroupDriver:
         """Called in every step: the loop has come round."""
         self._transport = transport
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stepping = False
+        self._stepping = False  # a step is on its way to the loop: then no other is taken, or each would bring the next
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s = 0.0
         self._syncing: Sync | None = None
@@ -83,7 +83,7 @@ class GroupDriver:
         """A step is wanted; many calls before the loop comes round are one step."""
         if not self._stepping and self._loop is not None:
             self._stepping = True
-            self._loop.call_soon(self._step)
+            self._loop.call_soon(self._stepped)
 
     async def propose(self, blob: bytes) -> Outcome:
         """Propose and wait for the outcome. A caller that is cancelled changes nothing: it may still happen."""
@@ -98,7 +98,7 @@ class GroupDriver:
 
     def _tick(self) -> None:
         self._timer = None
-        if self._loop is not None:
+        if self._loop is not None and not self._stepping:
             self._step()
 
     def _arm(self) -> None:
@@ -112,8 +112,11 @@ class GroupDriver:
             self._timer.cancel()
         self._timer, self._timer_s = self._loop.call_at(at_s, self._tick), at_s
 
-    def _step(self) -> None:
+    def _stepped(self) -> None:
         self._stepping = False
+        self._step()
+
+    def _step(self) -> None:
         self.on_step()
         group = self.group
         sync = self._collect()
@@ -149,4 +152,5 @@ class GroupDriver:
             self.group.fail(error)
             return
         self.group.journal.done(sync)
-        self._step()
+        if not self._stepping:
+            self._step()
