@@ -316,7 +316,7 @@ class DiskFaults:
             damage.harmless = "a node's log of its own hand-overs: nothing of it is replicated"
         elif damage.wound.what == OLD or damage.wound.mended():
             damage.harmless = "its start made that anew from the journal"
-        elif damage.wound.what == rot.END and damage.kind == "journal" and not damage.relied_on:
+        elif damage.kind == "journal" and not damage.relied_on:  # its last record, or else its node had found it
             damage.harmless = "its node had an empty disk and had not caught up: nothing it promised counted"
         elif damage.kind == "catalog":
             damage.harmless = "a page that nothing refers to"

@@ -28,10 +28,6 @@ TORN_BYTES_MAX: Final = 4096
 TORN_ROW_BYTES_MAX: Final = 63
 
 
-#: What `truncate` takes away.
-END: Final = "the end"
-
-
 @dataclass(frozen=True)
 class Wound:
     """What was done to which file; `offset` is the first byte concerned, `size` how many."""
@@ -101,7 +97,7 @@ def truncate(data: Path, kind: str, at: float, chance: random.Random) -> Wound |
         held = file.read(PAGE)
     size = path.stat().st_size - offset
     os.truncate(path, offset)
-    return Wound(END, path, offset, size, held)
+    return Wound("the end", path, offset, size, held)
 
 
 def tear(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:
