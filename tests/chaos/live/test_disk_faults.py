@@ -113,8 +113,8 @@ def test_a_page_of_the_catalog_may_mean_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["truncate", "flip"])
 def test_a_node_that_had_not_caught_up_promised_nothing(tmp_path: Path, fault: str) -> None:
-    """Seeds 990107, 990115: of an emptied disk the last record of the journal is cut off, or loses a bit: a term without
-    a vote. That nobody finds it is no violation; of a disk that others rely on it is."""
+    """Seeds 990107, 990115: of an emptied disk the last record of the journal is cut off, or loses a bit: a term
+    without a vote. That nobody finds it is no violation; of a disk that others rely on it is."""
     line = f"0.1 {fault} n2 for=0.01 at=0.5 file=journal"
     faults, _, _ = asyncio.run(struck(tmp_path / "a", line))
     assert ["found by nobody" in line for line in faults.broken] == [True]
