@@ -40,11 +40,12 @@ class _Keyed:
         self.first[hour] = self.next[hour]
 
     def drop(self) -> int:
-        """A few dead keys."""
+        """A few dead keys: no entry takes more, however many there are (A4)."""
         for catalog in self.catalogs:
             catalog.written.take()
         dropped = [catalog.drop_dead_keys() for catalog in self.catalogs]
         assert len(set(dropped)) == 1
+        assert dropped[0] <= storage.key.DROPPED_MAX
         assert len({catalog.written.take() for catalog in self.catalogs}) == 1
         return dropped[0]
 
