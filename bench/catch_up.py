@@ -44,7 +44,7 @@ POLL_S = 0.05
 
 
 async def catch_up(cluster: Cluster, scale: Scale) -> list[Row]:
-    """The time from the node's start until it is level, and p99 of the lateness before and meanwhile."""
+    """The time from the node's start until it is level, and p99 and worst of the lateness before and meanwhile."""
     address = await leader_address(cluster)
     leader = (await cluster.wait_leader()).node_id
     away = next(node_id for node_id in cluster.nodes if node_id != leader)
@@ -73,6 +73,8 @@ async def catch_up(cluster: Cluster, scale: Scale) -> list[Row]:
         Row(f"{name}, all nodes level: p99", reference["p99"], "ms", scale.seconds),
         Row(f"{name}, while it catches up: p99", found["p99"], "ms", took_s, detail=detail),
         Row("p99 while it catches up, to p99 before", found["p99"] / reference["p99"], "x", took_s, at_most(2)),
+        Row(f"{name}, all nodes level: worst", reference["max"], "ms", scale.seconds),
+        Row(f"{name}, while it catches up: worst", found["max"], "ms", took_s, at_most(50)),
     ]
 
 
