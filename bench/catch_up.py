@@ -61,12 +61,14 @@ async def catch_up(cluster: Cluster, scale: Scale) -> list[Row]:
             coming = both.create_task(_come_back(cluster, leader, away, base_ms))
         began, ended, bytes_sent = coming.result()
     reference = percentiles(before.late_ms)
-    late_ms = [late for late, due in zip(meanwhile.late_ms, meanwhile.due_ms, strict=True) if began <= due <= ended]
-    if not late_ms:
+    during = [place for place, due in enumerate(meanwhile.due_ms) if began <= due <= ended]
+    if not during:
         raise ClusterFailed("it had caught up before anything was due: raise --behind")
-    found = percentiles(late_ms)
+    found = percentiles([meanwhile.late_ms[place] for place in during])
+    leaders = percentiles([meanwhile.leader_late_ms[place] for place in during])
     took_s = (ended - began) / 1000
-    detail: dict[str, object] = {"missed": missed, "snapshot bytes": bytes_sent, "messages due": len(late_ms), **found}
+    detail: dict[str, object] = {"missed": missed, "snapshot bytes": bytes_sent, "messages due": len(during), **found}
+    detail |= {f"leader's {key}": value for key, value in leaders.items()}  # without the way to the client
     name = f"lateness by pull, {DUE_RATE:,} due/s, {BESIDE / BESIDE_S:,.0f} scheduled/s"
     return [
         Row(f"a node {missed:,} messages behind is level again", took_s, "s", took_s),
