@@ -184,10 +184,7 @@ class Dispatcher(HandingOver):
         """Learn when the leases in hours that have become near end. A leader whose clock was hours ahead, before a
         Realign, leased units of any hour; the wheel reads only pending ones, so nobody else would look for these."""
         last_hour = now_ms // HOUR_MS + AHEAD
-        for hour in self._store.open_hours(self._noted_hour + 1, last_hour):
-            leased = self._store.leased(hour)
-            self._ends.add(leased.position, leased.lease_end_ms, now_ms)
-            self.strict.release_planned(leased.position, now_ms)
+        self._sweep.note(self._store.open_hours(self._noted_hour + 1, last_hour))
         self._noted_hour = max(self._noted_hour, last_hour)
 
     def loads(self, now_ms: int) -> list[int]:

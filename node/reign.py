@@ -72,7 +72,6 @@ class Reign:
         self._moved = False
         self.takeover = Takeover(self.term, node.clock.monotonic())
         self.ready = asyncio.Event()  # something could be handed over, and what was carried over is counted
-        self._carrying: list[int] = []  # hours yet to be looked through for leases of former leaders
         self.dispatcher = Dispatcher(
             node.store,
             term=self.term,
@@ -136,20 +135,20 @@ class Reign:
         self._node.pusher.begin(self)
         self._catching_up.begin()
         last_hour = max(self.promoted_ms // HOUR_MS, self._node.machine.tick // 3600) + 1
-        self._carrying = self._node.store.open_hours(last=last_hour)
+        self.takeover.begin(self._node.store.open_hours(last=last_hour))
         self._loop.call_soon(self._carry)  # behind the first step: it takes milliseconds, and nothing waits for it
 
     def _carry(self) -> None:
-        """Note the leases that former leaders left, the newest hour first, one hour at a time."""
+        """Note the leases that former leaders left, a piece at a time."""
         if self._over:
             return
         try:
-            if self._carrying:
-                self.takeover.carry(self._node.store, self._carrying.pop(), self.promoted_ms)
+            if self.takeover.carrying:
+                self.takeover.carry(self._node.store, self.promoted_ms)
         except Exception as error:
             self._node.fatal(error)
             return
-        if self._carrying:
+        if self.takeover.carrying:
             self._loop.call_soon(self._carry)
         self._look_ready()
 
@@ -159,7 +158,7 @@ class Reign:
         if takeover.ready_s is None and self.trusted() and self.dispatcher.level(self._node.clock.now_ms()):
             takeover.ready_s = self._node.clock.monotonic()
             log.info("hands over", term=self.term, after_ms=round((takeover.ready_s - takeover.begun_s) * 1000, 1))
-        if takeover.ready_s is not None and not self._carrying:
+        if takeover.ready_s is not None and not takeover.carrying:
             self.ready.set()
 
     async def _set_back(self, realign: Realign) -> None:
@@ -308,6 +307,7 @@ class Reign:
         riding = self.dispatcher.collect(now_ms, going=going)
         for lease in (riding.lease, riding.planned):
             if lease is not None:
+                self.takeover.leases(self._node.store, lease.position, self.promoted_ms)
                 self.takeover.handed_over(lease, self._node.clock.monotonic())
         return riding
 

@@ -61,6 +61,7 @@ class Sweep:
         self._start_ms = start_ms
         self._ended: deque[Span] = deque()  # leases that ended under this leader
         self._found: deque[Span] = deque()  # what the promotion found, and strays; its running leases are new to `ends`
+        self._to_note: deque[Span] = deque()  # of hours ahead: their running leases are new to `ends`
         self._last_hour = start_ms // HOUR_MS  # no ready unit is in a later hour
         self.wanted_from_ms = 0
         """What was due before is left where it is: see node/catching_up.py."""
@@ -69,6 +70,12 @@ class Sweep:
         """Look through every hour up to `last_hour` that is not wholly settled."""
         self._last_hour = max(self._last_hour, last_hour)
         self._found += (self._hour_span(hour) for hour in self._store.open_hours(last=last_hour))
+
+    def note(self, hours: list[int]) -> None:
+        """Learn when the leases of these hours end, though nothing of them is due yet."""
+        for hour in hours:
+            self._to_note.append(Span(*self._store.span(hour)))
+            self._last_hour = max(self._last_hour, hour)
 
     def again(self, positions: U64) -> None:
         """Look at these once more, in whatever state they are."""
@@ -91,18 +98,19 @@ class Sweep:
         """
         self._last_hour = max(self._last_hour, now_ms // HOUR_MS)
         return (
-            self._span(self._ended, now_ms, leased_only=True)
+            self._span(self._ended, now_ms, leased_only=True, note_leases=False)
+            or self._span(self._to_note, now_ms, leased_only=True, note_leases=True)
             or self._backlog(LaneKind.CURRENT, now_ms)
-            or self._span(self._found, now_ms, leased_only=False)
+            or self._span(self._found, now_ms, leased_only=False, note_leases=True)
             or self._backlog(LaneKind.OVERDUE, now_ms)
         )
 
-    def _span(self, spans: deque[Span], now_ms: int, *, leased_only: bool) -> bool:
+    def _span(self, spans: deque[Span], now_ms: int, *, leased_only: bool, note_leases: bool) -> bool:
         """One piece of the first span, whatever the topic."""
         if not spans:
             return False
         span = spans.popleft()
-        found = self._read(span, now_ms, leased_only=leased_only, note_leases=not leased_only)
+        found = self._read(span, now_ms, leased_only=leased_only, note_leases=note_leases)
         if found.next < span.end:
             spans.appendleft(Span(found.next, span.end))
         self._ready.push_both(found.overdue, found.topic, found.units, swept=True)
@@ -134,7 +142,7 @@ class Sweep:
 
     def _read(self, span: Span, now_ms: int, *, note_leases: bool, leased_only: bool = False) -> Found:
         """The ready units of the first piece of a span that nobody claimed; of all, or of those that are leased."""
-        positions, end = self._leased(span) if leased_only else _all(span)
+        positions, end = leased_piece(self._store, span) if leased_only else _all(span)
         states = self._store.states(positions)
         if not leased_only and states.state[-1] == UNKNOWN:
             end = ((span.first >> INDEX_BITS) + 1) << INDEX_BITS  # past the hour's last unit
@@ -159,13 +167,13 @@ class Sweep:
         """All positions an hour can have: from its first unit's, for it may have been begun again, to its last."""
         return Span(self._store.span(hour)[0], (hour + 1) << INDEX_BITS)
 
-    def _leased(self, span: Span) -> tuple[U64, int]:
-        """The leased units of the first piece of a span, and where it ends."""
-        end = min(span.end, span.first + LEASED_LOOK_ROWS)
-        positions = self._store.leased_between(span.first, end)
-        if len(positions) <= LOOK_ROWS:
-            return positions, end
-        return positions[:LOOK_ROWS], int(positions[LOOK_ROWS - 1]) + 1
+
+def leased_piece(store: Store, span: Span) -> tuple[U64, int]:
+    """The leased units of the first piece of a span, and where it ends."""
+    positions, end = store.leased_piece(span.first, min(span.end, span.first + LEASED_LOOK_ROWS))
+    if len(positions) <= LOOK_ROWS:
+        return positions, end
+    return positions[:LOOK_ROWS], int(positions[LOOK_ROWS - 1]) + 1
 
 
 def _all(span: Span) -> tuple[U64, int]:

@@ -21,14 +21,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from api.handing_on import TOLD_MAX, OpenHandOvers, TakeoverView
 from api.problem import Problem
+from node.lease_book import Span
+from node.sweep import leased_piece
 from replication.command import Lease
 from storage.array import I64, U64
+from storage.format import LEASED
 from storage.store import Store
 
 if TYPE_CHECKING:
@@ -47,6 +50,13 @@ NEWEST_S: Final = 0.25
 HANDED_MAX: Final = 1_000_000
 
 
+class Carried(NamedTuple):
+    """Leases of earlier terms, shape [n] each, n > 0."""
+
+    position: U64  # ascending, each once
+    ends_ms: I64
+
+
 class Takeover:
     """One reign's account. Times in seconds are the node's monotonic ones."""
 
@@ -57,21 +67,60 @@ class Takeover:
         self.ready_s: float | None = None
         self.in_flight = 0
         """Leases of earlier terms, consumers' and those of pushes, that ran when the reign began."""
-        self._carried: U64 = np.empty(0, np.uint64)  # ascending, each once
-        self._ends_ms: I64 = np.empty(0, np.int64)
+        self._hours: list[int] = []  # yet to be looked through for leases of former leaders, rising
+        self._span: Span | None = None  # what is left of the one at hand
+        self._noted: list[U64] = []  # what was found there so far, each ascending and not empty
+        self._carried: list[Carried] = []  # no unit in two of them
         self._handed: list[Lease] = []
         self._newest: deque[tuple[float, Lease]] = deque()
         self._released: U64 = np.empty(0, np.uint64)
         self._count = 0
         self._repeated: int | None = None  # known for good once the watch is over
 
-    def carry(self, store: Store, hour: int, now_ms: int) -> None:
-        """Note what is leased in this hour, by former leaders and for longer than `now_ms`. To be asked before the
-        first Lease of the own term is applied: a unit that was leased again is not found."""
-        leased = store.leased(hour)
-        rows = (leased.term < self.term) & (leased.lease_end_ms > now_ms)
-        self.in_flight += int(np.count_nonzero(rows))
-        self._add(leased.position[rows], leased.lease_end_ms[rows])
+    # what former leaders left
+
+    def begin(self, hours: list[int]) -> None:
+        """These hours, which rise, are to be looked through for leases of former leaders."""
+        self._hours = hours
+
+    @property
+    def carrying(self) -> bool:
+        """Whether some of them are still to be looked through."""
+        return self._span is not None or bool(self._hours)
+
+    def carry(self, store: Store, now_ms: int) -> None:
+        """Look through one piece of the hours, the newest first, for what former leaders leased for longer than
+        `now_ms`, when the reign began.
+
+        Other work of the loop goes between two pieces. A lease that ends or is settled meanwhile can be repeated by
+        nobody; one that is extended is found as it is then. Only a unit that this reign leases again would not be
+        found any more: `leases` notes it before.
+        """
+        if self._span is None:
+            self._span = Span(*store.span(self._hours.pop()))
+        position, end = leased_piece(store, self._span)
+        self._span = Span(end, self._span.end) if end < self._span.end else None
+        self._note(store, position, now_ms)
+        if not self.carrying:
+            self._noted.clear()
+
+    def leases(self, store: Store, position: U64, now_ms: int) -> None:
+        """The own Lease of these units is about to be proposed, and some hours were not looked through yet."""
+        if self.carrying:
+            self._note(store, np.sort(position), now_ms)
+
+    def _note(self, store: Store, position: U64, now_ms: int) -> None:
+        """Note which of these, ascending, are leased by former leaders for longer than `now_ms`, each unit once."""
+        for noted in self._noted:
+            if len(position) and noted[0] <= position[-1] and position[0] <= noted[-1]:
+                position = position[np.isin(position, noted, invert=True)]
+        states = store.states(position)
+        rows = (states.state == LEASED) & (states.term < self.term) & (states.lease_end_ms > now_ms)
+        found: U64 = position[rows]
+        if len(found):
+            self._noted.append(found)
+            self.in_flight += len(found)
+            self._add(found, states.lease_end_ms[rows])
 
     def told(self, position: U64, lease_end_ms: I64) -> None:
         """The former leader handed these over and knows of no end of it; shape [n] each."""
@@ -80,9 +129,21 @@ class Takeover:
 
     def _add(self, position: U64, ends_ms: I64) -> None:
         """What is known of a unit already stays: an extension is in the records only."""
-        position, rows = np.unique(np.concatenate([self._carried, position]), return_index=True)
-        self._ends_ms = np.concatenate([self._ends_ms, ends_ms])[rows]
-        self._carried = position
+        position, rows = np.unique(position, return_index=True)
+        new = self._carried_until(position) == 0
+        if new.any():
+            self._carried.append(Carried(position[new], ends_ms[rows][new]))
+
+    def _carried_until(self, position: U64) -> I64:
+        """When the former lease of each of these ends, ms; 0 where none is known."""
+        ends_ms = np.zeros(len(position), np.int64)
+        for carried in self._carried:
+            at = np.minimum(carried.position.searchsorted(position), len(carried.position) - 1)
+            same = carried.position[at] == position
+            ends_ms[same] = carried.ends_ms[at[same]]
+        return ends_ms
+
+    # hand-overs of this reign
 
     def handed_over(self, lease: Lease, now_s: float) -> None:
         """These hand-overs of the own term leave for the log."""
@@ -96,12 +157,14 @@ class Takeover:
         if now_s - self.begun_s >= WATCH_S or self._count > HANDED_MAX:
             self._repeated = self.repeated
             self._handed.clear()
-            self._carried, self._ends_ms = self._carried[:0], self._ends_ms[:0]
+            self._carried.clear()
 
     def released(self, position: U64) -> None:
         """Strict hand-overs that were leased and will not be made: whoever makes them now repeats nothing."""
-        stays = np.isin(self._carried, position, invert=True)
-        self._carried, self._ends_ms = self._carried[stays], self._ends_ms[stays]
+        for number, carried in enumerate(self._carried):
+            stays = np.isin(carried.position, position, invert=True)
+            self._carried[number] = Carried(carried.position[stays], carried.ends_ms[stays])
+        self._carried = [carried for carried in self._carried if len(carried.position)]
         self._released = np.concatenate([self._released, position])[-TOLD_MAX:]
 
     def newest(self) -> tuple[U64, I64]:
@@ -117,13 +180,11 @@ class Takeover:
         """Messages handed over in this reign, while it watches, though a hand-over of an earlier term ran."""
         if self._repeated is not None:
             return self._repeated
-        if not len(self._carried) or not self._handed:
+        if not self._carried or not self._handed:
             return 0
         position = np.concatenate([lease.position for lease in self._handed])
         at_ms = np.concatenate([lease.handed_over_ms for lease in self._handed])
-        rows = np.minimum(np.searchsorted(self._carried, position), len(self._carried) - 1)
-        again = (self._carried[rows] == position) & (at_ms < self._ends_ms[rows])
-        return len(np.unique(position[again]))
+        return len(np.unique(position[at_ms < self._carried_until(position)]))
 
 
 async def account(node: Node, reign: Reign, told: OpenHandOvers) -> TakeoverView:

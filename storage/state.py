@@ -31,6 +31,8 @@ from storage.state_file import PAGE_UNITS, Rows, newest_of
 from storage.state_files import StateFiles, between
 
 _STATES: Final = 16
+_PIECE_PAGES: Final = 32
+"""Pages that one look for leased units reads: some ten milliseconds where each stands alone."""
 _BLOCK_BITS: Final = BLOCK_UNITS.bit_length() - 1
 _NO_FILES: Final = StateFiles([])
 
@@ -152,11 +154,20 @@ class States:
         block = self._only(at)
         return self._get(at)[4] if block is None else block.newest[at]
 
-    def leased(self, first: int | None = None, end: int | None = None) -> I64:
-        """Global indexes of the leased units from `first` up to `end` (exclusive; None: all that follow), ascending."""
-        low = 0 if first is None else max(0, first - self.first)
-        high = len(self._blocks) * BLOCK_UNITS if end is None else end - self.first
-        return self._in_state(LEASED, low, max(high, len(self._read) * PAGE_UNITS) if end is None else high)
+    def leased(self) -> I64:
+        """Global indexes of the leased units, ascending."""
+        return self._in_state(LEASED, 0, max(len(self._blocks) * BLOCK_UNITS, len(self._read) * PAGE_UNITS))
+
+    def leased_piece(self, first: int, end: int) -> tuple[I64, int]:
+        """Global indexes of the leased units from `first` on, ascending, and where the look ended: before `end` if more
+        than _PIECE_PAGES pages would have to be read for more."""
+        low, high = max(0, first - self.first), max(0, end - self.first)
+        cold = self._pages_with(LEASED, low, high)
+        cold = cold[~self._read[cold]]
+        if len(cold) > _PIECE_PAGES:
+            high = int(cold[_PIECE_PAGES]) * PAGE_UNITS
+            end = self.first + high
+        return self._in_state(LEASED, low, high), end
 
     def in_state(self, state: int, first: int, end: int) -> I64:
         """Global indexes of the units first <= index < end that are in this state, ascending."""
@@ -181,6 +192,17 @@ class States:
 
     def _in_state(self, state: int, low: int, high: int) -> I64:
         """Global indexes of the units first + low <= index < first + high in a state that settle records name."""
+        self._need(self._pages_with(state, low, high))
+        parts = [np.empty(0, np.int64)]
+        for number, block in enumerate(self._blocks):
+            base = number * BLOCK_UNITS
+            start, stop = max(low - base, 0), min(high - base, len(block.state))
+            if start < stop:
+                parts.append(np.flatnonzero(block.state[start:stop] == state) + (self.first + base + start))
+        return np.concatenate(parts)
+
+    def _pages_with(self, state: int, low: int, high: int) -> npt.NDArray[np.intp]:
+        """The pages of the units low <= number < high in which, as files or tail had it, one is in this state."""
         wanted = np.zeros(len(self._read), np.bool_)
         bit = np.uint16(1 << state)
         for file in self._files.files:
@@ -189,14 +211,7 @@ class States:
         if self._tail is not None:
             wanted[self._tail["unit"][self._tail["state"] == state] // PAGE_UNITS] = True
         first, last = low // PAGE_UNITS, -(-high // PAGE_UNITS)
-        self._need(np.flatnonzero(wanted[first:last]) + first)
-        parts = [np.empty(0, np.int64)]
-        for number, block in enumerate(self._blocks):
-            base = number * BLOCK_UNITS
-            start, stop = max(low - base, 0), min(high - base, len(block.state))
-            if start < stop:
-                parts.append(np.flatnonzero(block.state[start:stop] == state) + (self.first + base + start))
-        return np.concatenate(parts)
+        return np.flatnonzero(wanted[first:last]) + first
 
     def _count(self, indexes: I64) -> tuple[int, int]:
         """How many of these units are neither pending nor leased, and how many of those forwarded."""

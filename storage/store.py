@@ -25,7 +25,7 @@ from storage.hour_count import ENDED, HourCount, Which
 from storage.hour_lengths import HourLengths
 from storage.hour_opening import HourOpening
 from storage.hour_set import STAGED_BYTES_SOFT, HourSet
-from storage.hour_table import Extents, HoursHeld, HourTable
+from storage.hour_table import NOT_READ, Extents, HoursHeld, HourTable
 from storage.move import born_in_state, history, homes, last_places, locate
 from storage.newest_settle import before_newest, newest
 from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
@@ -279,12 +279,15 @@ class Store:
         states = self.states(position)
         return LeasedColumns(position, states.lease_end_ms, states.term, states.attempt)
 
-    def leased_between(self, first: int, end: int) -> U64:
-        """The leased units of one hour at positions first <= p < end, ascending."""
+    def leased_piece(self, first: int, end: int) -> tuple[U64, int]:
+        """The leased units of one hour from position `first` on, ascending, and up to where they are all of them:
+        `end`, or before it if a longer look would read much."""
         hour, base = first >> INDEX_BITS, first & INDEX_MAX
         found = self._use_open(hour)
-        at = found.states().leased(base, base + end - first) if found else np.empty(0, np.int64)
-        return at.astype(np.uint64) | np.uint64(hour << INDEX_BITS)
+        if found is None or not found.settles:
+            return np.empty(0, np.uint64), end
+        at, stop = found.states().leased_piece(base, base + end - first)
+        return at.astype(np.uint64) | np.uint64(hour << INDEX_BITS), first + stop - base
 
     def hour_count(self, hour: int, which: Which, now_ms: int) -> HourCount | None:
         """What counts such messages of an hour, in two steps as `slot_read`; None where there are none."""
@@ -349,6 +352,10 @@ class Store:
         """When the last thing happened to a unit of this hour, ms; 0 if nothing did. The hour is not used by it."""
         found = self._hours.counters(hour)
         return 0 if found is None else self._hours.settled_ms(found)
+
+    def settled_known(self, hour: int) -> bool:
+        """Whether `settled_ms` needs to read nothing."""
+        return (found := self._hours.counters(hour)) is None or found.settled_ms != NOT_READ
 
     def turn(self, now_hour: int) -> None:
         """The hour wheel stands at `now_hour`: hours that became near are written and opened, others let go."""

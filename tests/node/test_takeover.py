@@ -10,12 +10,19 @@ from hypothesis import strategies as st
 from api.handing_on import OpenHandOvers
 from api.port import ANONYMOUS, MessageIn, PullIn
 from api.problem import Problem
+from node import sweep
 from node.server import Node
 from node.takeover import HANDED_MAX, NEWEST_S, WATCH_S, Takeover
 from replication.command import Lease
+from storage.columns import SettleBatch
+from storage.disk import Disk
+from storage.format import DELIVERED, LEASED
+from storage.position import HOUR_MS
+from storage.store import Store
 from tests.node.pushing import LOOPBACK, put, schedule, view
 from tests.node.receiver import Request, answer, answering, receiver
 from tests.node.three_nodes import leader_of, run_nodes
+from tests.storage.workload import HOUR, batch_of, found
 from tests.waiting import until
 
 
@@ -34,6 +41,39 @@ def told(takeover: Takeover, *rows: tuple[int, int]) -> None:
     """The former leader handed these over, up to these lease ends."""
     positions, ends_ms = zip(*rows, strict=True)
     takeover.told(np.array(positions, np.uint64), np.array(ends_ms, np.int64))
+
+
+@pytest.mark.parametrize("pieces_before", [0, 1, 2, 5])
+def test_what_former_leaders_leased_is_noted_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces_before: int
+) -> None:
+    """Between two pieces this reign leases two units of the former leader's again, wrongly, and one of them is settled:
+    both are counted, wherever the look has come to, and each lease once."""
+    monkeypatch.setattr(sweep, "LEASED_LOOK_ROWS", 10)
+    store = Store.open(tmp_path, disk=Disk())
+    found(store)
+    positions = store.append(batch_of(np.arange(40) + HOUR * HOUR_MS))
+    store.append(batch_of([(HOUR + 1) * HOUR_MS]))
+    store.settle(SettleBatch.of(positions, what=LEASED, at_ms=1, when=900, term=6, attempt=1))
+    store.settle(SettleBatch.of(positions[30:], what=LEASED, at_ms=1, when=90, term=6, attempt=2))  # over before
+    store.settle(SettleBatch.of(positions[:5], what=DELIVERED, at_ms=2, term=6, attempt=1))
+    takeover = Takeover(7, 0.0)
+    takeover.begin(store.open_hours())
+    for _ in range(pieces_before):
+        takeover.carry(store, 100)
+    again = positions[[8, 28]]
+    takeover.leases(store, again, 100)
+    takeover.handed_over(lease((int(again[0]), 999, 200), (int(again[1]), 999, 200)), 0.2)
+    store.settle(SettleBatch.of(again, what=LEASED, at_ms=200, when=999, term=7, attempt=2))
+    store.settle(SettleBatch.of(again[:1], what=DELIVERED, at_ms=210, term=7, attempt=2))
+    steps = 0
+    while takeover.carrying:
+        takeover.carry(store, 100)
+        steps += 1
+    assert (takeover.repeated, takeover.in_flight, steps + pieces_before) == (2, 25, 5)
+    takeover.leases(store, again, 100)
+    assert takeover.in_flight == 25
+    store.close()
 
 
 def test_a_unit_handed_over_while_its_former_lease_ran_is_a_repeat_and_counts_once() -> None:

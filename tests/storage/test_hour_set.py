@@ -124,7 +124,8 @@ def test_what_is_numbered_on_is_read_in_every_way(quick_path: Path, near: bool) 
         assert read.run().position.tolist() == [HOUR << 40 | first + at for at in (1, 3, 2)]
         assert len(store.pending(HOUR)) == len(units) - 1
         assert store.leased(HOUR).position.tolist() == [HOUR << 40 | first]
-        assert store.leased_between(HOUR << 40, (HOUR + 1) << 40).tolist() == [HOUR << 40 | first]
+        piece, end = store.leased_piece(HOUR << 40, (HOUR + 1) << 40)
+        assert (piece.tolist(), end) == ([HOUR << 40 | first], (HOUR + 1) << 40)
         assert store.extents().units.tolist()[0] == len(store.topics_from(HOUR, 0)) == len(units)
         assert len(store.topics_from(HOUR, 200)) == 4
         tally = DueTally(DUE, HOUR_MS, 10)

@@ -40,6 +40,7 @@ def _small_pages() -> Iterator[None]:
             patch.setattr(module, "PAGE_UNITS", 4)
         patch.setattr(storage.state, "BLOCK_UNITS", 64)
         patch.setattr(storage.state, "_BLOCK_BITS", 6)
+        patch.setattr(storage.state, "_PIECE_PAGES", 2)
         patch.setattr("storage.state_block.BLOCK_UNITS", 64)
         patch.setattr(storage.state_files, "_PAGES", 3)
         patch.setattr(storage.state_files, "_RUN_MAX", 50)
@@ -126,8 +127,12 @@ class _Hour:
         assert self.store.leased(HOUR).position.tolist() == [HOUR << 40 | each for each in whole.leased().tolist()]
         low, high = sorted(self.random.sample(range(UNITS), 2))
         base = int(self.positions[0]) & 0xFFFFFF
-        expected = [HOUR << 40 | each for each in whole.leased(base + low, base + high).tolist()]
-        assert self.store.leased_between(int(self.positions[low]), int(self.positions[high])).tolist() == expected
+        expected = [HOUR << 40 | each for each in whole.in_state(LEASED, base + low, base + high).tolist()]
+        first, end, pieces = int(self.positions[low]), int(self.positions[high]), []
+        while first < end:
+            piece, first = self.store.leased_piece(first, end)
+            pieces += piece.tolist()
+        assert (pieces, first) == (expected, end)
         states = whole.at((self.positions & np.uint64(0xFFFFFF)).astype(np.int64)).state
         assert sorted(self.store.pending(HOUR).position.tolist()) == self.positions[states == 0].tolist()
         self._same(self.positions)
@@ -298,6 +303,28 @@ def test_one_look_at_an_old_message_does_not_read_its_hour(quick_path: Path) -> 
     assert int(store.states(positions[[5]]).attempt[0]) == 1
     assert store.settled_at(int(positions[5])) == 3
     assert store._hours.find(HOUR).states_units <= 1024  # type: ignore[union-attr]
+    store.close()
+
+
+def test_a_look_for_leases_reads_few_pages_at_a_time(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leases that a promotion notes of an hour of ten million stood on 101 pages, read in one step: 31 ms."""
+    monkeypatch.setattr(storage.state, "_PIECE_PAGES", 4)
+    positions = _large(quick_path, 20_000)
+    store = Store.open(quick_path, disk=Disk())
+    leased = positions[::1_000]  # each on a page of its own
+    store.settle(SettleBatch.of(leased, what=LEASED, at_ms=3, when=500, term=2, attempt=2))
+    checkpoint(store, 2)
+    store.close()
+    store = Store.open(quick_path, disk=Disk())
+    first, end, found, pieces = int(positions[0]), (HOUR + 1) << 40, [], 0
+    while first < end:
+        before = store._hours.find(HOUR).states_units  # type: ignore[union-attr]
+        piece, first = store.leased_piece(first, end)
+        assert store._hours.find(HOUR).states_units - before <= 4 * 512  # type: ignore[union-attr]
+        found += piece.tolist()
+        pieces += 1
+    assert (found, first, pieces) == (leased.tolist(), end, 5)
+    assert store.leased_piece(int(positions[0]), end)[1] == end, "what is in memory needs no piece"
     store.close()
 
 
