@@ -188,8 +188,10 @@ class Cluster:
         return [(name, path) for name, node in nodes.items() for path in sorted((node.directory / KEPT).glob("*"))]
 
     async def status(self, node_id: str) -> dict[str, Any] | None:
-        """The node's cluster page, or None when it does not give one."""
+        """The node's cluster page, or None when it does not give one, or is none of the cluster's."""
         assert self._http is not None, "use `async with`"
+        if node_id not in self.nodes:
+            return None
         try:
             async with self._http.get(f"{self.nodes[node_id].url}/v1/cluster") as answer:
                 document = await answer.json()
@@ -198,8 +200,10 @@ class Cluster:
             return None
 
     async def is_ready(self, node_id: str) -> bool:
-        """Whether /readyz answers 200."""
+        """Whether /readyz answers 200; no for a node that was removed."""
         assert self._http is not None, "use `async with`"
+        if node_id not in self.nodes:
+            return False
         try:
             async with self._http.get(f"{self.nodes[node_id].url}/readyz") as answer:
                 return answer.status == 200

@@ -227,6 +227,8 @@ class DiskFaults:
             while not await self._cluster.is_ready(node_id) and await self._nemesis.lasts(POLL_S):
                 pass
             yield
+            if node_id not in self._cluster.nodes:
+                raise PassedOver(f"{node_id} was removed meanwhile")
             async with self._nemesis.doubt(node_id):
                 async with self._hands.down(node_id):
                     if await asyncio.to_thread(_same, aside, chosen):

@@ -112,10 +112,10 @@ class ProcessFaults:
         yield
 
     async def _soon_ready(self, node_id: str) -> bool:
-        """Whether it was ready before long, and before all was healed."""
+        """Whether it was ready before long, and before all was healed; or was removed meanwhile."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + ROLLS_ON_S
-        while not await self._cluster.is_ready(node_id):
+        while node_id in self._cluster.nodes and not await self._cluster.is_ready(node_id):
             if loop.time() > until_s or not await self._nemesis.lasts(POLL_S):
                 return False
         return True

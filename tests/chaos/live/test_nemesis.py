@@ -291,6 +291,26 @@ def test_nodes_are_restarted_one_after_the_other(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_rolling_restart_goes_on_past_a_node_that_is_removed(tmp_path: Path) -> None:
+    """Seed 990117: a node was removed while its start was waited for, and the harness asked where it listens."""
+
+    async def run() -> None:
+        machines = Machines(tmp_path)
+        machines.unready = {"n2"}
+
+        async def removed(nemesis: LiveNemesis) -> None:
+            while "start n2" not in machines.log:
+                await nemesis.lasts(0.001)
+            machines.gone["n2"] = machines.nodes.pop("n2")
+            while not nemesis.fired:
+                await nemesis.lasts(0.001)
+
+        await carried_out(machines, "0 rolling * for=0.01", heal_when=removed)
+        assert machines.log[-2:] == ["end n3 0", "start n3"]
+
+    asyncio.run(run())
+
+
 def test_handler_that_fails_fails_the_run(tmp_path: Path) -> None:
     """What it left behind is nobody's guess: no run goes on after it."""
 
