@@ -108,7 +108,7 @@ def many_hours(directory: Path, hours: int) -> list[Row]:
 
 
 def long_hour(directory: Path, units: int) -> list[Row]:
-    """A far hour of so many messages, after a restart: a checkpoint of others, then it becomes near."""
+    """A far hour of so many messages, after a restart: a checkpoint of others, then it becomes near. And without it."""
     store, steps = open_store(directory), Steps()
     number = NOW + 4
     batch = batch_of(number * HOUR_MS + np.arange(BATCH) * (HOUR_MS // BATCH))
@@ -124,5 +124,9 @@ def long_hour(directory: Path, units: int) -> list[Row]:
     checkpoint(store, units + 1, steps)
     steps.take("turn to it", lambda: store.turn(NOW + 2))
     steps.take("its used seconds", lambda: store.due_seconds(number))
+    store.close()
+    store = Store.open(directory, disk=Disk())
+    store.begin_at(NOW)
+    steps.take("turn to it before the first checkpoint", lambda: store.turn(NOW + 2))
     store.close()
     return steps.rows(f"an hour of {units:,}")

@@ -101,7 +101,7 @@ class Node:
         self._closing.callback(directory.close)
         self.store = Store.open(config.directory, disk=disk)
         self._closing.callback(self.store.close)
-        self.store.turn(self.clock.now_ms() // HOUR_MS)
+        self.store.begin_at(self.clock.now_ms() // HOUR_MS)
         self.machine = Machine(self.store)
         self.journal = Journal.open(
             directory.journal,

@@ -30,7 +30,7 @@ from storage.hour import Hour
 from storage.hour_table import NOT_READ, HourCounters, HoursHeld, HourTable
 from storage.position import by_hour, hours_of, indexes_of
 from storage.settling_hours import SettlingHours
-from storage.stage_write import OpenFiles, write_staged
+from storage.stage_write import OpenFiles, read_ahead, write_staged
 from storage.staging import Stage
 from storage.states_due import StatesDue
 from storage.unlinked_hours import Directory, UnlinkedHours
@@ -288,6 +288,13 @@ class HourSet:
                 self._heads.drop(number)
                 self._mapped[number] = entering
                 entering.enter(None if kept is None else all_heads(kept))
+
+    def begin_at(self, now_hour: int) -> None:
+        """The first turn, with nothing staged. The heads of the hours that become near next are kept too: later each
+        checkpoint's thread sees to that."""
+        self.turn(now_hour)
+        ahead = (self.find(number) for number in range(self._near.stop, self._near.stop + AHEAD_HOURS))
+        read_ahead((hour.freeze() for hour in ahead if hour is not None), self._open_files, self._heads)
 
     def _write(self, numbers: list[int]) -> None:
         """Write what is staged of hours, which rise and have no other staged one between them. A checkpoint under way

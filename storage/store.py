@@ -361,6 +361,10 @@ class Store:
         """The hour wheel stands at `now_hour`: hours that became near are written and opened, others let go."""
         self._hours.turn(now_hour)
 
+    def begin_at(self, now_hour: int) -> None:
+        """The first turn after a start: what the next ones need of long hours is read too."""
+        self._hours.begin_at(now_hour)
+
     def unlink(self, hour: int) -> None:
         """Forget an hour. Its directory goes when a checkpoint without it is durable. Unknown hours are fine; one that
         was unlinked may be begun again at once, and its units are numbered on from where the former ones ended: what

@@ -1,0 +1,34 @@
+"""What the turns of the hour wheel read that come before the first checkpoint after a start."""
+
+from pathlib import Path
+
+import numpy as np
+
+from storage.position import HOUR_MS
+from storage.store import Store
+from storage.verify import verify
+from tests.storage.test_many_hours import OpeningDisk, open_store
+from tests.storage.workload import HOUR, batch_of, checkpoint
+
+
+def test_the_first_turns_after_a_start_read_no_index(quick_path: Path) -> None:
+    """Before the first checkpoint nobody had read the heads of the hours that come next: a turn to one of ten million
+    units read 640 MB on the loop."""
+    store = open_store(quick_path)
+    count = 20_000
+    for hour in (HOUR + 3, HOUR + 4):
+        store.append(batch_of(np.full(count, hour * HOUR_MS) + np.arange(count) % 3_600_000))
+    checkpoint(store, 1)
+    store.close()
+    disk = OpeningDisk()
+    store = Store.open(quick_path, disk=disk)
+    store.begin_at(HOUR)
+    store.append(batch_of([(HOUR + 4) * HOUR_MS + 7]))  # staged, and written by the turn
+    disk.calls.clear()
+    store.turn(HOUR + 1)
+    store.turn(HOUR + 2)
+    assert disk.calls["bytes"] <= 8 * 64
+    assert store.due_seconds(HOUR + 4).tolist() == [(HOUR + 4) * 3600 + second for second in range(20)]
+    checkpoint(store, 2)
+    store.close()
+    assert verify(quick_path).sound
