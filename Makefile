@@ -36,17 +36,18 @@ check: $(READY) ## lint and types only
 	$(BIN)/mypy
 	deploy/lint.sh $(BIN)
 
-# Tests with real processes, Java's among them, mostly wait, the others compute: side by side they take half the time.
-PROCESSES := tests/bench tests/chaos tests/reconcile --ignore=tests/chaos/simulator
-OTHERS := $(filter-out tests/bench tests/chaos tests/reconcile tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/))) \
-	tests/chaos/simulator
+# Three sessions, each with a third of the work, share two cores: tests with clusters of real processes wait half of
+# their time, and so do those that wait for Java. Whole folders, so that what a session's tests share is made once.
+CLUSTERS := tests/bench tests/chaos --ignore=tests/chaos/simulator
+MODELS := tests/replication tests/storage tests/tidy tests/chaos/simulator
+OTHERS := $(filter-out $(MODELS) $(CLUSTERS) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 PYTEST := $(BIN)/pytest --durations=12 --durations-min=4
 FAST := $(BIN)/pytest --hypothesis-profile=fast -m "not real"
 
 test: $(READY) ## lint, types, every test, and what interpreters differ in under a second Python (under 12 minutes)
-	@deploy/beside.sh "lint and types=$(MAKE) --no-print-directory check" "other tests=$(PYTEST) $(OTHERS)" \
-	  "tests with real processes=$(PYTEST) $(PROCESSES)" "a second Python=deploy/pythons.sh second $$($(BIN)/python -c \
-	  'import sys; print(*sys.version_info[:2], sep=".")')"
+	@deploy/beside.sh "lint and types=$(MAKE) --no-print-directory check" "clusters=$(PYTEST) $(CLUSTERS)" \
+	  "models and storage=$(PYTEST) $(MODELS)" "other tests=$(PYTEST) $(OTHERS)" \
+	  "a second Python=deploy/pythons.sh second $$($(BIN)/python -c 'import sys; print(*sys.version_info[:2], sep=".")')"
 
 test-fast: $(READY) ## lint, types, and the tests without real nodes and processes, with a quarter of the examples
 	@deploy/beside.sh "lint and types=$(MAKE) --no-print-directory check" \
