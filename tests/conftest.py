@@ -4,10 +4,12 @@ import os
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.examples import register_profiles
+from tests.held import Logs, bound_of, measured, worst
 
 register_profiles()
 
@@ -29,6 +31,7 @@ REAL = {
 }
 
 _spent: Counter[str] = Counter()
+_logs = Logs()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,6 +52,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _is_real(item):
             item.add_marker(pytest.mark.real)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def directories_before(tmp_path_factory: pytest.TempPathFactory) -> set[Path]:
+    """What was there before the file's first test: nodes of others."""
+    return set(tmp_path_factory.getbasetemp().iterdir())
+
+
+@pytest.fixture(autouse=True)
+def loop_is_not_held(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, directories_before: set[Path]
+) -> Iterator[None]:
+    """No node of the test held its loop for longer than tests/held.py allows."""
+    if request.node.get_closest_marker("real") is None:
+        yield
+        return
+    with measured() as steps:
+        yield
+    steps += _logs.steps(sorted(set(tmp_path_factory.getbasetemp().iterdir()) - directories_before))
+    assert not (said := worst(steps, bound_of(request))), said
 
 
 @pytest.hookimpl(wrapper=True)

@@ -113,6 +113,7 @@ def test_dead_messages_are_redriven_in_bulk(tmp_path: Path) -> None:
     run_node(tmp_path / "n1", play)
 
 
+@pytest.mark.held(2_000, reason="a node that ends makes its last checkpoint in one step: 1,000 new hours")
 def test_hours_without_dead_messages_are_not_looked_at_and_each_other_takes_a_turn(tmp_path: Path) -> None:
     """FOUND B10: every hour was opened, all in one step of the loop: 0.9 s with 87,000 hours."""
 

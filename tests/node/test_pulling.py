@@ -92,6 +92,7 @@ def test_a_refused_pull_is_not_tried_again_at_once(tmp_path: Path) -> None:
     run_node(tmp_path / "n1", play)
 
 
+@pytest.mark.held(250, reason="one pull looks at EXHAUSTED_MAX ended leases in one step, 40 to 90 ms")
 def test_a_pull_that_only_met_what_is_given_up_has_that_ended(tmp_path: Path) -> None:
     """More than may wait for their end at once, on a leader where nothing else happens: all are dead soon after one
     pull asked. They stayed held, with the pull beside them, until something else woke the loop."""

@@ -20,6 +20,8 @@ from node.watchdog import LoopWatchdog
 from tests.node.single_node import run_node
 from tests.waiting import turns, until
 
+pytestmark = pytest.mark.held(1_000, reason="the tests hold their loops themselves")
+
 HELD_MS = 40
 BEAT_S = 0.01
 

@@ -1,0 +1,65 @@
+"""What holds the loop of a real node fails its test, told with what it was (tests/held.py)."""
+
+import asyncio
+import gc
+import time
+from pathlib import Path
+
+from tests.held import LOG, Logs, Step, measured, told, worst
+
+LINE = "12:00:00 [warning] loop held blocked_ms=3 doing='{}' held_ms={} samples='{} of 7' unscheduled_ms=0 work_ms={}\n"
+
+
+def work(seconds: float) -> None:
+    """Use so much processor time, whatever else the machine does."""
+    end_s = time.thread_time() + seconds
+    while time.thread_time() < end_s:
+        pass
+
+
+def steps_of(hold: object, *seconds: float) -> list[Step]:
+    """What is measured of a loop that makes these steps, each a turn of its own."""
+
+    async def whole() -> None:
+        for each in seconds:
+            hold(each)  # type: ignore[operator]
+            await asyncio.sleep(0)
+
+    with measured() as steps:
+        asyncio.run(whole())
+    return steps
+
+
+def test_a_step_that_works_is_told_by_its_name() -> None:
+    """One step that works past the bound is, and many short ones are not."""
+    (step,) = steps = steps_of(work, 0.15)
+    assert 150 <= step.work_ms < 250
+    assert "steps_of.<locals>.whole" in worst(steps, 100)
+    assert not worst(steps_of(work, *[0.03] * 8), 100)
+    assert not worst(steps_of(work, 0.15), 400)
+
+
+def test_waiting_and_collecting_garbage_are_not_counted() -> None:
+    """A machine with too few processors, or a slow disk, is no fault of a step; nor is the heap of all tests."""
+
+    def collected(seconds: float) -> None:
+        end_s = time.thread_time() + seconds
+        while time.thread_time() < end_s:
+            gc.collect()
+
+    assert not worst(steps_of(collected, 0.3), 100)
+    assert asyncio.Handle._run.__module__ == "asyncio.events"
+
+
+def test_logs_are_read_on(tmp_path: Path) -> None:
+    """Of nodes in processes: each line once, wherever the node lies, and only what was seen there again and again."""
+    (tmp_path / "trial" / "n1").mkdir(parents=True)
+    path, logs = tmp_path / "trial" / "n1" / LOG, Logs()
+    path.write_text("12:00:00 [info     ] serving\n" + LINE.format("storage/a.py:1 f < node/b.py:2 g", 130, 4, 127))
+    assert logs.steps([tmp_path]) == [Step(127.0, "storage/a.py:1 f < node/b.py:2 g")]
+    assert logs.steps([tmp_path]) == []
+    with path.open("a") as file:
+        file.write(LINE.format("not seen", 300, 0, 290).replace("samples='0 of 7'", "samples='0 of 0'"))
+        file.write(LINE.format("storage/c.py:9 h", 110, 3, 108))
+    assert logs.steps([tmp_path, tmp_path / "none"]) == [Step(108.0, "storage/c.py:9 h")]
+    assert told("12:00:00 [warning  ] loop not scheduled blocked_ms=0 doing='x' samples='3 of 3' work_ms=290") is None
