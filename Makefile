@@ -104,7 +104,7 @@ chaos-kills: $(READY) ## the leader killed 100 times in strict mode, 50 in fast 
 soak-sim: $(READY) ## 1,000 simulated clusters, a minute of every fault each (about half an hour on two cores)
 	$(BIN)/hourwheel chaos sim --seeds 0:1000 --seconds 60
 
-soak-mutants: $(READY) ## how many seeds it takes to find each of seven mistakes planted in the code
+soak-mutants: $(READY) ## how many seeds it takes to find each of the mistakes planted in the code
 	$(BIN)/python -m chaos.simulator.hunt
 
 mutants: $(READY) ## mistakes planted one by one in a copy of the code: the tests named for each must find it (MUTANTS="S2 X12")

@@ -61,6 +61,13 @@ ALL_CLOCKS_S: Final = 50.0
 ALL_CLOCKS_SHARE: Final = 0.06
 #: Two builds side by side: so many of the seeds, beside those whose own kind it is.
 VERSIONS_SHARE: Final = 0.12
+#: Beside a crowd (chaos/simulator/crowd.py): so many of the seeds, each stored row standing for so many.
+CROWD_SHARE: Final = 0.03
+CROWD_WEIGHT: Final = 2_000
+#: Its hours: how far the first is ahead, how many there are. All clocks together pass some of them, or all.
+CROWD_FIRST_HOUR: Final = 48
+CROWD_HOURS: Final = 3_000
+CROWD_PASSES_S: Final = (8.0, 20.0)
 _ENDS_TERM: Final = ("kill", "power", "pause", "stop", "partition", "transfer")
 
 
@@ -88,7 +95,18 @@ def draw_plan(seed: int, seconds: float, nodes: int | None = None) -> FaultPlan:
     if "version" in own or chance.random() < VERSIONS_SHARE:
         older = chance.choice([nodes, nodes, chance.randint(1, nodes)])
         faults += _upgrade(chance, older, seconds)
-    return FaultPlan(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)), older=older)
+    crowd = CROWD_WEIGHT if chance.random() < CROWD_SHARE and seconds >= ALL_CLOCKS_S else 0
+    if crowd:
+        faults = [fault for fault in faults if (fault.kind, fault.target) != ("jump", "*")]
+        faults.append(_pass_hours(chance, seconds))
+    return FaultPlan(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)), crowd, older)
+
+
+def _pass_hours(chance: random.Random, seconds: float) -> Fault:
+    """All clocks are hundreds of hours ahead from now on: a crowd's hours are past, each with its message due."""
+    at_s = round(chance.uniform(*CROWD_PASSES_S), 3)
+    hours = CROWD_FIRST_HOUR + CROWD_HOURS * chance.choice([1.0, 1.0, chance.random()])
+    return Fault(at_s, "jump", "*", round(seconds - at_s, 3), (("by", round(3600 * hours, 3)),))
 
 
 def _upgrade(chance: random.Random, older: int, seconds: float) -> list[Fault]:

@@ -100,9 +100,9 @@ def sim(
     else:
         plans = list(plans_of(seeds if seeds is not None else [seed or 0], seconds, int(nodes) if nodes else None))
     if crowd:
-        from chaos.simulator.crowd import WEIGHT
+        from chaos.fault_draw import CROWD_WEIGHT
 
-        plans = [replace(plan, crowd=WEIGHT) for plan in plans]
+        plans = [replace(plan, crowd=CROWD_WEIGHT) for plan in plans]
     failed: list[Run] = []
 
     def show(run: "Run") -> None:

@@ -31,14 +31,15 @@ CALL_US: Final = 0.7
 BYTE_US: Final = 0.00006
 #: Bytes of index and settle are not only read: they are checked, linked, made states of.
 ROW_BYTE_US: Final = 0.0008
-#: A read of so many bytes of index or settle is one of rows that are asked for, and has its own size.
+#: Only a read of more index or settle than this can be one of a whole hour: what is looked up by number, or is due at
+#: one moment, has its own size, and so has what came since a checkpoint (RowFile.blocks, see _scanning).
 ASKED_BYTES: Final = 4096
 ROW_FILES: Final = ("index", "settle")
 
 #: Owner, method, what it is called in a report, microseconds a call, and a row of its argument.
 CALLS: Final[tuple[tuple[str, str, str, float, float], ...]] = (
-    ("storage.hour:Hour", "__init__", "hours begun", 35.0, 0.0),
-    ("storage.hour:Hour", "lengths", "hours in a checkpoint", 1.4, 0.0),
+    ("storage.hour:Hour", "__init__", "hours begun", 5.0, 0.0),
+    ("storage.warm_hours:WarmHours", "use", "hours used", 6.0, 0.0),
     ("storage.hour:Hour", "freeze", "hours frozen", 15.0, 0.0),
     ("storage.store:Store", "append", "units appended", 40.0, 0.3),
     ("storage.store:Store", "settle", "settles recorded", 30.0, 0.3),
@@ -46,9 +47,18 @@ CALLS: Final[tuple[tuple[str, str, str, float, float], ...]] = (
 #: Rows of the catalog that one key is, each dropped by a call of `Table.drop`.
 KEY_TABLES: Final = (b"keys", b"hour_keys")
 KEY_ROW_US: Final = 0.9
+#: A key stands for as many as an entry drops at the most: then an entry that drops one costs what a real one does.
+KEY_WEIGHT_MAX: Final = 200
 
 #: Module and name of what bounds a step by rows that the weight stands for.
-BOUNDS: Final = (("storage.key", "DROPPED_MAX"),)
+BOUNDS: Final = (
+    ("storage.key", "DROPPED_MAX"),
+    ("storage.state", "PAGE_UNITS"),
+    ("storage.state_file", "PAGE_UNITS"),
+    ("storage.state_files", "PAGE_UNITS"),
+    ("storage.state_files", "TAIL_MIN"),
+    ("storage.states_due", "TAIL_MIN"),
+)
 
 
 class Meter:
@@ -59,6 +69,7 @@ class Meter:
 
     def __init__(self, weight: int = 1) -> None:
         self.weight = weight
+        self.scanning = 0  # calls under way that read all rows of an hour
         self.owed_us = 0.0
         self.by: Counter[str] = Counter()  # microseconds of what is owed, by what it is for
 
@@ -70,7 +81,7 @@ class Meter:
     def read(self, path: str, size: int) -> None:
         """For bytes read from a file."""
         us = CALL_US + BYTE_US * size
-        if size > ASKED_BYTES and path.endswith(ROW_FILES):
+        if self.scanning and size > ASKED_BYTES and path.endswith(ROW_FILES):
             us = CALL_US + (BYTE_US + ROW_BYTE_US) * size * self.weight
         self.charge(f"bytes of {path.rpartition('/')[2]}", us)
 
@@ -80,6 +91,17 @@ class Meter:
         self.owed_us = 0.0
         self.by.clear()
         return owed_s, by
+
+
+def with_work(monotonic: Callable[[], float]) -> Callable[[], float]:
+    """A clock that goes on, within a step, by what the step did so far: what is cut into slices by time is cut here.
+    It never goes back, for the node rests as long before its next step."""
+
+    def now() -> float:
+        running = Meter.running
+        return monotonic() + (running.owed_us / 1e6 if running is not None else 0.0)
+
+    return now
 
 
 def free(call: Callable[P, T]) -> Callable[P, T]:
@@ -106,11 +128,31 @@ def _counting(original: Callable[..., Any], what: str, call_us: float, row_us: f
     return counted
 
 
+def _scanning(original: Callable[..., Any]) -> Callable[..., Any]:
+    def scanned(self: Any, count: int, after: int = 0) -> Iterator[Any]:
+        pieces = original(self, count, after)
+        meter = Meter.running
+        if meter is None or after:
+            yield from pieces
+            return
+        while True:
+            meter.scanning += 1
+            try:
+                piece = next(pieces, None)
+            finally:
+                meter.scanning -= 1
+            if piece is None:
+                return
+            yield piece
+
+    return scanned
+
+
 def _counting_keys(original: Callable[..., Any]) -> Callable[..., Any]:
     def counted(self: Any, key: bytes) -> Any:
         meter = Meter.running
         if meter is not None and self.name in KEY_TABLES:
-            meter.charge("keys dropped", KEY_ROW_US * meter.weight)
+            meter.charge("keys dropped", KEY_ROW_US * min(meter.weight, KEY_WEIGHT_MAX))
         return original(self, key)
 
     return counted
@@ -143,6 +185,8 @@ def counted(weight: int = 1) -> Iterator[None]:
                 put(owner, name, _counting(getattr(owner, name), what, call_us, row_us))
             table = _owner("storage.table:Table")
             put(table, "drop", _counting_keys(table.drop))
+            rows = _owner("storage.hour_file:RowFile")
+            put(rows, "blocks", _scanning(rows.blocks))
             for module_name, name in BOUNDS:
                 module = importlib.import_module(module_name)
                 put(module, name, max(1, getattr(module, name) // weight))

@@ -2,7 +2,8 @@
 
 No checker asks what becomes of these messages: the load's own are there for that. These are there for what they cost
 the nodes (`check_held`). The far ones fall due after the run. The keyed ones are due during it, in its first hour,
-which ends soon, so that their hour is over, and unlinked, while there is load.
+which ends soon, so that their hour is over, and unlinked, while there is load. In drawn plans all clocks pass the far
+hours too (chaos/fault_draw.py): they are due at once, over, looked at, and unlinked.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from api.port import ANONYMOUS, MessageIn, PullIn
+from chaos.fault_draw import CROWD_FIRST_HOUR, CROWD_HOURS, CROWD_WEIGHT
 from chaos.simulator.client import Outcome
 from chaos.simulator.load import RETRY_S, Caller
 from chaos.simulator.world import HOUR_S, World
@@ -18,22 +20,18 @@ from chaos.simulator.world import HOUR_S, World
 TOPIC: Final = "crowd"
 #: The first hour of the run ends so long after its beginning.
 TURN_S: Final = 30.0
-#: Nearer hours are other loads'.
-FIRST_HOUR: Final = 48
-PULLED: Final = 500
-LOOK_S: Final = 0.5
-WEIGHT: Final = 500
-"""With it 2,000 messages of an hour cost what a million do."""
+PULLED: Final = 250
+LOOK_S: Final = 0.25
 
 
 @dataclass(frozen=True)
 class CrowdShape:
     """How many. `weight`: how many each stored row stands for (cost.py)."""
 
-    hours: int = 3_500  # with one message each, in one request
+    hours: int = CROWD_HOURS  # with one message each, in one request
     keyed: int = 800  # in one hour
     keyed_for_s: float = 8.0  # within which they are due
-    weight: int = WEIGHT
+    weight: int = CROWD_WEIGHT
 
 
 class Crowd:
@@ -48,7 +46,7 @@ class Crowd:
         """Offer all of it within the first seconds."""
         chance, world = self._caller.chance, self._world
         now_ms, hour_ms = world.now_ms, int(HOUR_S * 1000)
-        first_ms = now_ms + FIRST_HOUR * hour_ms
+        first_ms = now_ms + CROWD_FIRST_HOUR * hour_ms
         far = [MessageIn(TOPIC, b"far", deliver_at_ms=first_ms + hour * hour_ms) for hour in range(self._shape.hours)]
         last_ms = int(self._shape.keyed_for_s * 1000)
         keyed = [

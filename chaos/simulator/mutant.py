@@ -14,11 +14,15 @@ from typing import Any, Final
 import numpy as np
 
 import replication.apply_settle
+import storage.key
+import storage.state_files
+import storage.states_due
 from node.dispatcher import Dispatcher
 from node.levels import Levels
 from node.proposer import Proposer
 from node.queues import GROUP
 from node.reign import Reign
+from node.retention import Retention
 from replication.apply_settle import apply_lease
 from replication.command import Lease
 from replication.door import Door
@@ -179,6 +183,31 @@ def _level_raised_early() -> list[Patch]:
     return [(Levels, "lagging", lambda self, level: None)]
 
 
+def _keys_at_once() -> list[Patch]:
+    """The entry that unlinks an hour, or the next one, drops all keys of it."""
+    return [(storage.key, "DROPPED_MAX", 1 << 40)]
+
+
+def _look_at_all_hours() -> list[Patch]:
+    """A look for hours that are over opens each one that is kept, and uses it."""
+
+    def steps(self: Retention) -> Iterator[list[int]]:
+        store = self._machine.store
+        for hour in store.hours():
+            used = store._hours.use(hour) if (hour + 1) * 3600 <= self._machine.tick else None
+            if used is not None and used.saved_settles:
+                used.files.settle.read_rows(used.saved_settles - 1, 1)
+        return found(self)
+
+    found = Retention.steps
+    return [(Retention, "steps", steps)]
+
+
+def _states_of_the_whole_hour() -> list[Patch]:
+    """There are no states files: whoever looks at one message of an old hour reads all that became of the others."""
+    return [(module, "TAIL_MIN", 1 << 40) for module in (storage.state_files, storage.states_due)]
+
+
 #: Name -> what it changes.
 MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "acknowledge-before-sync": _acknowledge_before_sync,
@@ -192,6 +221,9 @@ MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "guest-is-heard": _guest_is_heard,
     "place-is-taken": _place_is_taken,
     "level-raised-early": _level_raised_early,
+    "keys-dropped-at-once": _keys_at_once,
+    "look-at-all-hours": _look_at_all_hours,
+    "states-of-the-whole-hour": _states_of_the_whole_hour,
 }
 
 

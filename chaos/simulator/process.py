@@ -25,6 +25,7 @@ from typing import Any
 
 from chaos.simulator import build
 from chaos.simulator.clock import SimClock
+from chaos.simulator.cost import with_work
 from chaos.simulator.disk import ANY, SimDisk
 from chaos.simulator.loop import Gone, Scheduler, SimLoop
 from chaos.simulator.network import Network
@@ -247,6 +248,8 @@ class Process:
     async def _live(self, incarnation: _Incarnation) -> None:
         while True:
             incarnation.node = node = Node(self.config, incarnation.outside)
+            if self._around.weight > 1:  # else no step takes as long as a slice
+                node.group._monotonic = with_work(node.group._monotonic)
             self._around.on_node(self.id, node)
             opened_s, _ = incarnation.loop.meter.take()
             await asyncio.sleep(opened_s)  # nobody is kept waiting by a node that does not serve yet

@@ -44,6 +44,9 @@ START_S: Final = 20.0
 DRAIN_S: Final = 90.0
 #: All that was outstanding is over for so long before files are compared.
 QUIET_S: Final = 2.0
+#: Then the nodes are at one index within so long. A snapshot goes file by file: thousands of hours take longer.
+LEVEL_S: Final = 30.0
+LEVEL_CROWD_S: Final = 150.0
 #: Steps that are charged this much are told.
 TOLD_S: Final = 0.005
 
@@ -223,10 +226,11 @@ class Running:
             at_rest = self.upgrade.risen() and not any(node.store.catalog.in_checkpoint for node in nodes.values())
             return len(nodes) == len(world.ids) and len(indexes) == 1 and at_rest
 
-        if not world.run_until(level, 30):
+        level_s = LEVEL_CROWD_S if self._crowd else LEVEL_S
+        if not world.run_until(level, level_s):
             told = {name: node.machine.applied_index for name, node in world.nodes().items()}
             levels = {name: node.machine.level for name, node in world.nodes().items()}
-            return [f"30 s after all was healed the nodes are not level: {told}, of levels {levels}"]
+            return [f"{level_s:g} s after all was healed the nodes are not level: {told}, of levels {levels}"]
         mono_ms, wall_ms = self._now()
         for node_id, (digest, index) in world.digests().items():
             self.history.record(

@@ -63,7 +63,7 @@ class Tally:
         lines += [f"{kind:<12} {self.fired[kind]:>6} {self.passed[kind]:>12}" for kind in kinds_of("simulator")]
         lines.append(
             f"{self.runs} runs, {self.counted} of them count; {self.hand_overs} hand-overs, {self.changes} changes of "
-            f"leader, {self.fired.total()} faults"
+            f"leader, {self.fired.total()} faults of {len(self.fired)} kinds"
         )
         lines.append(
             f"{self.simulated_s:.0f} cluster-seconds in {self.worked_s:.0f} s of a core: "

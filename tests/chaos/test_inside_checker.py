@@ -309,8 +309,8 @@ def test_a_step_that_holds_a_node_for_long() -> None:
     def held(ms: float) -> Held:
         return Held(**at(1_000), node="n2", held_ms=ms, by=(("bytes of settle", ms),))
 
-    assert broken(with_more(held(100.0))) == set()
-    assert broken(with_more(held(99.0), held(101.0))) == {"held"}
+    assert broken(with_more(held(50.0))) == set()
+    assert broken(with_more(held(49.0), held(51.0))) == {"held"}
 
 
 def test_what_a_stranger_moved() -> None:

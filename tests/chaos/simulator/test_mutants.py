@@ -11,6 +11,7 @@ import pytest
 from chaos.fault_plan import FaultPlan
 from chaos.simulator.mutant import MUTANTS, patched, planted
 from chaos.simulator.run import run_plan
+from tests.chaos.simulator.test_crowd import SCENES
 
 PLANS = Path(__file__).parent / "mutants"
 
@@ -35,7 +36,7 @@ def plan_of(name: str) -> FaultPlan:
     return FaultPlan.parse((PLANS / f"{name}.plan").read_text())
 
 
-@pytest.mark.parametrize("name", list(MUTANTS))
+@pytest.mark.parametrize("name", list(BROKEN))
 def test_planted_mistake_is_found(name: str) -> None:
     """The promises that the mistake breaks are red."""
     with planted(name):
@@ -43,11 +44,16 @@ def test_planted_mistake_is_found(name: str) -> None:
     assert run.promises >= BROKEN[name], "\n".join(run.broken)
 
 
-@pytest.mark.parametrize("name", list(MUTANTS))
+@pytest.mark.parametrize("name", list(BROKEN))
 def test_without_the_mistake_the_plan_breaks_nothing(name: str) -> None:
     """The same plan is harmless to the code as it is: what is red above is the mistake's doing."""
     run = run_plan(plan_of(name))
     assert not run.broken, "\n".join(run.broken)
+
+
+def test_every_mistake_has_its_test() -> None:
+    """Here, or beside a crowd, which its own file has."""
+    assert {*BROKEN, *SCENES} == {*MUTANTS}
 
 
 class Owner:

@@ -1,0 +1,88 @@
+"""Beside a crowd: work by the size of an hour, or by the number of hours, is found, and today's code has none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import pytest
+
+from chaos.bounds import Bounds
+from chaos.fault_draw import CROWD_WEIGHT, draw_plan
+from chaos.fault_plan import FaultPlan
+from chaos.simulator.crowd import CrowdShape
+from chaos.simulator.judge import ANY_TIME
+from chaos.simulator.mutant import planted
+from chaos.simulator.run import Run, run_plan
+
+
+class Scene(NamedTuple):
+    """A plan, what the crowd is in it, and what the longest step is charged for where the mistake is planted. Fewer
+    hours than a drawn crowd has cost less: `held_ms` is the bound to their scale."""
+
+    plan: str
+    shape: CrowdShape
+    charged: str
+    held_ms: int = Bounds().held_ms
+
+
+SCENES: Final = {
+    # The keyed hour is over when the clocks pass it, and unlinked 20 s after its last ack.
+    "keys-dropped-at-once": Scene(
+        "plan seed=2 nodes=3 seconds=46\n12 jump * for=34 by=400000\n", CrowdShape(hours=5, keyed=300), "keys dropped"
+    ),
+    "look-at-all-hours": Scene(
+        "plan seed=2 nodes=3 seconds=14\n5 jump * for=9 by=4900000\n",
+        CrowdShape(hours=1_300, keyed=5),
+        "files opened",
+        held_ms=20,
+    ),
+    "states-of-the-whole-hour": Scene(
+        "plan seed=2 nodes=3 seconds=16\n12 jump * for=4 by=400000\n",
+        CrowdShape(hours=60, keyed=800),
+        "bytes of settle",
+    ),
+}
+
+
+def held(run: Run) -> str:
+    """What broke the bound of a step, by the verdict."""
+    return next(verdict.describe() for verdict in run.verdicts if verdict.promise == "held")
+
+
+def run_scene(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """As it is judged with its bound."""
+    monkeypatch.setattr("chaos.simulator.run.ANY_TIME", replace(ANY_TIME, held_ms=scene.held_ms))
+    return run_plan(FaultPlan.parse(scene.plan), crowd=scene.shape)
+
+
+@pytest.mark.parametrize("name", list(SCENES))
+def test_work_by_the_size_of_what_is_kept_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only by the step that it holds: nothing else is broken by it."""
+    with planted(name):
+        run = run_scene(SCENES[name], monkeypatch)
+    assert run.promises == {"held"}, "\n".join(run.broken)
+    assert SCENES[name].charged in held(run)
+
+
+@pytest.mark.parametrize("name", list(SCENES))
+def test_without_the_mistake_no_step_is_long(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same scenes hold nobody."""
+    run = run_scene(SCENES[name], monkeypatch)
+    assert not run.broken, "\n".join(run.broken)
+
+
+def test_some_seeds_have_a_crowd_whose_hours_pass() -> None:
+    """A few in a hundred, for each costs as much as several others."""
+    plans = [plan for seed in range(400) if (plan := draw_plan(seed, 60)).crowd]
+    assert 4 <= len(plans) <= 24
+    for plan in plans:
+        assert plan.crowd == CROWD_WEIGHT
+        (jump,) = [fault for fault in plan.faults if (fault.kind, fault.target) == ("jump", "*")]
+        assert jump.at_s + jump.for_s == pytest.approx(plan.seconds)
+    assert not any(draw_plan(seed, 20).crowd for seed in range(100))
+
+
+def test_what_a_step_may_take() -> None:
+    """Far below the 250 ms after which trust ends, and below what each mistake above costs."""
+    assert Bounds().held_ms == 50
