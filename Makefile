@@ -44,7 +44,7 @@ OTHERS := $(filter-out $(MODELS) $(CLUSTERS) tests/__pycache__,$(patsubst %/,%,$
 PYTEST := $(BIN)/pytest --durations=12 --durations-min=4
 FAST := $(BIN)/pytest --hypothesis-profile=fast -m "not real"
 
-test: $(READY) ## lint, types, every test, and what interpreters differ in under a second Python (under 12 minutes)
+test: $(READY) ## lint, types, every test, and what interpreters differ in under a second Python (about 13 minutes on two cores, set-up included)
 	@deploy/beside.sh "lint and types=$(MAKE) --no-print-directory check" "clusters=$(PYTEST) $(CLUSTERS)" \
 	  "models and storage=$(PYTEST) $(MODELS)" "other tests=$(PYTEST) $(OTHERS)" \
 	  "a second Python=deploy/pythons.sh second $$($(BIN)/python -c 'import sys; print(*sys.version_info[:2], sep=".")')"

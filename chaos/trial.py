@@ -87,15 +87,15 @@ class Trial:
             self._more.set()
 
     async def served(self, count: int, timeout_s: float = READY_S) -> None:
-        """Until `count` more messages were handed over."""
+        """Until `count` more messages were handed over. Raises ClusterFailed when none is for so long."""
         until = self._served + count
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self._served < until:
-                    self._more.clear()
-                    await self._more.wait()
-        except TimeoutError:
-            raise ClusterFailed(f"only {self._served - until + count} of {count} hand-overs in {timeout_s} s") from None
+        while self._served < until:
+            self._more.clear()
+            try:
+                await asyncio.wait_for(self._more.wait(), timeout_s)
+            except TimeoutError:
+                made = self._served - until + count
+                raise ClusterFailed(f"no hand-over for {timeout_s} s, after {made} of {count}") from None
 
     async def run(self, script: Callable[[Self], Awaitable[None]]) -> None:
         """Runs the script under load; then the load ends and what is outstanding is waited for."""

@@ -244,6 +244,10 @@ class Hour:
             self._files.close()
             self._files = None
 
+    def __del__(self) -> None:
+        """Who looked at an hour without using it (HourSet.use) leaves no descriptors behind."""
+        self.close()
+
     # checkpoint
 
     def freeze(self) -> FrozenHour:
