@@ -30,6 +30,7 @@ from chaos.live.handler import Handler, NotRun, PassedOver
 from chaos.live.loop_disk import LoopDisk, Unsynced
 from chaos.live.nemesis import LiveNemesis
 from cli.exit_code import ExitCode
+from storage.hour_file import directory_of
 
 #: Inside the reserve (1 GiB), and room enough for what goes on there: settles, leases, checkpoints.
 FULL_BYTES: Final = 256 << 20
@@ -318,12 +319,21 @@ class DiskFaults:
             damage.harmless = "a node's log of its own hand-overs: nothing of it is replicated"
         elif damage.wound.what == OLD or damage.wound.mended():
             damage.harmless = "its start made that anew from the journal"
+        elif damage.kind == "hours" and _left_over(damage.wound.path.parent):
+            damage.harmless = "no checkpoint names that directory: its start began the hour anew in another one"
         elif damage.kind == "journal" and not damage.relied_on:  # its last record, or else its node had found it
             damage.harmless = "its node had an empty disk and had not caught up: nothing it promised counted"
         elif damage.kind == "catalog":
             damage.harmless = "a page that nothing refers to"
         else:
             self.broken.append(f"{damage.node}: {damage.wound.describe()}: found by nobody")
+
+
+def _left_over(directory: Path) -> bool:
+    """Whether the hour of this directory has one of a later generation (storage/unlinked_hours.py)."""
+    beside = [directory_of(path.name) for path in directory.parent.iterdir()]
+    own = directory_of(directory.name)
+    return own is not None and any(other is not None and other[0] == own[0] and other > own for other in beside)
 
 
 def verify_command(data: Path) -> subprocess.CompletedProcess[str]:

@@ -97,6 +97,19 @@ def test_a_damage_that_nobody_finds_is_a_violation(tmp_path: Path) -> None:
     assert faults.broken == ["n2: a page of 494000/index at 4096, 4096 bytes: found by nobody"]
 
 
+def test_a_damage_in_a_directory_that_a_kill_left_harms_nobody(tmp_path: Path) -> None:
+    """Seed 990109: the checkpoint did not name the hour yet, so the start began it anew beside what was damaged."""
+
+    async def begin_anew(machines: Disks, nemesis: LiveNemesis) -> None:
+        while machines.log != ["end n2 -9", "start n2"]:
+            await nemesis.lasts(0.001)
+        (machines.nodes["n2"].data_path / "hours/494000.1").mkdir()
+
+    faults, _, _ = asyncio.run(struck(tmp_path, "0 zero n2 for=0.01 at=0.5 file=hours", begin_anew))
+    assert faults.broken == []
+    assert "began the hour anew" in faults.damages[0].harmless
+
+
 def test_a_page_of_the_catalog_may_mean_nothing(tmp_path: Path) -> None:
     """LMDB has pages that nothing refers to: told of, and no violation; so is what the node wrote anew."""
     faults, _, _ = asyncio.run(struck(tmp_path / "a", "0 zero n2 for=0.01 at=0.5 file=catalog"))
