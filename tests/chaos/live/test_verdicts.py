@@ -142,3 +142,12 @@ def test_without_disks_of_their_own(tmp_path: Path) -> None:
             assert not list(tmp_path.iterdir())
 
     asyncio.run(story())
+
+
+def test_a_push_is_read_a_moment_after_its_nodes_power_went() -> None:
+    """Seed 990115: the receiver came to run 0.4 s after the fault had been noted; its node was down until the end."""
+    cut, back = fault("power", "n1", "begin", 4_600), fault("power", "n1", "end", 5_200)
+    history, count = whole(History([led(1), cut, pushed(5_000), back]), {}, PLAN)
+    assert count == 1
+    (event,) = history.of(HandedOver)
+    assert event.by_receipt
