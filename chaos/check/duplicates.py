@@ -34,7 +34,8 @@ def repeats(history: History, bounds: Bounds) -> list[Repeat]:
     """Every repeat with its cause, by number, then by (term, attempt).
 
     A repeat in a later term while the lease of the earlier hand-over still ran means that the log did not hold it: a
-    failover duplicate. A repeat after that lease had ended is the consumer's.
+    failover duplicate. A repeat after that lease had ended is the consumer's. A push that is known by its receipt alone
+    may have begun, and have been given up, long before.
     """
     found: list[Repeat] = []
     given_back, extended = _by_name(history, GaveBack), _by_name(history, Extended)
@@ -55,7 +56,7 @@ def repeats(history: History, bounds: Bounds) -> list[Repeat]:
             elif failed_ms.get((before.message_id, before.term, before.attempt), _at_ms(after) + 1) <= _at_ms(after):
                 cause = "retried"  # the connection broke before the answer came
             else:
-                cause = "failover" if after.term > before.term else "unnamed"
+                cause = "failover" if after.term > before.term else "retried" if before.by_receipt else "unnamed"
             found.append(Repeat(before, after, cause, lease_end_ms))
     return found
 
@@ -67,7 +68,7 @@ def check_duplicates(history: History, bounds: Bounds) -> Verdict:
     failover duplicates.
     """
     faults: list[str] = []
-    earlier_ms: dict[int, list[int]] = {}
+    failover, earlier_ms = 0, dict[int, list[int]]()
     found = repeats(history, bounds)
     strict = {event.number for event in history.offered().values() if event.strict}
     for repeat in found:
@@ -77,7 +78,9 @@ def check_duplicates(history: History, bounds: Bounds) -> Verdict:
         elif repeat.cause == "unnamed":
             faults.append(f"message {number}: again at {after.handed_over_ms}, leased to {repeat.lease_end_ms}")
         elif repeat.cause == "failover":
-            earlier_ms.setdefault(before.term, []).append(before.handed_over_ms)
+            if not before.by_receipt:  # when it was made is not known
+                earlier_ms.setdefault(before.term, []).append(before.handed_over_ms)
+            failover += 1
             if number in strict:
                 faults.append(f"message {number}: strict, handed over in term {before.term} and in {after.term}")
     spans = {term: max(times) - min(times) for term, times in earlier_ms.items()}
@@ -86,11 +89,10 @@ def check_duplicates(history: History, bounds: Bounds) -> Verdict:
             faults.append(
                 f"the failover duplicates of term {term} span {span_ms} ms, the bound is {bounds.duplicate_span_ms}"
             )
-    count = sum(len(times) for times in earlier_ms.values())
     after_lease = sum(repeat.cause == "after_lease" for repeat in found)
     figure = {
-        "duplicates": count + after_lease,
-        "failover": count,
+        "duplicates": failover + after_lease,
+        "failover": failover,
         "after_lease": after_lease,
         "retried": sum(repeat.cause == "retried" for repeat in found),
         "span_ms": max(spans.values(), default=0),

@@ -185,6 +185,18 @@ def test_given_back_while_the_nodes_clocks_are_behind() -> None:
     assert [each.cause for each in repeats(History([taken, again]), BOUNDS)] == ["failover"]
 
 
+def test_a_push_known_by_its_receipt_alone_may_have_been_given_up() -> None:
+    """Seed 990115: received two seconds after it was sent, and sent again by then; a power cut took the account."""
+    taken = next(event for event in good() if is_hand_over(event, 7))
+    assert isinstance(taken, HandedOver)
+    gives_up_ms = taken.handed_over_ms + 1_000
+    first = msgspec.structs.replace(taken, status=200, connection="a", gives_up_ms=gives_up_ms, by_receipt=True)
+    again = msgspec.structs.replace(first, attempt=first.attempt + 1, handed_over_ms=first.handed_over_ms + 80)
+    assert [each.cause for each in repeats(History([first, again]), BOUNDS)] == ["retried"]
+    known = msgspec.structs.replace(first, by_receipt=False)
+    assert [each.cause for each in repeats(History([known, again]), BOUNDS)] == ["unnamed"]
+
+
 def test_webhook_again_before_its_attempt_could_time_out() -> None:
     """Taken, and again in a later term: after the timeout its outcome was unknown to the sender, before it is a
     duplicate of the failover.
