@@ -1,7 +1,6 @@
 """What an hour costs that nobody looks at: counted in bytes, steps and calls of the disk, never in seconds."""
 
 import errno
-import os
 import sys
 import tracemalloc
 from collections import Counter
@@ -389,21 +388,4 @@ def test_an_hour_is_used_at_the_same_cost_however_many_are_warm(quick_path: Path
             store.states(positions[first : first + 10])
         costs.append(counted.total())
     assert max(costs) < 1.4 * costs[0]
-    store.close()
-
-
-def test_hours_that_nobody_holds_any_more_leave_no_descriptors(quick_path: Path) -> None:
-    """`Store.hour` uses no hour, so none is cooled for it: what it opened went with it, and its descriptors stayed."""
-    store = open_store(quick_path)
-    store.append(batch_of(due(40)))
-    checkpoint(store, 1)
-
-    def look(number: int) -> int:
-        hour = store.hour(number)
-        assert hour is not None
-        return len(hour.unit_rows(np.array([0])))
-
-    before = len(os.listdir("/proc/self/fd"))
-    assert sum(look(FIRST + each) for each in range(40)) == 40
-    assert len(os.listdir("/proc/self/fd")) <= before
     store.close()
