@@ -77,7 +77,7 @@ class HourFile:
 
     @property
     def name(self) -> str:
-        """What a fault calls it."""
+        """Directory and file name, for error messages."""
         return f"{self._directory.name}/{self._file}"
 
     def read(self, size: int, offset: int) -> bytes:

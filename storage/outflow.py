@@ -1,4 +1,4 @@
-"""What was written flows to the device a little at a time: one sync of hundreds of MiB would fill the device's queue,
+"""Written bytes flow to the device a little at a time: one sync of hundreds of MiB would fill the device's queue,
 and every journal on it, this node's and others', would wait behind that for its own sync.
 
 Nothing is durable by it: a sync follows, and finds little to do. Whoever lets bytes flow out waits for the device, so

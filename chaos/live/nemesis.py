@@ -181,7 +181,7 @@ class LiveNemesis:
         return all(_counts(each, node_id, doubt.index) for each in (page, own))
 
     async def _leaders_page(self) -> dict[str, Any] | None:
-        """What the leader says of the cluster, if somebody leads and says so itself."""
+        """The cluster page of the node that leads; None if no node says that it leads."""
         leader = self.watch.leader()
         page = await self.cluster.status(leader) if leader in self.cluster.nodes else None
         return page if page is not None and page["leader"] == leader else None

@@ -1,4 +1,4 @@
-"""What was opened to look at an hour is closed again, whoever looked."""
+"""Descriptors opened to look at an hour are closed again."""
 
 import os
 from pathlib import Path
