@@ -142,11 +142,13 @@ class Counting:
     async def _pass(self, which: Which, tally: Tally, leads: Leads, counted: list[Extents] | None = None) -> None:
         """All hours that may hold some; `counted` gets what each held."""
         now_ms = self._node.clock.now_ms()
-        for piece in self._pieces(which, tally, now_ms, [] if counted is None else counted):
+        for piece in self._pieces(which, tally, now_ms, counted):
             await self._read(piece, tally)
             leads()
 
-    def _pieces(self, which: Which, tally: Tally, now_ms: int, counted: list[Extents]) -> Iterator[list[HourCount]]:
+    def _pieces(
+        self, which: Which, tally: Tally, now_ms: int, counted: list[Extents] | None
+    ) -> Iterator[list[HourCount]]:
         """What to read, made when it is asked for, and the last one perhaps with nothing; what is known without reading
         is added at once."""
         store = self._node.store
@@ -160,10 +162,12 @@ class Counting:
                 piece.append(count)
                 units += count.units
             if len(piece) >= PIECE_HOURS or units >= PIECE_UNITS or len(looked) >= LOOK_HOURS:
-                counted.append(store.extents(looked))
+                if counted is not None:
+                    counted.append(store.extents(looked))
                 yield piece
                 piece, units, looked = [], 0, []
-        counted.append(store.extents(looked))
+        if counted is not None:
+            counted.append(store.extents(looked))
         yield piece
 
     async def _read(self, piece: list[HourCount], tally: Tally) -> None:

@@ -54,7 +54,7 @@ class Retention:
         if genesis is None:
             return
         before_ms = self._clock.now_ms() - max(genesis.retention_ms, genesis.key_retention_ms)
-        past = [hour for hour in store.hours() if (hour + 1) * 3600 <= self._machine.tick]
+        past = store.hours(0, self._machine.tick // 3600)
         over: list[int] = []
         looked = read = 0
         for hour in past:

@@ -1,7 +1,7 @@
 """A topic is deleted when nothing in it has not ended: counted in a thread, and made sure of when the entry is written.
 
     count all hours (they may change meanwhile) --- some: not-empty
-            |  none; remembers how many units each hour had before they were counted
+            |  none; remembers how many units each hour had when it was counted
             v
     when the entry is put together: are there units appended since, and of this topic?  --- yes: count again
             |  no                                                                            too many: count again

@@ -142,8 +142,7 @@ class HourSet:
             return hour
         hour = self.find(number)
         if hour is not None:
-            for cooled in self._warm.use(hour):
-                self._table.put(cooled.counters)
+            self._warm.use(hour)
         return hour
 
     def existing(self, positions: U64) -> Iterator[tuple[Hour, npt.NDArray[np.intp] | slice, I64]]:
@@ -362,8 +361,7 @@ class HourSet:
     def _saved(self, hour: Hour, counters: HourCounters | None) -> None:
         """What was staged of an hour is written as far as its counters say."""
         assert counters is not None, f"hour {hour.number} is there"
-        if self._settling.saved(hour, counters):
-            self._table.put(hour.counters)
+        self._settling.saved(hour, counters)
 
     def _refresh(self) -> None:
         """Bring the rows of the near hours up to date."""

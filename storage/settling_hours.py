@@ -33,16 +33,14 @@ class SettlingHours:
         alone = sorted(number for number, hour in self._hours.items() if hour.units == hour.saved_units)
         return [self._hours[number] for number in alone[:count]]
 
-    def saved(self, hour: Hour, counters: HourCounters) -> bool:
-        """An hour is written as far as these say; whether it had staged settle records and has none any more."""
+    def saved(self, hour: Hour, counters: HourCounters) -> None:
+        """An hour is written as far as these say; one without staged settle records is kept no longer."""
         before = hour.staged_settles.bytes()
         hour.thaw(counters)
         self.bytes += (after := hour.staged_settles.bytes()) - before
-        if not before or after:
-            return False
-        del self._hours[hour.number]
-        self.bytes -= _SETTLING_BYTES
-        return True
+        if before and not after:
+            del self._hours[hour.number]
+            self.bytes -= _SETTLING_BYTES
 
     def freeze(self) -> dict[int, Chunks]:
         """The staged settle records by hour, as they are now."""

@@ -21,14 +21,15 @@ class WarmHours:
     def __len__(self) -> int:
         return len(self._hours)
 
-    def use(self, hour: Hour) -> list[Hour]:
-        """An hour is about to be used. Returns those that were cooled to keep within the bound."""
+    def use(self, hour: Hour) -> None:
+        """An hour is about to be used; others are cooled to keep within the bound."""
         if self._hours:
             self._count(next(reversed(self._hours.values())))
         known = hour.number in self._hours
         self._hours[hour.number] = hour
         self._hours.move_to_end(hour.number)
-        return [] if known else self._cool()
+        if not known:
+            self._cool()
 
     def drop(self, number: int) -> None:
         """Forget an hour as it is: it became near, or was unlinked."""
@@ -40,11 +41,8 @@ class WarmHours:
         self._total += units - self._units.get(hour.number, 0)
         self._units[hour.number] = units
 
-    def _cool(self) -> list[Hour]:
-        cooled = []
+    def _cool(self) -> None:
         while len(self) > 1 and (len(self) > _WARM_HOURS_MAX or self._total > _WARM_UNITS_MAX):
             coldest = next(iter(self._hours.values()))
             self.drop(coldest.number)
             coldest.cool()
-            cooled.append(coldest)
-        return cooled
