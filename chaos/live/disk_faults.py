@@ -315,18 +315,23 @@ class DiskFaults:
                 damage.found_by.append("the other nodes")
         if damage.found_by:
             return
-        if damage.wound.what == OLD and damage.kind == "deliveries":
-            damage.harmless = "a node's log of its own hand-overs: nothing of it is replicated"
-        elif damage.wound.what == OLD or damage.wound.mended():
-            damage.harmless = "its start made that anew from the journal"
-        elif damage.kind == "hours" and _left_over(damage.wound.path.parent):
-            damage.harmless = "no checkpoint names that directory: its start began the hour anew in another one"
-        elif damage.kind == "journal" and not damage.relied_on:  # its last record, or else its node had found it
-            damage.harmless = "its node had an empty disk and had not caught up: nothing it promised counted"
-        elif damage.kind == "catalog":
-            damage.harmless = "a page that nothing refers to"
-        else:
+        damage.harmless = _harmless(damage)
+        if not damage.harmless:
             self.broken.append(f"{damage.node}: {damage.wound.describe()}: found by nobody")
+
+
+def _harmless(damage: Damage) -> str:
+    """Why nobody had to find it; empty if somebody had to."""
+    old_copy = damage.wound.what == OLD
+    if old_copy and damage.kind == "deliveries":
+        return "a node's log of its own hand-overs: nothing of it is replicated"
+    if old_copy or damage.wound.mended():
+        return "its start made that anew from the journal"
+    if damage.kind == "hours" and _left_over(damage.wound.path.parent):
+        return "no checkpoint names that directory: its start began the hour anew in another one"
+    if damage.kind == "journal" and not damage.relied_on:  # its last record, or else its node had found it
+        return "its node had an empty disk and had not caught up: nothing it promised counted"
+    return "a page that nothing refers to" if damage.kind == "catalog" else ""
 
 
 def _left_over(directory: Path) -> bool:
