@@ -172,8 +172,7 @@ class HourSet:
                 hour.near = True
         if len(numbers) == 1 and (only := self._mapped.get(numbers[0])):
             return np.array([only.next]), np.array([only.log_end])
-        for hour in self._among(numbers):
-            self._table.put(hour.counters)
+        self._refresh()
         rows = self._table.rows[self._table.find(numbers)]
         return rows["first"] + rows["units"], rows["log_end"]
 
