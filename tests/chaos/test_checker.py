@@ -259,6 +259,12 @@ def test_failover_duplicates_over_their_span() -> None:
     history = added(hand_over(DUPLICATES[0] - 10, 1_501, 2, 2))
     assert broken(history) == "D"
     assert verdicts(history)["D"].figure["span_ms"] == 120
+    by_receipt = History(
+        msgspec.structs.replace(event, by_receipt=True) if is_hand_over(event, DUPLICATES[0] - 10) else event
+        for event in history.events
+    )  # when it was made is not known, so it is in no span
+    assert broken(by_receipt) == ""
+    assert verdicts(by_receipt)["D"].figure["failover"] == 4
 
 
 def test_repeat_after_the_lease_is_counted_apart() -> None:
