@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from api.problem import Problem
 from storage.disk import Disk
-
-RESERVE_BYTES: Final = 1 << 30
-RESERVE_SHARE: Final = 0.05
+from storage.room import reserve_bytes
 
 
 class Reserve:
@@ -38,8 +35,7 @@ class Reserve:
     def measure(self) -> None:
         """Look at the file system; called once a second."""
         self.free_bytes = self._disk.free_bytes(self._directory)
-        total = self._disk.total_bytes(self._directory)
-        self.reserve_bytes = max(RESERVE_BYTES, int(total * RESERVE_SHARE))
+        self.reserve_bytes = reserve_bytes(self._directory, self._disk)
         self.spare_bytes = max(0, self.free_bytes - self.reserve_bytes)
         self.low = self.free_bytes < self.reserve_bytes
         self._low_nodes = self.low + self._low_peers()

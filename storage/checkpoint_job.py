@@ -12,7 +12,8 @@ loop     finish                   forget what was staged; reads of the catalog m
 | before 3 is done | the old record; longer, perhaps torn files; hours it does not name | cut, leftovers, replayed |
 | in or after 4 | the new record; perhaps an unlinked hour's directory | a leftover |
 
-Leftovers (unlinked_hours.py) go first, so that what a checkpoint writes again finds the room that they took.
+Leftovers (unlinked_hours.py) go first, a piece or as many as it takes, so that what a checkpoint writes again finds the
+room that they took.
 
 Only `run` leaves the loop's thread. It touches the frozen chunks (never changed once staged), descriptors of its own,
 and LMDB through Frozen.commit; nothing of the store. The loop may append, settle and read meanwhile.
@@ -27,6 +28,7 @@ from storage.disk import Disk
 from storage.frozen_hours import FrozenHours
 from storage.hour_file import directory_name
 from storage.outflow import Outflow
+from storage.room import is_short
 from storage.snapshot_pin import Pins
 from storage.stage_write import OpenFiles, read_ahead, write_staged
 from storage.unlinked_hours import Directory
@@ -58,8 +60,7 @@ class CheckpointJob:
 
     def run(self) -> None:
         """Write, sync, commit. Blocks for as long as the disk takes. Raises DiskFailed or Corrupt, both final."""
-        for leftover in self.hours.unlinked.leftovers:
-            self._remove(leftover)
+        self._make_room()
         outflow = Outflow(self._disk)
         write_staged(self.hours.staged, self.hours.chunks, self._open_files, self.hours.heads, outflow)
         self.hours.states.extend(self.hours.rows, self.hours.touched, self._open_files)
@@ -77,6 +78,17 @@ class CheckpointJob:
     def finish(self) -> None:
         """Tell the store. On the loop's thread, after run has returned."""
         self._finished(self)
+
+    def _make_room(self) -> None:
+        """Remove a piece of the leftovers, and more while there is no room for what is to be written."""
+        unlinked, needed = self.hours.unlinked, self.hours.staged_bytes
+        for leftover in unlinked.leftovers:
+            self._remove(leftover)
+        for leftover in unlinked.rest:
+            if not is_short(self._directory, self._disk, needed):
+                break
+            self._remove(leftover)
+            unlinked.more += 1
 
     def _remove(self, directory: Directory) -> None:
         self._disk.remove_tree(self._directory / directory_name(*directory))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from storage.stage_write import FrozenHour
 from storage.staging import Chunk, Chunks
 from storage.states_due import FrozenStates
 from storage.unlinked_hours import FrozenUnlinked
+
+HOUR_BYTES: Final = 4 * 4096
+"""What the directory of an hour and its three files take beside their content, in blocks of the usual size."""
 
 
 class FrozenHours:
@@ -68,6 +72,13 @@ class FrozenHours:
     def staged_columns(self) -> Mapping[str, I64]:
         """What HourTable.save wants to know of `staged_rows`."""
         return {name: self.rows[name][self.staged_rows] for name in FROZEN}
+
+    @property
+    def staged_bytes(self) -> int:
+        """What writing the units of `staged` takes of a file system at most, settle records left out."""
+        rows = self.rows[self.staged_rows]
+        units, records = rows["units"] - rows["saved_units"], rows["log_end"] - rows["saved_log_end"]
+        return int((units * UNIT.itemsize + records).sum()) + HOUR_BYTES * len(rows)
 
     @property
     def staged(self) -> Iterator[FrozenHour]:

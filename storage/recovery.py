@@ -12,6 +12,7 @@
 Only lengths are looked at, which a start of 87,600 hours does in a second. Reading every byte would take minutes at
 50 M messages; what is served is checked as it is read. Leftovers stay where they are: checkpoints remove them
 (unlinked_hours.py). A node that is killed over and over leaves more each time, so past a bound the start removes them.
+So it does where the disk is short: the node writes before its first checkpoint.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from storage.disk import Disk
 from storage.format import Corrupt
 from storage.hour_file import directory_name, directory_of
 from storage.hour_lengths import HourLengths, HourRows
+from storage.room import is_short
 from storage.unlinked_hours import Directory
 
 _LEFTOVERS_MAX: Final = 1 << 17
@@ -43,15 +45,17 @@ def recover(
 
 
 def _leftovers(hours: Path, named: HourRows, disk: Disk) -> list[Directory]:
-    """The directories of hours and generations that are not named, up to the bound; the rest is removed."""
+    """The directories of hours and generations that are not named, up to the bound; the rest is removed. On a disk that
+    is short all are."""
     numbers, generations = (named.rows[name].tolist() for name in ("hour", "generation"))
     kept = {directory_name(*directory) for directory in zip(numbers, generations, strict=True)}
     leftovers: list[Directory] = []
+    most = 0 if is_short(hours, disk) else _LEFTOVERS_MAX
     for name in disk.list_directory(hours):
         if name in kept:
             continue
         directory = directory_of(name)
-        if directory is None or len(leftovers) == _LEFTOVERS_MAX:
+        if directory is None or len(leftovers) == most:
             disk.remove_tree(hours / name)
         else:
             leftovers.append(directory)

@@ -6,8 +6,9 @@
 | a leftover: the checkpoint that the store was opened with does not name it | the start | a piece in each checkpoint |
 
 A kill within a checkpoint of many hours leaves them all as leftovers. To remove one takes about a millisecond, so
-neither a start nor one checkpoint waits for all of them. No checkpoint ever names a leftover again, so it may go at any
-time; what a kill leaves of them the next start finds again.
+neither a start nor one checkpoint waits for all of them. Where the disk is short a checkpoint removes more of them
+first: it writes their hours again, and would fill the disk, at each start anew. No checkpoint ever names a leftover
+again, so it may go at any time; what a kill leaves of them the next start finds again.
 
 An hour that was unlinked may be begun again (a Realign has turned the wheel back): under the same number and, until the
 directory of the one before is gone, under another generation, which gives it a directory of its own. A crash would
@@ -34,12 +35,14 @@ _PIECE: Final = 2048
 @dataclass(slots=True)
 class FrozenUnlinked:
     """One checkpoint's part. `unlinked` are the directories that it does not name any more and the one before may,
-    `leftovers` those that none names. Its thread adds to `removed` each directory that it has removed, those that a
-    pin held until now among them."""
+    `leftovers` a piece of those that none names, `rest` the others of these. Its thread adds to `removed` what it has
+    removed, with what a pin held until now, and counts in `more` those of `rest`, which it removes in order."""
 
     unlinked: list[Directory]
     leftovers: list[Directory]
+    rest: Sequence[Directory]
     removed: list[Directory] = field(default_factory=list)
+    more: int = 0
 
 
 class UnlinkedHours:
@@ -48,7 +51,7 @@ class UnlinkedHours:
     def __init__(self, leftovers: Sequence[Directory]) -> None:
         """`leftovers` are what the store was opened with."""
         self._taken: dict[int, tuple[int, ...]] = {}  # generations by hour, of directories that may be there
-        self._leftovers = list(leftovers)
+        self._leftovers = list(leftovers)  # a checkpoint under way reads it: what goes from it goes when that is over
         for number, generation in leftovers:
             self._take(number, generation)
         self._waiting: list[Directory] = []  # for the next checkpoint to begin
@@ -75,10 +78,11 @@ class UnlinkedHours:
         """For a checkpoint. One at a time."""
         unlinked, self._waiting = sorted(self._waiting), []
         piece, self._leftovers = self._leftovers[:_PIECE], self._leftovers[_PIECE:]
-        return FrozenUnlinked(unlinked, piece)
+        return FrozenUnlinked(unlinked, piece, self._leftovers)
 
     def thaw(self, frozen: FrozenUnlinked) -> None:
         """The checkpoint is over: the names of what it has removed are free again."""
+        del self._leftovers[: frozen.more]
         for number, generation in frozen.removed:
             left = tuple(each for each in self._taken[number] if each != generation)
             if left:

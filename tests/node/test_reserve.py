@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from api.problem import Problem
-from node.reserve import RESERVE_BYTES, Reserve
+from node.reserve import Reserve
 from storage.disk import Disk
+from storage.room import RESERVE_BYTES
 
 TIB = 1 << 40
 

@@ -1,17 +1,20 @@
 """Directories that the checkpoint does not name: a start leaves them, checkpoints remove them, nothing mixes."""
 
+import errno
 import shutil
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typing_extensions import Buffer
 
 import storage.recovery
+import storage.room
 import storage.unlinked_hours
 from reconcile.find_files import find_hours
 from reconcile.node_data import NodeData
-from storage.disk import Disk
+from storage.disk import Disk, DiskFailed
 from storage.format import DELIVERED
 from storage.hour_file import directory_of
 from storage.hour_lengths import HourLengths
@@ -38,6 +41,14 @@ from tests.storage.workload import (
 )
 
 FIRST = HOUR + 10
+BLOCK = 4096
+
+
+@pytest.fixture(autouse=True)
+def room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However full the disk of this machine is, nothing of it is kept free."""
+    monkeypatch.setattr(storage.room, "RESERVE_BYTES", 0)
+    monkeypatch.setattr(storage.room, "RESERVE_SHARE", 0.0)
 
 
 class CountingDisk(Disk):
@@ -50,6 +61,29 @@ class CountingDisk(Disk):
         """See Disk."""
         self.removed += path.parent.name == "hours"
         super().remove_tree(path)
+
+
+class SmallDisk(Disk):
+    """A disk of so many blocks; what stands below `path` takes some of them."""
+
+    def __init__(self, path: Path, blocks: int) -> None:
+        self._path = path
+        self._blocks = blocks
+
+    def free_bytes(self, path: Path) -> int:
+        """What is left."""
+        taken = sum(-(-each.stat().st_size // BLOCK) if each.is_file() else 1 for each in self._path.rglob("*"))
+        return (self._blocks - taken) * BLOCK
+
+    def total_bytes(self, path: Path) -> int:
+        """All of it."""
+        return self._blocks * BLOCK
+
+    def write(self, fd: int, data: Buffer, offset: int) -> None:
+        """A write to a full disk fails."""
+        if self.free_bytes(self._path) <= 0:
+            raise DiskFailed("write", "", errno.ENOSPC)
+        super().write(fd, data, offset)
 
 
 class KilledDisk(Disk):
@@ -186,6 +220,37 @@ def test_past_a_bound_a_start_removes_leftovers(quick_path: Path, monkeypatch: p
         killed(quick_path, 10)
     store = Store.open(quick_path, disk=Disk())
     assert (store.leftovers, len(directories(quick_path))) == (25, 25)
+    store.close()
+
+
+def test_a_checkpoint_removes_as_many_leftovers_as_it_needs_room(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes the hours of all of them again: with a piece removed the disk was full at each start anew, for ever."""
+    monkeypatch.setattr(storage.unlinked_hours, "_PIECE", 4)
+    killed(quick_path, 40)
+    disk = SmallDisk(quick_path, 40 * 3 + 120)  # an hour takes three blocks, and is taken for four and its content
+    store = begun_again(quick_path, disk, 40)
+    assert store.leftovers == 40
+    checkpoint(store, 1)
+    assert 0 < store.leftovers < 36
+    assert len(directories(quick_path)) == 40 + store.leftovers, "those removed are counted"
+    store.append(batch_of(due(40) + 1))
+    for index in range(2, 12):
+        checkpoint(store, index)
+    store.close()
+    report = verify(quick_path)
+    assert (report.faults, report.notes, report.units) == ([], [], 80)
+
+
+def test_a_start_removes_leftovers_where_the_disk_is_short(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it writes before its first checkpoint, a term or a vote, would find no room, at each start anew."""
+    killed(quick_path, 10)
+    monkeypatch.setattr(storage.room, "RESERVE_BYTES", 50 * BLOCK)
+    Store.open(quick_path, disk=SmallDisk(quick_path, 100)).close()
+    assert len(directories(quick_path)) == 10
+    store = Store.open(quick_path, disk=SmallDisk(quick_path, 80))
+    assert (store.leftovers, directories(quick_path)) == (0, [])
     store.close()
 
 
