@@ -32,7 +32,7 @@ from storage.disk import Disk
 from storage.format import HEADER_SIZE, FileHeader
 from storage.members import LEARNER, REMOVED, VOTER, Member
 from storage.snapshot import CATALOG_FILE, Manifest
-from storage.snapshot_install import INSTALLED, check_snapshot
+from storage.snapshot_install import INSTALLED, check_snapshot, write_states
 
 _LOCK: Final = "LOCK"
 _IGNORED: Final = frozenset({"lost+found", INSTALLED})
@@ -104,7 +104,9 @@ def _build(
     for folder in (aside, aside / "hours", aside / "catalog", aside / "journal"):
         disk.make_directory(folder)
     _copy(backup, manifest, aside, options.cluster_id, disk)
-    check_snapshot(aside, _refound(aside / "catalog", manifest, options, disk), disk)
+    refounded = _refound(aside / "catalog", manifest, options, disk)
+    check_snapshot(aside, refounded, disk)
+    write_states(aside, refounded, disk)
     write_journal(aside / "journal", manifest)
     fd = disk.open_write(aside / _LOCK)
     try:

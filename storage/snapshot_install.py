@@ -2,7 +2,7 @@
 
 ```
 install/{hours,catalog,journal}     have, put: pieces, from a leader or from what this node has itself
-  | verify                          everything synced, and read as `hourwheel verify` does
+  | verify                          everything synced, and read as `hourwheel verify` does; states files written
   | commit                          THE rename; before it the old state counts, after it the new
 installed/                          finish_install: each folder takes its old one's place, by renames
 replaced/                           the old ones, which `remove_replaced` removes while the node runs
@@ -28,9 +28,12 @@ from typing import Final
 from storage.catalog import Catalog
 from storage.disk import Disk
 from storage.format import Corrupt, FormatRefused
+from storage.hour_file import HourFiles
+from storage.hour_lengths import settle_count
 from storage.piece_writer import PieceWriter
 from storage.snapshot import CATALOG_FILE, PIECE, Manifest, SnapshotRefused
 from storage.snapshot_pin import checksum_of
+from storage.state_files import TAIL_MIN, extend
 from storage.verify import verify
 
 INSTALL: Final = "install"
@@ -102,12 +105,14 @@ class Install:
         self._write(name, offset, data)
 
     def verify(self) -> None:
-        """Sync all of it and read it back: sound, and what the manifest says. Raises InstallRefused."""
+        """Sync all of it and read it back: sound, and what the manifest says. Then write what the node that starts on
+        it needs beside. Raises InstallRefused."""
         for name, length in self.manifest.files:
             if self._lengths.get(name, 0) != length:
                 raise InstallRefused(f"{name} has {self._lengths.get(name, 0)} of {length} bytes")
         self._sync()
         check_snapshot(self._aside, self.manifest, self._disk)
+        write_states(self._aside, self.manifest, self._disk)
 
     def _sync(self) -> None:
         """Make files and names durable, those of an earlier try too. File by file: each is mostly on the disk already,
@@ -236,6 +241,30 @@ def check_record(directory: Path, manifest: Manifest, disk: Disk) -> None:
     if genesis is None or genesis.cluster_id != manifest.cluster_id:
         found = genesis.cluster_id.hex() if genesis else "none"
         raise InstallRefused(f"the catalog is of cluster {found}, the manifest of {manifest.cluster_id.hex()}")
+
+
+def write_states(directory: Path, manifest: Manifest, disk: Disk) -> None:
+    """Write the states files of the large hours below `directory`, which was checked and has none. No snapshot brings
+    them, and the next checkpoint is half a minute away: until then one ack would read all settle records of its hour on
+    the loop. Durable when it returns; in a thread."""
+    large = [(hour, of) for hour, of in manifest.record.hours.items() if settle_count(of) >= TAIL_MIN]
+    if not large:
+        return
+    catalog = Catalog.open(directory / "catalog", disk, read_only=True)
+    firsts = [catalog.first_index(hour) for hour, _ in large]
+    catalog.close()
+    for (hour, lengths), first in zip(large, firsts, strict=True):
+        files = HourFiles(
+            disk,
+            directory / "hours",
+            hour,
+            group=manifest.group,
+            cluster_id=manifest.cluster_id,
+            generation=lengths.generation,
+            first=first,
+        )
+        extend(files, settle_count(lengths), [])
+        files.close()
 
 
 def discard_install(directory: Path, disk: Disk) -> None:

@@ -58,6 +58,7 @@ BOUNDS: Final = (
     ("storage.state_files", "PAGE_UNITS"),
     ("storage.state_files", "TAIL_MIN"),
     ("storage.states_due", "TAIL_MIN"),
+    ("storage.snapshot_install", "TAIL_MIN"),
 )
 
 

@@ -1,16 +1,24 @@
 """A snapshot taken in, stopped anywhere: the old state or the new one, and the next try gets there."""
 
 import itertools
+import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import storage.snapshot_install
+import storage.state_files
+import storage.states_due
 from storage.backup import BackupWriter
+from storage.columns import SettleBatch
 from storage.data_directory import DataDirectory, DirectoryRefused
 from storage.disk import Disk
+from storage.format import DELIVERED, LEASED
+from storage.position import INDEX_MAX
 from storage.restore import RestoreOptions, restore
 from storage.snapshot import PIECE, Manifest
 from storage.snapshot_install import (
@@ -21,7 +29,8 @@ from storage.snapshot_install import (
     PieceRefused,
 )
 from storage.snapshot_pin import checksum_of
-from storage.verify import digest
+from storage.store import Store
+from storage.verify import digest, verify
 from tests.examples import examples
 from tests.storage.faulty_disk import Stopped, StoppingDisk
 from tests.storage.installing import committed, fetch, journal, make, pinned, state, take_in
@@ -31,6 +40,7 @@ from tests.storage.workload import (
     HOUR,
     Entry,
     H,
+    append,
     batch_of,
     found,
     turn,
@@ -88,6 +98,74 @@ def test_stop_at_every_operation(quick_path: Path, loss: str) -> None:
                 take_in(directory, pin, Disk())
                 assert state(directory) == wanted
             shutil.rmtree(directory)
+
+
+class _RowsRead(Disk):
+    """Counts the bytes that are read of settle records."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def read(self, fd: int, size: int, offset: int) -> bytes:
+        """Read, and count it."""
+        self.bytes += size * os.readlink(f"/proc/self/fd/{fd}").endswith("/settle")
+        return super().read(fd, size, offset)
+
+
+def ended(count: int) -> Entry:
+    """An entry of so many messages of one hour, each leased and delivered at once."""
+
+    def apply(store: Store) -> None:
+        positions = store.append(batch_of(HOUR * H + np.arange(count)))
+        for what in (LEASED, DELIVERED):
+            store.settle(SettleBatch.of(positions, what=what, at_ms=1, when=500, term=1, attempt=1))
+
+    return apply
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["", "begun again"])
+def test_a_look_behind_it_does_not_read_an_hour(quick_path: Path, again: bool) -> None:
+    """Seed 5149: a node took a snapshot over, and the first ack behind it read all settle records of a large hour, on
+    the loop: a snapshot has no states files, and the next checkpoint was far. A restored cluster began likewise."""
+    former: list[Entry] = [append(1, 2), lambda store: store.unlink(HOUR)] if again else []
+    leader = make(quick_path / "a", 3 + len(former), which=[found, turn(100), *former, ended(10_000)])
+    follower = make(quick_path / "b", 1)
+    with pinned(leader) as pin:
+        take_in(follower, pin, Disk())
+        writer = BackupWriter(pin, quick_path, "n1", Disk())
+        for piece in writer.pieces():
+            writer.copy(*piece)
+        writer.finish()
+    options = RestoreOptions(node_id="n1", cluster_id=bytes(16), store_id=bytes(16), raft="h:1", http="h:2")
+    restore(writer.path, quick_path / "c", options, lambda directory, _: (directory / "1").touch(), Disk())
+    for directory in (follower, quick_path / "c"):
+        DataDirectory.open(directory, "n1", Disk(), bytes(16)).close()
+        disk = _RowsRead()
+        store = Store.open(directory, disk=disk)
+        first, end = store.span(HOUR)
+        assert (first & INDEX_MAX, end - first) == (2 * again, 10_000)
+        assert store.states(np.array([first, end - 1], np.uint64)).state.tolist() == [DELIVERED] * 2
+        assert disk.bytes < 1_000, "20,000 records are 960 KB"
+        store.close()
+        assert verify(directory).sound
+
+
+def test_states_files_outlive_a_power_cut_behind_it(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are durable before the rename, like all else of it; what a try left of them is in nobody's way."""
+    for module in (storage.state_files, storage.states_due, storage.snapshot_install):
+        monkeypatch.setattr(module, "TAIL_MIN", 1)
+    leader, follower = make(quick_path / "a", 7), make(quick_path / "b", 4)
+    disk = StoppingDisk()
+    disk.trust(quick_path)
+    with pinned(leader) as pin:
+        install = Install(follower, pin.manifest, disk)
+        fetch(pin, install)
+        install.verify()
+        (follower / INSTALL / "hours" / str(HOUR) / "states.0-1").write_bytes(b"of another try")
+        committed(follower, pin, disk)
+    disk.lose_unsynced(follower)
+    assert state(follower) == digest(leader)[0]
+    assert [path.name for path in (follower / "hours" / str(HOUR)).glob("states.*")] == ["states.0-1"]
 
 
 def test_own_hours_and_an_earlier_try_are_used(quick_path: Path) -> None:
