@@ -8,8 +8,10 @@ soon, call later, tasks, futures, the executor, connections) and nothing happens
 
 Events of the same moment run in the order they were made, so a run follows from its seed alone. Time passes only
 between turns. What a turn did is charged (cost.py): it shows at once, and its node does nothing until that time is
-over. A job of a thread takes so much longer. A node that never comes to rest gets a little time charged, so that it
-cannot stop the world's clock.
+over. What its callbacks made ready waits for that too, for a real loop looks at its sockets and timers in between: so
+what is charged is one round of callbacks, and a long job that takes turns is not taken for one step. A job of a thread
+takes so much longer. A node that never comes to rest gets a little time charged, so that it cannot stop the world's
+clock.
 
 A paused node's events wait: which of them it meets first on waking, the timers or what arrived, is drawn. A killed
 node's never run: its loop is dead, its coroutines are closed, and whatever that runs finds everything outside refused.
@@ -333,7 +335,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._turn()
 
     def _turn(self) -> None:
-        """Everything that is ready, and what that makes ready."""
+        """Everything that is ready, and what that makes ready, up to the round that is charged."""
         if self.dead or self.paused:
             return
         ready = self._ready
@@ -365,7 +367,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                 self._carry_out(ready.popleft())
                 if self.dead:
                     return
-            if not ready:
+            if not ready or self.meter.owed_us >= CHARGED_S * 1e6:
                 return
 
     def _carry_out(self, ready: _Ready) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from chaos.simulator.clock import SimClock
+from chaos.simulator.cost import Meter
 from chaos.simulator.loop import RESTLESS_S, ROUNDS_MAX, Gone, Scheduler, SimLoop, TimeStandsStill
 from tests.virtual_time import passes
 
@@ -166,6 +167,27 @@ def test_a_loop_that_never_rests_does_not_stop_the_world() -> None:
     lab.begin(restless)
     lab.scheduler.run(1)
     assert lab.seen[0][0] == pytest.approx(10_000 / ROUNDS_MAX * RESTLESS_S, rel=0.1)
+
+
+def test_what_a_job_does_between_turns_of_the_loop_is_no_one_step() -> None:
+    """Seed 5042: a follower applied a backlog in slices of 20 ms, a turn of its loop after each, and was said to be
+    held for 67 ms. Each is charged for itself, and what arrives meanwhile is met behind the first."""
+    lab = Lab()
+    held_ms: list[float] = []
+    lab.loop.on_charged = lambda seconds, by: held_ms.append(round(seconds * 1000, 3))
+
+    def slice_of(left: int) -> None:
+        assert Meter.running is not None
+        Meter.running.charge("entries applied", 25_000)
+        lab.see(left)
+        if left:
+            lab.loop.call_soon(slice_of, left - 1)
+
+    lab.scheduler.at(0.01, lab.loop.arrive, lab.see, "arrived")
+    lab.loop.arrive(slice_of, 2)
+    lab.scheduler.run(1)
+    assert held_ms == [25, 25, 25]
+    assert lab.seen == [(0, 2), (0.025, 1), (0.025, "arrived"), (0.05, 0)]
 
 
 def test_timers_follow_the_host_s_crystal() -> None:
