@@ -245,21 +245,28 @@ class HourSet:
 
     def bound(self) -> None:
         """Write some of what is staged if it has become too much: a few hours at a time, for the loop waits."""
-        piece: list[int] = []
+        settling: list[Hour] = []
         if self.staged_bytes > _STAGED_BYTES_MAX:
-            piece = self._piece()
-            self._write(piece)
-        elif len(self._settling) <= _SETTLING_HOURS_MAX:
+            first = 0
+        elif len(self._settling) > _SETTLING_HOURS_MAX:
+            settling = self._settling.lowest(_PIECE_HOURS)
+            first = settling[0].number
+        else:
             return
+        units = not settling or settling[0].units > settling[0].saved_units
+        piece = self._piece(first) if units else []
+        self._write(piece)
         if not piece:  # settle records alone
-            for hour in self._settling.lowest(_PIECE_HOURS):
-                self._write([hour.number])
+            for hour in settling or self._settling.lowest(_PIECE_HOURS):
+                if hour.units == hour.saved_units:
+                    self._write([hour.number])
 
-    def _piece(self) -> list[int]:
-        """The lowest hours with staged units, none between them left out, whose heads need no long reading."""
+    def _piece(self, first: int) -> list[int]:
+        """The lowest hours from `first` on with staged units, none between them left out, whose heads need no long
+        reading."""
         piece: list[int] = []
         size = 0
-        for number in self._stage.lowest(_PIECE_HOURS):
+        for number in self._stage.lowest(_PIECE_HOURS, first):
             hour = self.find(number)
             assert hour is not None, f"hour {number} is staged"
             kept = self._heads.get(number, hour.first + hour.saved_units) is not None

@@ -29,9 +29,8 @@ class SettlingHours:
         self.bytes += staged
 
     def lowest(self, count: int) -> list[Hour]:
-        """The lowest of those that have nothing else staged, so many at most."""
-        alone = sorted(number for number, hour in self._hours.items() if hour.units == hour.saved_units)
-        return [self._hours[number] for number in alone[:count]]
+        """The lowest of them, so many at most."""
+        return [self._hours[number] for number in sorted(self._hours)[:count]]
 
     def saved(self, hour: Hour, counters: HourCounters) -> None:
         """An hour is written as far as these say; one without staged settle records is kept no longer."""

@@ -185,10 +185,10 @@ class Stage:
         found = ((chunk, chunk.find(hour)) for chunk in self.chunks)
         return [chunk.part(at, at + 1) for chunk, at in found if at is not None]
 
-    def lowest(self, count: int) -> list[int]:
-        """The lowest `count` hours that there is anything of."""
-        first = [chunk.hours[:count] for chunk in self.chunks]
-        hours: list[int] = np.unique(np.concatenate(first))[:count].tolist() if first else []
+    def lowest(self, count: int, first: int = 0) -> list[int]:
+        """The lowest `count` hours from `first` on that there is anything of."""
+        parts = [chunk.hours[(at := int(chunk.hours.searchsorted(first))) : at + count] for chunk in self.chunks]
+        hours: list[int] = np.unique(np.concatenate(parts))[:count].tolist() if parts else []
         return hours
 
     def within(self, first: int, last: int) -> list[Chunk]:
