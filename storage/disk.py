@@ -22,6 +22,8 @@ T = TypeVar("T")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SYNC_FILE_RANGE_WRITE = 2
 _SYNC_FILE_RANGE_WRITE_AND_WAIT = 7
+_NO_SUCH_CALL = (errno.ENOSYS, errno.EPERM)
+"""What a kernel says that has no sync_file_range, and a sandbox that keeps it from a process."""
 
 
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
@@ -120,7 +122,9 @@ class Disk:
                 os.fdatasync(fd)
             elif _SYNC_FILE_RANGE(fd, offset, size, _SYNC_FILE_RANGE_WRITE_AND_WAIT) != 0:
                 number = ctypes.get_errno()
-                raise OSError(number, os.strerror(number))
+                if number not in _NO_SUCH_CALL:
+                    raise OSError(number, os.strerror(number))
+                os.fdatasync(fd)
 
         self._guard("write out", fd, write)
 

@@ -1,11 +1,14 @@
 """The disk: whole or failed, never in between."""
 
+import ctypes
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import storage.disk
 from storage.disk import Disk, DiskFailed
 from tests.storage.faulty_disk import Stopped, StoppingDisk
 
@@ -67,6 +70,30 @@ def test_names(tmp_path: Path) -> None:
     disk.remove_tree(tmp_path / "a")
     assert disk.list_directory(tmp_path) == ["b"]
     assert 0 < disk.free_bytes(tmp_path) <= disk.total_bytes(tmp_path)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM, errno.EIO])
+def test_where_nothing_can_be_written_out_the_file_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """A kernel without the call, or a sandbox that refuses it, ends no node. A device that fails does."""
+
+    def refused(*_: int) -> int:
+        ctypes.set_errno(number)
+        return -1
+
+    synced: list[int] = []
+    monkeypatch.setattr(storage.disk, "_SYNC_FILE_RANGE", refused)
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    disk = Disk()
+    fd = disk.open_write(tmp_path / "file")
+    if number == errno.EIO:
+        with pytest.raises(DiskFailed):
+            disk.write_out(fd, 0, 4096)
+    else:
+        disk.write_out(fd, 0, 4096)
+    assert synced == ([] if number == errno.EIO else [fd])
+    disk.close(fd)
 
 
 def test_a_lock_is_exclusive(tmp_path: Path) -> None:
