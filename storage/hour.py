@@ -168,7 +168,7 @@ class Hour:
     def states(self) -> States:
         """The state of each unit, rebuilt from the settle records if it is not in memory."""
         if self._states is None:
-            files = StateFiles.open(self.files, self.saved_settles)
+            files = StateFiles.open(self.files, self.saved_settles) if self.saved_settles else StateFiles([])
             states = States(self.first, files)
             if files.files:
                 self._absorb_tail(states, files.end)
@@ -180,7 +180,8 @@ class Hour:
 
     def _settles_from(self, begin: int) -> Iterator[tuple[int, Settles]]:
         """(ordinal of the first, records) of the settle records from this one on, which is on disk, by blocks."""
-        yield from self.files.settle.blocks(self.saved_settles, begin)
+        if self.saved_settles:
+            yield from self.files.settle.blocks(self.saved_settles, begin)
         yield from zip(self.staged_settles.starts, self.staged_settles.arrays, strict=True)
 
     def _absorb_tail(self, states: States, begin: int) -> None:
