@@ -113,9 +113,9 @@ def _given_back(after: HandedOver, answers: Sequence[GaveBack]) -> bool:
 
 
 def _at_ms(event: HandedOver) -> int:
-    """When a hand-over was made, for who asks whether something was before it: when it was received, where the nodes'
-    clocks were behind."""
-    return max(event.began_ms, event.wall_ms)
+    """When a hand-over was made, for who asks whether something was before it. Where nobody saw it made, when it was
+    received: the nodes' clocks may be behind."""
+    return event.begun_wall_ms or max(event.handed_over_ms, event.wall_ms)
 
 
 def _lease_end_ms(before: HandedOver, after: HandedOver, answers: Sequence[Extended], bounds: Bounds) -> int:

@@ -183,6 +183,8 @@ def test_given_back_while_the_nodes_clocks_are_behind() -> None:
     )
     assert [each.cause for each in repeats(History([taken, nack, again]), BOUNDS)] == ["retried"]
     assert [each.cause for each in repeats(History([taken, again]), BOUNDS)] == ["failover"]
+    seen = msgspec.structs.replace(again, begun_wall_ms=nack.asked_wall_ms - 1)  # on its way while it was given back
+    assert [each.cause for each in repeats(History([taken, nack, seen]), BOUNDS)] == ["failover"]
 
 
 def test_a_push_known_by_its_receipt_alone_may_have_been_given_up() -> None:
