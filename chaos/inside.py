@@ -75,7 +75,8 @@ class Intruded(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 class Raised(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A leader proposes that the level of the cluster rises to `level`. `heard`: of each other member the newest
-    version of entries that it reads, by the last hello that this node heard of it; 0: it heard none."""
+    version of entries that it reads, by the last hello that this node heard of it; 0: it heard none, or is not
+    connected with it."""
 
     node: str
     level: int

@@ -112,7 +112,8 @@ class Levels:
 
     async def _follow(self) -> None:
         try:
-            await self._raise(self.level + 1)
+            if self.lagging(self.level + 1) is None:  # a turn of the loop has gone by, in which one may have left
+                await self._raise(self.level + 1)
         finally:
             self._raising = False
 

@@ -12,7 +12,7 @@ def check_levels(history: History, bounds: Bounds) -> Verdict:
     raised, asked = history.of(Raised), history.of(LevelAsked)
     faults = [
         f"at {event.mono_ms:.0f} ms {event.node} raises the level to {event.level}: {member} "
-        + (f"reads up to {reads}" if reads else "never told it what it reads")
+        + (f"reads up to {reads}" if reads else "is not connected, or never told it what it reads")
         for event in raised
         for member, reads in event.heard
         if reads < event.level

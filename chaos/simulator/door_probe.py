@@ -7,8 +7,8 @@ from typing import Any
 
 from chaos.event import Intruded
 from chaos.history import History
-from chaos.simulator.outside import SimTransport
 from chaos.simulator.stranger import HOST
+from chaos.simulator.transport import SimTransport
 from node.server import Node
 from replication.link import Connection
 
@@ -25,28 +25,20 @@ class DoorProbe:
         assert isinstance(transport, SimTransport)
         admit = transport._door._admit
 
-        def looked_at(connection: Connection, what: str, call: Callable[..., None], *args: Any) -> None:
+        def around(connection: Connection, what: str, hear: Callable[[], None]) -> None:
             if not connection.host.startswith(HOST):
-                call(*args)
+                hear()
                 return
             before = _standing(node)
-            call(*args)
+            hear()
             self._tell(node_id, connection, what, _moved(before, _standing(node)))
-
-        def greeted(connection: Connection, said: Any) -> None:
-            looked_at(connection, "a greeting", greet, connection, said)
-
-        def received(connection: Connection, message: dict[str, Any]) -> None:
-            looked_at(connection, str(message["type"]), receive, connection, message)
 
         def admitted(connection: Connection, said: Any) -> None:
             admit(connection, said)
             if connection.host.startswith(HOST) and not connection.guest:
                 self._tell(node_id, connection, "a greeting", f"it has the place of {said.node_id}")
 
-        greet, receive = transport._greeted, transport._received
-        transport._greeted = greeted  # type: ignore[method-assign]
-        transport._received = received  # type: ignore[method-assign]
+        transport.around = around
         transport._door._admit = admitted
 
     def _tell(self, node_id: str, connection: Connection, what: str, moved: str) -> None:

@@ -183,6 +183,16 @@ def _level_raised_early() -> list[Patch]:
     return [(Levels, "lagging", lambda self, level: None)]
 
 
+def _away_is_forgotten() -> list[Patch]:
+    """The leader raises the level while a member is away, which may come back as an older build."""
+
+    def lagging(self: Levels, level: int) -> str | None:
+        reads = self.reads()
+        return next((member for member, span in reads.items() if span is not None and span[1] < level), None)
+
+    return [(Levels, "lagging", lagging)]
+
+
 def _keys_at_once() -> list[Patch]:
     """The entry that unlinks an hour, or the next one, drops all keys of it."""
     return [(storage.key, "DROPPED_MAX", 1 << 40)]
@@ -221,6 +231,7 @@ MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "guest-is-heard": _guest_is_heard,
     "place-is-taken": _place_is_taken,
     "level-raised-early": _level_raised_early,
+    "level-raised-past-who-is-away": _away_is_forgotten,
     "keys-dropped-at-once": _keys_at_once,
     "look-at-all-hours": _look_at_all_hours,
     "states-of-the-whole-hour": _states_of_the_whole_hour,

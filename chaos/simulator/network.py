@@ -13,7 +13,7 @@ that TCP lets through to a program:
 | paused process | its kernel takes connections and bytes; nobody reads them |
 
 Duplicates are nothing TCP makes. They come from a program that sends again on a new connection what it does not know to
-have arrived; `duplicate` lets SimTransport (outside.py) do that more often than it would.
+have arrived; `duplicate` lets SimTransport (transport.py) do that more often than it would.
 """
 
 from __future__ import annotations

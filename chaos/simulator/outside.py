@@ -20,30 +20,26 @@ import numpy.typing as npt
 
 from api.port import ForwardAnswer, ForwardRequest, Port
 from api.problem import Problem
-from chaos.simulator.build import as_older
 from chaos.simulator.disk import SimDisk
 from chaos.simulator.http import Routes
 from chaos.simulator.loop import SimLoop
 from chaos.simulator.network import Address, Network, Socket
 from chaos.simulator.receivers import Receivers, SimPushClient
-from chaos.simulator.stream import StreamTransport, dial
+from chaos.simulator.stream import dial
+from chaos.simulator.transport import SimTransport
 from node.clock import NodeClock
 from node.entropy import RANDOM_BITS, Entropy
 from node.forward import Forwarder, lost_answer
 from node.outside import Outside
 from node.push_address import Addresses
 from node.watchdog import Watchdog
-from replication.frame import Message
-from replication.handshake import Hello
 from replication.journal_sync import Sync
 from replication.journal_writer import Writer, Written
-from replication.transport import AsyncTransport, Identity
+from replication.transport import Identity
 from storage.disk import DiskFailed
 
 #: How long dialling the leader may take, as node.forward has it.
 CONNECT_S = 1.0
-#: Within this a duplicate of a message comes.
-DUPLICATE_S = 2.0
 
 
 class Request(ForwardRequest, frozen=True, kw_only=True):
@@ -122,57 +118,6 @@ class SimWriter:
     def _tell(self, sync: Sync, error: BaseException | None) -> None:
         if self._written is not None:
             self._written(sync, error)
-
-
-class SimTransport(AsyncTransport):
-    """The real transport over simulated sockets; sends some messages twice where the network is told to."""
-
-    def __init__(
-        self,
-        identity: Identity,
-        listen: Address,
-        peers: dict[str, Address],
-        network: Network,
-        chance: random.Random,
-        older: bool = False,
-    ) -> None:
-        super().__init__(identity, listen, peers)
-        self._network = network
-        self._chance = chance
-        self._older = older
-
-    def _hello(self, to: str, *, guest: bool = False) -> Hello:
-        said = super()._hello(to, guest=guest)
-        return as_older(said) if self._older else said
-
-    async def start(self) -> None:
-        """Listen and dial."""
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, SimLoop)
-        self._network.listen(
-            self._listen,
-            loop.arrive,
-            lambda socket: self._accepted(StreamTransport(socket, loop)),  # type: ignore[arg-type]
-        )
-        self._begin()
-
-    async def close(self) -> None:
-        """Stop listening, close everything."""
-        self._network.unlisten(self._listen)
-        await super().close()
-
-    def stands(self, peer: str) -> bool:
-        """Whether it is connected with this peer both ways, and each side knows the cluster."""
-        lines = (self._dialled(peer), self._incoming.get(peer))
-        return all(line is not None and line.alive and not line.guest for line in lines)
-
-    def send(self, peer: str, message: Message) -> bool:
-        """See station.Wire."""
-        share = self._network.duplicate_share
-        if share and self._chance.random() < share:
-            again_s = DUPLICATE_S * self._chance.random()
-            asyncio.get_running_loop().call_later(again_s, super().send, peer, message)
-        return super().send(peer, message)
 
 
 class SimForwarder(Forwarder):

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from chaos.frame_draw import frame, hello
 from chaos.simulator.network import Socket
-from chaos.simulator.outside import SimTransport
+from chaos.simulator.transport import SimTransport
 from chaos.simulator.world import RAFT_PORT, World
 from node.server import Node
 from replication.frame import encode_message

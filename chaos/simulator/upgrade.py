@@ -14,6 +14,7 @@ from chaos.simulator.build import is_refusal
 from chaos.simulator.client import Outcome
 from chaos.simulator.load import Caller
 from chaos.simulator.process import End, Process
+from chaos.simulator.transport import SimTransport
 from chaos.simulator.world import World
 from node.server import Node
 from replication.handshake import Hello, entries_of
@@ -75,20 +76,23 @@ class Upgrade:
     def watch(self, node_id: str, node: Node) -> None:
         """Be told of what this incarnation hears of the others, and of a level that it proposes."""
         heard: dict[str, int] = {}
-        up, propose = node.transport._up, node.levels._raise  # type: ignore[attr-defined]
+        transport, propose = node.transport, node.levels._raise
+        assert isinstance(transport, SimTransport)
 
         def greeted(peer: str, hello: Hello) -> None:
             heard[peer] = entries_of(hello.formats)[1]
-            up(peer, hello)
+
+        def reads(peer: str) -> int:
+            return heard.get(peer, 0) if transport.connected(peer) else 0
 
         async def proposed(level: int) -> str | None:
             self.raised = True
             mono_ms, wall_ms = self._history.now()
-            others = tuple((peer, heard.get(peer, 0)) for peer in sorted(node.members.ids()) if peer != node_id)
+            others = tuple((peer, reads(peer)) for peer in sorted(node.members.ids()) if peer != node_id)
             self._history.record(Raised(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, level=level, heard=others))
             return await propose(level)
 
-        node.transport._up = greeted  # type: ignore[attr-defined]
+        transport.on_up = greeted
         node.levels._raise = proposed  # type: ignore[method-assign]
 
     # -- somebody asks
