@@ -13,8 +13,8 @@ from tests.held import Logs, bound_of, measured, worst
 
 register_profiles()
 
-#: Whatever imports aiohttp reads the machine's certificates, 70 ms of a processor in each of hundreds of processes. No
-#: test talks with anybody who shows one of them.
+#: An import of aiohttp reads the machine's certificates: 70 ms of processor time in each of hundreds of processes. No
+#: test connects to a server that needs them.
 os.environ.setdefault("SSL_CERT_FILE", os.devnull)
 
 #: Where real nodes and processes come from: a file that takes something from there is not for `make test-fast`.
@@ -41,14 +41,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _is_real(item: pytest.Item) -> bool:
-    """Whether its file starts nodes or processes, or it asks for a Spark session."""
+    """Whether the test's file starts nodes or processes, or the test asks for a Spark session."""
     names = vars(getattr(item, "module", None) or object).values()
     taken = any(value is subprocess or getattr(value, "__module__", None) in REAL for value in names)
     return taken or "spark" in getattr(item, "fixturenames", ())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark them."""
+    """Mark the tests that run real nodes or processes."""
     for item in items:
         if _is_real(item):
             item.add_marker(pytest.mark.real)
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def directories_before(tmp_path_factory: pytest.TempPathFactory) -> set[Path]:
-    """What was there before the file's first test: nodes of others."""
+    """The directories that stood here before the file's first test: nodes of other tests lie there."""
     return set(tmp_path_factory.getbasetemp().iterdir())
 
 
@@ -64,7 +64,7 @@ def directories_before(tmp_path_factory: pytest.TempPathFactory) -> set[Path]:
 def loop_is_not_held(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, directories_before: set[Path]
 ) -> Iterator[None]:
-    """No node of the test held its loop for longer than tests/held.py allows."""
+    """Fail a test whose nodes held their loop for longer than tests/held.py allows."""
     if request.node.get_closest_marker("real") is None:
         yield
         return
@@ -76,7 +76,7 @@ def loop_is_not_held(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Add up what the test used: what runs beside it does not count, unlike in its wall time."""
+    """Add up the processor time that the test used. Other work of the machine adds nothing to it."""
     before = os.times()
     result = yield
     after = os.times()

@@ -1,15 +1,15 @@
-"""No step of a real node holds its loop for more than BOUND_MS: whoever tests real nodes tests that too.
+"""No step of a real node may hold its loop for more than BOUND_MS. Every test of real nodes checks this too.
 
-What a step works is counted, processor time of the loop's thread, and nothing else: on a busy machine a thread that
-waits for a processor, a disk or the interpreter's lock is held by others (see node/held.py).
+The measure is processor time of the loop's thread. On a busy machine the thread also waits for a processor, a disk or
+the interpreter's lock. That time is not counted (see node/held.py).
 
-- **Nodes in the test's own loop**: every step of the loop is measured where asyncio runs it. The watchdog cannot say it
-  there: it counts from beat to beat, and three nodes and a test make many steps between two beats. A collection of
-  garbage is not counted: the heap is that of the whole test run.
-- **Nodes in processes**: their watchdog logs what held them, and the logs in the test's directories are read. It may
-  take some short steps for one; so only what it saw at the same place at least twice is counted.
+- **Nodes in the test's own loop**: every step is measured where asyncio runs it. The watchdog cannot measure here: it
+  counts from beat to beat, and three nodes and a test make many steps between two beats. Garbage collection is not
+  counted, because the heap belongs to the whole test run.
+- **Nodes in processes**: their watchdog logs what held the loop, and the logs in the test's directories are read. The
+  watchdog may take several short steps for one. So a line counts only if it saw the same place at least twice.
 
-A test says `@pytest.mark.held(MS, reason="...")` where its nodes may be held longer.
+A test says `@pytest.mark.held(MS, reason="...")` if its nodes may hold their loop for longer.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _HELD = re.compile(r"loop held .*?doing='(?P<doing>[^']*)'.*?samples='(?P<seen>\
 
 
 class Step(NamedTuple):
-    """What held a loop, and for how many milliseconds of work."""
+    """A step of a loop: its processor time in milliseconds, and its name."""
 
     work_ms: float
     doing: str
 
 
 def worst(steps: list[Step], bound_ms: float) -> str:
-    """What to say of the longest step, nothing if all are within the bound."""
+    """A message about the longest step; empty if every step is within the bound."""
     longest = max(steps, default=Step(0.0, ""))
     if longest.work_ms <= bound_ms:
         return ""
@@ -49,7 +49,7 @@ def worst(steps: list[Step], bound_ms: float) -> str:
 
 @contextmanager
 def measured() -> Iterator[list[Step]]:
-    """Steps of event loops in this thread that work for BOUND_MS / 2 or longer."""
+    """Collect the steps of event loops in this thread that work for BOUND_MS / 2 or longer."""
     steps: list[Step] = []
     collecting = collected = 0.0
     handle: Any = asyncio.Handle
@@ -85,13 +85,13 @@ def _name(callback: Any) -> str:
 
 
 class Logs:
-    """The logs of the nodes that a test started in processes, read on from where they were read last."""
+    """Reads the logs of nodes in processes. Each call goes on where the one before ended."""
 
     def __init__(self) -> None:
         self._read: dict[Path, int] = {}
 
     def steps(self, directories: list[Path]) -> list[Step]:
-        """What the watchdogs of the nodes below these directories have told since."""
+        """The steps that watchdogs of nodes below these directories have logged since the last call."""
         found: list[Step] = []
         for path in (path for directory in directories for path in logs_below(directory)):
             begin = self._read.get(path, 0)
@@ -104,7 +104,7 @@ class Logs:
 
 
 def logs_below(directory: Path) -> Iterator[Path]:
-    """Not in data directories: they are large, and no log is there."""
+    """The logs of nodes below this directory. Data directories are skipped: they are large and hold no log."""
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
         if path.is_dir() and not path.is_symlink() and path.name not in _NOT_SEARCHED:
             yield from logs_below(path)
@@ -113,7 +113,7 @@ def logs_below(directory: Path) -> Iterator[Path]:
 
 
 def told(line: str) -> Step | None:
-    """A line of a node's log that tells of a step that was seen often enough."""
+    """The step that a line of a node's log tells of; None if there is none, or few samples saw it."""
     found = _HELD.search(line)
     if found is None or int(found["seen"]) < SEEN_MIN:
         return None
@@ -121,7 +121,7 @@ def told(line: str) -> Step | None:
 
 
 def bound_of(request: pytest.FixtureRequest) -> float:
-    """BOUND_MS, or what the test says."""
+    """The bound of a test: the one in its marker `held`, else BOUND_MS."""
     marker = request.node.get_closest_marker("held")
     if marker is None:
         return BOUND_MS

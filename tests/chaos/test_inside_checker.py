@@ -304,7 +304,7 @@ def test_lease_is_what_the_good_history_relies_on() -> None:
 
 
 def test_a_step_that_holds_a_node_for_long() -> None:
-    """Past the bound; the longest of the others is told."""
+    """A step of exactly the bound breaks nothing. A longer one breaks `held`."""
 
     def held(ms: float) -> Held:
         return Held(**at(1_000), node="n2", held_ms=ms, by=(("bytes of settle", ms),))
@@ -314,7 +314,7 @@ def test_a_step_that_holds_a_node_for_long() -> None:
 
 
 def test_what_a_stranger_moved() -> None:
-    """What is heard of one is nothing; what is another behind it is."""
+    """A stranger's frame that changes nothing breaks no promise. One that changes the term breaks `door`."""
 
     def heard(moved: str) -> Intruded:
         return Intruded(**at(1_000), node="n2", knows="nodes", what="stale_term", moved=moved)
@@ -324,7 +324,7 @@ def test_what_a_stranger_moved() -> None:
 
 
 def test_a_level_that_rises_too_early() -> None:
-    """A member that reads less, or never said; an entry that is newer than the level."""
+    """No leader raises the level while a member reads less, or is not connected. No entry is newer than the level."""
 
     def raised(**heard: int) -> Raised:
         return Raised(**at(1_000), node="n2", level=2, heard=tuple(heard.items()))
@@ -338,7 +338,7 @@ def test_a_level_that_rises_too_early() -> None:
 
 
 def test_a_member_that_is_said_to_lag() -> None:
-    """It was older lately, or nobody knows what it reads."""
+    """An answer names a member as lagging only if that was an older build lately, or is not connected."""
 
     def asked(reads: int) -> LevelAsked:
         return LevelAsked(**at(1_000), lags="n3", reads=reads, older=("n1",))

@@ -1,4 +1,4 @@
-"""What holds the loop of a real node fails its test, told with what it was (tests/held.py)."""
+"""A test fails if a real node holds its loop for too long, and the failure names the step (tests/held.py)."""
 
 import asyncio
 import gc
@@ -11,14 +11,14 @@ LINE = "12:00:00 [warning] loop held blocked_ms=3 doing='{}' held_ms={} samples=
 
 
 def work(seconds: float) -> None:
-    """Use so much processor time, whatever else the machine does."""
+    """Use so many seconds of processor time, however busy the machine is."""
     end_s = time.thread_time() + seconds
     while time.thread_time() < end_s:
         pass
 
 
 def steps_of(hold: object, *seconds: float) -> list[Step]:
-    """What is measured of a loop that makes these steps, each a turn of its own."""
+    """Run these steps, each in a turn of its own, and return those that were measured."""
 
     async def whole() -> None:
         for each in seconds:
@@ -31,7 +31,7 @@ def steps_of(hold: object, *seconds: float) -> list[Step]:
 
 
 def test_a_step_that_works_is_told_by_its_name() -> None:
-    """One step that works past the bound is, and many short ones are not."""
+    """A step that works past the bound is told by its name. Many short steps are not told."""
     (step,) = steps = steps_of(work, 0.15)
     assert 150 <= step.work_ms < 250
     assert "steps_of.<locals>.whole" in worst(steps, 100)
@@ -40,7 +40,7 @@ def test_a_step_that_works_is_told_by_its_name() -> None:
 
 
 def test_waiting_and_collecting_garbage_are_not_counted() -> None:
-    """A machine with too few processors, or a slow disk, is no fault of a step; nor is the heap of all tests."""
+    """A garbage collection within a step does not count as its work: the heap belongs to all tests."""
 
     def collected(seconds: float) -> None:
         end_s = time.thread_time() + seconds
@@ -52,7 +52,7 @@ def test_waiting_and_collecting_garbage_are_not_counted() -> None:
 
 
 def test_logs_are_read_on(tmp_path: Path) -> None:
-    """Of nodes in processes: each line once, wherever the node lies, and only what was seen there again and again."""
+    """Each line of a log is read once, whatever directory it is in. A step that was seen only once is left out."""
     (tmp_path / "trial" / "n1").mkdir(parents=True)
     path, logs = tmp_path / "trial" / "n1" / LOG, Logs()
     path.write_text("12:00:00 [info     ] serving\n" + LINE.format("storage/a.py:1 f < node/b.py:2 g", 130, 4, 127))

@@ -32,8 +32,8 @@ def test_a_heard_leader_keeps_everybody_quiet() -> None:
 
 
 def test_a_silence_that_runs_never_becomes_shorter() -> None:
-    """What was told before a restart, or before nodes were on time again, is owed to its end, though a leader is heard
-    meanwhile to whom less is told. Another leader might still count on it."""
+    """A node keeps the silence that it promised to its end, though it promises less to a leader that it hears later.
+    The leader of before may still count on it, after a restart too."""
     silence = Silence(0.4, 3.0, 100.0)
     one = Election(Roster("a", "bc"), min_s=0.4, max_s=0.8, random=lambda: 0.5, now=100.0, silence=silence)
     one.heard_leader(100.5)

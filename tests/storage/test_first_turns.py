@@ -1,4 +1,4 @@
-"""What the turns of the hour wheel read that come before the first checkpoint after a start."""
+"""The first turns of the hour wheel after a start, before any checkpoint: what they read from disk."""
 
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from tests.storage.workload import HOUR, batch_of, checkpoint
 
 
 def test_the_first_turns_after_a_start_read_no_index(quick_path: Path) -> None:
-    """Before the first checkpoint nobody had read the heads of the hours that come next: a turn to one of ten million
-    units read 640 MB on the loop."""
+    """A start reads the heads of the hours that come next. Before, the turn to an hour of ten million units read its
+    whole index on the loop: 640 MB."""
     store = open_store(quick_path)
     count = 20_000
     for hour in (HOUR + 3, HOUR + 4):

@@ -24,7 +24,7 @@ ONE_AWAY = """plan seed=1 nodes=3 seconds=16
 
 
 def figure(run: Run) -> dict[str, object]:
-    """What was heard of whom."""
+    """The figures of the promise `door`: how often nodes heard strangers, by what those know."""
     return next(dict(verdict.figure) for verdict in run.verdicts if verdict.promise == "door")
 
 
