@@ -15,7 +15,7 @@ from bench.load import batch, fill, leader_address, line
 from bench.pending import resident_mb
 from bench.pump import Caller, render
 from bench.receivers import PUSH_SETTINGS
-from bench.row import Row, at_most
+from bench.row import Row, at_most, told
 from bench.scale import Scale
 from chaos.cluster import Cluster
 from storage.catalog import Catalog
@@ -37,18 +37,18 @@ async def hours(cluster: Cluster, scale: Scale) -> list[Row]:
     """One message in each hour, by batches; then single messages while checkpoints come; then restarts, behind a
     checkpoint and, of another cluster, from within its first one. What kills leave over is removed with the rest."""
     directory = next(iter(cluster.nodes.values())).data_path.parent.parent
-    rows = await _spread(cluster, scale)
+    rows = told(await _spread(cluster, scale))
     for figure, data_bytes in (("restart then after kill -9, all nodes at once", None), (LITTLE, DATA_BYTES)):
         commit_index = (await cluster.wait_leader()).commit_index
         await _checkpointed(cluster, commit_index)
         for node_id in cluster.nodes:
             cluster.signal_kill(node_id)
-        rows.append(await _restart(cluster, figure, commit_index, data_bytes))
+        rows += told([await _restart(cluster, figure, commit_index, data_bytes)])
     for node_id in cluster.running():
         await cluster.kill(node_id)
     rows += await _from_within(directory / "within", scale)
-    rows += many_hours(directory / "many", scale.hours * 876 // 800)
-    return rows + long_hour(directory / "long", scale.long_hour)
+    rows += told(many_hours(directory / "many", scale.hours * 876 // 800))
+    return rows + told(long_hour(directory / "long", scale.long_hour))
 
 
 async def _from_within(directory: Path, scale: Scale) -> list[Row]:
@@ -67,7 +67,7 @@ async def _from_within(directory: Path, scale: Scale) -> list[Row]:
             left = {node_id: len(_directories(node.data_path)) for node_id, node in cluster.nodes.items()}
             row = await _restart(cluster, name, commit_index, data_bytes)
             row.detail.update({f"{node_id}: left over": left[node_id] - named[node_id] for node_id in left})
-            rows.append(row)
+            rows += told([row])
     return rows
 
 

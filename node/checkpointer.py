@@ -56,7 +56,7 @@ class Checkpointer:
 
     def _wanted(self) -> bool:
         store = self._machine.store
-        if store.cluster_id is None or (self._machine.applied_index == self.index and not store.leftovers):
+        if store.cluster_id is None or (self._machine.applied_index == self.index and not store.left_by_start):
             return False
         return (
             self._monotonic() - self._last_s >= self._options.checkpoint_s

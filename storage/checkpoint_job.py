@@ -2,7 +2,7 @@
 
 ```
 loop     Store.begin_checkpoint   freezes staged chunks, the files' lengths and the catalog's changes: one moment
-thread   run                      0 remove a piece of the leftovers   1 write what was staged, then states files,
+thread   run                      0 remove leftovers, look at lengths   1 write what was staged, then states files,
                                   all of it in a trickle (outflow.py)
                                   2 sync   3 commit the catalog with the record   4 remove
 loop     finish                   forget what was staged; reads of the catalog move on
@@ -12,8 +12,8 @@ loop     finish                   forget what was staged; reads of the catalog m
 | before 3 is done | the old record; longer, perhaps torn files; hours it does not name | cut, leftovers, replayed |
 | in or after 4 | the new record; perhaps an unlinked hour's directory | a leftover |
 
-Leftovers (unlinked_hours.py) go first, a piece or as many as it takes, so that what a checkpoint writes again finds the
-room that they took.
+0 is a piece of what a start leaves to checkpoints (unlinked_hours.py, hour_opening.py). Leftovers go first, as many as
+it takes, so that what a checkpoint writes again finds the room that they took.
 
 Only `run` leaves the loop's thread. It touches the frozen chunks (never changed once staged), descriptors of its own,
 and LMDB through Frozen.commit; nothing of the store. The loop may append, settle and read meanwhile.
@@ -27,10 +27,11 @@ from storage.catalog import Frozen
 from storage.disk import Disk
 from storage.frozen_hours import FrozenHours
 from storage.hour_file import directory_name
+from storage.hour_opening import HourOpening
 from storage.outflow import Outflow
 from storage.room import is_short
 from storage.snapshot_pin import Pins
-from storage.stage_write import OpenFiles, read_ahead, write_staged
+from storage.stage_write import read_ahead, write_staged
 from storage.unlinked_hours import Directory
 
 _SYNC_EACH_MAX: Final = 8
@@ -45,7 +46,7 @@ class CheckpointJob:
         disk: Disk,
         hours: Path,
         frozen: FrozenHours,
-        open_files: OpenFiles,
+        opening: HourOpening,
         catalog: Frozen,
         pins: Pins,
         finished: Callable[["CheckpointJob"], None],
@@ -53,7 +54,8 @@ class CheckpointJob:
         self._disk = disk
         self._directory = hours
         self.hours = frozen
-        self._open_files = open_files
+        self._opening = opening
+        self._open_files = opening.open
         self.catalog = catalog
         self._pins = pins
         self._finished = finished
@@ -61,6 +63,7 @@ class CheckpointJob:
     def run(self) -> None:
         """Write, sync, commit. Blocks for as long as the disk takes. Raises DiskFailed or Corrupt, both final."""
         self._make_room()
+        self._opening.look_on(*self.hours.there)
         outflow = Outflow(self._disk)
         write_staged(self.hours.staged, self.hours.chunks, self._open_files, self.hours.heads, outflow)
         self.hours.states.extend(self.hours.rows, self.hours.touched, self._open_files)

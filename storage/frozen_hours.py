@@ -112,6 +112,12 @@ class FrozenHours:
         return lengths_of(self.rows[self._rising])
 
     @property
+    def there(self) -> tuple[I64, I64]:
+        """All hours by number, and the global_index of each one's first unit."""
+        rows = self.rows[self._rising]
+        return rows["number"], rows["first"]
+
+    @property
     def touched(self) -> set[int]:
         """The hours that were written to since the last checkpoint, or will be."""
         return {*self._written, *self.staged_numbers}

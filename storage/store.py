@@ -108,9 +108,9 @@ class Store:
         return self._hours.held
 
     @property
-    def leftovers(self) -> int:
-        """Directories of hours that the checkpoint at the start did not name; each checkpoint removes a piece."""
-        return self._hours.leftovers
+    def left_by_start(self) -> int:
+        """Leftovers to remove, and hours to look at the lengths of: each checkpoint does a piece."""
+        return self._hours.leftovers + self._opening.unlooked
 
     # apply
 
@@ -384,7 +384,7 @@ class Store:
         """
         frozen = self._hours.freeze()
         catalog = self.catalog.begin(record)
-        return CheckpointJob(self._disk, self._directory, frozen, self._opening.open, catalog, self._pins, self._finish)
+        return CheckpointJob(self._disk, self._directory, frozen, self._opening, catalog, self._pins, self._finish)
 
     def pin(self) -> Pin | None:
         """Hold the last durable checkpoint fast, to be read in a thread; None before the first. Cheap."""

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 import storage.heads
+import storage.hour_opening
 import storage.stage_write
 import storage.staging
 import storage.state_files
@@ -28,8 +29,10 @@ def small_stage() -> Iterator[None]:
 
 @contextmanager
 def small_states() -> Iterator[None]:
-    """Three settle records are worth a states file."""
+    """Three settle records are worth a states file; a start looks at the lengths of one hour, a checkpoint of two."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage.hour_opening, "START_HOURS", 1)
+        patch.setattr(storage.hour_opening, "PIECE_HOURS", 2)
         patch.setattr(storage.states_due, "TAIL_MIN", 3)
         patch.setattr(storage.state_files, "TAIL_MIN", 3)
         yield

@@ -132,10 +132,10 @@ def test_a_start_removes_no_leftover_and_each_checkpoint_a_piece(
     assert verify(quick_path).notes == ["no checkpoint yet; 250 hours begun, which the next start rebuilds"]
     disk = CountingDisk()
     store = begun_again(quick_path, disk, 250)
-    assert (store.leftovers, disk.removed) == (250, 0)
+    assert (store.left_by_start, disk.removed) == (250, 0)
     for index, left in enumerate((150, 50, 0, 0), 1):
         checkpoint(store, index)
-        assert (store.leftovers, disk.removed) == (left, 250 - left)
+        assert (store.left_by_start, disk.removed) == (left, 250 - left)
     assert len(store.records(due_positions(250))) == 250
     store.close()
     assert directories(quick_path) == [f"{FIRST + hour}.1" for hour in range(250)]
@@ -164,7 +164,7 @@ def test_an_hour_is_begun_beside_its_leftover_and_its_name_is_free_after(
     old = {path: path.read_bytes() for path in (quick_path / "hours").rglob("*") if path.is_file()}
     assert len(old) == 2 * 20
     store = begun_again(quick_path, Disk(), 10)
-    assert store.leftovers == 20
+    assert store.left_by_start == 20
     store.turn(FIRST + 2)  # half of them near, and written now
     assert {path: path.read_bytes() for path in old} == old
     assert f"{FIRST}.2" in directories(quick_path)
@@ -219,7 +219,7 @@ def test_past_a_bound_a_start_removes_leftovers(quick_path: Path, monkeypatch: p
     for _ in range(4):
         killed(quick_path, 10)
     store = Store.open(quick_path, disk=Disk())
-    assert (store.leftovers, len(directories(quick_path))) == (25, 25)
+    assert (store.left_by_start, len(directories(quick_path))) == (25, 25)
     store.close()
 
 
@@ -355,7 +355,7 @@ def _run(path: Path, disk: Disk) -> None:
     store = Store.open(path, disk=disk)
     try:
         replay(store, CRASHED, checkpoints=(4, 8))
-        while store.leftovers:
+        while store.left_by_start:
             checkpoint(store, store.applied_index)
         checkpoint(store, store.applied_index)
     finally:
