@@ -231,10 +231,10 @@ def test_a_checkpoint_removes_as_many_leftovers_as_it_needs_room(
     killed(quick_path, 40)
     disk = SmallDisk(quick_path, 40 * 3 + 120)  # an hour takes three blocks, and is taken for four and its content
     store = begun_again(quick_path, disk, 40)
-    assert store.leftovers == 40
+    assert store.left_by_start == 40
     checkpoint(store, 1)
-    assert 0 < store.leftovers < 36
-    assert len(directories(quick_path)) == 40 + store.leftovers, "those removed are counted"
+    assert 0 < store.left_by_start < 36
+    assert len(directories(quick_path)) == 40 + store.left_by_start, "those removed are counted"
     store.append(batch_of(due(40) + 1))
     for index in range(2, 12):
         checkpoint(store, index)
@@ -250,7 +250,7 @@ def test_a_start_removes_leftovers_where_the_disk_is_short(quick_path: Path, mon
     Store.open(quick_path, disk=SmallDisk(quick_path, 100)).close()
     assert len(directories(quick_path)) == 10
     store = Store.open(quick_path, disk=SmallDisk(quick_path, 80))
-    assert (store.leftovers, directories(quick_path)) == (0, [])
+    assert (store.left_by_start, directories(quick_path)) == (0, [])
     store.close()
 
 
