@@ -25,7 +25,7 @@ from storage.array import I64, U64
 from storage.chain import HEADS_BYTES
 from storage.format import Units
 from storage.frozen_hours import FrozenHours
-from storage.heads import HeadsKept, all_heads
+from storage.heads import HeadsKept, all_heads, used_heads
 from storage.hour import Hour
 from storage.hour_table import NOT_READ, HourCounters, HoursHeld, HourTable
 from storage.position import by_hour, hours_of, indexes_of
@@ -86,6 +86,7 @@ class HourSet:
         self._settling = SettlingHours()
         self._written: set[int] = set()  # written to since the last checkpoint began
         self._heads = HeadsKept()
+        self._left = HeadsKept()  # of what the last turn let go
         self._unlinked = UnlinkedHours(leftovers)
         self._states_due = StatesDue(table.rows)
 
@@ -96,7 +97,8 @@ class HourSet:
     def held(self) -> HoursHeld:
         """What is in memory of them."""
         near = len(self._mapped)
-        return HoursHeld(near, len(self._objects), near * HEADS_BYTES + self._heads.bytes)
+        heads = near * HEADS_BYTES + self._left.bytes + self._heads.bytes
+        return HoursHeld(near, len(self._objects), heads)
 
     @property
     def leftovers(self) -> int:
@@ -278,10 +280,15 @@ class HourSet:
         return piece
 
     def turn(self, now_hour: int) -> None:
-        """The wheel stands at `now_hour`: let go of hours no longer near, write and open those that became so."""
+        """The wheel stands at `now_hour`: let go of hours no longer near, write and open those that became so. A turn
+        back, for the clock was wrong, reads nothing of hours that the one before let go."""
         self._near = range(now_hour - NEAR_HOURS, now_hour + NEAR_HOURS + 1)
-        for number in [number for number in self._mapped if number not in self._near]:
+        left = [number for number in self._mapped if number not in self._near]
+        known, self._left = self._left, HeadsKept() if left else self._left
+        for number in left:
             hour = self._mapped.pop(number)
+            heads = hour.heads()
+            self._left.keep(number, used_heads(heads.after, heads.count, hour.next))
             hour.leave()
             self._table.put(hour.counters)
         for number in self._near:
@@ -289,7 +296,7 @@ class HourSet:
             if entering is not None:
                 self._warm.drop(number)
                 self._write([number])
-                kept = self._heads.get(number, entering.next)
+                kept = self._heads.get(number, entering.next) or known.get(number, entering.next)
                 self._heads.drop(number)
                 self._mapped[number] = entering
                 entering.enter(None if kept is None else all_heads(kept))

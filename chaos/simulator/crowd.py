@@ -29,7 +29,7 @@ class CrowdShape:
     """How many. `weight`: how many each stored row stands for (cost.py)."""
 
     hours: int = CROWD_HOURS  # with one message each, in one request
-    keyed: int = 800  # in one hour
+    keyed: int = 800  # in one hour; 0: none has a key
     keyed_for_s: float = 8.0  # within which they are due
     weight: int = CROWD_WEIGHT
 
@@ -60,7 +60,8 @@ class Crowd:
             for number in range(self._shape.keyed)
         ]
         world.after(1 + 10 * chance.random(), self._offer, far)
-        world.after(0.5 * chance.random(), self._offer, keyed)
+        if keyed:
+            world.after(0.5 * chance.random(), self._offer, keyed)
         world.after(LOOK_S, self._pull)
 
     def end(self) -> None:

@@ -60,6 +60,12 @@ def config_of(plan: FaultPlan) -> dict[str, dict[str, Any]]:
     return {"storage": storage | ({"journal_keep_mb": 0} if plan.seed % 2 else {})} | asked
 
 
+def crowd_of(plan: FaultPlan) -> CrowdShape:
+    """What a drawn crowd is. Where there are older builds it has no keys: at level 1 an entry drops all keys of an hour
+    at once, as those do."""
+    return CrowdShape(weight=plan.crowd, keyed=0) if plan.older else CrowdShape(weight=plan.crowd)
+
+
 @dataclass
 class Run:
     """What a run came to. `wrong` are violations that no checker words: a run that did not come to its end."""
@@ -264,7 +270,7 @@ def run_plan(
 ) -> Run:
     """Run a plan and judge it. `directory` keeps the nodes' files and the history."""
     began_s = time.process_time()
-    crowd = crowd or (CrowdShape(weight=plan.crowd) if plan.crowd else None)
+    crowd = crowd or (crowd_of(plan) if plan.crowd else None)
     more: dict[str, Any] = {"turn_s": TURN_S, "weight": crowd.weight} if crowd else {}
     with World(plan.seed, directory, nodes=plan.nodes, config=config_of(plan), **more) as world:
         running = Running(plan, world, shape or Shape(), crowd)

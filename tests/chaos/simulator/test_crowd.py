@@ -13,7 +13,7 @@ from chaos.fault_plan import FaultPlan
 from chaos.simulator.crowd import CrowdShape
 from chaos.simulator.judge import ANY_TIME
 from chaos.simulator.mutant import planted
-from chaos.simulator.run import Run, run_plan
+from chaos.simulator.run import Run, crowd_of, run_plan
 
 
 class Scene(NamedTuple):
@@ -81,6 +81,15 @@ def test_some_seeds_have_a_crowd_whose_hours_pass() -> None:
         (jump,) = [fault for fault in plan.faults if (fault.kind, fault.target) == ("jump", "*")]
         assert jump.at_s + jump.for_s == pytest.approx(plan.seconds)
     assert not any(draw_plan(seed, 20).crowd for seed in range(100))
+
+
+def test_a_crowd_beside_older_builds_has_no_keys() -> None:
+    """Seed 5478: at level 1 an entry drops all keys of an hour at once, since the first builds do. That is what level 2
+    mended, and nothing that this build could do otherwise at level 1."""
+    plan = draw_plan(5478, 60)
+    assert plan.older
+    assert crowd_of(plan) == CrowdShape(keyed=0)
+    assert crowd_of(replace(plan, older=0)) == CrowdShape(keyed=800)
 
 
 def test_what_a_step_may_take() -> None:
