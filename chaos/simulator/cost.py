@@ -53,6 +53,7 @@ KEY_WEIGHT_MAX: Final = 200
 #: Module and name of what bounds a step by rows that the weight stands for.
 BOUNDS: Final = (
     ("storage.key", "DROPPED_MAX"),
+    ("storage.hour_set", "_READ_UNITS_MAX"),
     ("storage.state", "PAGE_UNITS"),
     ("storage.state_file", "PAGE_UNITS"),
     ("storage.state_files", "PAGE_UNITS"),

@@ -13,8 +13,10 @@ import pytest
 
 from chaos.simulator.client import Outcome
 from chaos.simulator.receivers import Behaviour
+from chaos.simulator.run import at_one_index
 from chaos.simulator.world import World
 from node.server import Node
+from replication.core import NO_OP
 from storage.verify import verify
 from tests.chaos.simulator.load import Load
 
@@ -348,3 +350,20 @@ def test_a_cluster_at_rest_wakes_for_heartbeats_only() -> None:
         former = world.leader()
         world.processes[former or "n1"].kill()
         assert world.run_until(lambda: world.leader() not in (None, former), 1.5)
+
+
+def test_nodes_are_level_behind_a_no_op() -> None:
+    """Seed 5385: the leader gave a member that had come level a no-op, and nothing followed. Machines are not told of
+    one, so a comparison with what they had applied waited for ever."""
+    with World(1) as world:
+        world.start()
+        assert world.run_until(lambda: world.leader() is not None and at_one_index(world.nodes().values()), 5)
+        world.run(1)
+        leader = world.nodes()[world.leader() or ""]
+        index = leader.group.last_index
+        leader.group._core.append(NO_OP)
+        leader.group.on_wake()
+        world.run(1)
+        assert [node.group.last_index for node in world.nodes().values()] == [index + 1] * 3
+        assert {node.machine.applied_index for node in world.nodes().values()} == {index}
+        assert at_one_index(world.nodes().values())
