@@ -48,7 +48,7 @@ def test_what_former_leaders_leased_is_noted_piece_by_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces_before: int
 ) -> None:
     """Between two pieces this reign leases two units of the former leader's again, wrongly, and one of them is settled:
-    both are counted, wherever the look has come to, and each lease once."""
+    both are counted, wherever the look has come to, and each lease once. A third one's former lease was over."""
     monkeypatch.setattr(sweep, "LEASED_LOOK_ROWS", 10)
     store = Store.open(tmp_path, disk=Disk())
     found(store)
@@ -61,11 +61,11 @@ def test_what_former_leaders_leased_is_noted_piece_by_piece(
     takeover.begin(store.open_hours())
     for _ in range(pieces_before):
         takeover.carry(store, 100)
-    again = positions[[8, 28]]
+    again = positions[[28, 8, 35]]
     takeover.leases(store, again, 100)
-    takeover.handed_over(lease((int(again[0]), 999, 200), (int(again[1]), 999, 200)), 0.2)
-    store.settle(SettleBatch.of(again, what=LEASED, at_ms=200, when=999, term=7, attempt=2))
-    store.settle(SettleBatch.of(again[:1], what=DELIVERED, at_ms=210, term=7, attempt=2))
+    takeover.handed_over(lease(*((int(position), 999, 200) for position in again)), 0.2)
+    store.settle(SettleBatch.of(again, what=LEASED, at_ms=200, when=999, term=7, attempt=3))
+    store.settle(SettleBatch.of(again[1:2], what=DELIVERED, at_ms=210, term=7, attempt=3))
     steps = 0
     while takeover.carrying:
         takeover.carry(store, 100)

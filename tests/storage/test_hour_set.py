@@ -10,6 +10,8 @@ from storage.columns import SettleBatch
 from storage.disk import Disk
 from storage.format import DELIVERED, LEASED, UNKNOWN
 from storage.hour_count import OPEN, DueTally, Which
+from storage.hour_lengths import HourRows
+from storage.hour_table import FROZEN, HourTable
 from storage.position import HOUR_MS
 from storage.store import Store
 from storage.verify import digest, verify
@@ -143,3 +145,15 @@ def test_what_is_numbered_on_is_read_in_every_way(quick_path: Path, near: bool) 
 
 def _positions(count: int, first: int = 0) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
     return np.arange(first, first + count, dtype=np.uint64) + np.uint64(HOUR << 40)
+
+
+def test_a_checkpoint_tells_nothing_of_an_hour_that_was_written_further_since() -> None:
+    """Its settle records were written on the loop, more of them than the checkpoint took along."""
+    table = HourTable(HourRows.of({}), np.empty(0, np.int64))
+    table.begin([HOUR], [0], [0])
+    at = table.find([HOUR])
+    table.rows["settles"][at] = 3
+    frozen = {name: table.rows[name][at] for name in FROZEN}
+    table.rows["settles"][at] = table.rows["saved_settles"][at] = 5
+    assert table.save(at, frozen).tolist() == []
+    assert table.rows["saved_settles"][at].tolist() == [5]

@@ -1,0 +1,34 @@
+"""Hours that were used lately stay in memory, up to a bound of units."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import storage.warm_hours
+from storage.columns import SettleBatch
+from storage.format import LEASED
+from storage.store import Store
+from tests.storage.test_many_hours import OpeningDisk, due, open_store
+from tests.storage.workload import batch_of, checkpoint
+
+
+def test_hours_that_were_cooled_do_not_count_any_more(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty hours are used one after the other, then two in turn. Both stay warm: their units are within the bound."""
+    monkeypatch.setattr(storage.warm_hours, "_WARM_UNITS_MAX", 8 * 1024)
+    store = open_store(quick_path)
+    positions = store.append(batch_of(due(20)))
+    store.settle(SettleBatch.of(positions, what=LEASED, at_ms=1, when=2, term=1, attempt=1))
+    checkpoint(store, 1)
+    store.close()
+    disk = OpeningDisk()
+    store = Store.open(quick_path, disk=disk)
+    for place in range(20):
+        store.states(positions[place : place + 1])
+    for place in (0, 1):
+        store.states(positions[place : place + 1])
+    disk.calls.clear()
+    for place in (0, 1) * 5:
+        store.states(np.array([positions[place]], np.uint64))
+    assert disk.calls["bytes"] == 0
+    store.close()
