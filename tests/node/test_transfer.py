@@ -97,7 +97,8 @@ def test_a_leader_that_is_told_to_stop_while_it_yields_gives_once(tmp_path: Path
 
 
 def test_the_answer_says_who_leads_since_which_term(tmp_path: Path) -> None:
-    """To each by name, and to the best: one term each, and the new leader reigns and has everything."""
+    """To each by name, and to the best: one term each, and the new leader reigns and has everything. Where the disk
+    keeps the one that was asked for from the next term, another is elected, and the answer names that one."""
 
     async def scene(nodes: list[Node]) -> None:
         for _ in range(4):
@@ -106,12 +107,12 @@ def test_the_answer_says_who_leads_since_which_term(tmp_path: Path) -> None:
             id = await schedule(old)
             to = followers(nodes, old)[0].config.node_id
             answer = await old.service.transfer(to, principal=ANONYMOUS)
-            assert (answer.from_node, answer.to_node) == (old.config.node_id, to)
-            assert (answer.term_before, answer.term_after) == (term, term + 1)
+            assert (answer.from_node, answer.term_before) == (old.config.node_id, term)
+            assert answer.to_node == to or answer.term_after > term + 1
             assert 0 <= answer.took_ms < 5_000
             assert old.reign is None
             new = await leader_of(nodes, term_above=term)
-            assert new.config.node_id == to
+            assert (answer.to_node, answer.term_after) == (new.config.node_id, new.group.term)
             assert (await new.service.message(id, local=False, principal=ANONYMOUS)).state == "ready"
         best = await new.service.transfer(None, principal=ANONYMOUS)
         assert best.to_node != best.from_node == new.config.node_id
