@@ -48,9 +48,10 @@ def examples(count: int, **more: Any) -> settings:
     return settings(max_examples=_scaled(count), **more)
 
 
-def stride() -> int:
-    """How many points of a sweep are one step: all are tried but by `make test-fast`."""
-    return max(1, PERCENT["run"] // settings().max_examples)
+def stride(each: int = 1) -> int:
+    """How many points of a sweep are one step: `make test` tries each so-manieth, `make soak-models` all. An `each` that
+    shares no divisor with the size of a row meets every place in it, in one row or another."""
+    return max(1, each * PERCENT["run"] // settings().max_examples)
 
 
 def seeds(count: int) -> pytest.MarkDecorator:
