@@ -49,7 +49,7 @@ def examples(count: int, **more: Any) -> settings:
 
 
 def stride(each: int = 1) -> int:
-    """How many points of a sweep are one step: `make test` tries each so-manieth, `make soak-models` all. An `each` that
+    """How many points of a sweep are one step: `make test` tries one of `each`, `make soak-models` all. An `each` that
     shares no divisor with the size of a row meets every place in it, in one row or another."""
     return max(1, each * PERCENT["run"] // settings().max_examples)
 
