@@ -263,7 +263,6 @@ def test_metrics_name_outcomes_and_no_topic(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-@pytest.mark.held(400, reason="the test looks at all messages in one step")
 @pytest.mark.parametrize("count", [300])
 def test_a_burst_is_delivered_once_each(tmp_path: Path, count: int) -> None:
     """More than one bite of staging, more than one turn of the slots; every message exactly once."""
