@@ -25,7 +25,7 @@ from chaos.skewed_clock import SkewedClock
 from cli.local_cluster import LocalNode, how_it_ended, last_words, start_process, write_config
 from storage.verify import digest
 
-POLL_S = 0.02
+POLL_S = 0.1  # a look is a request to each node: often enough for what takes seconds
 READY_S = 60.0
 STOP_S = 30.0
 TRANSFER_S = 15.0
@@ -259,20 +259,18 @@ class Cluster:
             seen[0] = now
             return steady
 
-        await self.until(level, "the same applied index on all nodes", timeout_s, POLL_S * 10)
+        await self.until(level, "the same applied index on all nodes", timeout_s, POLL_S * 2)
         return seen[0].pop()
 
     async def digests(self, attempts: int = 4) -> dict[str, tuple[str, int]]:
-        """Stops all nodes gracefully, the leader last, and returns digest and applied index of each; all stay stopped.
+        """Stops all nodes gracefully at once, and returns digest and applied index of each; all stay stopped.
 
-        What a leader still commits while the first follower stops (its last dispatch state) makes the indexes differ;
-        then the nodes are started again, so that the one behind catches up, and stopped once more.
+        What a leader still commits while a follower stops (its last dispatch state) makes the indexes differ; then the
+        nodes are started again, so that the one behind catches up, and stopped once more.
         """
         for _ in range(attempts):
             await self.wait_level()
-            leader = (await self.wait_leader()).node_id
-            for node_id in sorted(self.running(), key=lambda node_id: node_id == leader):
-                await self.stop(node_id)
+            await asyncio.gather(*map(self.stop, self.running()))
             found = {node_id: digest(node.data_path) for node_id, node in self.nodes.items()}
             if len({applied for _, applied in found.values()}) == 1:
                 return found

@@ -14,6 +14,7 @@ class Plan:
     duration_s: float = 10.0  # of offering
     batch: int = 10  # messages a request; 1: single POST
     delay_ms: tuple[int, int] = (200, 2_000)  # due so long after the offer, uniform, ends included
+    due_together_ms: int = 1  # due times are rounded up to multiples of this: fewer hand-overs, each of more messages
     keyed_share: float = 0.5  # of the requests: with keys, hence sent again when the outcome is unknown
     cancel_share: float = 0.0  # of the acknowledged messages: cancelled around their due time
     reschedule_share: float = 0.0  # of the acknowledged messages: moved around their due time, by reschedule_ms

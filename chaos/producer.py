@@ -105,7 +105,9 @@ class Producer:
         keyed = bool(self._random.random() < self._plan.keyed_share)
         pushed = bool(self._random.random() < self._plan.push_share)
         topic = self._plan.push_topic if pushed else self._plan.topic
-        offers = [Offer(first + row, wall_ms + int(delays[row]), keyed, topic) for row in range(count)]
+        together_ms = self._plan.due_together_ms
+        dues = [-(-(wall_ms + int(delay)) // together_ms) * together_ms for delay in delays]
+        offers = [Offer(first + row, dues[row], keyed, topic) for row in range(count)]
         for offer in offers:
             seen = Offered(
                 mono_ms=mono_ms,

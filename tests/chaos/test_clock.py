@@ -13,7 +13,7 @@ from chaos.plan import Plan
 from chaos.scenario import TWO_HOURS_MS, clock_steps
 from chaos.trial import Outcome, Trial
 
-PLAN = Plan(rate=250, duration_s=600.0, batch=10, lease_ms=8_000)
+PLAN = Plan(rate=150, duration_s=600.0, batch=10, due_together_ms=50, lease_ms=8_000)
 
 
 @pytest.mark.timeout(120)

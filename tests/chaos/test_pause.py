@@ -19,7 +19,9 @@ def test_leader_paused_three_seconds_under_load(tmp_path: Path) -> None:
     per connection; nothing is lost, early, or repeated beyond the bound; and the new leader serves before the old one
     wakes, also those whose polls had been passed on to it.
     """
-    plan = Plan(rate=1_200, duration_s=600.0, batch=20, lease_ms=8_000, consumers_per_node=4, wait_ms=10_000)
+    plan = Plan(
+        rate=1_200, duration_s=600.0, batch=30, due_together_ms=10, lease_ms=8_000, consumers_per_node=4, wait_ms=10_000
+    )
 
     async def trial() -> Outcome:
         async with Trial(tmp_path, plan) as running:

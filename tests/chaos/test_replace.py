@@ -17,7 +17,7 @@ def test_a_founder_gives_way_to_a_new_node(tmp_path: Path) -> None:
     nothing comes twice, and the files of those that are members now are equal."""
 
     async def trial() -> Outcome:
-        async with Trial(tmp_path, Plan(rate=200, duration_s=600.0), spare=1) as running:
+        async with Trial(tmp_path, Plan(rate=200, duration_s=600.0, due_together_ms=50), spare=1) as running:
             await running.run(replacements(1))
             assert list(running.cluster.nodes) == ["n2", "n3", "n4"]
             return await running.judge(Bounds(recovery_ms=4_000, on_time_ms=2_000))

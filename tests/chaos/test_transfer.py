@@ -84,7 +84,9 @@ def test_a_rolling_restart_under_load(tmp_path: Path) -> None:
     """Every node once, a third of the load pushed with pushes on the wire: nothing lost, early, or in two terms."""
 
     async def trial() -> Outcome:
-        plan = Plan(rate=250, duration_s=600.0, batch=10, lease_ms=20_000, push_share=0.35, push_answer_ms=150)
+        plan = Plan(
+            rate=200, duration_s=600.0, due_together_ms=50, lease_ms=20_000, push_share=0.35, push_answer_ms=150
+        )
         async with Trial(tmp_path, plan) as running:
             await running.run(rolling_restarts(1, 0.5))
             return await running.judge(Bounds(on_time_ms=500))
@@ -101,7 +103,7 @@ def test_transfers_under_load(tmp_path: Path) -> None:
     5,000 messages all but one request's are acknowledged."""
 
     async def trial() -> Outcome:
-        plan = Plan(rate=1_000, duration_s=600.0, batch=10, lease_ms=8_000)
+        plan = Plan(rate=1_000, duration_s=600.0, due_together_ms=20, lease_ms=8_000)
         async with Trial(tmp_path, plan) as running:
             await running.run(transfers(6, 0.75))
             return await running.judge(Bounds(on_time_ms=500, acknowledged_share=0.998))
