@@ -68,6 +68,10 @@ def test_a_node_that_was_down_when_it_was_removed_is_told(tmp_path: Path) -> Non
             assert "was removed from this cluster" in str(why)
             await place.is_out(away)
             await place.schedule()
+            old = place.peer(away)  # with the addresses it had it looks like a request that is sent again
+            problem = await place.refusal(lambda leader: leader.service.add_member(away, old["raft"], old["http"]))
+            assert problem.errors[0].pointer == "/id"
+            assert "an id is not given again" in problem.detail
 
     asyncio.run(scene())
 
