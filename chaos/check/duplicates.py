@@ -1,5 +1,6 @@
 """D: what comes twice, and why."""
 
+import bisect
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from chaos.bounds import Bounds
-from chaos.event import Ended, Extended, GaveBack, HandedOver
+from chaos.event import Applied, Ended, Extended, GaveBack, HandedOver
 from chaos.history import History
 from chaos.verdict import Verdict
 
@@ -38,12 +39,12 @@ def repeats(history: History, bounds: Bounds) -> list[Repeat]:
     may have begun, and have been given up, long before.
     """
     found: list[Repeat] = []
-    given_back, extended = _by_name(history, GaveBack), _by_name(history, Extended)
+    given_back, extended, stamps = _by_name(history, GaveBack), _by_name(history, Extended), _Stamps(history)
     failed_ms = {(event.message_id, event.term, event.attempt): event.wall_ms for event in history.of(Ended)}
     for number, events in history.hand_overs().items():
         for before, after in itertools.pairwise(events):
             name = (number, before.term, before.attempt)
-            lease_end_ms = _lease_end_ms(before, after, extended.get(name, ()), bounds)
+            lease_end_ms = _lease_end_ms(before, after, extended.get(name, ()), stamps, bounds)
             cause: Cause
             if (after.term, after.attempt) == (before.term, before.attempt):
                 cause = "same_name"
@@ -118,11 +119,28 @@ def _at_ms(event: HandedOver) -> int:
     return event.begun_wall_ms or max(event.handed_over_ms, event.wall_ms)
 
 
-def _lease_end_ms(before: HandedOver, after: HandedOver, answers: Sequence[Extended], bounds: Bounds) -> int:
-    """The earliest end that the lease of `before` can have had, by what its consumer was told of extensions."""
+class _Stamps:
+    """The stamps of entries, by when their leaders applied them; none where nobody looked inside."""
+
+    def __init__(self, history: History) -> None:
+        stamped = sorted((event.wall_ms, event.stamp_ms) for event in history.of(Applied) if event.stamp_ms)
+        self._applied_ms, self._stamp_ms = [at for at, _ in stamped], [stamp for _, stamp in stamped]
+
+    def earliest_ms(self, event: Extended) -> int:
+        """The least time that the leader's clock may have shown when it took this extension."""
+        first = bisect.bisect_left(self._applied_ms, event.asked_wall_ms)
+        last = bisect.bisect_right(self._applied_ms, event.wall_ms)
+        return min([event.asked_wall_ms, *self._stamp_ms[first:last]])
+
+
+def _lease_end_ms(
+    before: HandedOver, after: HandedOver, answers: Sequence[Extended], stamps: _Stamps, bounds: Bounds
+) -> int:
+    """The earliest end that the lease of `before` can have had, by what its consumer was told of extensions. A leader
+    whose clock was behind ended them early by as much."""
     ends_ms = [before.leased_until_ms]
     for event in answers:
-        end_ms = event.asked_wall_ms + event.lease_ms - bounds.skew_ms
+        end_ms = stamps.earliest_ms(event) + event.lease_ms - bounds.skew_ms
         if event.result == "extended" and event.wall_ms <= after.began_ms:
             ends_ms = [end_ms]
         elif event.result in ("extended", "unknown") and event.asked_wall_ms <= after.began_ms:

@@ -156,6 +156,25 @@ def test_message_again_after_its_consumer_gave_it_back_or_let_go_of_it() -> None
     assert with_answer(msgspec.structs.replace(nacked, result="stale")) == {"D"}
 
 
+def test_a_leader_whose_clock_is_behind_ends_an_extended_lease_early() -> None:
+    """Seed 9045: its consumer is told no time, so the end is judged by the stamp of the entry, not by true time."""
+    again: list[Event] = [hand_over(20, 1_900, 2, 2, due_ms=EPOCH_MS + 1_800), begun(20, 1_900, 2, 2)]
+    name = {"number": 20, "message_id": "id20", "term": 1, "attempt": 1, "asked_wall_ms": EPOCH_MS + 500}
+    longer = Extended(**at(520), **name, result="extended", lease_ms=9_000)  # type: ignore[arg-type]
+
+    def stamped(behind_ms: int) -> set[str]:
+        events = with_more(*again, longer).events
+        moved = [
+            msgspec.structs.replace(event, stamp_ms=event.wall_ms - behind_ms) if isinstance(event, Applied) else event
+            for event in events
+            if not (isinstance(event, Acked) and event.number == 20)
+        ]
+        return broken(History(moved)) & {"D"}
+
+    assert stamped(0) == {"D"}
+    assert stamped(2_340_507) == set()
+
+
 def test_two_sure_leaders() -> None:
     """At one moment; one after the other in the wrong order; and a hand-over of an old term."""
     assert broken(with_more(Sure(**at(1_546), node="n1", term=1))) == {"trust"}
