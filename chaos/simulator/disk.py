@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import random
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing_extensions import Buffer
 
 from chaos.simulator.cost import BYTE_US, CALL_US, OPEN_US, Meter
 from chaos.simulator.loop import Gone
-from chaos.simulator.platter import File, Name, Platter, Undo
+from chaos.simulator.platter import File, Name, Platter, Undo, remove
 from storage.data_directory import DirectoryRefused
 from storage.disk import Disk, DiskFailed
 from storage.format import Corrupt, FormatRefused
@@ -133,8 +132,8 @@ class SimDisk(Disk):
             file = self._platter.files[number] = File(os.fstat(fd).st_size)
         return file
 
-    def _named(self, directory: Path, back: Callable[[], None], forget: Callable[[], None] = lambda: None) -> None:
-        self._platter.names.append(Name(directory, back, forget))
+    def _named(self, back: Callable[..., None], *paths: Path, forget: Callable[[], None] = lambda: None) -> None:
+        self._platter.names.append(Name(list(paths), back, forget))
 
     # -- Disk
 
@@ -158,7 +157,7 @@ class SimDisk(Disk):
         self._paths[fd] = str(path)
         if new:
             self._platter.files[number] = File(0)  # the number may have been another file's
-            self._named(path.parent, lambda: path.unlink(missing_ok=True))
+            self._named(remove, path)
         return fd
 
     def close(self, fd: int) -> None:
@@ -234,18 +233,22 @@ class SimDisk(Disk):
     def rename(self, old: Path, new: Path) -> None:
         """See Disk."""
         self._step("rename", str(old))
-        kept: Path | None = None
+        platter, kept = self._platter, None
         if os.path.lexists(new):
-            kept = self._platter.keep(new)
-            os.rename(new, kept)
-        super().rename(old, new)
+            kept = platter.keep(new)
+            platter.move(new, kept)
+        self._guard("rename", old, lambda: platter.move(old, new))
 
-        def back() -> None:
+        def back(new: Path, old: Path) -> None:
             if os.path.lexists(new):
-                os.rename(new, old)
-            _put_back(kept, new)
+                platter.move(new, old)
+            _put_back(platter, kept, new)
 
-        self._named(new.parent, back, lambda: _remove(kept))
+        def forget() -> None:
+            if kept is not None:
+                platter.remove(kept)
+
+        self._named(back, new, old, forget=forget)
 
     def unlink(self, path: Path) -> None:
         """See Disk."""
@@ -261,9 +264,9 @@ class SimDisk(Disk):
             self._set_aside(path)
 
     def _set_aside(self, path: Path) -> None:
-        kept = self._platter.keep(path)
-        os.rename(path, kept)
-        self._named(path.parent, lambda: _put_back(kept, path), lambda: _remove(kept))
+        platter, kept = self._platter, self._platter.keep(path)
+        platter.move(path, kept)
+        self._named(lambda path: _put_back(platter, kept, path), path, forget=lambda: platter.remove(kept))
 
     def make_directory(self, path: Path) -> None:
         """See Disk."""
@@ -272,7 +275,7 @@ class SimDisk(Disk):
             return
         self._step("make directory", str(path))
         super().make_directory(path)
-        self._named(path.parent, lambda: _remove(path))
+        self._named(remove, path)
 
     def list_directory(self, path: Path) -> list[str]:
         """See Disk."""
@@ -305,15 +308,6 @@ class SimDisk(Disk):
         return self._platter.total_bytes
 
 
-def _put_back(kept: Path | None, path: Path) -> None:
+def _put_back(platter: Platter, kept: Path | None, path: Path) -> None:
     if kept is not None and path.parent.is_dir() and not os.path.lexists(path):
-        os.rename(kept, path)
-
-
-def _remove(path: Path | None) -> None:
-    if path is None:
-        return
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+        platter.move(kept, path)

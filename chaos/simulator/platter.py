@@ -10,6 +10,9 @@ directory the names made, changed and removed since it was last synced:
 | renamed | renaming back; what was replaced comes back | fsync of the directory it went to, syncfs |
 | removed | putting it back (it is kept aside) | fsync of its directory, syncfs |
 
+A directory that is renamed or removed takes along what no sync has covered of the names in it: whoever gets its path
+has nothing to do with them.
+
 A power cut takes all of that back, or, when torn, any part of it: names from some point on per directory, bytes sector
 by sector, as a kernel writes back in no order. LMDB writes its file by itself and counts as always durable: its commits
 are single steps here.
@@ -17,10 +20,12 @@ are single steps here.
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 
 SECTOR = 512
@@ -69,11 +74,23 @@ class File:
 
 @dataclass(slots=True)
 class Name:
-    """One change of a directory, and how to take it back."""
+    """One change of a directory, and how to take it back: `back` is given the paths as they are by then, the first of
+    which is in that directory."""
 
-    directory: Path
-    back: Callable[[], None]
+    paths: list[Path]
+    back: Callable[..., None]
     forget: Callable[[], None]
+
+    @property
+    def directory(self) -> Path:
+        """The one that changed, where it is now."""
+        return self.paths[0].parent
+
+    def follow(self, old: Path, new: Path) -> None:
+        """A directory was renamed: what is in it is there now."""
+        for place, path in enumerate(self.paths):
+            if _is_below(path, old):
+                self.paths[place] = new / path.relative_to(old)
 
 
 class Platter:
@@ -97,15 +114,28 @@ class Platter:
         self._kept += 1
         return self._aside / f"{self._kept}-{path.name}"
 
+    def move(self, old: Path, new: Path) -> None:
+        """Rename, and what no sync has covered of the names in a directory goes with it."""
+        directory = old.is_dir()
+        os.rename(old, new)
+        for name in self.names if directory else ():
+            name.follow(old, new)
+
+    def remove(self, kept: Path) -> None:
+        """What was kept will not come back, nor what was in it."""
+        if kept.is_dir():
+            self._forget(lambda name: _is_below(name.paths[0], kept))
+        remove(kept)
+
     def sync_names(self, directory: Path | None) -> None:
         """The names in a directory (None: in all) are durable."""
-        left = []
-        for name in self.names:
-            if directory is None or name.directory == directory:
-                name.forget()
-            else:
-                left.append(name)
-        self.names = left
+        self._forget(lambda name: directory is None or name.directory == directory)
+
+    def _forget(self, over: Callable[[Name], bool]) -> None:
+        before, chosen = self.names, [over(name) for name in self.names]
+        self.names = [name for name, its in zip(before, chosen, strict=True) if not its]
+        for name in compress(before, chosen):
+            name.forget()
 
     def sync_all(self) -> None:
         """Everything is durable."""
@@ -135,7 +165,7 @@ class Platter:
             else:
                 lost.append(name)
         for name in reversed(lost):
-            name.back()
+            name.back(*name.paths)
         self.names = []
 
     def _lose_bytes(self, path: Path, undo: list[Undo], torn: bool) -> None:
@@ -182,3 +212,15 @@ class Platter:
         shutil.rmtree(self._aside)
         self.root.mkdir()
         self._aside.mkdir()
+
+
+def _is_below(path: Path, directory: Path) -> bool:
+    return str(path).startswith(f"{directory}/")  # many are asked: Path.is_relative_to takes ten times as long
+
+
+def remove(path: Path) -> None:
+    """A file, or a directory and all in it; what is missing is fine."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -76,6 +76,58 @@ def test_renames_and_removals_come_back(tmp_path: Path) -> None:
     assert (platter.root / "tree" / "leaf").read_bytes() == b"leaf"
 
 
+def test_names_go_with_their_directory(tmp_path: Path) -> None:
+    """Seed 8165: an hour begun and not synced, then the folder of all hours replaced by a snapshot's, which has that
+    hour too. The cut took the snapshot's hour, which was synced, for the one that was begun."""
+    platter, disk, _ = make(tmp_path)
+    hours, installed, replaced = (platter.root / name for name in ("hours", "installed", "replaced"))
+    for directory in (hours, installed, replaced, installed / "1"):
+        disk.make_directory(directory)
+    written(disk, installed / "1" / "log", b"durable")
+    disk.fsync_directory(installed)
+    disk.fsync_directory(platter.root)
+    disk.make_directory(hours / "1")
+    written(disk, hours / "1" / "log", b"lost", name=False)
+    disk.rename(hours, replaced / "hours.1")
+    disk.fsync_directory(replaced)
+    disk.rename(installed, hours)
+    disk.fsync_directory(platter.root)
+    cut(platter, disk)
+    assert (hours / "1" / "log").read_bytes() == b"durable"
+    assert os.listdir(replaced / "hours.1") == []
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_what_is_put_in_a_removed_directory_s_place_is_another(tmp_path: Path, synced: bool) -> None:
+    """The same with a removal; where that is lost too, what was removed is there as far as it was synced."""
+    platter, disk, _ = make(tmp_path)
+    for name in ("old", "new"):
+        disk.make_directory(platter.root / name)
+        written(disk, platter.root / name / "kept", name.encode())
+    disk.fsync_directory(platter.root)
+    written(disk, platter.root / "old" / "lost", b"", name=False)
+    written(disk, platter.root / "new" / "lost", b"")
+    disk.remove_tree(platter.root / "old")
+    disk.rename(platter.root / "new", platter.root / "old")
+    if synced:
+        disk.fsync_directory(platter.root)
+    cut(platter, disk)
+    assert (platter.root / "old" / "kept").read_bytes() == (b"new" if synced else b"old")
+    assert sorted(os.listdir(platter.root / "old")) == (["kept", "lost"] if synced else ["kept"])
+    assert sorted(os.listdir(platter.root)) == (["old"] if synced else ["new", "old"])
+
+
+def test_a_name_that_was_not_synced_before_its_directory_was_renamed_is_lost(tmp_path: Path) -> None:
+    """A snapshot whose folders were not synced before the rename that makes it count: the rename saves none of it."""
+    platter, disk, _ = make(tmp_path)
+    disk.make_directory(platter.root / "install")
+    written(disk, platter.root / "install" / "log", b"bytes", name=False)
+    disk.rename(platter.root / "install", platter.root / "installed")
+    disk.fsync_directory(platter.root)
+    cut(platter, disk)
+    assert os.listdir(platter.root / "installed") == []
+
+
 def test_syncfs_covers_everything(tmp_path: Path) -> None:
     """As one sync of the file system does."""
     platter, disk, _ = make(tmp_path)
