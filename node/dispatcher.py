@@ -7,7 +7,8 @@
                                                                    v
                           step: wheel -> windows, ended leases -> windows, backlog -> windows, dispatch state
 
-Three things are kept apart. *Dispatch* moves a due unit from its slot to ready; the dispatch state names what was.
+Three things are kept apart. *Dispatch* moves a due unit from its slot to ready; the dispatch state names what was. A
+strict push that is leased ahead (planning.py) is on its way instead; taken back later, it was dispatched all the same.
 *Hand-over* takes it from ready under a lease, at once (fast mode), within the 50 ms that a crash may repeat. What *is*
 ready the records alone decide: windows, wheel and backlog are ways to find it, and every unit is checked against the
 records at the moment it is handed over. So what was settled meanwhile never goes out, and what is neither settled nor

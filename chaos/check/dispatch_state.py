@@ -17,7 +17,8 @@ def check_dispatch_state(history: History, bounds: Bounds) -> Verdict:
     at least `local_index` units of entries up to `applied_index` were due, unless the state before it, perhaps of a
     leader whose clock was ahead of this one's, had named them; and states never go back but by a Realign.
 
-    And where the simulator saw a leader propose one, every open unit that it names had been dispatched by then.
+    And where the simulator saw a leader propose one, every open unit that it names had been dispatched by then: it went
+    to a window, or its planned lease ran when the wheel gave it out, even if that was taken back since.
     Nothing is dispatched before it is due, so a state that names more than that names what was not dispatched; its
     successor would pass over those units, were there no records.
     """

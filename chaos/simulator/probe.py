@@ -27,6 +27,7 @@ from replication.fence import fence
 from replication.machine import MS_PER_TICK
 from storage.array import U64
 from storage.columns import SettleBatch
+from storage.due import Due
 from storage.format import LEASED, PENDING
 from storage.message_id import encode_ids
 from storage.position import HOUR_MS
@@ -311,14 +312,27 @@ class Dispatched:
         self._node = node
         self._pending: list[tuple[int, int, int]] = []  # heap of (due_ms, position, index of the entry)
         self._seen: set[int] = set()
-        ready = reign.dispatcher._ready
-        push = ready.push
+        ready, planning = reign.dispatcher._ready, reign.dispatcher.planning
+        push, unplanned = ready.push, planning.unplanned
 
         def pushed(kind: Any, topics: Any, units: Any, *, swept: bool = False) -> None:
             self._seen.update(units.position.tolist())
             push(kind, topics, units, swept=swept)
 
+        def given(due: Due) -> Due:
+            left = unplanned(due)
+            self._on_their_way(np.setdiff1d(due.position, left.position))
+            return left
+
         _replace(ready, "push", pushed)
+        _replace(planning, "unplanned", given)
+
+    @free
+    def _on_their_way(self, positions: U64) -> None:
+        """The wheel gave these out, and no window has them: dispatched if their planned lease runs. It may be taken
+        back later, also between then and the next state."""
+        leased = self._node.store.states(positions).state == LEASED
+        self._seen.update(positions[leased].tolist())
 
     def made(self, index: int, units: list[tuple[int, int]]) -> None:
         """An entry made these units, as (position, due_ms)."""
