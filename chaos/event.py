@@ -222,11 +222,13 @@ class Transferred(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Held(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A step held a node's loop for so long, by what it was charged; `by` names what for, ms, the dearest first."""
+    """A step held a node's loop for so long, by what it was charged; `by` names what for, ms, the dearest first.
+    `lazy_keys`: whether the node's level is one at which the keys of an unlinked hour go a few with each entry."""
 
     node: str
     held_ms: float
     by: tuple[tuple[str, float], ...]
+    lazy_keys: bool = True
 
 
 Event = (

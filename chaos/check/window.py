@@ -1,10 +1,10 @@
 """W: each hand-over in its window, never early."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from chaos.bounds import Bounds
-from chaos.event import Begun, Rescheduled
+from chaos.event import Applied, Begun, Rescheduled
 from chaos.history import History
 from chaos.verdict import Verdict, percentiles
 
@@ -12,6 +12,9 @@ from chaos.verdict import Verdict, percentiles
 AHEAD_MS: Final = 500
 #: What the way of an echo hides of another node's clock.
 MEASURED_MS: Final = 10
+
+HandOverName: TypeAlias = tuple[str, int, int]
+"""Message id, term, attempt."""
 
 
 def check_window(history: History, bounds: Bounds) -> Verdict:
@@ -22,6 +25,9 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
     was told; and, where the simulator sees it, what the leader's records say of the unit, for every attempt. There the
     skew bound is what is promised: AHEAD_MS past the median of the nodes' clocks at that moment.
 
+    Where all clocks went back below a due time after a hand-over, the message comes again when its lease ends or its
+    retry is due: it waits for no due time a second time.
+
     Lateness is the receiver's clock minus the due time asked for. The late bound applies to messages due outside the
     fault windows.
     """
@@ -29,11 +35,14 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
     answered = {number: event for number, event in history.acknowledged().items() if number not in moved}
     begun = {(event.message_id, event.term, event.attempt): event for event in history.of(Begun)}
     windows = bounds.fault_windows(history)
-    faults = [fault for event in begun.values() for fault in _begun_early(event)]
+    again = _again_after_clocks_went_back(history)
+    faults = [fault for event in begun.values() for fault in _begun_early(event, again)]
     late = 0
     lateness: list[float] = []
     for number, events in history.hand_overs().items():
         for event in events:
+            if (event.message_id, event.term, event.attempt) in again:
+                continue
             first_due_ms = answered[number].due_ms if number in answered and event.attempt == 1 else 0
             due_ms = max(event.due_ms, first_due_ms)
             seen = begun.get((event.message_id, event.term, event.attempt))
@@ -57,10 +66,28 @@ def _may_be_ahead_ms(begun: Begun) -> float:
     return begun.median_ahead_ms + AHEAD_MS + MEASURED_MS
 
 
-def _begun_early(event: Begun) -> Iterator[str]:
+def _again_after_clocks_went_back(history: History) -> set[HandOverName]:
+    """Hand-overs of what had been handed over when it was due by the leader's clock, before a Realign that set the time
+    back below that. `due_ms` is the same: the message was not moved."""
+    back = [(event.mono_ms, event.state[0] * 1000) for event in history.of(Applied) if event.realigned and event.state]
+    found: set[HandOverName] = set()
+    first: dict[tuple[str, int], Begun] = {}
+    for event in sorted(history.of(Begun), key=lambda event: event.mono_ms):
+        before = first.get((event.message_id, event.due_ms))
+        if before is None:
+            if event.at_ms >= event.due_ms:
+                first[event.message_id, event.due_ms] = event
+        elif event.attempt > before.attempt and any(
+            before.mono_ms <= mono_ms <= event.mono_ms and to_ms < event.due_ms for mono_ms, to_ms in back
+        ):
+            found.add((event.message_id, event.term, event.attempt))
+    return found
+
+
+def _begun_early(event: Begun, again: set[HandOverName]) -> Iterator[str]:
     """What is wrong with the time of one hand-over, as its node saw it."""
     name = f"{event.message_id} in term {event.term}, attempt {event.attempt}"
-    if event.at_ms < event.due_ms:
+    if event.at_ms < event.due_ms and (event.message_id, event.term, event.attempt) not in again:
         yield f"{name}: {event.node} begins it at {event.at_ms} by its clock, and has it due at {event.due_ms}"
     if event.median_ahead_ms is not None and event.at_ms - event.wall_ms > _may_be_ahead_ms(event):
         yield (

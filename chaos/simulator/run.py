@@ -38,6 +38,7 @@ from chaos.verdict import Verdict
 from node.server import Node
 from storage.array import U64
 from storage.format import LEASED, UNKNOWN
+from storage.level import has
 from storage.message_id import decode_id
 from storage.store import Store
 
@@ -125,9 +126,13 @@ class Running:
 
     def _held(self, node_id: str, seconds: float, by: dict[str, float]) -> None:
         mono_ms, wall_ms = self._now()
-        if seconds >= TOLD_S:
-            told = tuple(by.items())
-            self.history.record(Held(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, held_ms=seconds * 1000, by=told))
+        node = self.world.processes[node_id].node
+        if seconds >= TOLD_S and node is not None:
+            lazy_keys, told = has(node.machine.level, "lazy-keys"), tuple(by.items())
+            held = Held(
+                mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, held_ms=seconds * 1000, by=told, lazy_keys=lazy_keys
+            )
+            self.history.record(held)
 
     def _see(self, event: Event) -> None:
         """Keeps account of what was acknowledged and is still to come out."""
