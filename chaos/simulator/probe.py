@@ -17,6 +17,7 @@ import numpy as np
 from chaos.event import Applied, Begun, Ended, LeftOut, Promoted, SetBack, Sure
 from chaos.history import History
 from chaos.simulator.cost import free
+from chaos.simulator.crowd import TOPIC as CROWD
 from chaos.simulator.world import World
 from node.delivery_log import FAILED, PUSH
 from node.queues import GROUP
@@ -257,7 +258,8 @@ class Probe:
         self._world.after(LOOK_S, self._look)
 
     def _promoted(self, node_id: str, node: Node) -> None:
-        """By the records alone: what is due, and neither leased nor settled."""
+        """By the records alone: what is due, and neither leased nor settled. Of the load: nobody tells of an ack of the
+        crowd's, nor whether it is still asked for."""
         self._watch_state(node_id, node)
         store, now_ms = node.store, node.clock.now_ms()
         found: list[U64] = []
@@ -266,9 +268,14 @@ class Probe:
                 continue
             leased = store.leased(hour)
             found += [store.pending(hour, now_ms + 1).position, leased.position[leased.lease_end_ms <= now_ms]]
-        places = np.concatenate([np.empty(0, np.uint64), *found])
-        homes = store.homes(places)
-        random = np.array([record.random for record in store.records(places)], np.uint64)
+        crowd = store.catalog.topic(CROWD)
+        records = [
+            record
+            for record in store.records(np.concatenate([np.empty(0, np.uint64), *found]))
+            if crowd is None or record.topic != crowd.number
+        ]
+        homes = np.array([record.position for record in records], np.uint64)
+        random = np.array([record.random for record in records], np.uint64)
         open_ids = tuple(sorted(encode_ids(GROUP, homes, random).astype("U26").tolist()))
         mono_ms, wall_ms = self._history.now()
         assert node.reign is not None

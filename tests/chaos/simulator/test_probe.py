@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from chaos.simulator.probe import Dispatched
+from chaos.event import Promoted
+from chaos.history import History
+from chaos.simulator.probe import Dispatched, Probe
 from node.planning import Planning
 from replication.command import PutTopic
 from storage.due import Due
+from storage.message_id import decode_id
 from tests.node.leader import T0, Leader
 
 DUE_MS = T0 + 500
@@ -77,6 +80,22 @@ def test_a_planned_push_taken_back_before_its_time_is_dispatched_by_the_wheel(le
     watched.dispatched.made(leader.machine.applied_index, [(position, DUE_MS)])
     leader.run(DUE_MS)
     assert watched.left_out() == []
+
+
+def test_what_the_crowd_left_is_nobodys_to_bring_back(leader: Leader) -> None:
+    """Seed 8359: acks of the crowd's messages were on their way when a leader fell, and applied in the next term. No
+    history tells of them, and every checker took the messages for forgotten ones."""
+    leader.schedule(DUE_MS)
+    leader.schedule(DUE_MS, topic="crowd")
+    leader.promote(T0)
+    world: Any = SimpleNamespace(after=lambda *_: None)
+    reign = SimpleNamespace(term=7, dispatcher=leader.dispatcher, collect=None)
+    node: Any = SimpleNamespace(store=leader.store, reign=reign, clock=SimpleNamespace(now_ms=lambda: DUE_MS))
+    history = History()
+    Probe(world, history)._promoted("n1", node)
+    (promoted,) = history.of(Promoted)
+    (unit,) = leader.pull(DUE_MS)
+    assert [decode_id(name).position for name in promoted.open_ids] == [unit]
 
 
 def test_what_the_wheel_gave_out_and_neither_a_window_nor_a_lease_has_is_left_out(
