@@ -76,9 +76,11 @@ def test_renames_and_removals_come_back(tmp_path: Path) -> None:
     assert (platter.root / "tree" / "leaf").read_bytes() == b"leaf"
 
 
-def test_names_go_with_their_directory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("checkpoint", [pytest.param(False, id="seed 8165"), pytest.param(True, id="seed 8027")])
+def test_names_go_with_their_directory(tmp_path: Path, checkpoint: bool) -> None:
     """Seed 8165: an hour begun and not synced, then the folder of all hours replaced by a snapshot's, which has that
-    hour too. The cut took the snapshot's hour, which was synced, for the one that was begun."""
+    hour too. The cut took the snapshot's hour, which was synced, for the one that was begun. Seed 8027: a checkpoint
+    synced the folder of hours in between. The cut left the hour, and took the files in it."""
     platter, disk, _ = make(tmp_path)
     hours, installed, replaced = (platter.root / name for name in ("hours", "installed", "replaced"))
     for directory in (hours, installed, replaced, installed / "1"):
@@ -92,6 +94,8 @@ def test_names_go_with_their_directory(tmp_path: Path) -> None:
     disk.fsync_directory(replaced)
     disk.rename(installed, hours)
     disk.fsync_directory(platter.root)
+    if checkpoint:
+        disk.fsync_directory(hours)
     cut(platter, disk)
     assert (hours / "1" / "log").read_bytes() == b"durable"
     assert os.listdir(replaced / "hours.1") == []
