@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from chaos.cluster import ClusterFailed
-from chaos.ground import free_ports
+from chaos.ports import free_ports
 
 START_S = 20.0
 STOP_S = 30.0

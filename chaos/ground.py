@@ -4,25 +4,13 @@ This one is loopback with nothing in between, which is what most tests want. Whe
 another stands in for it: chaos/live/netns.py or chaos/live/proxy.py.
 """
 
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from chaos.links import Links
+from chaos.ports import free_ports
 from cli.local_cluster import LOOPBACK, LocalNode
-
-
-def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
-    """`count` ports nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for held in sockets:
-            held.bind((host, 0))
-        return [int(held.getsockname()[1]) for held in sockets]
-    finally:
-        for held in sockets:
-            held.close()
 
 
 class Ground:

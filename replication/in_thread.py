@@ -64,8 +64,9 @@ async def in_thread_behind(call: Callable[P, T], *args: P.args, **kwargs: P.kwar
 
 def _step_back() -> None:
     if sys.platform == "linux":  # elsewhere priorities are of processes
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+        thread = threading.get_native_id()
+        with suppress(OSError):  # a process that runs at a lower priority anyway stays there
+            os.setpriority(os.PRIO_PROCESS, thread, max(NICE, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 _BEHIND: Final = ThreadPoolExecutor(2, "behind", _step_back)

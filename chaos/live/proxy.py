@@ -9,9 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Self, cast
 
-from chaos.ground import Ground, free_ports
+from chaos.ground import Ground
 from chaos.links import Condition, Link, Links
 from chaos.live.helper import Helper
+from chaos.ports import free_ports
 from cli.local_cluster import LocalNode
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from chaos.ground import free_ports
+from chaos.ports import free_ports
 from cli.connection import Connection
 from cli.exit_code import ExitCode
 from cli.local_cluster import RAFT_PORT_OFFSET, by_port, write_config
@@ -25,12 +25,9 @@ END_S = 40
 def free_range(count: int) -> int:
     """A port P so that P.. and P + 100.. are free for `count` nodes."""
     while True:
-        port = free_ports(1)[0]
-        wanted = [base + i for base in (port, port + RAFT_PORT_OFFSET) for i in range(count)]
-        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
-            for number in wanted:
-                held.enter_context(socket.socket()).bind(("127.0.0.1", number))
-            return port
+        ports = free_ports(RAFT_PORT_OFFSET + count)
+        if ports[-1] == ports[0] + len(ports) - 1:
+            return ports[0]
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaos.ground import free_ports
+from chaos.ports import free_ports
 from cli.exit_code import ExitCode
 from cli.local_cluster import LocalNode, write_config
 from cli.main import main

@@ -12,10 +12,10 @@ import pytest
 
 from api.port import ANONYMOUS, MessageIn
 from api.problem import Problem
+from chaos.ports import free_ports
 from node.config import parse_config
 from node.membership import NodeRemoved
 from node.server import Node
-from tests.node.single_node import free_ports
 from tests.node.three_nodes import leader_of
 from tests.waiting import WITHIN_S, until
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from api.port import ANONYMOUS, MessageIn
 from api.problem import Problem
+from chaos.ports import free_ports
 from node.config import Config, parse_config
 from node.server import Node
 from node.snapshot import Reinstalled
 from storage.verify import digest
-from tests.node.single_node import free_ports
 from tests.waiting import until
 
 STORAGE = {

@@ -1,27 +1,15 @@
 """A real node that is a cluster of its own: real directory, journal and sockets, asked through its service port."""
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from chaos.ports import free_ports
 from node.config import parse_config
 from node.server import Node
 
 Play = Callable[[Node], Awaitable[None]]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on at the moment."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def run_node(directory: Path, play: Play, **tables: Any) -> None:

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from chaos.ports import free_ports
 from node.clock import NodeClock
 from node.config import parse_config
 from node.outside import Outside
 from node.server import Node
-from tests.node.single_node import free_ports
 from tests.node.three_nodes import leader_of
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from api.problem import Problem
+from chaos.ports import free_ports
 from node.membership import NodeRemoved
 from node.server import Node
 from replication.command_member import REMOVE, ChangeMember
 from tests.node.place import Place, cluster
-from tests.node.single_node import free_ports
 from tests.waiting import until
 
 

@@ -10,12 +10,12 @@ from typing import Any
 from click.testing import CliRunner
 
 from api.port import ANONYMOUS, MessageIn, PullIn
+from chaos.ports import free_ports
 from cli.main import main
 from node.config import parse_config
 from node.server import Node
 from node.snapshot import Reinstalled
 from storage.verify import digest
-from tests.node.single_node import free_ports
 from tests.node.three_nodes import leader_of
 from tests.waiting import until
 

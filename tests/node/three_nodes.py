@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from chaos.ports import free_ports
 from node.config import parse_config
 from node.server import Node
-from tests.node.single_node import free_ports
 from tests.waiting import until
 
 Scene = Callable[[list[Node]], Awaitable[None]]

@@ -41,7 +41,7 @@ class Client:
     async def pull(self, topic: str, count: int, lease: str = "10m") -> list[str]:
         """Receipts of so many messages, which come sooner or later."""
         receipts: list[str] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(receipts) < count:
                 wanted = {"max": count - len(receipts), "lease": lease, "wait": "1s"}
                 pulled = await self.ask("POST", f"/v1/topics/{topic}/pull", wanted)

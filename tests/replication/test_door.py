@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 import replication.transport as transport_module
+from chaos.ports import free_ports
 from replication.contacts import Contact, Contacts
 from replication.door import CONTEST_S, GUEST_KINDS, STRANGERS_MAX, UNHEARD_KINDS
 from replication.frame import HELLO_BYTES_MAX, Message, encode_message
 from replication.handshake import Hello, Refusal
 from replication.transport import AsyncTransport
-from tests.replication.socket_node import Recorder, Stranger, free_ports, run, transport
+from tests.replication.socket_node import Recorder, Stranger, run, transport
 from tests.replication.test_frame import MESSAGES
 
 CLUSTER, OTHER = b"c" * 16, b"o" * 16

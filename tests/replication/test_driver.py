@@ -14,6 +14,7 @@ import pytest
 
 import replication.link
 import replication.transport
+from chaos.ports import free_ports
 from replication.driver import GroupDriver
 from replication.group import RaftGroup
 from replication.journal import Journal
@@ -21,7 +22,7 @@ from replication.options import GroupOptions, Vitals
 from replication.proposal import NOT_LEADER, UNKNOWN
 from replication.transport import AsyncTransport, Identity
 from storage.disk import Disk, DiskFailed
-from tests.replication.socket_node import LOOPS, free_ports, run
+from tests.replication.socket_node import LOOPS, run
 from tests.waiting import WITHIN_S, turns, until
 
 IDS = ("n1", "n2", "n3")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from chaos.ports import free_ports
 from replication.frame import encode_message
-from tests.replication.socket_node import Stranger, deaf_peer, free_ports, run, transport
+from tests.replication.socket_node import Stranger, deaf_peer, run, transport
 
 CENSUS = b"".join(encode_message({"type": "census"}))
 

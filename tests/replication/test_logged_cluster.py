@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from chaos.ports import free_ports
 from replication.command import Genesis
 from replication.envelope import encode_entry
 from replication.journal import Journal
 from replication.logged_cluster import logged_clusters
 from storage.disk import Disk
-from tests.replication.socket_node import free_ports, run, transport
+from tests.replication.socket_node import run, transport
 
 CLUSTER, LOST = b"c" * 16, b"l" * 16
 

@@ -17,11 +17,12 @@ import pysyncobj.tcp_server
 import pytest
 from pysyncobj.poller import createPoller
 
+from chaos.ports import free_ports
 from replication.frame import FRAME_BYTES_MAX, HEADER, FrameReader, FrameRefused
 from replication.handshake import Hello
 from replication.link import BACK_OFF_MAX_S
 from tests.replication.sim_network import SimNetwork
-from tests.replication.socket_node import LOOPS, Stranger, free_ports, rests_longest, run, transport
+from tests.replication.socket_node import LOOPS, Stranger, rests_longest, run, transport
 from tests.replication.stock_cluster import stock
 from tests.waiting import until
 

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
+from chaos.ports import free_ports
 from replication.frame import HEADER, Message, encode_frame, encode_message
 from replication.handshake import HELLO, Hello, Refusal
 from replication.link import OUTBOX_APPEND_MAX, OUTBOX_BYTES_MAX, PING_S, SILENT_S
-from tests.replication.socket_node import LOOPS, Stranger, deaf_peer, free_ports, rests_longest, run, transport
+from tests.replication.socket_node import LOOPS, Stranger, deaf_peer, rests_longest, run, transport
 from tests.waiting import until
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
