@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -14,6 +16,7 @@ from chaos.simulator.crowd import CrowdShape
 from chaos.simulator.judge import ANY_TIME
 from chaos.simulator.mutant import planted
 from chaos.simulator.run import Run, crowd_of, run_plan
+from storage.key import Keys
 
 
 class Scene(NamedTuple):
@@ -90,6 +93,54 @@ def test_a_crowd_beside_older_builds_has_no_keys() -> None:
     assert plan.older
     assert crowd_of(plan) == CrowdShape(keyed=0)
     assert crowd_of(replace(plan, older=0)) == CrowdShape(keyed=800)
+
+
+OLDER: Final = "plan seed=2 nodes=3 seconds=46 older=3\n12 jump * for=34 by=400000\n"
+UPGRADED: Final = OLDER + "".join(f"{4 + 2 * number} version n{number} for=0.3 to=newer\n" for number in (1, 2, 3))
+KEYED: Final = CrowdShape(hours=5, keyed=300)
+
+
+@pytest.fixture
+def dropped(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How many keys went at once, and how many a few with each entry."""
+    seen: Counter[str] = Counter()
+    at_once, few = Keys.drop_hour, Keys.drop_dead
+
+    def drop_hour(self: Keys, hour: int) -> int:
+        count = at_once(self, hour)
+        seen["at once"] += count
+        return count
+
+    def drop_dead(self: Keys) -> int:
+        count = few(self)
+        seen["a few"] += count
+        return count
+
+    monkeypatch.setattr(Keys, "drop_hour", drop_hour)
+    monkeypatch.setattr(Keys, "drop_dead", drop_dead)
+    return seen
+
+
+def test_at_level_1_the_keys_of_an_hour_hold_a_node_and_nobody_is_to_blame(dropped: Counter[str]) -> None:
+    """Seeds 8238, 8360: the load's own keys, 180 in an hour, are enough. The rolling hash of the entry that unlinks the
+    hour has each row that goes, so no build of that level can spread them."""
+    run = run_plan(FaultPlan.parse(OLDER), crowd=KEYED)
+    assert not run.broken, "\n".join(run.broken)
+    assert dropped["at once"] >= 3 * 300
+    assert not dropped["a few"]
+    figure: dict[str, Any] = next(dict(verdict.figure) for verdict in run.verdicts if verdict.promise == "held")
+    assert figure["longest_ms"] > Bounds().held_ms
+
+
+@pytest.mark.parametrize("mistake", [True, False])
+def test_after_an_upgrade_who_drops_them_at_once_is_found(mistake: bool, dropped: Counter[str]) -> None:
+    """Founded by older builds, and at level 2 when the hour goes."""
+    with planted("keys-dropped-at-once") if mistake else nullcontext():
+        run = run_plan(FaultPlan.parse(UPGRADED), crowd=KEYED)
+    assert run.promises == ({"held"} if mistake else set()), "\n".join(run.broken)
+    assert ("keys dropped" in held(run)) is mistake
+    assert dropped["a few"]
+    assert not dropped["at once"]
 
 
 def test_what_a_step_may_take() -> None:
