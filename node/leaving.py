@@ -145,6 +145,7 @@ class Leaving:
                 if node.reign is not None:
                     await self._care(until_s)
                     break
+                await node.pusher.drain()  # deposed meanwhile: what is on the wire is this node's to finish
             if group.leader_id is not None and not group.is_leader:
                 led_s = loop.time()
                 if group.released:
