@@ -68,16 +68,19 @@ class GroupDriver:
         self._step()
 
     async def close(self) -> None:
-        """Stop: open proposals are unknown, the last write is finished. The journal stays open, for its owner."""
+        """Stop: open proposals are unknown, the last write is finished, also for who is cancelled meanwhile. The
+        journal stays open, for its owner."""
         self._closing = True
         self.group.close()
         if self._timer is not None:
             self._timer.cancel()
-        await self._transport.close()
-        if self.group.failure is None:
-            await self._idle.wait()
-        self._loop = None
-        self._writer.close()
+        try:
+            await self._transport.close()
+            if self.group.failure is None:
+                await self._idle.wait()
+        finally:
+            self._loop = None
+            self._writer.close()
 
     def wake(self) -> None:
         """A step is wanted; many calls before the loop comes round are one step."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import random
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from chaos.ports import free_ports
 from replication.driver import GroupDriver
 from replication.group import RaftGroup
 from replication.journal import Journal
+from replication.journal_writer import WriterThread
 from replication.options import GroupOptions, Vitals
 from replication.proposal import NOT_LEADER, UNKNOWN
 from replication.transport import AsyncTransport, Identity
@@ -29,12 +31,18 @@ IDS = ("n1", "n2", "n3")
 
 
 class BrokenDisk(Disk):
-    """Works until it is told to fail."""
+    """Works until it is told to fail; slow while `quick` is clear."""
 
     broken = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.quick = threading.Event()
+        self.quick.set()
+
     def fdatasync(self, fd: int) -> None:
         """Fail like a disk that is gone."""
+        self.quick.wait()
         if self.broken:
             raise DiskFailed("fdatasync", "journal", errno.EIO)
         super().fdatasync(fd)
@@ -245,5 +253,30 @@ def test_closing_finishes_the_write_under_way(tmp_path: Path) -> None:
             reopened = Journal.open(tmp_path / "n1", disk=Disk())
             assert reopened.last_index == last
             reopened.close()
+
+    run(test())
+
+
+def test_closing_that_is_cancelled_leaves_no_thread_behind(tmp_path: Path) -> None:
+    """The loop ends after it: a thread that still writes would tell a closed loop that it has."""
+
+    async def test() -> None:
+        async with cluster(tmp_path, ("n1",)) as nodes:
+            node = await leader(nodes)
+            node.disk.quick.clear()
+            pending = asyncio.ensure_future(node.driver.propose(b"slow"))
+            await until(lambda: node.driver._syncing is not None)
+            closing = asyncio.ensure_future(node.driver.close())
+            await turns(50)
+            assert not closing.done()
+            node.disk.quick.set()
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            assert isinstance(node.driver._writer, WriterThread)
+            assert not node.driver._writer._thread.is_alive()
+            pending.cancel()
+            node.journal.close()
+            nodes.clear()
 
     run(test())
