@@ -79,6 +79,8 @@ class Transfer:
             raise Problem("unknown-node", f"no node of this cluster is named {to}")
         if node.draining:
             raise Problem("draining", "this node is shutting down and gives its leadership away by itself")
+        if node.reign is not None and not node.reign.trusted():
+            await node.reign.sure()  # the next echoes say whether it leads: until then nothing has happened
         if node.reign is None or not node.reign.trusted():
             raise Problem("no-leader", "this node is not sure to lead; nothing happened")
         if node.group.changing:
@@ -171,32 +173,35 @@ class Transfer:
         if to is None:
             best = self._best()
             if best is None:
-                raise Problem("not-caught-up", "no other node is up, has a vote and has caught up")
+                peers = sorted(self._node.group.peers.items())
+                whys = "; ".join(f"{name} {self._unable(peer)}" for name, peer in peers) or "there is no other node"
+                raise Problem("not-caught-up", f"{whys}; this node leads on")
             return best
         peer = self._node.group.peers[to]
-        if not peer.connected:
-            why = "is down"
-        elif not peer.voter:
-            why = "has no vote yet"
-        elif peer.retiring:
-            why = "is draining and shall not lead"
-        elif not self._able(peer):
-            why = f"lacks the last {self._lag(peer)} entries"
-        elif self._node.skew.outvotes(peer):
+        why = self._unable(peer)
+        if why is None and self._node.skew.outvotes(peer):
             why = f"has a clock that is {peer.clock_offset_ms:+.0f} ms off and would not keep leadership"
-        else:
-            return to
-        raise Problem("not-caught-up", f"{to} {why}; this node leads on")
+        if why is not None:
+            raise Problem("not-caught-up", f"{to} {why}; this node leads on")
+        return to
 
     def _best(self) -> str | None:
         """The peer that lacks least, of those whose clocks agree with the others' if there are such."""
-        able = [peer for peer in self._node.group.peers.values() if self._able(peer)]
+        able = [peer for peer in self._node.group.peers.values() if self._unable(peer) is None]
         in_time = [peer for peer in able if self._node.skew.agrees(peer)]
         best = max(in_time or able, key=lambda peer: (peer.match_index, peer.applied_index), default=None)
         return None if best is None else best.node_id
 
-    def _able(self, peer: Peer) -> bool:
-        return peer.connected and peer.voter and not peer.retiring and self._lag(peer) <= CATCHING_UP
+    def _unable(self, peer: Peer) -> str | None:
+        """Why this peer cannot take leadership; None: it can."""
+        if not peer.connected:
+            return "is down"
+        if not peer.voter:
+            return "has no vote yet"
+        if peer.retiring:
+            return "is draining and shall not lead"
+        lag = self._lag(peer)
+        return f"lacks the last {lag} entries" if lag > CATCHING_UP else None
 
     def _lag(self, peer: Peer) -> int:
         """Entries it lacks on disk or has not applied."""

@@ -17,7 +17,7 @@ from node.forward import Forwarder
 from node.server import Node
 from node.transfer import QUIESCE_S
 from tests.node.three_nodes import leader_of, run_nodes
-from tests.waiting import until
+from tests.waiting import turns, until
 
 
 def followers(nodes: list[Node], leader: Node) -> list[Node]:
@@ -282,7 +282,8 @@ def test_not_during_a_change_of_members_nor_to_one_that_lags(tmp_path: Path, mon
             lagging.setattr(leader.transfer, "_lag", lambda peer: 101)
             with pytest.raises(Problem, match="lacks the last 101 entries"):
                 await leader.service.transfer(to, principal=ANONYMOUS)
-            assert await refusal(leader, None) == "not-caught-up"
+            with pytest.raises(Problem, match=r"n\d lacks the last 101 entries; n\d lacks .*; this node leads on"):
+                await leader.service.transfer(None, principal=ANONYMOUS)
         await schedule(leader)
         assert leader.group.term == term
         assert (await leader.service.transfer(to, principal=ANONYMOUS)).to_node == to
@@ -304,6 +305,23 @@ def test_leadership_lost_before_it_begins_is_a_refusal(tmp_path: Path) -> None:
         new = await leader_of(nodes, term_above=term)
         assert not leader.failed
         assert (await new.service.transfer(None, principal=ANONYMOUS)).repeated == 0
+
+    run_nodes(tmp_path, scene)
+
+
+def test_a_leader_that_is_not_sure_waits_for_the_next_echoes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As any request does: an operator need not ask again."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        assert leader.reign is not None
+        with monkeypatch.context() as unsure:
+            unsure.setattr(type(leader.group), "trusted", lambda group, now: False)
+            asked = asyncio.ensure_future(leader.service.transfer(None, principal=ANONYMOUS))
+            await turns(20)
+            assert not asked.done()
+        leader.reign.trust_returned()
+        assert (await asked).from_node == leader.config.node_id
 
     run_nodes(tmp_path, scene)
 
