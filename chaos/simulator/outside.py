@@ -109,9 +109,10 @@ class SimWriter:
             sync.run()
 
     def close(self) -> None:
-        """See Writer; what is under way takes effect, as where a thread is waited for. Nobody hears of its error."""
+        """See Writer; what is under way takes effect, as where a thread is waited for. Nobody hears of its error. A
+        process that was killed waits for nobody: its coroutines only fall to pieces."""
         self._written = None
-        if self._under_way is not None:
+        if self._under_way is not None and not self._loop.dead:
             with suppress(DiskFailed):
                 self._run(self._under_way)
 

@@ -54,7 +54,7 @@ def test_node_that_fails_in_the_middle_of_a_write_waits_for_it() -> None:
     way" instead (seed 0 of 5d40597: flip leader file=catalog, started again after 3.9 s)."""
     jobs: list[Callable[[], None]] = []
     runs, told = [], []
-    loop: Any = SimpleNamespace(job=lambda run, tell: jobs.append(run))
+    loop: Any = SimpleNamespace(dead=False, job=lambda run, tell: jobs.append(run))
     sync: Any = SimpleNamespace(run=lambda: runs.append("ran"))
     writer = SimWriter(loop)
     writer.start(lambda *what: told.append(what))
@@ -64,6 +64,19 @@ def test_node_that_fails_in_the_middle_of_a_write_waits_for_it() -> None:
     jobs[0]()  # the moment drawn for it comes later
     assert runs == ["ran"]
     assert not told
+
+
+def test_killed_node_finishes_no_write_as_its_coroutines_fall_to_pieces() -> None:
+    """Seed 20216 of 43ba7c9: a node killed as it closed its journal's writer wrote on, whenever Python collected it."""
+    runs: list[str] = []
+    loop: Any = SimpleNamespace(dead=False, job=lambda run, tell: None)
+    sync: Any = SimpleNamespace(run=lambda: runs.append("ran"))
+    writer = SimWriter(loop)
+    writer.start(lambda *what: None)
+    writer.put(sync)
+    loop.dead = True
+    writer.close()
+    assert not runs
 
 
 def test_leader_that_ignores_the_others_clocks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
