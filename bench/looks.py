@@ -19,6 +19,7 @@ from rich.table import Table
 
 from node.clock import NodeClock
 from node.dispatcher import Dispatcher
+from node.memory import settle_memory
 from node.retention import Retention
 from node.takeover import Takeover
 from replication.command import Command, DispatchState, Genesis, Unlink
@@ -208,6 +209,7 @@ def main() -> None:
     parser.add_argument("--journal-mb", type=int, default=1_024)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    settle_memory()  # as a node does: a look for cycles is no part of a step that a node would take
     with tempfile.TemporaryDirectory() as directory:
         bench = Bench(Path(directory))
         bench.journal(options.journal_mb)

@@ -24,8 +24,9 @@ from replication.machine import Machine
 HOURS_MAX = 100
 #: Hours looked at in one step of the loop.
 LOOK_HOURS = 64
-#: Of these such that are read: the first look at an hour after a start opens its files, a third of a millisecond.
-READ_HOURS = 2
+#: Of these such that are read: the first look at an hour after a start opens its files, a third of a millisecond to
+#: two.
+READ_HOURS = 1
 
 
 class Retention:

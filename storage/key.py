@@ -19,7 +19,6 @@ the same ones on every node, whatever each of them has in LMDB and what in memor
 
 import heapq
 import struct
-from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
@@ -59,7 +58,6 @@ class Keys:
         self._by_hour = by_hour
         self._meta = meta
         self._dead = sorted(_U32.unpack(row[len(_DEAD) :])[0] for row, _ in meta.rows(_DEAD))
-        self._unsaved: tuple[int, list[bytes]] | None = None  # rows of the hour being dropped that LMDB may not have
 
     def find(self, topic: int, key: bytes) -> KeyEntry | None:
         """The entry of a key, or None. Raises Corrupt if its checksum does not match."""
@@ -89,7 +87,6 @@ class Keys:
         prefix = _U32.pack(hour)
         self._meta.put(_DEAD + prefix, _U64.pack(end) + prefix)
         self._dead = sorted({*self._dead, hour})
-        self._unsaved = None
 
     def drop_dead(self) -> int:
         """Drop a few keys of unlinked hours, oldest hour first; returns how many. Costs nothing where none are left."""
@@ -114,18 +111,14 @@ class Keys:
         else:
             self._meta.drop(note)
             self._dead.remove(hour)
-            self._unsaved = None
         return len(taken)
 
     def _dead_rows(self, hour: int, end: int, after: bytes) -> Iterator[bytes]:
         """The rows of the second table behind `after` whose keys are of units of the hour below `end`, ascending. A key
         that was taken again meanwhile, or by a unit of the hour begun again, is none."""
         prefix = _U32.pack(hour)
-        if self._unsaved is None or self._unsaved[0] != hour:
-            self._unsaved = hour, self._by_hour.unsaved(prefix)
-        unsaved = self._unsaved[1]
         former = b""
-        for row in heapq.merge(self._by_hour.saved(prefix, after), unsaved[bisect_right(unsaved, after) :]):
+        for row in heapq.merge(self._by_hour.saved(prefix, after), self._by_hour.unsaved(prefix, after)):
             if row != former and self._by_hour.get(row) is not None:
                 entry = self._find(row[_U32.size :])
                 assert entry is not None, f"hour {hour} lists a key that there is not"

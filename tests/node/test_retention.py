@@ -122,7 +122,7 @@ def test_a_look_is_taken_in_short_steps(tmp_path: Path) -> None:
         return T0
 
     machine.store.settled_ms = settled_ms  # type: ignore[method-assign]
-    for known, expected in ((False, (2, 101)), (True, (64, 4))):
+    for known, expected in ((False, (1, 201)), (True, (64, 4))):
         machine.store.settled_known = (lambda hour: True) if known else (lambda hour: False)  # type: ignore[method-assign]
         most = steps = 0
         for _ in retention.steps():

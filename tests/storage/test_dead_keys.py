@@ -4,8 +4,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import storage.key
+import storage.table
 from storage.catalog import Catalog
 from storage.disk import Disk
 from storage.position import pack
@@ -72,6 +75,7 @@ def test_the_same_keys_go_on_every_node(seed: int, tmp_path: Path, monkeypatch: 
     """Puts, unlinks, hours begun again, checkpoints and restarts in any order; in the end no dead key is left."""
     monkeypatch.setattr(storage.key, "DROPPED_MAX", 3)
     monkeypatch.setattr(storage.key, "_HOUR_COST", 1)
+    monkeypatch.setattr(storage.table, "RUN_KEYS", 4)
     random = Random(seed)
     keyed = _Keyed(tmp_path, random)
     for _ in range(120):
@@ -88,3 +92,39 @@ def test_the_same_keys_go_on_every_node(seed: int, tmp_path: Path, monkeypatch: 
     assert not [key for table, key, _ in keyed.catalogs[0].dump() if table == b"meta" and key.startswith(b"dead")]
     for catalog in keyed.catalogs:
         catalog.close()
+
+
+def test_a_few_keys_are_read_where_many_came_since_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All keys of the hour were read and sorted at the first entry behind it: 588 ms with 300,000."""
+    catalog = Catalog.open(tmp_path / "catalog", Disk())
+    for number in range(20 * storage.key.DROPPED_MAX):
+        catalog.put_key(1, b"k%d" % number, entry(pack(0, number)))
+    catalog.forget_hour_keys(0, 20 * storage.key.DROPPED_MAX)
+    read: list[bytes] = []
+    get = storage.table.Table.get
+
+    def counted(table: storage.table.Table, key: bytes) -> bytes | None:
+        read.append(key)
+        return get(table, key)
+
+    monkeypatch.setattr(storage.table.Table, "get", counted)
+    for _ in range(20):
+        read.clear()
+        assert catalog.drop_dead_keys() == storage.key.DROPPED_MAX
+        assert len(read) < 3 * storage.key.DROPPED_MAX
+    catalog.close()
+
+
+@given(st.lists(st.binary(max_size=2)), st.binary(max_size=2))
+def test_keys_behind_one_are_found_in_order(keys: list[bytes], after: bytes) -> None:
+    """However many runs they came in, and whether or not the last one is full."""
+    with pytest.MonkeyPatch.context() as short:
+        short.setattr(storage.table, "RUN_KEYS", 4)
+        runs = storage.table.SortedRuns()
+        for number, key in enumerate(keys):
+            runs.add(key)
+            if number % 7 == 0:
+                assert list(runs.behind(after)) == sorted(each for each in keys[: number + 1] if each > after)
+    assert list(runs.behind(after)) == sorted(key for key in keys if key > after)
