@@ -119,3 +119,19 @@ def test_no_sync_of_a_checkpoint_carries_all_of_it(quick_path: Path, hours: int)
     assert sum(path.stat().st_size for path in (quick_path / "hours").rglob("*") if path.is_file()) > 10 * UNDER_WAY
     assert disk.begun_most <= 3 * UNDER_WAY, "the last of what was staged, a piece of what the loop wrote, whole blocks"
     assert disk.carried_most <= 2 * UNDER_WAY
+
+
+def test_no_sync_carries_all_of_many_little_hours(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message in each: one sync of 80,000 hours held every journal on that disk for a quarter of a second."""
+    monkeypatch.setattr(storage.outflow, "LITTLE_MAX", 64)
+    disk = MeteredDisk()
+    store = Store.open(quick_path, disk=disk)
+    found(store)
+    store.turn(HOUR)
+    checkpoint(store, 1)
+    disk.carried_most = 0
+    store.append(batch_of((np.arange(400) + HOUR + 3) * H))
+    checkpoint(store, 2)
+    store.close()
+    assert verify(quick_path).sound
+    assert 0 < disk.carried_most <= 2 * 64 * BLOCK
