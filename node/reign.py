@@ -99,10 +99,10 @@ class Reign:
 
     async def sure(self) -> None:
         """Wait while this node leads and is not sure to: the next echoes decide, or the end. SURE_S at most."""
+        if self._over or self._node.transfer.frozen or self.trusted():
+            return
         sure = self._loop.create_future()
         self._unsure.append(sure)
-        if self._over or self._node.transfer.frozen or self.trusted():
-            sure.set_result(None)
         with suppress(TimeoutError):
             await asyncio.wait_for(sure, SURE_S)
 

@@ -75,12 +75,12 @@ class Transfer:
         """Move leadership to node `to` (None: the most caught up), as its leader. A caller that goes away changes
         nothing. `unknown-node`, `not-caught-up` (all goes on here), `change-in-progress`, `draining`, `no-leader`."""
         node = self._node
+        if node.reign is not None:
+            await node.reign.sure()  # first of all: whatever is looked at below may be otherwise after it
         if to is not None and to not in node.members.ids():
             raise Problem("unknown-node", f"no node of this cluster is named {to}")
         if node.draining:
             raise Problem("draining", "this node is shutting down and gives its leadership away by itself")
-        if node.reign is not None and not node.reign.trusted():
-            await node.reign.sure()  # the next echoes say whether it leads: until then nothing has happened
         if node.reign is None or not node.reign.trusted():
             raise Problem("no-leader", "this node is not sure to lead; nothing happened")
         if node.group.changing:

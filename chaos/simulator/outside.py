@@ -110,7 +110,7 @@ class SimWriter:
 
     def close(self) -> None:
         """See Writer; what is under way takes effect, as where a thread is waited for. Nobody hears of its error. A
-        process that was killed waits for nobody: its coroutines only fall to pieces."""
+        process that was killed finishes nothing: Python only collects its coroutines."""
         self._written = None
         if self._under_way is not None and not self._loop.dead:
             with suppress(DiskFailed):

@@ -310,18 +310,24 @@ def test_leadership_lost_before_it_begins_is_a_refusal(tmp_path: Path) -> None:
 
 
 def test_a_leader_that_is_not_sure_waits_for_the_next_echoes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As any request does: an operator need not ask again."""
+    """As any request does: an operator need not ask again. A node that was removed meanwhile is refused by name."""
 
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
         assert leader.reign is not None
+        removed, other = (node.config.node_id for node in followers(nodes, leader))
         with monkeypatch.context() as unsure:
             unsure.setattr(type(leader.group), "trusted", lambda group, now: False)
-            asked = asyncio.ensure_future(leader.service.transfer(None, principal=ANONYMOUS))
+            refused = asyncio.ensure_future(refusal(leader, removed))
+            asked = asyncio.ensure_future(leader.service.transfer(other, principal=ANONYMOUS))
             await turns(20)
+            assert not refused.done()
             assert not asked.done()
-        leader.reign.trust_returned()
-        assert (await asked).from_node == leader.config.node_id
+        with monkeypatch.context() as changed:
+            changed.setattr(leader.members, "ids", lambda: {leader.config.node_id, other})
+            leader.reign.trust_returned()
+            assert (await asked).to_node == other
+            assert await refused == "unknown-node"
 
     run_nodes(tmp_path, scene)
 

@@ -82,6 +82,17 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage.outflow, "UNDER_WAY_MAX", UNDER_WAY)
 
 
+def founded(directory: Path) -> tuple[MeteredDisk, Store]:
+    """A store behind its first checkpoint, and its disk, which counts from there on."""
+    disk = MeteredDisk()
+    store = Store.open(directory, disk=disk)
+    found(store)
+    store.turn(HOUR)
+    checkpoint(store, 1)
+    disk.carried_most = 0
+    return disk, store
+
+
 def test_few_bytes_are_under_way(tmp_path: Path) -> None:
     """Many small writes, and one that is larger than the bound."""
     disk = MeteredDisk()
@@ -102,12 +113,7 @@ def test_few_bytes_are_under_way(tmp_path: Path) -> None:
 @pytest.mark.parametrize("hours", [3, 40])
 def test_no_sync_of_a_checkpoint_carries_all_of_it(quick_path: Path, hours: int) -> None:
     """Far hours that were staged, near ones that the loop has written, settle records: whichever way it is synced."""
-    disk = MeteredDisk()
-    store = Store.open(quick_path, disk=disk)
-    found(store)
-    store.turn(HOUR)
-    checkpoint(store, 1)
-    disk.carried_most = 0
+    disk, store = founded(quick_path)
     due = np.sort(np.random.default_rng(1).integers((HOUR + 3) * H, (HOUR + 3 + hours) * H, 4_000))
     near = np.arange(4_000) + HOUR * H
     for each in (due, near):
@@ -124,12 +130,7 @@ def test_no_sync_of_a_checkpoint_carries_all_of_it(quick_path: Path, hours: int)
 def test_no_sync_carries_all_of_many_little_hours(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A message in each: one sync of 80,000 hours held every journal on that disk for a quarter of a second."""
     monkeypatch.setattr(storage.outflow, "LITTLE_MAX", 64)
-    disk = MeteredDisk()
-    store = Store.open(quick_path, disk=disk)
-    found(store)
-    store.turn(HOUR)
-    checkpoint(store, 1)
-    disk.carried_most = 0
+    disk, store = founded(quick_path)
     store.append(batch_of((np.arange(400) + HOUR + 3) * H))
     checkpoint(store, 2)
     store.close()

@@ -66,7 +66,7 @@ def test_node_that_fails_in_the_middle_of_a_write_waits_for_it() -> None:
     assert not told
 
 
-def test_killed_node_finishes_no_write_as_its_coroutines_fall_to_pieces() -> None:
+def test_killed_node_finishes_no_write_as_its_coroutines_are_collected() -> None:
     """Seed 20216 of 43ba7c9: a node killed as it closed its journal's writer wrote on, whenever Python collected it."""
     runs: list[str] = []
     loop: Any = SimpleNamespace(dead=False, job=lambda run, tell: None)
