@@ -99,7 +99,7 @@ def test_clients_that_wait_for_their_answers_come_to_share_one_entry() -> None:
         group.answer_with(placed(32))
         await asyncio.gather(*clients)
 
-    run(test)
+    run(test, on=virtually)  # a busy machine can be slower than GATHER_S
 
 
 def test_acks_do_not_wait_for_messages_to_come() -> None:
@@ -120,4 +120,4 @@ def test_acks_do_not_wait_for_messages_to_come() -> None:
         group.answer_with(np.zeros(1, np.uint8), placed(1))
         await asyncio.gather(more, ack)
 
-    run(test)
+    run(test, on=virtually)  # a busy machine can be slower than GATHER_S
