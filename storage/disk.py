@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -22,6 +23,9 @@ T = TypeVar("T")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SYNC_FILE_RANGE_WRITE = 2
 _SYNC_FILE_RANGE_WRITE_AND_WAIT = 7
+PAUSE_S = 0.00005
+"""With the kernel's own slack about twice as much: a thread that waits is running by then."""
+
 _NO_SUCH_CALL = (errno.ENOSYS, errno.EPERM)
 """What a kernel says that has no sync_file_range, and a sandbox that keeps it from a process."""
 
@@ -127,6 +131,15 @@ class Disk:
                 os.fdatasync(fd)
 
         self._guard("write out", fd, write)
+
+    def pause(self) -> None:
+        """For a thread beside the event loop: let go of the interpreter for long enough that the loop can take it.
+
+        Python asks a thread for the interpreter when another one has waited for the switch interval. But whoever waits
+        is woken, and begins to wait anew, each time the thread lets go of it by itself. Short calls of numpy and of the
+        system do so for a microsecond, many times within an interval: too short to be taken, and nobody ever asks. A
+        checkpoint's thread kept the loop waiting for 60 ms that way."""
+        time.sleep(PAUSE_S)
 
     def fsync_directory(self, path: Path) -> None:
         """Make the names in a directory durable: after creating, renaming or removing an entry."""

@@ -2,7 +2,7 @@
 and every journal on it, this node's and others', would wait behind that for its own sync.
 
 Nothing is durable by it: a sync follows, and finds little to do. Whoever lets bytes flow out waits for the device, so
-this is for threads.
+this is for threads. A thread that works beside the loop has to share the interpreter with it, too: `pause`.
 """
 
 from typing import Final
@@ -44,6 +44,10 @@ class Outflow:
             if self._under_way >= UNDER_WAY_MAX:
                 self._disk.write_out(fd, begin, part)
                 self._under_way = 0
+
+    def pause(self) -> None:
+        """Let the loop have the interpreter; see Disk.pause. Called between pieces of a millisecond or so."""
+        self._disk.pause()
 
     def drain(self, fd: int) -> None:
         """Whatever of this file was written by anybody, piece by piece."""

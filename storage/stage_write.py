@@ -58,20 +58,24 @@ def write_staged(
     outflow: Outflow | None = None,
 ) -> None:
     """Write units, records and settle records behind what the files hold. `hours` rise, and are all that `chunks` name.
-    In a thread `outflow` takes what is written on to the device.
+    In a thread `outflow` takes what is written on to the device, and the thread pauses for the loop.
 
     Raises Corrupt where an index on disk is damaged, DiskFailed; both final. Nothing is synced.
     """
-    groups = _groups(hours)
+    groups, pause = _groups(hours), _no_pause if outflow is None else outflow.pause
     while cut := list(islice(groups, _GROUPS_CUT)):
         grown = [[hour for hour in group if hour.units > hour.saved_units] for group in cut]
         grown = [group for group in grown if group]
         if grown:
-            firsts = [group[0].number for group in grown]
-            for group, part in zip(grown, parts(chunks, firsts, grown[-1][-1].number + 1), strict=True):
+            firsts, end = [group[0].number for group in grown], grown[-1][-1].number + 1
+            for group, part in zip(grown, parts(chunks, firsts, end, pause), strict=True):
                 _write_units(group, joined(part), open_files, heads, outflow)
         for hour in (hour for group in cut for hour in group if hour.settle_rows is not None):
             _write_settles(hour, open_files, outflow)
+
+
+def _no_pause() -> None:
+    """The loop writes by itself: nobody waits for the interpreter."""
 
 
 def read_ahead(hours: Iterable[FrozenHour], open_files: OpenFiles, heads: HeadsKept) -> None:

@@ -15,7 +15,7 @@ loop adds, joins and removes.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -36,6 +36,9 @@ _SETTLES_OVERHEAD: Final = 256
 
 _CHUNKS_ASKED_MAX: Final = 8
 """With more chunks than this a look-up joins them first."""
+
+_CHUNKS_CUT: Final = 64
+"""Chunks that are cut in a row: each lets go of the interpreter, for too short a time to be of use (outflow.py)."""
 
 _SMALL_ROWS: Final = 64
 _SMALL_CHUNKS_MAX: Final = 64
@@ -261,14 +264,19 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
     return Chunk(units, words, hour[rows[:-1]], rows, ends[rows], chunks[-1].serial)
 
 
-def parts(chunks: Iterable[Chunk], firsts: Sequence[int], end: int) -> list[list[Chunk]]:
-    """What the chunks have of groups of hours: the group at i begins with hour firsts[i], rising, and ends before the
-    next one, the last before hour `end`. Each in order of arrival."""
-    groups: list[list[Chunk]] = [[] for _ in firsts]
-    bounds = [*firsts, end]
-    for chunk in chunks:
-        cuts = chunk.hours.searchsorted(bounds).tolist()
-        for group, first, last in zip(groups, cuts[:-1], cuts[1:], strict=True):
-            if first < last:
-                group.append(chunk.part(first, last))
-    return groups
+def parts(
+    chunks: Sequence[Chunk], firsts: Sequence[int], end: int, pause: Callable[[], None]
+) -> Iterator[list[Chunk]]:
+    """What the chunks have of groups of hours, a group at a time: the one at i begins with hour firsts[i], rising, and
+    ends before the next one, the last before hour `end`. Each in order of arrival. `pause` is called every
+    _CHUNKS_CUT chunks, and once a group."""
+    bounds = np.array([*firsts, end])
+    cuts = np.empty((len(chunks), len(bounds)), np.int64)
+    for place, chunk in enumerate(chunks):
+        if place % _CHUNKS_CUT == 0:
+            pause()
+        cuts[place] = chunk.hours.searchsorted(bounds)
+    for first, last in zip(cuts.T[:-1], cuts.T[1:], strict=True):
+        pause()
+        there = np.flatnonzero(first < last).tolist()
+        yield [chunks[place].part(int(first[place]), int(last[place])) for place in there]

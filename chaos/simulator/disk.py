@@ -69,6 +69,9 @@ class SimDisk(Disk):
 
     # -- what the world does to it
 
+    def pause(self) -> None:
+        """See Disk. Nothing runs beside a simulated thread."""
+
     def crash_at(self, count: int, files: str = ANY) -> None:
         """The process ends in the `count`-th operation from now; `files`: of those below this directory of its data."""
         self._crash_after, self._crash_files = count, files

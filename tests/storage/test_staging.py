@@ -1,5 +1,6 @@
 """What is staged, against plain lists: joined, cut, frozen and forgotten in any order; and heads that are kept."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,7 @@ class Model:
         if self.frozen is None:
             return
         chunks, taken = self.frozen
-        groups = [joined(group) for group in parts(chunks, [0, HOURS // 2], HOURS) if group]
+        groups = [joined(group) for group in parts(chunks, [0, HOURS // 2], HOURS, lambda: None) if group]
         assert [row for group in groups for row in rows_of(group)] == [row for hour in taken for row in taken[hour]]
         self.stage.thaw()
         self.rows = {hour: [row for row in rows if row not in taken[hour]] for hour, rows in self.rows.items()}
@@ -257,3 +258,40 @@ def test_written_by_itself_while_a_checkpoint_has_it(quick_path: Path, monkeypat
     store.close()
     assert verify(quick_path).faults == []
     assert len(before[f"{HOUR}/index"]) == 64 + 64 * 150
+
+
+class Counted(list[Chunk]):
+    """Chunks that know how many of them were looked at in a row."""
+
+    seen = 0
+
+    def __iter__(self) -> Iterator[Chunk]:
+        for chunk in super().__iter__():
+            self.seen += 1
+            yield chunk
+
+
+def test_cutting_many_chunks_pauses_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chunks looked at, and the parts made, between two pauses: never all chunks times all groups."""
+    stage, made, most = Stage(), 0, [0, 0]
+    units = np.zeros(70, UNIT)
+    units["due_ms"], units["size"] = np.arange(70) * HOUR_MS, 8
+    for _ in range(200):
+        stage.add(units, np.zeros(70, np.uint64), np.arange(70), np.arange(71), np.arange(71))
+    chunks, part = Counted(stage.chunks), Chunk.part
+
+    def counted(self: Chunk, first: int, last: int) -> Chunk:
+        nonlocal made
+        made += 1
+        return part(self, first, last)
+
+    def pause() -> None:
+        nonlocal made
+        most[:] = max(most[0], chunks.seen), max(most[1], made)
+        chunks.seen = made = 0
+
+    monkeypatch.setattr(Chunk, "part", counted)
+    groups = list(parts(chunks, list(range(0, 70, 7)), 70, pause))
+    pause()
+    assert [len(group) for group in groups] == [200] * 10
+    assert most == [64, 200]
