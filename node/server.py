@@ -23,7 +23,7 @@ from api.port import Limits
 from api.problem import Problem
 from api.server import GRACE_S
 from node.backup import Backups
-from node.checkpointer import Checkpointer
+from node.checkpointer import Checkpointer, phase_of
 from node.config import Config
 from node.counting import Counting
 from node.delivery_log import DeliveryLog
@@ -153,6 +153,7 @@ class Node:
                 low_water=lambda: self.group.low_water,
                 hold=self.snapshots.sender.hold,
             ).needed_from,
+            phase=phase_of(config.node_id, (peer.id for peer in config.peers)),
         )
         self.delivery_log = DeliveryLog(
             self.directory.deliveries,

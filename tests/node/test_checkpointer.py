@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from node.checkpointer import Checkpointer
+from node.checkpointer import Checkpointer, phase_of
 from node.config import StorageOptions
 from replication.group import RaftGroup
 from replication.journal import Journal
@@ -135,3 +135,48 @@ def test_checkpoints_are_made_until_what_a_kill_left_is_gone(tmp_path: Path) -> 
     asyncio.run(test())
     journal.close()
     store.close()
+
+
+@pytest.mark.parametrize("by", ["time", "bytes"])
+def test_nodes_that_start_together_checkpoint_apart(by: str) -> None:
+    """Three that take the same entries at the same moments: a third of the time, or of the bytes, lies between one's
+    checkpoint and the next one's, from the first on."""
+    options, now, ids = StorageOptions(checkpoint_journal_mb=240), SimpleNamespace(s=0.0), ("n3", "n1", "n2")
+    journal = SimpleNamespace(written_bytes=0, trim=lambda index: None)
+    made: list[tuple[float, str]] = []
+
+    def checkpointer(node_id: str) -> Checkpointer:
+        job = SimpleNamespace(run=lambda: None, finish=lambda: None, catalog=SimpleNamespace(record=None))
+        store = SimpleNamespace(begin_checkpoint=lambda record: job, checkpoint=None, cluster_id=b"id", staged_bytes=0)
+        machine = SimpleNamespace(applied_index=1, store=store, checkpoint_record=lambda: None)
+        return Checkpointer(
+            cast(Any, machine),
+            cast(Any, journal),
+            options,
+            monotonic=lambda: now.s,
+            needed_from=lambda: 0,
+            phase=phase_of(node_id, ids),
+        )
+
+    async def live() -> None:
+        nodes = {node_id: checkpointer(node_id) for node_id in ids}
+        for step in range(1, 91):
+            if by == "time":
+                now.s = float(step)
+            else:
+                journal.written_bytes = step * options.checkpoint_journal_mb * (1 << 20) // 30
+            for node_id, node in nodes.items():
+                cast(Any, node)._machine.applied_index += 1
+                if node._wanted():
+                    made.append((step, node_id))
+                    await node.checkpoint()
+
+    asyncio.run(live())
+    assert [node_id for _, node_id in made] == ["n3", "n2", "n1"] * 3
+    assert [step for step, _ in made] == list(range(10, 91, 10))
+
+
+def test_a_node_that_its_configuration_does_not_name_has_a_phase() -> None:
+    """One that joins by another file."""
+    assert phase_of("n4", ("n1", "n2", "n3")) == 0.75
+    assert phase_of("n1", ()) == 0.0
