@@ -12,15 +12,19 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 FUZZ_FRAMES ?= 200000
 
-.PHONY: fuzz-frames help test-fast pythons lowest constraints soak-models soak-tests demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos soak-chaos chaos-scenarios chaos-kills soak-sim soak-mutants mutants soak-versions golden clean
+.PHONY: fuzz-frames help second-environment test-fast pythons lowest constraints soak-models soak-tests demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos soak-chaos chaos-scenarios chaos-kills soak-sim soak-mutants mutants soak-versions golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
+# pyspark comes as source, of which pip makes a wheel: a quarter of a minute less if that is not compressed.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hourwheel needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,spark]'
+	$(PIP) --config-settings=--build-option=--compression=stored pyspark
+	$(PIP) --editable '.[dev,spark]'
 	@touch $@
 
 demo: $(READY) ## three real nodes, 20,000 messages pushed and pulled, the leader killed: what comes out, and when
@@ -40,18 +44,25 @@ check: $(READY) ## lint and types only
 	$(BIN)/mypy
 	deploy/lint.sh $(BIN)
 
-# Three sessions, each with a third of the work, share two cores: tests with clusters of real processes wait half of
-# their time, and so do those that wait for Java. Whole folders, so that what a session's tests share is made once.
+# Sessions share two cores: those with clusters of real processes, and those with Java, wait half of their time. The two
+# that only compute stand behind them. Whole folders, so that what a session's tests share is made once.
 CLUSTERS := tests/bench tests/chaos --ignore=tests/chaos/simulator
-MODELS := tests/replication tests/storage tests/tidy tests/chaos/simulator
-OTHERS := $(filter-out $(MODELS) $(CLUSTERS) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
+MODELS := tests/replication tests/storage tests/tidy
+APART := $(MODELS) $(CLUSTERS) tests/node tests/__pycache__
+OTHERS := $(filter-out $(APART),$(patsubst %/,%,$(wildcard tests/*/)))
 PYTEST := $(BIN)/pytest --durations=12 --durations-min=4
+VERSION = $$($(1) -c "import sys; print(*sys.version_info[:2], sep='.')")
 FAST := $(BIN)/pytest --hypothesis-profile=fast -m "not real"
 
-test: $(READY) ## lint, types, every test, and what interpreters differ in under a second Python (about 13 minutes on two cores, set-up included)
-	@deploy/beside.sh "lint and types=$(MAKE) --no-print-directory check" "clusters=$(PYTEST) $(CLUSTERS)" \
-	  "models and storage=$(PYTEST) $(MODELS)" "other tests=$(PYTEST) $(OTHERS)" \
-	  "a second Python=deploy/pythons.sh second $$($(BIN)/python -c 'import sys; print(*sys.version_info[:2], sep=".")')"
+test: ## lint, types, every test, and what interpreters differ in under a second Python (about 8 minutes on two cores, set-up included)
+	@$(MAKE) --no-print-directory --jobs=2 $(READY) second-environment
+	@deploy/beside.sh "lint and types=nice -n 5 $(MAKE) --no-print-directory check" "clusters=$(PYTEST) $(CLUSTERS)" \
+	  "nodes=$(PYTEST) tests/node" "other tests=$(PYTEST) $(OTHERS)" \
+	  "simulator=nice -n 5 $(PYTEST) tests/chaos/simulator" "models and storage=nice -n 5 $(PYTEST) $(MODELS)" \
+	  "a second Python=nice -n 5 deploy/pythons.sh second $(call VERSION,$(BIN)/python)"
+
+second-environment:
+	@deploy/pythons.sh second-environment $(call VERSION,$(PYTHON))
 
 test-fast: $(READY) ## lint, types, and the tests without real nodes and processes, with a quarter of the examples
 	@deploy/beside.sh "lint and types=$(MAKE) --no-print-directory check" \

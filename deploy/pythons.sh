@@ -3,6 +3,7 @@
 #   list                 one a line: version and path
 #   each TARGET          `make TARGET` under each, each in an environment of its own; fails if one does
 #   second VERSION       what interpreters differ in (JSON, text, numbers) under another than VERSION, if there is one
+#   second-environment VERSION   makes what that needs
 #   lowest               the fast tests with the lowest versions that the product may have, under the oldest
 #   freeze DIRECTORY     what pip installs today under each, into DIRECTORY/<version>
 set -euo pipefail
@@ -43,22 +44,37 @@ freeze() {
   done < <(list)
 }
 
-# Neither needs Spark or linters: the product, and what runs its tests.
+# Neither needs Spark or linters: the product, and what runs its tests. Made again when what it was made from is newer.
 environment() {
-  "$2" -m venv "$1"
+  local ready="$1/.ready"
+  if [ "$ready" -nt "$3" ] && [ "$ready" -nt pyproject.toml ] && [ "$(cat "$ready")" = "$2" ]; then
+    return
+  fi
+  "$2" -m venv --clear "$1"
   "$1/bin/python" -m pip install --quiet --disable-pip-version-check --constraint "$3" --editable . \
     hypothesis hdrhistogram jinja2 matplotlib promql-parser pytest pytest-timeout pyyaml < /dev/null
+  echo "$2" > "$ready"
+}
+
+second_to() {
+  list | sed "/^$1 /d" | tail -n 1
+}
+
+second_environment() {
+  local found
+  found=$(second_to "$1")
+  [ -z "$found" ] || environment .venv-second "${found#* }" constraints.txt
 }
 
 second() {
   local found
-  found=$(list | sed "/^$1 /d" | tail -n 1)
+  found=$(second_to "$1")
   if [ -z "$found" ]; then
     echo "there is only Python $1"
     return
   fi
   echo "Python $found"
-  environment .venv-second "${found#* }" constraints.txt
+  second_environment "$1"
   .venv-second/bin/pytest --hypothesis-profile=fast -m "not real" tests/api tests/ledger tests/node/test_push_target.py
 }
 
@@ -78,7 +94,8 @@ case "$1" in
   list) list ;;
   each) each "$2" ;;
   second) second "$2" ;;
+  second-environment) second_environment "$2" ;;
   lowest) lowest ;;
   freeze) freeze "$2" ;;
-  *) echo "list, each TARGET, second VERSION, lowest or freeze DIRECTORY"; exit 2 ;;
+  *) echo "list, each TARGET, second VERSION, second-environment VERSION, lowest or freeze DIRECTORY"; exit 2 ;;
 esac

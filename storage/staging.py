@@ -264,9 +264,7 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
     return Chunk(units, words, hour[rows[:-1]], rows, ends[rows], chunks[-1].serial)
 
 
-def parts(
-    chunks: Sequence[Chunk], firsts: Sequence[int], end: int, pause: Callable[[], None]
-) -> Iterator[list[Chunk]]:
+def parts(chunks: Sequence[Chunk], firsts: Sequence[int], end: int, pause: Callable[[], None]) -> Iterator[list[Chunk]]:
     """What the chunks have of groups of hours, a group at a time: the one at i begins with hour firsts[i], rising, and
     ends before the next one, the last before hour `end`. Each in order of arrival. `pause` is called every
     _CHUNKS_CUT chunks, and once a group."""
