@@ -44,15 +44,15 @@ freeze() {
   done < <(list)
 }
 
-# Neither needs Spark or linters: the product, and what runs its tests. Made again when what it was made from is newer.
+# Neither needs Spark or linters: the product, what runs its tests, and what some of these need. Made again when what it was made from is newer.
 environment() {
   local ready="$1/.ready"
   if [ "$ready" -nt "$3" ] && [ "$ready" -nt pyproject.toml ] && [ "$(cat "$ready")" = "$2" ]; then
     return
   fi
   "$2" -m venv --clear "$1"
-  "$1/bin/python" -m pip install --quiet --disable-pip-version-check --constraint "$3" --editable . \
-    hypothesis hdrhistogram jinja2 matplotlib promql-parser pytest pytest-timeout pyyaml < /dev/null
+  "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --constraint "$3" --editable . \
+    hypothesis pytest pytest-timeout "${@:4}" < /dev/null
   echo "$2" > "$ready"
 }
 
@@ -84,7 +84,7 @@ lowest() {
   bounds=$(mktemp)
   "${found#* }" deploy/constraints.py lowest > "$bounds"
   echo "Python $found:" $(cat "$bounds")
-  environment .venv-lowest "${found#* }" "$bounds"
+  environment .venv-lowest "${found#* }" "$bounds" hdrhistogram jinja2 matplotlib promql-parser pyyaml
   rm -f "$bounds"
   .venv-lowest/bin/pytest --hypothesis-profile=fast -m "not real" tests/api tests/cli tests/ledger tests/node \
     tests/replication tests/storage

@@ -54,6 +54,13 @@ def stride(each: int = 1) -> int:
     return max(1, each * PERCENT["run"] // settings().max_examples)
 
 
+def points(count: int, place: int, of: int) -> range:
+    """The points 1 to `count` of a sweep that `of` tests share: `make test` tries each in one of them, by `place`, and
+    `make soak-models` all in each."""
+    step = stride(of)
+    return range(1 + place % step, count + 1, step)
+
+
 def seeds(count: int) -> pytest.MarkDecorator:
     """Parametrize `seed` with so many, likewise."""
     first = SOAK_SEED if settings().max_examples == PERCENT["soak"] else 0

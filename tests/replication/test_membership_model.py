@@ -86,7 +86,7 @@ class MemberTrial(Trial):
         self.changes = sum(text.startswith("member ") for text in final)
 
 
-@seeds(25)
+@seeds(16)
 def test_random_changes(tmp_path: Path, seed: int) -> None:
     """No seed loses, doubles or reorders anything, no two nodes trust themselves at once, and in the end all members
     are equal and commit again."""

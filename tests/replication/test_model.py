@@ -187,7 +187,7 @@ def _votes_for_good(node: SimNode) -> bool:
     return node.journal.voter and node.journal.durable_seq == node.journal.write_seq
 
 
-@seeds(150)
+@seeds(100)
 def test_random_faults(tmp_path: Path, seed: int) -> None:
     """No seed loses, doubles, revives or reorders anything, and every seed ends with equal nodes."""
     try:

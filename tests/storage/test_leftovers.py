@@ -21,7 +21,7 @@ from storage.hour_lengths import HourLengths
 from storage.store import Store
 from storage.unlinked_hours import UnlinkedHours
 from storage.verify import digest, verify
-from tests.examples import stride
+from tests.examples import points
 from tests.storage.faulty_disk import Stopped, StoppingDisk
 from tests.storage.quick_directory import quick_directory
 from tests.storage.test_many_hours import due, steps
@@ -318,7 +318,10 @@ CRASHED: list[Entry] = [
 """Far hours, near ones, some that are unlinked and begun again; two checkpoints of more hours than a piece."""
 
 
-@pytest.mark.parametrize("loss", ["written", "unsynced"])
+LOSSES = ["written", "unsynced"]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 def test_stopped_anywhere_between_leftovers(quick_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str) -> None:
     """Killed within the first checkpoint, then again at every operation of the start and the checkpoints after it, and
     once more at one behind: files and digest become those of a run without a kill, and every leftover goes."""
@@ -335,7 +338,7 @@ def test_stopped_anywhere_between_leftovers(quick_path: Path, monkeypatch: pytes
     _run(shutil.copytree(first, later), disk)
     operations = len(disk.operations)
     assert disk.operations.count("remove_tree") > 14
-    for stop_at in range(1, operations + 1, stride()):
+    for stop_at in points(operations, LOSSES.index(loss), len(LOSSES)):
         shutil.rmtree(later)
         shutil.copytree(first, later)
         for at in (stop_at, max(1, stop_at // 2)):

@@ -24,6 +24,7 @@ from storage.state import States
 from storage.state_files import spans_in
 from storage.store import Store
 from storage.verify import verify
+from tests.examples import stride
 from tests.storage.faulty_disk import Stopped, StoppingDisk
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, record_at
 
@@ -376,7 +377,7 @@ def test_flip_every_byte(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (path,) = (quick_path / "hours" / str(HOUR)).glob("states.*")
     sound = path.read_bytes()
     assert verify(quick_path).sound
-    for at in range(len(sound)):
+    for at in range(0, len(sound), stride(3)):
         path.write_bytes(sound[:at] + bytes([sound[at] ^ 1 << at % 8]) + sound[at + 1 :])
         faults = verify(quick_path).faults
         assert faults, f"byte {at}"
