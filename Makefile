@@ -17,14 +17,18 @@ FUZZ_FRAMES ?= 200000
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
-# pyspark comes as source, of which pip makes a wheel: a quarter of a minute less if that is not compressed.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# pyspark comes as source, of which pip makes a wheel first: beside all else that needs no Spark, and not compressed.
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+HELD := --constraint constraints.txt
+WHEELS := $(VENV)/wheels
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hourwheel needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --config-settings=--build-option=--compression=stored pyspark
-	$(PIP) --editable '.[dev,spark]'
+	$(PIP) wheel $(HELD) --no-deps --config-settings=--build-option=--compression=stored --wheel-dir $(WHEELS) pyspark & \
+	  $(PIP) install $(HELD) --editable '.[dev]' && wait $$!
+	$(PIP) install $(HELD) --no-compile --find-links $(WHEELS) --editable '.[dev,spark]'
+	rm -rf $(WHEELS)
 	@touch $@
 
 demo: $(READY) ## three real nodes, 20,000 messages pushed and pulled, the leader killed: what comes out, and when
@@ -62,7 +66,7 @@ test: ## lint, types, every test, and what interpreters differ in under a second
 	  "a second Python=nice -n 5 deploy/pythons.sh second $(call VERSION,$(BIN)/python)"
 
 second-environment:
-	@deploy/pythons.sh second-environment $(call VERSION,$(PYTHON))
+	@deploy/pythons.sh second-environment $(call VERSION,$$([ -e $(READY) ] && echo $(BIN)/python || echo $(PYTHON)))
 
 test-fast: $(READY) ## lint, types, and the tests without real nodes and processes, with a quarter of the examples
 	@deploy/beside.sh "lint and types=$(MAKE) --no-print-directory check" \

@@ -7,7 +7,8 @@ Order, and why: the journal is ahead already, because the group applies an entry
 files; then LMDB's one transaction; only then segments are unlinked, and only those that nobody needs (trimming.py).
 
 Nodes that start together and take the same entries would checkpoint together, every time: the journals of a majority
-would wait for busy disks at once. So each node has a phase of its own.
+would wait for busy disks at once. So each node has a phase of its own. The first checkpoint comes sooner by that part
+of each limit, and a node that was idle waits for the next moment of its own phase.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ CHECK_S = 0.25
 
 
 class Checkpointer:
-    """Runs beside everything else until stopped; `needed_from` is the entry from which on the journal is kept. The
-    first checkpoint comes sooner by `phase`, 0 to 1, of the time and of the bytes between two."""
+    """Runs beside everything else until stopped; `needed_from` is the entry from which on the journal is kept, `phase`
+    the node's own, 0 <= phase < 1."""
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Checkpointer:
         self._needed_from = needed_from
         self._last_s = monotonic() - phase * options.checkpoint_s
         self._last_bytes = journal.written_bytes - int(phase * options.checkpoint_journal_mb * _MB)
+        self._staged_max = int((1 - phase) * options.staged_mb * _MB)
         self.index = machine.applied_index
         self.kept = KeptHours(machine.store.checkpoint)
         """Of the last durable checkpoint: what the metrics tell of old hours."""
@@ -61,13 +63,22 @@ class Checkpointer:
 
     def _wanted(self) -> bool:
         store = self._machine.store
+        late = self._monotonic() - self._last_s >= self._options.checkpoint_s
         if store.cluster_id is None or (self._machine.applied_index == self.index and not store.left_by_start):
+            if late:
+                self._move_on()
             return False
         return (
-            self._monotonic() - self._last_s >= self._options.checkpoint_s
+            late
             or self._journal.written_bytes - self._last_bytes >= self._options.checkpoint_journal_mb * _MB
-            or store.staged_bytes >= self._options.staged_mb * _MB
+            or store.staged_bytes >= self._staged_max
         )
+
+    def _move_on(self) -> None:
+        """To the last moment of this node's phase; to now, if something else than the time asks for a checkpoint."""
+        now_s, each_s = self._monotonic(), self._options.checkpoint_s
+        since_s = now_s - self._last_s
+        self._last_s = now_s - since_s % each_s if since_s >= each_s else now_s
 
     async def checkpoint(self) -> None:
         """One checkpoint of what is applied now, after the one under way if there is one."""
@@ -75,7 +86,8 @@ class Checkpointer:
             await self._checkpoint()
 
     async def _checkpoint(self) -> None:
-        self._last_s, self._last_bytes = self._monotonic(), self._journal.written_bytes
+        self._move_on()
+        self._last_bytes, self._staged_max = self._journal.written_bytes, self._options.staged_mb * _MB
         index = self._machine.applied_index
         job = self._machine.store.begin_checkpoint(self._machine.checkpoint_record())
         try:

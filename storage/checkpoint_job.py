@@ -70,7 +70,7 @@ class CheckpointJob:
         self._sync(self.hours.synced, outflow)
         self.hours.prepare()
         self.catalog.commit(self.hours.lengths)
-        read_ahead(self.hours.ahead, self._open_files, self.hours.heads)
+        read_ahead(self.hours.ahead, self._open_files, self.hours.heads, outflow)
         for unlinked in self._pins.removable(self.hours.unlinked.unlinked):
             self._remove(unlinked)
             self._pins.removed(unlinked)

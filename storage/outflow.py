@@ -46,7 +46,7 @@ class Outflow:
                 self._under_way = 0
 
     def pause(self) -> None:
-        """Let the loop have the interpreter; see Disk.pause. Called between pieces of a millisecond or so."""
+        """Let the loop have the interpreter; see Disk.pause. Called between pieces of a few milliseconds."""
         self._disk.pause()
 
     def drain(self, fd: int) -> None:

@@ -70,7 +70,10 @@ def write_staged(
             firsts, end = [group[0].number for group in grown], grown[-1][-1].number + 1
             for group, part in zip(grown, parts(chunks, firsts, end, pause), strict=True):
                 _write_units(group, joined(part), open_files, heads, outflow)
-        for hour in (hour for group in cut for hour in group if hour.settle_rows is not None):
+        settled = [hour for group in cut for hour in group if hour.settle_rows is not None]
+        for place, hour in enumerate(settled):
+            if place % _GROUP_HOURS == 0:
+                pause()
             _write_settles(hour, open_files, outflow)
 
 
@@ -78,9 +81,13 @@ def _no_pause() -> None:
     """The loop writes by itself: nobody waits for the interpreter."""
 
 
-def read_ahead(hours: Iterable[FrozenHour], open_files: OpenFiles, heads: HeadsKept) -> None:
-    """Keep the heads of hours that were written whole, and that the wheel will ask for."""
+def read_ahead(
+    hours: Iterable[FrozenHour], open_files: OpenFiles, heads: HeadsKept, outflow: Outflow | None = None
+) -> None:
+    """Keep the heads of hours that were written whole, and that the wheel will ask for. `outflow`: in a thread."""
+    pause = _no_pause if outflow is None else outflow.pause
     for hour in hours:
+        pause()
         following = hour.first + hour.units
         if hour.units < KEPT_UNITS_MIN or heads.get(hour.number, following) is not None:
             continue

@@ -38,7 +38,7 @@ _CHUNKS_ASKED_MAX: Final = 8
 """With more chunks than this a look-up joins them first."""
 
 _CHUNKS_CUT: Final = 64
-"""Chunks that are cut in a row: each lets go of the interpreter, for too short a time to be of use (outflow.py)."""
+"""Chunks that are cut in a row: each lets go of the interpreter, for too short a time to be of use (Disk.pause)."""
 
 _SMALL_ROWS: Final = 64
 _SMALL_CHUNKS_MAX: Final = 64

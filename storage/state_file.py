@@ -203,6 +203,7 @@ class StateWriter:
         at = self._rows_at + self._rows * ROW.itemsize
         self._disk.write(self._fd, data, at)
         self._outflow.wrote(self._fd, at, len(data))
+        self._outflow.pause()
         pages = pages_of(low, high, rows)
         places = [*(pages["start"].astype(np.int64) * ROW.itemsize).tolist(), len(data)]
         pages["start"] += np.uint32(self._rows)

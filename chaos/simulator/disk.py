@@ -69,9 +69,6 @@ class SimDisk(Disk):
 
     # -- what the world does to it
 
-    def pause(self) -> None:
-        """See Disk. Nothing runs beside a simulated thread."""
-
     def crash_at(self, count: int, files: str = ANY) -> None:
         """The process ends in the `count`-th operation from now; `files`: of those below this directory of its data."""
         self._crash_after, self._crash_files = count, files
@@ -196,6 +193,9 @@ class SimDisk(Disk):
         file.undo.append(Undo(offset, old, size, len(view)))
         super().write(fd, view, offset)
         file.size = max(size, offset + len(view))
+
+    def pause(self) -> None:
+        """See Disk. Nothing runs beside a simulated thread."""
 
     def fdatasync(self, fd: int) -> None:
         """See Disk. After a failed one the kernel holds the pages for clean: no later sync carries them."""

@@ -137,18 +137,33 @@ def test_checkpoints_are_made_until_what_a_kill_left_is_gone(tmp_path: Path) -> 
     store.close()
 
 
-@pytest.mark.parametrize("by", ["time", "bytes"])
-def test_nodes_that_start_together_checkpoint_apart(by: str) -> None:
+@pytest.mark.parametrize(
+    ("by", "idle", "steps"),
+    [
+        ("time", 0, [10, 20, 30, 40, 50, 60, 70, 80, 90]),
+        ("time", 44, [50, 60, 70, 80, 90]),
+        ("bytes", 0, [10, 20, 30, 40, 50, 60, 70, 80, 90]),
+        ("staged", 0, [10, 20, 30, 40, 50, 60, 70, 80, 90]),
+    ],
+)
+def test_nodes_that_start_together_checkpoint_apart(by: str, idle: int, steps: list[int]) -> None:
     """Three that take the same entries at the same moments: a third of the time, or of the bytes, lies between one's
-    checkpoint and the next one's, from the first on."""
-    options, now, ids = StorageOptions(checkpoint_journal_mb=240), SimpleNamespace(s=0.0), ("n3", "n1", "n2")
+    checkpoint and the next one's, from the first on; also if nothing happened for a while, which is no phase of all."""
+    options, now, ids = (
+        StorageOptions(checkpoint_journal_mb=240, staged_mb=60),
+        SimpleNamespace(s=0.0),
+        ("n3", "n1", "n2"),
+    )
     journal = SimpleNamespace(written_bytes=0, trim=lambda index: None)
-    made: list[tuple[float, str]] = []
+    stores: dict[str, SimpleNamespace] = {}
+    made: list[tuple[int, str]] = []
 
     def checkpointer(node_id: str) -> Checkpointer:
         job = SimpleNamespace(run=lambda: None, finish=lambda: None, catalog=SimpleNamespace(record=None))
-        store = SimpleNamespace(begin_checkpoint=lambda record: job, checkpoint=None, cluster_id=b"id", staged_bytes=0)
-        machine = SimpleNamespace(applied_index=1, store=store, checkpoint_record=lambda: None)
+        stores[node_id] = SimpleNamespace(
+            begin_checkpoint=lambda record: job, checkpoint=None, cluster_id=b"id", staged_bytes=0, left_by_start=0
+        )
+        machine = SimpleNamespace(applied_index=1, store=stores[node_id], checkpoint_record=lambda: None)
         return Checkpointer(
             cast(Any, machine),
             cast(Any, journal),
@@ -163,17 +178,20 @@ def test_nodes_that_start_together_checkpoint_apart(by: str) -> None:
         for step in range(1, 91):
             if by == "time":
                 now.s = float(step)
-            else:
-                journal.written_bytes = step * options.checkpoint_journal_mb * (1 << 20) // 30
+            elif by == "bytes":
+                journal.written_bytes = step * 8 << 20
             for node_id, node in nodes.items():
-                cast(Any, node)._machine.applied_index += 1
+                if by == "staged":
+                    stores[node_id].staged_bytes += 2 << 20
+                cast(Any, node)._machine.applied_index += step > idle
                 if node._wanted():
                     made.append((step, node_id))
                     await node.checkpoint()
+                    stores[node_id].staged_bytes = 0
 
     asyncio.run(live())
-    assert [node_id for _, node_id in made] == ["n3", "n2", "n1"] * 3
-    assert [step for step, _ in made] == list(range(10, 91, 10))
+    assert [step for step, _ in made] == steps
+    assert [node_id for _, node_id in made] == (["n3", "n2", "n1"] * 4)[steps[0] // 10 - 1 :][: len(steps)]
 
 
 def test_a_node_that_its_configuration_does_not_name_has_a_phase() -> None:

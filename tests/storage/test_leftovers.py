@@ -342,7 +342,7 @@ def test_stopped_anywhere_between_leftovers(quick_path: Path, monkeypatch: pytes
         shutil.rmtree(later)
         shutil.copytree(first, later)
         for at in (stop_at, max(1, stop_at // 2)):
-            disk = StoppingDisk(at, torn_bytes=None if loss == "unsynced" else at % 50)
+            disk = StoppingDisk(at, torn_bytes=None if loss == "unsynced" else at // 2 % 50)
             disk.trust(later)
             with suppress(Stopped):  # the second time there may be fewer operations left
                 _run(later, disk)

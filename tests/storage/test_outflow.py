@@ -156,6 +156,18 @@ def test_a_checkpoint_of_many_batches_pauses_for_the_loop(quick_path: Path) -> N
     assert disk.pauses >= 200 // 64 + 70 // 18
 
 
+def test_a_checkpoint_of_settle_records_pauses_too(quick_path: Path) -> None:
+    """One in each of many hours, to which no unit came."""
+    disk, store = founded(quick_path)
+    position = store.append(batch_of((np.arange(70) + HOUR + 3) * H))
+    checkpoint(store, 2)
+    paused = disk.pauses
+    store.settle(SettleBatch.of(position, what=3, at_ms=5, when=99, term=3, attempt=1, node=2, code=200))
+    checkpoint(store, 3)
+    store.close()
+    assert disk.pauses - paused >= 70 // 18
+
+
 def test_what_the_loop_writes_by_itself_never_pauses(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Staged hours that are written in an append: a pause would hold the loop."""
     monkeypatch.setattr(storage.hour_set, "_STAGED_BYTES_MAX", 1)
