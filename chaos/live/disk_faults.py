@@ -126,14 +126,16 @@ class DiskFaults:
         try:
             for node_id in nodes:
                 if loop := self._loops.get(node_id):
-                    await asyncio.to_thread(loop.fill, FULL_BYTES)
+                    async with self._hands.files(node_id):
+                        await asyncio.to_thread(loop.fill, FULL_BYTES)
                 else:
                     self._disks.full(node_id, FULL_BYTES)
             yield
         finally:
             for node_id in nodes:
                 if loop := self._loops.get(node_id):
-                    await asyncio.to_thread(loop.empty)
+                    async with self._hands.files(node_id):
+                        await asyncio.to_thread(loop.empty)
                 else:
                     self._disks.full(node_id, None)
 
@@ -188,8 +190,9 @@ class DiskFaults:
             await asyncio.gather(*(held.enter_async_context(self._hands.down(node_id)) for node_id in nodes))
             self._nemesis.begun(fault, nodes)
             loops = [self._loops[node_id] for node_id in nodes]
-            await asyncio.gather(*(asyncio.to_thread(loop.cut_power, unsynced) for loop in loops))
-            await asyncio.gather(*(asyncio.to_thread(loop.power_on) for loop in loops))
+            async with self._hands.files(*nodes):
+                await asyncio.gather(*(asyncio.to_thread(loop.cut_power, unsynced) for loop in loops))
+                await asyncio.gather(*(asyncio.to_thread(loop.power_on) for loop in loops))
             yield
 
     # -- disks whose content is not what was written
@@ -202,12 +205,13 @@ class DiskFaults:
             async with self._hands.down(node_id):
                 self._nemesis.begun(fault, (node_id,))
                 data, kind = self._cluster.nodes[node_id].data_path, fault.word("file")
-                await asyncio.to_thread(self._cluster.keep_deliveries, node_id)
-                wound = await asyncio.to_thread(ROT[fault.kind], data, kind, fault.number("at"), self._chance)
-                if wound is None:
-                    raise PassedOver(f"{node_id} has no such bytes in its {kind}")
-                if not harmless:
-                    await self._wounded(Damage(node_id, wound, kind, relied_on=not in_doubt))
+                async with self._hands.files(node_id):
+                    await asyncio.to_thread(self._cluster.keep_deliveries, node_id)
+                    wound = await asyncio.to_thread(ROT[fault.kind], data, kind, fault.number("at"), self._chance)
+                    if wound is None:
+                        raise PassedOver(f"{node_id} has no such bytes in its {kind}")
+                    if not harmless:
+                        await self._wounded(Damage(node_id, wound, kind, relied_on=not in_doubt))
                 yield
             await self._settle(node_id)
 
@@ -216,7 +220,7 @@ class DiskFaults:
         (node_id, *_) = nodes
         node, kind = self._cluster.nodes[node_id], fault.word("file")
         aside = node.directory / f"old copy {fault.at_s}"
-        async with self._hands.down(node_id):
+        async with self._hands.down(node_id), self._hands.files(node_id):
             self._nemesis.begun(fault, (node_id,))
             found = [node.data_path] if kind == ALL else rot.files(node.data_path, kind)
             if not found:
@@ -231,7 +235,7 @@ class DiskFaults:
             if node_id not in self._cluster.nodes:
                 raise PassedOver(f"{node_id} was removed meanwhile")
             async with self._nemesis.doubt(node_id):
-                async with self._hands.down(node_id):
+                async with self._hands.down(node_id), self._hands.files(node_id):
                     if await asyncio.to_thread(_same, aside, chosen):
                         raise PassedOver(f"nothing was written to {chosen.name} since it was copied")
                     await asyncio.to_thread(self._cluster.keep_deliveries, node_id, last=True)
@@ -273,7 +277,8 @@ class DiskFaults:
 
     async def _empty(self, node_id: str) -> None:
         self._rotten.pop(node_id, None)
-        await asyncio.to_thread(self._cluster.wipe, node_id)
+        async with self._hands.files(node_id):
+            await asyncio.to_thread(self._cluster.wipe, node_id)
         self._nemesis.rotten.discard(node_id)
 
     async def _settle(self, node_id: str) -> None:

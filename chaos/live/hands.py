@@ -6,9 +6,9 @@ written into the history, and started again after a pause; a fault that explains
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 from chaos.cluster import Cluster
@@ -33,6 +33,7 @@ class Hands:
         self._frozen: Counter[int] = Counter()  # by pid
         self._excused: set[int] = set()  # pids of processes that may end by a signal, or in order
         self._guards: dict[str, asyncio.Task[None]] = {}
+        self._files: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._over = False
         self.ends_alone: Counter[str] = Counter()
         """How often each node ended by itself, and no fault explained it."""
@@ -82,6 +83,15 @@ class Hands:
         async with self.may_end(node_id):
             if node_id in self._cluster.running():
                 await self._cluster.kill(node_id)
+            yield
+
+    @asynccontextmanager
+    async def files(self, *node_ids: str) -> AsyncIterator[None]:
+        """Inside, no other fault touches the disks of these nodes. Several faults may hold a node down at once, and a
+        disk whose power is cut answers EIO, or is not there. Take it last: a fault that has it waits for no other."""
+        async with AsyncExitStack() as held:
+            for node_id in sorted(node_ids):
+                await held.enter_async_context(self._files[node_id])
             yield
 
     @asynccontextmanager

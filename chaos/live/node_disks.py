@@ -52,8 +52,19 @@ class NodeDisks:
     def _settle(self) -> None:
         for loop in self.loops.values():
             folder = loop.mounted_at.parent
-            shutil.copytree(loop.mounted_at / "data", folder / "data.out")
+            _copy_out(loop, folder / "data.out")
             (folder / "data").unlink()
             (folder / "data.out").rename(folder / "data")
             loop.remove()
             loop.mounted_at.rmdir()
+
+
+def _copy_out(loop: LoopDisk, target: Path) -> None:
+    """A run that failed may have left the disk without power: it is given back, so that what went wrong can be read."""
+    source = loop.mounted_at / "data"
+    try:
+        shutil.copytree(source, target)
+    except OSError:
+        shutil.rmtree(target, ignore_errors=True)
+        loop.power_on()
+        shutil.copytree(source, target)

@@ -96,7 +96,8 @@ class ProcessFaults:
             raise PassedOver("the disk of one node at most may be in doubt")
         async with self._nemesis.doubt(nodes[0]), self._hands.down(nodes[0]):
             self._nemesis.begun(fault, nodes)
-            self._cluster.wipe(nodes[0])
+            async with self._hands.files(nodes[0]):
+                self._cluster.wipe(nodes[0])
             yield
 
     @asynccontextmanager

@@ -1,8 +1,10 @@
 """Faults of disks: what they do to a node's files and control file, who is told to have found it, and what is left."""
 
 import asyncio
+import errno
 import os
 import subprocess
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -14,7 +16,9 @@ from chaos.faulty_disk import FaultyDisk
 from chaos.history import History
 from chaos.live import disk_faults
 from chaos.live.disk_faults import OLD_COPY, DiskFaults
+from chaos.live.loop_disk import LoopDisk, Unsynced
 from chaos.live.nemesis import LiveNemesis
+from chaos.live.process_faults import ProcessFaults
 from cli.exit_code import ExitCode
 from tests.chaos.live.pretended import Machines
 from tests.waiting import until
@@ -27,6 +31,10 @@ class Disks(Machines):
         super().__init__(directory)
         self.disks = FaultyDisk(directory)
         self.kept: list[str] = []
+        self.off: set[str] = set()
+        """Nodes whose disk has no power."""
+        self.touched = threading.Event()
+        """Files of one of those were touched."""
         for node in self.nodes.values():
             for name in ("journal/1.seg", "hours/494000/index", "deliveries/494000-000001.log", "catalog/data.mdb"):
                 path = node.data_path / name
@@ -36,7 +44,19 @@ class Disks(Machines):
 
     def keep_deliveries(self, name: str, *, last: bool = False) -> None:
         """See Cluster."""
+        self.touch(name)
         self.kept.append(name)
+
+    def wipe(self, name: str) -> None:
+        """See Cluster."""
+        self.touch(name)
+        super().wipe(name)
+
+    def touch(self, name: str) -> None:
+        """What any use of files does."""
+        if name in self.off:
+            self.touched.set()
+            raise OSError(errno.EIO, "without power")
 
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str, timeout_s: float, poll_s: float) -> None:
         """See Cluster."""
@@ -50,13 +70,43 @@ async def nothing(machines: Disks, nemesis: LiveNemesis) -> None:
     """Nothing happens while the fault is on."""
 
 
-async def struck(directory: Path, line: str, meanwhile: Meanwhile = nothing) -> tuple[DiskFaults, Disks, History]:
+class Loop(LoopDisk):
+    """A disk without power until `struck_s` are over: so long what touches its files meanwhile gets EIO."""
+
+    struck_s = 0.2
+
+    def __init__(self, machines: Disks, name: str) -> None:
+        super().__init__(Path("image"), Path(name))
+        self._machines, self._name = machines, name
+
+    def cut_power(self, unsynced: Unsynced = "lost") -> None:
+        """See LoopDisk."""
+        self._machines.off.add(self._name)
+
+    def power_on(self) -> None:
+        """See LoopDisk."""
+        self._machines.touched.wait(self.struck_s)
+        self._machines.off.discard(self._name)
+
+    def fill(self, left_bytes: int) -> None:
+        """See LoopDisk."""
+        self._machines.touch(self._name)
+
+    def empty(self) -> None:
+        """See LoopDisk."""
+        self._machines.touch(self._name)
+
+
+async def struck(
+    directory: Path, line: str, meanwhile: Meanwhile = nothing, *, loops: bool = False
+) -> tuple[DiskFaults, Disks, History]:
     """One fault put on at once, the run healed when it is over."""
     machines, history = Disks(directory), History()
     plan = FaultPlan.parse(f"plan seed=1 nodes=3 seconds=20\n{line}", "live")
     async with LiveNemesis(machines.cluster(), history, plan) as nemesis:
-        faults = DiskFaults(nemesis, {}, "loop devices")
-        nemesis.register(faults)
+        own = {name: Loop(machines, name) for name in machines.nodes if loops}
+        faults = DiskFaults(nemesis, own, "" if loops else "loop devices")
+        nemesis.register(ProcessFaults(nemesis), faults)
         running = asyncio.create_task(nemesis.run())
         await meanwhile(machines, nemesis)
         await running
@@ -218,3 +268,22 @@ def test_power_needs_a_disk_of_its_own(tmp_path: Path) -> None:
     assert machines.log[-1] == (
         "not run {'power': 'needs a file system of its own for each node; there is no loop devices'}"
     )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "flip n2 for=0.01 at=0.5 file=journal",
+        "torn n2 for=0.01 at=0.5 file=deliveries",
+        "wipe n2 for=0.01",
+        "full n2 for=0.01",
+        "oldcopy n2 for=0.01 at=0.5 file=journal",
+    ],
+)
+def test_no_fault_touches_a_disk_without_power(tmp_path: Path, other: str) -> None:
+    """Seed 990109: the power of all nodes was cut in the moment in which a bit of a journal was to be flipped; the run
+    ended with EIO, and so did the copying of its files, which hid the cause."""
+    _, machines, _ = asyncio.run(struck(tmp_path, f"0 power * for=0.05 unsynced=lost\n0.01 {other}", loops=True))
+    assert not machines.touched.is_set()
+    assert not machines.off
+    assert sorted(machines.running()) == ["n1", "n2", "n3"]

@@ -1,6 +1,7 @@
 """What is filled in and left out before a history of real processes is judged."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,8 @@ from chaos.check.linear import check_linear
 from chaos.check.window import check_window
 from chaos.event import Event, Fault, HandedOver, Led, Rescheduled, Transferred
 from chaos.history import History
-from chaos.live.node_disks import NodeDisks
+from chaos.live.loop_disk import LoopDisk
+from chaos.live.node_disks import NodeDisks, _copy_out
 from chaos.live.verdicts import BOUNDS, KEPT_BY_KERNEL_MS, calm_transfers, whole
 from chaos.plan import Plan
 
@@ -142,6 +144,31 @@ def test_without_disks_of_their_own(tmp_path: Path) -> None:
             assert not list(tmp_path.iterdir())
 
     asyncio.run(story())
+
+
+def test_what_a_failed_run_leaves_without_power_is_copied_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 990109: the copying failed with EIO, which hid why the run had failed, and left the data behind."""
+    data, target = tmp_path / "disk" / "data", tmp_path / "data.out"
+    data.mkdir(parents=True)
+    (data / "LOCK").write_text("n1")
+    off, copytree = [True], shutil.copytree
+
+    class Loop(LoopDisk):
+        """Without power at first."""
+
+        def power_on(self) -> None:
+            """See LoopDisk."""
+            off.clear()
+
+    def copied(source: Path, to: Path) -> Path:
+        if off:
+            to.mkdir()
+            raise shutil.Error([(source, to, "Input/output error")])
+        return copytree(source, to)
+
+    monkeypatch.setattr(shutil, "copytree", copied)
+    _copy_out(Loop(tmp_path / "image", tmp_path / "disk"), target)
+    assert (target / "LOCK").read_text() == "n1"
 
 
 def test_a_push_is_read_a_moment_after_its_nodes_power_went() -> None:
