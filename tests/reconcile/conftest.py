@@ -17,3 +17,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     yield spark
     spark.stop()
+
+
+@pytest.fixture
+def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what is in report.json: its page is not drawn, half of what a small job costs."""
+    monkeypatch.setattr("reconcile.job.write_page", lambda out, document: out)

@@ -8,12 +8,15 @@ from typing import Any
 
 import aiohttp
 import pyarrow.parquet as pq
+import pytest
 
 from chaos.cluster import Cluster
 from cli.receiver import Receiver, Reply, Request
 from reconcile.job import Request as Reconciled
 from reconcile.job import reconcile
 from reconcile.read_output import duplicates
+
+pytestmark = pytest.mark.usefixtures("no_page")
 
 PUSH = {"push": {"allow": ["127.0.0.0/8"]}}
 #: What both tell of a message, and how the reconciliation writes what there is nothing of.

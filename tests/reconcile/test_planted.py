@@ -13,6 +13,8 @@ from reconcile.job import Request, reconcile
 from reconcile.planted import Planted, make
 from reconcile.read_columns import duplicates_columns, ledger_columns
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 MESSAGES, EACH, KILLS = 100_000, 12, 4
 
 

@@ -23,6 +23,8 @@ from storage.position import HOUR_MS
 from tests.reconcile.directories import NOW, log_deliveries, make_node, term_row
 from tests.reconcile.test_job import COUNT, DONE, ENTRIES, FIRST_DUE_MS, TERM, account
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 AT_MS = NOW + 2_000
 HOMES = np.array([NOW // HOUR_MS << 40 | index for index in range(COUNT)], np.uint64)
 DUE = NOW + FIRST_DUE_MS + np.arange(COUNT, dtype=np.uint64)

@@ -17,6 +17,8 @@ from storage.format import HEADER_SIZE
 from storage.members import REMOVED
 from tests.reconcile.directories import cut, flip
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
