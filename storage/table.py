@@ -209,14 +209,20 @@ class Table:
         return None if stored is None else open_value(self.name, key, stored)
 
     def _stored_rows(self, prefix: bytes, first: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """The rows that LMDB holds, and a look at the two around them: LMDB looks for a key by halves, so one that was
+        damaged ends the rows too soon, or lets them begin too late, and stands at that end itself."""
         assert self._reader is not None
         try:
             with self._reader.cursor(db=self._database) as cursor:
                 begin = max(prefix, first)
+                if begin and (cursor.prev() if cursor.set_range(begin) else cursor.last()):
+                    open_value(self.name, cursor.key(), cursor.value())
                 found = cursor.set_range(begin) if begin else cursor.first()
                 while found and (key := cursor.key()).startswith(prefix):
                     yield key, open_value(self.name, key, cursor.value())
                     found = cursor.next()
+                if found:
+                    open_value(self.name, cursor.key(), cursor.value())
         except DAMAGED as error:
             raise self._damaged(error) from error
 

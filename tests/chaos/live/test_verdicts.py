@@ -13,7 +13,7 @@ from chaos.event import Event, Fault, HandedOver, Led, Rescheduled, Transferred
 from chaos.history import History
 from chaos.live.loop_disk import LoopDisk
 from chaos.live.node_disks import NodeDisks, _copy_out
-from chaos.live.verdicts import BOUNDS, KEPT_BY_KERNEL_MS, calm_transfers, whole
+from chaos.live.verdicts import BOUNDS, KEPT_BY_KERNEL_MS, READ_LATE_MS, calm_transfers, whole
 from chaos.plan import Plan
 
 PLAN = Plan(push_timeout_ms=1_000)
@@ -67,7 +67,14 @@ def test_a_refusal_before_the_receipt_of_a_push_without_a_start_is_no_lie() -> N
 
 @pytest.mark.parametrize(
     ("node", "after_ms", "excused"),
-    [("n1", 200, True), ("n1", KEPT_BY_KERNEL_MS, True), ("n1", KEPT_BY_KERNEL_MS + 1, False), ("n2", 200, False)],
+    [
+        ("n1", 200, True),
+        ("n1", KEPT_BY_KERNEL_MS, True),
+        ("n1", KEPT_BY_KERNEL_MS + 1, False),
+        ("n2", 200, False),
+        ("n1", -3_200, True),
+        ("n1", -READ_LATE_MS - 1, False),
+    ],
 )
 def test_a_power_cut_takes_the_end_of_its_own_log_only(node: str, after_ms: int, excused: bool) -> None:
     """A push without a start is taken to have begun when it came, if the power of the node that led went soon after."""
