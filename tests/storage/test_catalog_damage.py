@@ -61,7 +61,7 @@ def test_a_flipped_key_is_found_by_verify(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [0, 17, 39])
 def test_a_flipped_key_among_rows_is_found_by_who_reads_these(tmp_path: Path, number: int, bit: int) -> None:
     """Seed 22088: a bit of the hour in one row. The rows of the hour ended there, 31 of 84 keys went with it, and only
-    the others' hash told that this node was wrong. Upwards (hour 73) and downwards (hour 1), at each end and between."""
+    the others' hash told that this node was wrong. To hour 73 and to hour 1, at each end and between."""
     path = tmp_path / "catalog"
     catalog = Catalog.open(path, Disk())
     for each in range(40):
