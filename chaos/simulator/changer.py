@@ -12,6 +12,9 @@ from chaos.simulator.load import NOT_DONE, TIMEOUT_S, Caller, Shape, code_of
 from chaos.simulator.world import World
 
 MOVE_MS = 1_500
+#: What is due later than so much from now is far ahead.
+FAR_MS = 60_000
+FIRST_REVISION = 1
 
 
 class Changer:
@@ -38,7 +41,7 @@ class Changer:
             return
         self._touched.add(event.number)
         wait_ms = event.due_ms - event.wall_ms + self._chance.randint(-shape.around_ms, shape.around_ms)
-        if wait_ms > 60_000:
+        if wait_ms > FAR_MS:
             wait_ms = self._chance.randint(0, 3_000)
         change = self._cancel if drawn < shape.cancel_share else self._move
         self._world.after(max(0, wait_ms) / 1000, change, event)
@@ -86,6 +89,9 @@ class Changer:
     def _reschedule(self, number: int, name: str, due_ms: int, insist: bool) -> None:
         self.in_flight += 1
         asked_ms = self._now_ms()
+        # A move that stays far ahead may be on its way still when `bring_near` asks, its client gone or not. It is
+        # made of the message as it was scheduled, so that it is refused behind that one.
+        if_match = None if insist or due_ms - asked_ms <= FAR_MS else FIRST_REVISION
 
         def done(outcome: Outcome) -> None:
             self.in_flight -= 1
@@ -101,7 +107,7 @@ class Changer:
             )
 
         def ask(port: Any) -> Any:
-            return port.reschedule(name, deliver_at_ms=due_ms, delay_ms=None, if_match=None, principal=ANONYMOUS)
+            return port.reschedule(name, deliver_at_ms=due_ms, delay_ms=None, if_match=if_match, principal=ANONYMOUS)
 
         if insist:
             self._caller.insist(ask, done, "reschedule", for_s=30.0, again=True)

@@ -9,6 +9,7 @@ import pytest
 
 from chaos.fault_plan import FaultPlan
 from chaos.simulator.disk import finds_damage
+from chaos.simulator.load import Shape
 from chaos.simulator.loop import TimeStandsStill
 from chaos.simulator.outside import SimWriter
 from chaos.simulator.run import Running, run_plan
@@ -96,3 +97,12 @@ def test_catalog_that_lmdb_finds_damaged_is_damage() -> None:
     assert finds_damage(DiskFailed("lmdb commit (mdb_put: MDB_PAGE_FULL)", "catalog", 0))
     assert not finds_damage(DiskFailed("fdatasync", "journal/0", errno.EIO))
     assert not finds_damage(AssertionError())
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_a_move_that_comes_late_does_not_take_a_message_far_away_again(seed: int) -> None:
+    """Seed 22079: a client moved a message that was due in an hour, and its request was on its way for a second. The
+    load ended meanwhile, and what was far ahead was brought near, to be waited for. The late move won."""
+    plan = f"plan seed={seed} nodes=5 seconds=8\n7 loss *-* for=4 share=0.5\n7.5 delay *-* for=3 high=1 low=0.3\n"
+    run = run_plan(FaultPlan.parse(plan), Shape(far_share=0.5, move_share=0.9))
+    assert not run.broken, "\n".join(run.broken)
