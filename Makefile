@@ -58,7 +58,7 @@ PYTEST := $(BIN)/pytest --durations=12 --durations-min=4
 VERSION = $$($(1) -c "import sys; print(*sys.version_info[:2], sep='.')")
 FAST := $(BIN)/pytest --hypothesis-profile=fast -m "not real"
 
-test: ## lint, types, every test, and what interpreters differ in under a second Python (about 8 minutes on two cores, set-up included)
+test: ## lint, types, every test, and what interpreters differ in under a second Python (about eight and a half minutes on two cores, set-up included)
 	@$(MAKE) --no-print-directory --jobs=2 $(READY) second-environment
 	@deploy/beside.sh "lint and types=nice -n 5 $(MAKE) --no-print-directory check" "clusters=$(PYTEST) $(CLUSTERS)" \
 	  "nodes=$(PYTEST) tests/node" "other tests=$(PYTEST) $(OTHERS)" \

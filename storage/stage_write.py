@@ -62,7 +62,7 @@ def write_staged(
 
     Raises Corrupt where an index on disk is damaged, DiskFailed; both final. Nothing is synced.
     """
-    groups, pause = _groups(hours), _no_pause if outflow is None else outflow.pause
+    groups, pause = _groups(hours), _pause_of(outflow)
     while cut := list(islice(groups, _GROUPS_CUT)):
         grown = [[hour for hour in group if hour.units > hour.saved_units] for group in cut]
         grown = [group for group in grown if group]
@@ -77,15 +77,16 @@ def write_staged(
             _write_settles(hour, open_files, outflow)
 
 
-def _no_pause() -> None:
-    """The loop writes by itself: nobody waits for the interpreter."""
+def _pause_of(outflow: Outflow | None) -> Callable[[], None]:
+    """Without an outflow the loop itself writes: nobody waits for the interpreter, and a pause would hold the loop."""
+    return (lambda: None) if outflow is None else outflow.pause
 
 
 def read_ahead(
     hours: Iterable[FrozenHour], open_files: OpenFiles, heads: HeadsKept, outflow: Outflow | None = None
 ) -> None:
     """Keep the heads of hours that were written whole, and that the wheel will ask for. `outflow`: in a thread."""
-    pause = _no_pause if outflow is None else outflow.pause
+    pause = _pause_of(outflow)
     for hour in hours:
         pause()
         following = hour.first + hour.units

@@ -265,8 +265,8 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def parts(chunks: Sequence[Chunk], firsts: Sequence[int], end: int, pause: Callable[[], None]) -> Iterator[list[Chunk]]:
-    """What the chunks have of groups of hours, a group at a time: the one at i begins with hour firsts[i], rising, and
-    ends before the next one, the last before hour `end`. Each in order of arrival. `pause` is called every
+    """Yield the parts of the chunks that belong to each group of hours, in order of arrival. Group i holds the hours
+    from firsts[i] up to firsts[i + 1], exclusive; the last one up to `end`. `firsts` rise. `pause` is called every
     _CHUNKS_CUT chunks, and once a group."""
     bounds = np.array([*firsts, end])
     cuts = np.empty((len(chunks), len(bounds)), np.int64)

@@ -52,14 +52,14 @@ class NodeDisks:
     def _settle(self) -> None:
         for loop in self.loops.values():
             folder = loop.mounted_at.parent
-            _copy_out(loop, folder / "data.out")
+            copy_out(loop, folder / "data.out")
             (folder / "data").unlink()
             (folder / "data.out").rename(folder / "data")
             loop.remove()
             loop.mounted_at.rmdir()
 
 
-def _copy_out(loop: LoopDisk, target: Path) -> None:
+def copy_out(loop: LoopDisk, target: Path) -> None:
     """A run that failed may have left the disk without power: it is given back, so that what went wrong can be read."""
     source = loop.mounted_at / "data"
     try:

@@ -12,7 +12,7 @@ from chaos.check.window import check_window
 from chaos.event import Event, Fault, HandedOver, Led, Rescheduled, Transferred
 from chaos.history import History
 from chaos.live.loop_disk import LoopDisk
-from chaos.live.node_disks import NodeDisks, _copy_out
+from chaos.live.node_disks import NodeDisks, copy_out
 from chaos.live.verdicts import BOUNDS, KEPT_BY_KERNEL_MS, READ_LATE_MS, calm_transfers, whole
 from chaos.plan import Plan
 
@@ -174,7 +174,7 @@ def test_what_a_failed_run_leaves_without_power_is_copied_out(tmp_path: Path, mo
         return copytree(source, to)
 
     monkeypatch.setattr(shutil, "copytree", copied)
-    _copy_out(Loop(tmp_path / "image", tmp_path / "disk"), target)
+    copy_out(Loop(tmp_path / "image", tmp_path / "disk"), target)
     assert (target / "LOCK").read_text() == "n1"
 
 
