@@ -7,8 +7,10 @@ Order, and why: the journal is ahead already, because the group applies an entry
 files; then LMDB's one transaction; only then segments are unlinked, and only those that nobody needs (trimming.py).
 
 Nodes that start together and take the same entries would checkpoint together, every time: the journals of a majority
-would wait for busy disks at once. So each node has a phase of its own. The first checkpoint comes sooner by that part
-of each limit, and a node that was idle waits for the next moment of its own phase.
+would wait for busy disks at once. So each node has a phase of its own, and limits of its own:
+
+    time     moments `checkpoint_s` apart, from the start on, whatever else asks for checkpoints; idle ones pass unused
+    bytes    the configured limits less half the phase: nodes that meet once part again
 """
 
 from __future__ import annotations
@@ -46,9 +48,10 @@ class Checkpointer:
         self._options = options
         self._monotonic = monotonic
         self._needed_from = needed_from
-        self._last_s = monotonic() - phase * options.checkpoint_s
-        self._last_bytes = journal.written_bytes - int(phase * options.checkpoint_journal_mb * _MB)
-        self._staged_max = int((1 - phase) * options.staged_mb * _MB)
+        self._due_s = monotonic() + options.checkpoint_s - phase * options.checkpoint_s
+        self._bytes_max = int((1 - phase / 2) * options.checkpoint_journal_mb * _MB)
+        self._staged_max = int((1 - phase / 2) * options.staged_mb * _MB)
+        self._last_bytes = journal.written_bytes
         self.index = machine.applied_index
         self.kept = KeptHours(machine.store.checkpoint)
         """Of the last durable checkpoint: what the metrics tell of old hours."""
@@ -63,22 +66,21 @@ class Checkpointer:
 
     def _wanted(self) -> bool:
         store = self._machine.store
-        late = self._monotonic() - self._last_s >= self._options.checkpoint_s
+        late = self._monotonic() >= self._due_s
         if store.cluster_id is None or (self._machine.applied_index == self.index and not store.left_by_start):
-            if late:
-                self._move_on()
+            self._pass_moments()
             return False
         return (
             late
-            or self._journal.written_bytes - self._last_bytes >= self._options.checkpoint_journal_mb * _MB
+            or self._journal.written_bytes - self._last_bytes >= self._bytes_max
             or store.staged_bytes >= self._staged_max
         )
 
-    def _move_on(self) -> None:
-        """To the last moment of this node's phase; to now, if something else than the time asks for a checkpoint."""
-        now_s, each_s = self._monotonic(), self._options.checkpoint_s
-        since_s = now_s - self._last_s
-        self._last_s = now_s - since_s % each_s if since_s >= each_s else now_s
+    def _pass_moments(self) -> None:
+        """The next moment of this node's phase is one that lies ahead."""
+        late_s = self._monotonic() - self._due_s
+        if late_s >= 0:
+            self._due_s += (late_s // self._options.checkpoint_s + 1) * self._options.checkpoint_s
 
     async def checkpoint(self) -> None:
         """One checkpoint of what is applied now, after the one under way if there is one."""
@@ -86,8 +88,8 @@ class Checkpointer:
             await self._checkpoint()
 
     async def _checkpoint(self) -> None:
-        self._move_on()
-        self._last_bytes, self._staged_max = self._journal.written_bytes, self._options.staged_mb * _MB
+        self._pass_moments()
+        self._last_bytes = self._journal.written_bytes
         index = self._machine.applied_index
         job = self._machine.store.begin_checkpoint(self._machine.checkpoint_record())
         try:

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
+from storage.format import Corrupt
 from storage.position import INDEX_BITS
 from storage.table import Table
 
@@ -119,9 +120,12 @@ class Keys:
         prefix = _U32.pack(hour)
         former = b""
         for row in heapq.merge(self._by_hour.saved(prefix, after), self._by_hour.unsaved(prefix, after)):
-            if row != former and self._by_hour.get(row) is not None:
+            if row != former and not self._by_hour.dropped(row):
                 entry = self._find(row[_U32.size :])
-                assert entry is not None, f"hour {hour} lists a key that there is not"
+                if entry is None:
+                    raise Corrupt(
+                        "catalog, table keys", 0, f"key {row[_U32.size :].hex()}", "missing", f"as of hour {hour}"
+                    )
                 if entry.position < hour << INDEX_BITS | end:
                     yield row
             former = row

@@ -145,6 +145,11 @@ class Table:
         for key in order[at:]:
             yield from _present(key, changed)
 
+    def dropped(self, key: bytes) -> bool:
+        """Whether a change that LMDB may not have yet has removed the row. Looks for nothing in LMDB."""
+        changed = self._live if key in self._live else self._frozen or {}
+        return key in changed and changed[key] is None
+
     def unsaved(self, group: bytes, after: bytes) -> Iterator[bytes]:
         """The keys that begin so, behind `after`, of rows which LMDB may not have yet, ascending; some may be gone
         since, or come twice."""
@@ -209,15 +214,20 @@ class Table:
         return None if stored is None else open_value(self.name, key, stored)
 
     def _stored_rows(self, prefix: bytes, first: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """The rows that LMDB holds, and a look at the two around them: LMDB looks for a key by halves, so one that was
-        damaged ends the rows too soon, or lets them begin too late, and stands at that end itself."""
+        """The rows that LMDB holds, and a look at the two around them. LMDB looks for a key by halves. One that was
+        damaged, in a leaf, ends the rows too soon or lets them begin too late, and then stands at that end itself; one
+        in a branch leads to another leaf, where the rows around are not those around `begin`."""
         assert self._reader is not None
         try:
             with self._reader.cursor(db=self._database) as cursor:
                 begin = max(prefix, first)
                 if begin and (cursor.prev() if cursor.set_range(begin) else cursor.last()):
-                    open_value(self.name, cursor.key(), cursor.value())
+                    before = cursor.key()
+                    open_value(self.name, before, cursor.value())
+                    self._in_order(before < begin, before)
                 found = cursor.set_range(begin) if begin else cursor.first()
+                if found:
+                    self._in_order(cursor.key() >= begin, cursor.key())
                 while found and (key := cursor.key()).startswith(prefix):
                     yield key, open_value(self.name, key, cursor.value())
                     found = cursor.next()
@@ -228,6 +238,10 @@ class Table:
 
     def _damaged(self, error: lmdb.Error) -> Corrupt:
         return Corrupt(f"catalog, table {self.name.decode()}", 0, "LMDB", error, "whole pages")
+
+    def _in_order(self, holds: bool, key: bytes) -> None:
+        if not holds:
+            raise Corrupt(f"catalog, table {self.name.decode()}", 0, "LMDB", f"row {key.hex()}", "rows in their order")
 
 
 def _present(key: bytes, changed: dict[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -137,61 +139,88 @@ def test_checkpoints_are_made_until_what_a_kill_left_is_gone(tmp_path: Path) -> 
     store.close()
 
 
-@pytest.mark.parametrize(
-    ("by", "idle", "steps"),
-    [
-        ("time", 0, [10, 20, 30, 40, 50, 60, 70, 80, 90]),
-        ("time", 44, [50, 60, 70, 80, 90]),
-        ("bytes", 0, [10, 20, 30, 40, 50, 60, 70, 80, 90]),
-        ("staged", 0, [10, 20, 30, 40, 50, 60, 70, 80, 90]),
-    ],
-)
-def test_nodes_that_start_together_checkpoint_apart(by: str, idle: int, steps: list[int]) -> None:
-    """Three that take the same entries at the same moments: a third of the time, or of the bytes, lies between one's
-    checkpoint and the next one's, from the first on; also if nothing happened for a while, which is no phase of all."""
-    options, now, ids = (
-        StorageOptions(checkpoint_journal_mb=240, staged_mb=60),
-        SimpleNamespace(s=0.0),
-        ("n3", "n1", "n2"),
-    )
-    journal = SimpleNamespace(written_bytes=0, trim=lambda index: None)
-    stores: dict[str, SimpleNamespace] = {}
+IDS = ("n3", "n1", "n2")
+MB = 1 << 20
+Load = Callable[[int], int]
+"""MB that are written between a moment and the one before, by its number."""
+
+
+async def checkpoints(*, seconds: int, journal: Load, staged: Load, ask: int = 0) -> list[tuple[int, str]]:
+    """When each of three nodes that start together checkpoints, looked at every second; they take the same entries at
+    the same moments. In the second `ask` all are asked to, as by a backup."""
+    now, options = 0, StorageOptions(checkpoint_journal_mb=240, staged_mb=60)
     made: list[tuple[int, str]] = []
-
-    def checkpointer(node_id: str) -> Checkpointer:
+    log = SimpleNamespace(written_bytes=0, trim=lambda index: None)
+    stores: dict[str, Any] = {}
+    nodes: dict[str, Any] = {}
+    for node_id in IDS:
         job = SimpleNamespace(run=lambda: None, finish=lambda: None, catalog=SimpleNamespace(record=None))
-        stores[node_id] = SimpleNamespace(
-            begin_checkpoint=lambda record: job, checkpoint=None, cluster_id=b"id", staged_bytes=0, left_by_start=0
+        stores[node_id] = store = SimpleNamespace(
+            begin_checkpoint=lambda record, job=job: job,
+            checkpoint=None,
+            cluster_id=b"id",
+            staged_bytes=0,
+            left_by_start=0,
         )
-        machine = SimpleNamespace(applied_index=1, store=stores[node_id], checkpoint_record=lambda: None)
-        return Checkpointer(
-            cast(Any, machine),
-            cast(Any, journal),
+        nodes[node_id] = Checkpointer(
+            cast(Any, SimpleNamespace(applied_index=1, store=store, checkpoint_record=lambda: None)),
+            cast(Any, log),
             options,
-            monotonic=lambda: now.s,
+            monotonic=lambda: float(now),
             needed_from=lambda: 0,
-            phase=phase_of(node_id, ids),
+            phase=phase_of(node_id, IDS),
         )
+    for now in range(1, seconds + 1):
+        log.written_bytes += journal(now) * MB
+        for node_id, node in nodes.items():
+            stores[node_id].staged_bytes += staged(now) * MB
+            node._machine.applied_index += bool(journal(now) or staged(now))
+            if node._wanted() or now == ask:
+                made.append((now, node_id))
+                await node.checkpoint()
+                stores[node_id].staged_bytes = 0
+    return made
 
-    async def live() -> None:
-        nodes = {node_id: checkpointer(node_id) for node_id in ids}
-        for step in range(1, 91):
-            if by == "time":
-                now.s = float(step)
-            elif by == "bytes":
-                journal.written_bytes = step * 8 << 20
-            for node_id, node in nodes.items():
-                if by == "staged":
-                    stores[node_id].staged_bytes += 2 << 20
-                cast(Any, node)._machine.applied_index += step > idle
-                if node._wanted():
-                    made.append((step, node_id))
-                    await node.checkpoint()
-                    stores[node_id].staged_bytes = 0
 
-    asyncio.run(live())
-    assert [step for step, _ in made] == steps
-    assert [node_id for _, node_id in made] == (["n3", "n2", "n1"] * 4)[steps[0] // 10 - 1 :][: len(steps)]
+def some(mb: int) -> Load:
+    """Always so much."""
+    return lambda now: mb
+
+
+BY_TIME = [(10, "n3"), (20, "n2"), (30, "n1"), (40, "n3"), (50, "n2"), (60, "n1"), (70, "n3"), (80, "n2"), (90, "n1")]
+
+
+def test_nodes_that_start_together_checkpoint_a_third_of_the_time_apart() -> None:
+    """Of `checkpoint_s`, from the first one on; an idle time, which is no multiple of it, changes nothing."""
+    little = checkpoints(seconds=90, journal=some(1), staged=some(0))
+    assert asyncio.run(little) == BY_TIME
+    later = checkpoints(seconds=90, journal=lambda now: int(now > 44), staged=some(0))
+    assert asyncio.run(later) == BY_TIME[4:]
+
+
+@pytest.mark.parametrize(("journal", "staged"), [(100, 0), (0, 25)])
+def test_a_burst_leaves_each_node_its_time(journal: int, staged: int) -> None:
+    """Five seconds in which limits of bytes are reached; and a backup of all nodes at once."""
+    burst = range(42, 47)
+    load = checkpoints(
+        seconds=90,
+        journal=lambda now: journal if now in burst else 1,
+        staged=lambda now: staged if now in burst else 0,
+        ask=55,
+    )
+    made = asyncio.run(load)
+    assert len([node for at, node in made if at in burst]) >= 5
+    assert [each for each in made if each[0] not in (*burst, 55)] == BY_TIME
+
+
+@pytest.mark.parametrize(("journal", "staged"), [(8, 0), (0, 2)])
+def test_nodes_reach_limits_of_bytes_apart(journal: int, staged: int) -> None:
+    """240 MB of journal at 8 MB/s, 60 MB staged at 2 MB/s: after 30 s, 25 s and 20 s; two that meet part again."""
+    made = asyncio.run(checkpoints(seconds=60, journal=some(journal), staged=some(staged)))
+    of_bytes = [each for each in made if each not in BY_TIME]
+    assert of_bytes, "the limits of bytes were never reached"
+    met = [at for at in range(61) if len({node for when, node in made if when == at}) > 1]
+    assert not any(after - at < 10 for at, after in pairwise(met)), made
 
 
 def test_a_node_that_its_configuration_does_not_name_has_a_phase() -> None:
