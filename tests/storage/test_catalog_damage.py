@@ -1,5 +1,11 @@
 """Damage to the catalog's file is found: flipped bits, lost rows, another format."""
 
+import random
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import lmdb
@@ -160,3 +166,83 @@ def test_lmdbs_own_damage_is_corrupt(tmp_path: Path) -> None:
         list(catalog.dump())
     assert len(catalog.faults()) >= 1
     catalog.close()
+
+
+def branch_keys(data: bytes, table: bytes) -> Iterator[int]:
+    """Where keys of LMDB's branch pages stand whose second four bytes are these: of rows by hour, the topic."""
+    for page in range(0, len(data), 4096):
+        flags, lower = struct.unpack_from("<HH", data, page + 10)
+        if flags & 1 and not flags & 8:  # a branch, and no meta page
+            for node in range((lower - 16) // 2):
+                at = page + struct.unpack_from("<H", data, page + 16 + 2 * node)[0]
+                if struct.unpack_from("<H", data, at + 6)[0] >= 8 and data[at + 12 : at + 16] == table:
+                    yield at + 8
+
+
+def test_a_flipped_key_of_a_branch_hides_no_row(tmp_path: Path) -> None:
+    """Branches have no checksum: a look-up goes to a leaf beside the right one, where all rows are sound."""
+    path, count = tmp_path / "catalog", 150
+    catalog = Catalog.open(path, Disk())
+    for hour in range(100, 112):
+        for each in range(count):
+            catalog.put_key(5, b"payment-%04d-%03d" % (each, hour), entry(pack(hour, each)))
+    checkpoint(catalog, 1)
+    catalog.close()
+    clean = (path / "data.mdb").read_bytes()
+    found: Counter[str] = Counter()
+    for at, bit in product(branch_keys(clean, (5).to_bytes(4, "big")), (0, 1, 6)):
+        data = bytearray(clean)
+        data[at + 3] ^= 1 << bit
+        (path / "data.mdb").write_bytes(data)
+        for hour in {clean[at + 3], data[at + 3]} & set(range(100, 112)):
+            catalog = Catalog.open(path, Disk())
+            try:
+                assert catalog.drop_hour_keys(hour) == count
+                found["all"] += 1
+            except Corrupt:
+                found["corrupt"] += 1
+            catalog.close()
+    assert found["corrupt"] > 3, found
+
+
+def test_a_damaged_key_that_its_hour_lists_is_corrupt(tmp_path: Path) -> None:
+    """It was an assertion: the node ended with the word of a defect, and again at each start."""
+    path = tmp_path / "catalog"
+    catalog = Catalog.open(path, Disk())
+    for each in range(40):
+        catalog.put_key(5, b"payment-%02d" % each, entry(pack(9, each)))
+    checkpoint(catalog, 1)
+    catalog.close()
+    clean = (path / "data.mdb").read_bytes()
+    needle = (5).to_bytes(4, "big") + b"payment-17"
+    at = next(
+        at for at in range(len(clean)) if clean.startswith(needle, at) and clean[at - 4 : at] != bytes([0, 0, 0, 9])
+    )
+    (path / "data.mdb").write_bytes(clean[: at + 13] + bytes([clean[at + 13] ^ 1]) + clean[at + 14 :])
+    catalog = Catalog.open(path, Disk())
+    catalog.forget_hour_keys(9, 40)
+    with pytest.raises(Corrupt):
+        catalog.drop_dead_keys()
+    catalog.close()
+
+
+def test_a_row_that_seems_to_be_of_another_hour_takes_no_sound_one_with_it(tmp_path: Path) -> None:
+    """One bit makes a row of hour 9 one of hour 8, behind its own: rows of hour 8 that were read are not looked for
+    again, for that look would go astray."""
+    path, chance = tmp_path / "catalog", random.Random(5)
+    names = {hour: [b"%08x" % chance.getrandbits(32) for _ in range(count)] for hour, count in ((8, 12), (9, 28))}
+    catalog = Catalog.open(path, Disk())
+    for hour, keys in names.items():
+        for each, key in enumerate(keys):
+            catalog.put_key(5, key, entry(pack(hour, each)))
+    checkpoint(catalog, 1)
+    catalog.close()
+    clean = (path / "data.mdb").read_bytes()
+    for key in names[9]:
+        flip(path / "data.mdb", (9).to_bytes(4, "big") + (5).to_bytes(4, "big") + key, 3, 0)
+        catalog = Catalog.open(path, Disk())
+        catalog.forget_hour_keys(8, 12)
+        with suppress(Corrupt):
+            assert catalog.drop_dead_keys() == 12
+        catalog.close()
+        (path / "data.mdb").write_bytes(clean)
