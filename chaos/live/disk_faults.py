@@ -270,15 +270,16 @@ class DiskFaults:
             return True
         if node_id not in self._rotten:
             return False
-        for damage in self._rotten[node_id]:
-            damage.found_by.append("its node")
-        await self._empty(node_id)
+        async with self._hands.files(node_id):
+            for damage in self._rotten.get(node_id, []):
+                damage.found_by.append("its node")
+            await self._empty(node_id)
         return True
 
     async def _empty(self, node_id: str) -> None:
+        """Within `files`: a fault that damages them meanwhile would lose its damage."""
+        await asyncio.to_thread(self._cluster.wipe, node_id)
         self._rotten.pop(node_id, None)
-        async with self._hands.files(node_id):
-            await asyncio.to_thread(self._cluster.wipe, node_id)
         self._nemesis.rotten.discard(node_id)
 
     async def _settle(self, node_id: str) -> None:
@@ -302,7 +303,7 @@ class DiskFaults:
 
     async def _replace(self, node_id: str) -> None:
         """An empty disk for a node; each damage that nobody found is looked at once more, and judged."""
-        async with self._hands.down(node_id):
+        async with self._hands.down(node_id), self._hands.files(node_id):
             several = self._rotten.get(node_id, [])
             if node_id in self._cluster.gone:
                 for damage in several:

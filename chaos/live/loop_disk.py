@@ -81,7 +81,8 @@ class LoopDisk:
 
     def power_on(self) -> None:
         """Mounts again what the image holds. Raises RuntimeError when somebody still uses the old mount."""
-        self._unmount()
+        if self._mounted:
+            self._unmount()
         self._mount()
 
     def fill(self, left_bytes: int) -> None:

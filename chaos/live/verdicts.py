@@ -40,8 +40,8 @@ BOUNDS: Final = Bounds(
 )
 #: What the kernel keeps of written files before it writes them out by itself: the expiry of 30 s and a round of 5 s.
 KEPT_BY_KERNEL_MS: Final = 35_000
-#: On a busy machine a receiver reads so late what was sent to it before; a push names the term of its leader, which was
-#: over then (seed 990119: 49 pushes were read up to 3.2 s after the power of their node went).
+#: On a busy machine a receiver reads so late what was sent before the power of its node went: a push of a term that was
+#: led then (seed 990119: 49 pushes were read up to 3.2 s after).
 READ_LATE_MS: Final = 5_000
 #: What is promised of a transfer is promised of one that nothing else befalls.
 AROUND_TRANSFER_MS: Final = 1_500
@@ -71,20 +71,19 @@ def whole(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -
     took from their accounts; those are taken to have begun when they came.
     """
     history = account(history, begun, plan)
-    cut_ms: dict[str, list[int]] = {}
+    cuts: dict[str, list[tuple[int, bool]]] = {}  # by node: begins and ends of power faults, and whether it is a begin
     for fault in history.of(Fault):  # its end too: on a busy machine what was sent before is read a moment after
         if fault.kind == "power":
-            cut_ms.setdefault(fault.node, []).append(fault.wall_ms)
-    leaders = {led.term: led.leader for led in history.of(Led)}
+            cuts.setdefault(fault.node, []).append((fault.wall_ms, fault.phase == "begin"))
+    terms = {led.term: led for led in reversed(history.of(Led))}
     taken = 0
     events = list(history.events)
     for place, event in enumerate(events):
         if not isinstance(event, HandedOver) or not event.pushed or event.handed_over_ms:
             continue
-        nodes = [leaders[event.term]] if event.term in leaders else list(cut_ms)
-        if any(
-            -READ_LATE_MS <= ms - event.wall_ms <= KEPT_BY_KERNEL_MS for node in nodes for ms in cut_ms.get(node, ())
-        ):
+        led = terms.get(event.term)
+        nodes = list(cuts) if led is None else [led.leader]
+        if any(_took(cut, event, led) for node in nodes for cut in cuts.get(node, ())):
             taken += 1
             # Its leader's clock, by which it was due, may have been ahead of the receiver's: then it shows no earlier.
             began_ms = max(event.wall_ms, event.due_ms)
@@ -97,6 +96,15 @@ def whole(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -
                 by_receipt=True,
             )
     return History(map(_seen_begun, events)), taken
+
+
+def _took(cut: tuple[int, bool], event: HandedOver, led: Led | None) -> bool:
+    """Whether this begin or end of a power fault may have taken the start of a push from the log of its node."""
+    at_ms, begin = cut
+    kept_ms = at_ms - event.wall_ms
+    if kept_ms < 0:
+        return begin and led is not None and led.wall_ms <= at_ms and kept_ms >= -READ_LATE_MS
+    return kept_ms <= KEPT_BY_KERNEL_MS
 
 
 def _seen_begun(event: Event) -> Event:

@@ -86,6 +86,14 @@ def test_a_power_cut_takes_the_end_of_its_own_log_only(node: str, after_ms: int,
     assert (found.gives_up_ms == 6_000, found.node == "n1") == (excused, excused)
 
 
+def test_who_leads_after_its_power_came_back_writes_its_starts() -> None:
+    """A push of a term that began after the cut is not one that was sent before it and read late."""
+    cut, back = fault("power", "n1", "begin", 1_000), fault("power", "n1", "end", 2_000)
+    later = msgspec.structs.replace(led(1), wall_ms=3_000)
+    assert whole(History([cut, back, later, pushed(4_500)]), {}, PLAN)[1] == 0
+    assert whole(History([led(1), cut, back, pushed(4_500)]), {}, PLAN)[1] == 1
+
+
 def test_a_leader_whose_clock_was_ahead_is_not_early_for_it() -> None:
     """A push that came 2 ms too soon by the receiver's clock, and lost its start: by its leader's it was due."""
     early = msgspec.structs.replace(pushed(5_000), due_ms=5_002)
