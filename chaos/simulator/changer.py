@@ -14,6 +14,8 @@ from chaos.simulator.world import World
 MOVE_MS = 1_500
 #: What is due later than so much from now is far ahead.
 FAR_MS = 60_000
+#: A request of so long before the load's end may be on its way still behind it, its client gone or not.
+UNDER_WAY_S = 2 * TIMEOUT_S
 FIRST_REVISION = 1
 
 
@@ -26,8 +28,14 @@ class Changer:
         self._caller = Caller(world, "changer")
         self._chance = self._caller.chance
         self._over = False
+        self._end_s = 0.0
+        self._brought: set[int] = set()
         self._touched: set[int] = set()
         history.listen(self._choose)
+
+    def begin(self, seconds: float) -> None:
+        """The load begins, and lasts so long."""
+        self._end_s = self._world.now_s + seconds
 
     def end(self) -> None:
         """Nothing more is changed at random."""
@@ -80,6 +88,7 @@ class Changer:
 
     def bring_near(self, far: dict[int, str]) -> None:
         """Messages due far ahead are moved to the next seconds, however often that has to be asked."""
+        self._brought.update(far)
         for number, name in sorted(far.items()):
             self._reschedule(number, name, self._now_ms() + self._chance.randint(500, 4_000), True)
 
@@ -89,14 +98,17 @@ class Changer:
     def _reschedule(self, number: int, name: str, due_ms: int, insist: bool) -> None:
         self.in_flight += 1
         asked_ms = self._now_ms()
-        # A move that stays far ahead may be on its way still when `bring_near` asks, its client gone or not. It is
-        # made of the message as it was scheduled, so that it is refused behind that one.
-        if_match = None if insist or due_ms - asked_ms <= FAR_MS else FIRST_REVISION
+        # A move to far ahead that takes effect behind `bring_near` would leave the message there. So near the end it is
+        # made of the message as it was scheduled, and refused behind that one.
+        late = self._world.now_s > self._end_s - UNDER_WAY_S
+        if_match = FIRST_REVISION if late and not insist and due_ms - asked_ms > FAR_MS else None
 
         def done(outcome: Outcome) -> None:
             self.in_flight -= 1
             told: RescheduleResult | None = outcome.value
             kind: Literal["moved", "refused", "unknown"] = "moved" if told else _kind(outcome)
+            mismatch = code_of(outcome.problem) == "revision-mismatch"
+            assert not mismatch or number in self._brought, f"message {number} was moved by nobody else"
             self._history.record(
                 Rescheduled(
                     **self._about(number, name, asked_ms, outcome),

@@ -161,6 +161,7 @@ class Running:
                 consumer.begin()
         producer = Producer(world, self.history, self.shape, self._topics)
         producer.begin()
+        self.changer.begin(self.plan.seconds)
         if self._crowd:
             self._crowd.begin()
         self.upgrade.begin()
