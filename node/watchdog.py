@@ -210,14 +210,14 @@ class LoopWatchdog(Watchdog):
             before_s, woken_s = woken_s, time.monotonic()
             before_ran_s, ran_s = ran_s, time.clock_gettime(self._clock)
             self._stopped_s = max(self._stopped_s, self._stood_still_s(woken_s))
-            if self._timer is None:
-                self._queued_s = self._schedstat.queued_s()
-                if ran_s - before_ran_s > BUSY * (woken_s - before_s):
-                    self._call(self._begin_ticks)
+            if self._timer is None and ran_s - before_ran_s > BUSY * (woken_s - before_s):
+                self._call(self._begin_ticks)
             wait_s = self._held_s * (2 if self._timer is None else 0.5)
             now_s, beat_s = woken_s, self._beat_s
             frame = sys._current_frames().get(self._thread)
             if frame is None or now_s - beat_s < self._step_s or at_rest(frame):
+                if self._timer is None:  # what the loop waited for a processor while it was idle is part of no hold
+                    self._queued_s = self._schedstat.queued_s()
                 continue
             wait_s = self._step_s
             doing = stack_of(frame)
