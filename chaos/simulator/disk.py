@@ -17,7 +17,8 @@ from typing_extensions import Buffer
 
 from chaos.simulator.cost import BYTE_US, CALL_US, OPEN_US, Meter
 from chaos.simulator.loop import Gone
-from chaos.simulator.platter import File, Name, Platter, Undo, remove
+from chaos.simulator.names import Name
+from chaos.simulator.platter import File, Platter, Undo, remove
 from storage.data_directory import DirectoryRefused
 from storage.disk import Disk, DiskFailed
 from storage.format import Corrupt, FormatRefused
@@ -133,7 +134,7 @@ class SimDisk(Disk):
         return file
 
     def _named(self, back: Callable[..., None], *paths: Path, forget: Callable[[], None] = lambda: None) -> None:
-        self._platter.names.append(Name(list(paths), back, forget))
+        self._platter.names.add(Name(list(paths), back, forget))
 
     # -- Disk
 

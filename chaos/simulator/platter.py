@@ -23,10 +23,10 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import compress
 from pathlib import Path
+
+from chaos.simulator.names import Name, Names
 
 SECTOR = 512
 GIB = 1 << 30
@@ -72,27 +72,6 @@ class File:
             each.size = max(each.size, self.size)
 
 
-@dataclass(slots=True)
-class Name:
-    """One change of a directory, and how to take it back: `back` is given the paths as they are by then, the first of
-    which is in that directory."""
-
-    paths: list[Path]
-    back: Callable[..., None]
-    forget: Callable[[], None]
-
-    @property
-    def directory(self) -> Path:
-        """The one that changed, where it is now."""
-        return self.paths[0].parent
-
-    def follow(self, old: Path, new: Path) -> None:
-        """A directory was renamed: what is in it is there now."""
-        for place, path in enumerate(self.paths):
-            if _is_below(path, old):
-                self.paths[place] = new / path.relative_to(old)
-
-
 class Platter:
     """A host's disk below `root`; `aside` is a directory on the same file system that keeps what was removed."""
 
@@ -102,7 +81,7 @@ class Platter:
         self.total_bytes = 100 * GIB
         self.slow_s = 0.0
         self.files: dict[int, File] = {}
-        self.names: list[Name] = []
+        self.names = Names()
         self._aside = aside
         self._kept = 0
         self._chance = chance
@@ -118,24 +97,18 @@ class Platter:
         """Rename, and what no sync has covered of the names in a directory goes with it."""
         directory = old.is_dir()
         os.rename(old, new)
-        for name in self.names if directory else ():
-            name.follow(old, new)
+        if directory:
+            self.names.follow(old, new)
 
     def remove(self, kept: Path) -> None:
         """What was kept will not come back, nor what was in it."""
         if kept.is_dir():
-            self._forget(lambda name: _is_below(name.paths[0], kept))
+            _forget(self.names.take_below(kept))
         remove(kept)
 
     def sync_names(self, directory: Path | None) -> None:
         """The names in a directory (None: in all) are durable."""
-        self._forget(lambda name: directory is None or name.directory == directory)
-
-    def _forget(self, over: Callable[[Name], bool]) -> None:
-        before, chosen = self.names, [over(name) for name in self.names]
-        self.names = [name for name, its in zip(before, chosen, strict=True) if not its]
-        for name in compress(before, chosen):
-            name.forget()
+        _forget(self.names.take(directory))
 
     def sync_all(self) -> None:
         """Everything is durable."""
@@ -154,19 +127,20 @@ class Platter:
 
     def _lose_names(self, torn: bool) -> None:
         by_directory: dict[Path, int] = {}
-        for name in self.names:
+        names = list(self.names)
+        for name in names:
             by_directory[name.directory] = by_directory.get(name.directory, 0) + 1
         left = {where: self._chance.randint(0, count) if torn else 0 for where, count in by_directory.items()}
         lost: list[Name] = []
-        for name in self.names:
+        for name in names:
             if left[name.directory]:
                 left[name.directory] -= 1
                 name.forget()
             else:
                 lost.append(name)
         for name in reversed(lost):
-            name.back(*name.paths)
-        self.names = []
+            name.back(*name.paths)  # which follows the directories that those before it have renamed back
+        self.names.take(None)
 
     def _lose_bytes(self, path: Path, undo: list[Undo], torn: bool) -> None:
         seen = path.read_bytes()
@@ -214,8 +188,9 @@ class Platter:
         self._aside.mkdir()
 
 
-def _is_below(path: Path, directory: Path) -> bool:
-    return str(path).startswith(f"{directory}/")  # many are asked: Path.is_relative_to takes ten times as long
+def _forget(names: list[Name]) -> None:
+    for name in names:
+        name.forget()
 
 
 def remove(path: Path) -> None:
