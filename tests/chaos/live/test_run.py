@@ -14,7 +14,7 @@ from chaos.live.loop_disk import missing
 
 #: Each family of faults once, the leader's most; heavier and longer ones are `make chaos`.
 PLAN = """
-plan seed=11 nodes=3 seconds=60
+plan seed=11 nodes=3 seconds=54
   4.0 kill       leader   for=1
   9.0 partition  leader|* for=3
  15.0 pause      leader   for=2
