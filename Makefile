@@ -66,7 +66,7 @@ IN_MEMORY := $(if $(wildcard /dev/shm),env PYTEST_DEBUG_TEMPROOT=/dev/shm)
 VERSION = $$($(1) -c "import sys; print(*sys.version_info[:2], sep='.')")
 FAST := $(BIN)/pytest --hypothesis-profile=fast -m "not real"
 
-test: ## lint, types, every test, and what interpreters differ in under a second Python (about eight and a half minutes on two cores, set-up included)
+test: ## lint, types, every test, and what interpreters differ in under a second Python (eight minutes on two cores, set-up included)
 	@$(MAKE) --no-print-directory --jobs=2 $(READY) second-environment
 	@deploy/beside.sh "lint and types=nice -n 5 $(MAKE) --no-print-directory check" "clusters=$(PYTEST) $(CLUSTERS)" \
 	  "nodes=$(IN_MEMORY) $(PYTEST) -o tmp_path_retention_policy=failed tests/node" "other tests=$(PYTEST) $(OTHERS)" \

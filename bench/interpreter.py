@@ -2,8 +2,9 @@
 
 A store stages batches of 100 messages that are due in any of the next 720 hours, and makes a checkpoint of them in a
 thread. Meanwhile another thread stands in for the event loop: it sleeps for a moment, again and again, and notes how
-long it takes to go on. The switch interval is the node's. On a quiet machine whatever is more than that is the
-interpreter: the thread that has it does not let go, or for too short a time (`storage.disk.Disk.pause`).
+long it takes to go on. The switch interval and the collector's thresholds are the node's. On a quiet machine whatever
+is more than that is the interpreter: the thread that has it does not let go, or for too short a time
+(`storage.disk.Disk.pause`).
 """
 
 import argparse
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.looks import Bench
+from node.memory import settle_memory
 from node.process import SWITCH_S
 from storage.checkpoint_job import CheckpointJob
 from storage.position import HOUR_MS
@@ -60,6 +62,7 @@ def main() -> None:
     parser.add_argument("--dir", type=Path, help="for the store; removed again")
     options = parser.parse_args()
     sys.setswitchinterval(SWITCH_S)
+    settle_memory()
     for batches in options.batches:
         with tempfile.TemporaryDirectory(dir=options.dir) as directory:
             longest = measure(Path(directory), batches)
