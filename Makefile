@@ -60,9 +60,9 @@ MODELS := tests/replication tests/storage tests/tidy
 APART := $(MODELS) $(CLUSTERS) tests/node tests/__pycache__
 OTHERS := $(filter-out $(APART),$(patsubst %/,%,$(wildcard tests/*/)))
 PYTEST := $(BIN)/pytest --durations=12 --durations-min=4
-# Nodes in memory where there is such a file system: their tests ask what nodes do, not how long a disk takes, and one
-# that stands for a second beside the other sessions elects whom no scene wants. The clusters have real disks.
-IN_MEMORY := $(if $(wildcard /dev/shm),env PYTEST_DEBUG_TEMPROOT=/dev/shm)
+# Nodes in memory where there is room (chaos/simulator/memory.py): their tests ask what nodes do, not how long a disk
+# takes, and one that stands for a second beside the other sessions elects whom no scene wants. The clusters have real disks.
+IN_MEMORY = env PYTEST_DEBUG_TEMPROOT=$$($(BIN)/python -c "from chaos.simulator.memory import in_memory; print(in_memory() or '')")
 VERSION = $$($(1) -c "import sys; print(*sys.version_info[:2], sep='.')")
 FAST := $(BIN)/pytest --hypothesis-profile=fast -m "not real"
 

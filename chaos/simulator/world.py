@@ -9,7 +9,7 @@
 
 Everything that is drawn comes from `random(name)`, a generator that follows from the seed and the name alone, so what
 one part draws does not change what another one does. Nothing reads a real clock; files are real (LMDB needs them), in
-memory where the system has such a file system.
+memory where there is room (memory.py).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from chaos.simulator.clock import SimClock
 from chaos.simulator.cost import counted
 from chaos.simulator.log import Log
 from chaos.simulator.loop import Scheduler
+from chaos.simulator.memory import in_memory
 from chaos.simulator.network import Network
 from chaos.simulator.platter import Platter
 from chaos.simulator.process import End, Process, Surroundings
@@ -40,8 +41,6 @@ HTTP_PORT = 8000
 #: 2026-03-01T00:00:00Z; the seed says how long before or after it the world begins.
 EPOCH_S = 1_772_323_200.0
 HOUR_S = 3600.0
-#: Memory, if there is a file system in it.
-_SHARED_MEMORY = Path("/dev/shm")
 
 
 class World:
@@ -70,7 +69,7 @@ class World:
         self.receivers = Receivers(self.scheduler, self.network, self.random("receivers"), self.trace)
         self.ids = tuple(f"n{number}" for number in range(1, nodes + 1))
         self._own = directory is None
-        self.directory = directory or Path(tempfile.mkdtemp(prefix="hourwheel-sim-", dir=_memory()))
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="hourwheel-sim-", dir=in_memory()))
         self._config = config or {}
         drawn = self.random("world")
         if turn_s is None:
@@ -218,8 +217,3 @@ class World:
         self._costs.__exit__(None, None, None)
         if self._own:
             shutil.rmtree(self.directory, ignore_errors=True)
-
-
-def _memory() -> Path | None:
-    """A file system in memory, if the system has one."""
-    return _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None

@@ -1,7 +1,7 @@
 """Directories for tests that sync a thousand times.
 
-They are on a file system in memory where there is one: what a sync keeps is modelled by the faulty disk, not by the
-machine the tests run on.
+They are on a file system in memory where there is one with room: what a sync keeps is modelled by the faulty disk, not
+by the machine the tests run on.
 """
 
 import shutil
@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from chaos.simulator.memory import in_memory
+
 
 @contextmanager
 def quick_directory() -> Iterator[Path]:
     """A new empty directory, removed at the end."""
-    memory = Path("/dev/shm")
-    path = Path(tempfile.mkdtemp(prefix="hourwheel-", dir=memory if memory.is_dir() else None))
+    path = Path(tempfile.mkdtemp(prefix="hourwheel-", dir=in_memory()))
     try:
         yield path
     finally:

@@ -1,0 +1,16 @@
+"""Where files lie that no disk has to hold."""
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+_SHARED_MEMORY: Final = Path("/dev/shm")
+_ROOM_BYTES: Final = 1 << 30
+"""A container has 64 MiB there unless it is told otherwise: nodes would find their disk full."""
+
+
+def in_memory() -> Path | None:
+    """A file system in memory, if the system has one with room."""
+    if _SHARED_MEMORY.is_dir() and shutil.disk_usage(_SHARED_MEMORY).free >= _ROOM_BYTES:
+        return _SHARED_MEMORY
+    return None
