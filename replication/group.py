@@ -73,6 +73,11 @@ class StartRefused(Exception):
     """Journal and checkpoint do not belong together."""
 
 
+class JournalShort(StartRefused):
+    """The journal ends before what the checkpoint covers. A start that finds a damaged record at its end takes it for
+    one that a crash tore, and goes on without it: only the checkpoint tells that it was whole."""
+
+
 def _nothing(*_: object) -> None:
     return
 
@@ -161,7 +166,12 @@ class RaftGroup(Outlook):
                 f"the journal's term is {self._core.term} and terms end at {TERM_MAX}: no leader can be elected above "
                 "it. Stop all nodes of the cluster and see `hourwheel node journal-term --help`"
             )
-        if not first <= max(1, applied_index) <= last:
+        if max(1, applied_index) > last:
+            raise JournalShort(
+                f"the checkpoint covers the log up to {applied_index}, the journal ends with {last}: its end is "
+                "damaged or was cut off, or they are not of one directory. Started with an empty one the node gets a snapshot"
+            )
+        if first > max(1, applied_index):
             raise StartRefused(
                 f"the checkpoint covers the log up to {applied_index}, the journal holds {first} to {last}: "
                 "they are not of one directory"
