@@ -169,7 +169,7 @@ class RaftGroup(Outlook):
         if max(1, applied_index) > last:
             raise JournalShort(
                 f"the checkpoint covers the log up to {applied_index}, the journal ends with {last}: its end is "
-                "damaged or was cut off, or they are not of one directory. Started with an empty one the node gets a snapshot"
+                "damaged or was cut off, or they are not of one directory. With an empty one the node gets a snapshot"
             )
         if first > max(1, applied_index):
             raise StartRefused(
