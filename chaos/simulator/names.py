@@ -1,7 +1,7 @@
-"""What was made, renamed and removed in the directories of a disk since each was last synced, by directory.
+"""Names that no sync has covered: what was made, renamed and removed, by the directory it is in.
 
-A node may make thousands of files in a thousand directories before it syncs one of them, and each sync asks for one
-directory alone: so they are kept by directory, each with its number in the order in which all were made.
+A node may make thousands of files in a thousand directories before it syncs one of them. Each sync asks for one
+directory, so each has a list of its own. A name has a number: the order in which all were made.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 import random
 import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -17,6 +17,16 @@ from storage.format import Corrupt, FormatRefused
 from storage.position import pack
 from storage.table import seal_value
 from tests.storage.test_catalog import checkpoint, entry
+
+
+def saved(path: Path, keys: Iterable[tuple[bytes, int, int]]) -> Path:
+    """A checkpointed catalog whose topic 5 has these keys: (key, hour, index). Its path."""
+    catalog = Catalog.open(path, Disk())
+    for key, hour, index in keys:
+        catalog.put_key(5, key, entry(pack(hour, index)))
+    checkpoint(catalog, 1)
+    catalog.close()
+    return path
 
 
 def flip(path: Path, needle: bytes, at: int, bit: int) -> None:
@@ -52,11 +62,7 @@ def test_every_flipped_byte_of_a_value_is_found(tmp_path: Path) -> None:
 
 def test_a_flipped_key_is_found_by_verify(tmp_path: Path) -> None:
     """A row whose key was damaged is a fault, since the checksum covers the key as well."""
-    path = tmp_path / "catalog"
-    catalog = Catalog.open(path, Disk())
-    catalog.put_key(5, b"payment-1", entry(pack(9, 77)))
-    checkpoint(catalog, 1)
-    catalog.close()
+    path = saved(tmp_path / "catalog", [(b"payment-1", 9, 77)])
     flip(path / "data.mdb", b"payment-1", 8, 0)
     catalog = Catalog.open(path, Disk())
     assert len([fault for fault in catalog.faults() if "checksum" in fault]) == 2
@@ -68,12 +74,7 @@ def test_a_flipped_key_is_found_by_verify(tmp_path: Path) -> None:
 def test_a_flipped_key_among_rows_is_found_by_who_reads_these(tmp_path: Path, number: int, bit: int) -> None:
     """Seed 22088: a bit of the hour in one row. The rows of the hour ended there, 31 of 84 keys went with it, and only
     the others' hash told that this node was wrong. To hour 73 and to hour 1, at each end and between."""
-    path = tmp_path / "catalog"
-    catalog = Catalog.open(path, Disk())
-    for each in range(40):
-        catalog.put_key(5, b"payment-%02d" % each, entry(pack(9, each)))
-    checkpoint(catalog, 1)
-    catalog.close()
+    path = saved(tmp_path / "catalog", ((b"payment-%02d" % each, 9, each) for each in range(40)))
     hour, topic = (9).to_bytes(4, "big"), (5).to_bytes(4, "big")
     flip(path / "data.mdb", hour + topic + b"payment-%02d" % number, 3, bit)
     catalog = Catalog.open(path, Disk())
@@ -181,13 +182,9 @@ def branch_keys(data: bytes, table: bytes) -> Iterator[int]:
 
 def test_a_flipped_key_of_a_branch_hides_no_row(tmp_path: Path) -> None:
     """Branches have no checksum: a look-up goes to a leaf beside the right one, where all rows are sound."""
-    path, count = tmp_path / "catalog", 150
-    catalog = Catalog.open(path, Disk())
-    for hour in range(100, 112):
-        for each in range(count):
-            catalog.put_key(5, b"payment-%04d-%03d" % (each, hour), entry(pack(hour, each)))
-    checkpoint(catalog, 1)
-    catalog.close()
+    count = 150
+    keys = [(b"payment-%04d-%03d" % (each, hour), hour, each) for hour in range(100, 112) for each in range(count)]
+    path = saved(tmp_path / "catalog", keys)
     clean = (path / "data.mdb").read_bytes()
     found: Counter[str] = Counter()
     for at, bit in product(branch_keys(clean, (5).to_bytes(4, "big")), (0, 1, 6)):
@@ -207,12 +204,7 @@ def test_a_flipped_key_of_a_branch_hides_no_row(tmp_path: Path) -> None:
 
 def test_a_damaged_key_that_its_hour_lists_is_corrupt(tmp_path: Path) -> None:
     """It was an assertion: the node ended with the word of a defect, and again at each start."""
-    path = tmp_path / "catalog"
-    catalog = Catalog.open(path, Disk())
-    for each in range(40):
-        catalog.put_key(5, b"payment-%02d" % each, entry(pack(9, each)))
-    checkpoint(catalog, 1)
-    catalog.close()
+    path = saved(tmp_path / "catalog", ((b"payment-%02d" % each, 9, each) for each in range(40)))
     clean = (path / "data.mdb").read_bytes()
     needle = (5).to_bytes(4, "big") + b"payment-17"
     at = next(
@@ -229,14 +221,10 @@ def test_a_damaged_key_that_its_hour_lists_is_corrupt(tmp_path: Path) -> None:
 def test_a_row_that_seems_to_be_of_another_hour_takes_no_sound_one_with_it(tmp_path: Path) -> None:
     """One bit makes a row of hour 9 one of hour 8, behind its own: rows of hour 8 that were read are not looked for
     again, for that look would go astray."""
-    path, chance = tmp_path / "catalog", random.Random(5)
+    chance = random.Random(5)
     names = {hour: [b"%08x" % chance.getrandbits(32) for _ in range(count)] for hour, count in ((8, 12), (9, 28))}
-    catalog = Catalog.open(path, Disk())
-    for hour, keys in names.items():
-        for each, key in enumerate(keys):
-            catalog.put_key(5, key, entry(pack(hour, each)))
-    checkpoint(catalog, 1)
-    catalog.close()
+    keys = [(key, hour, each) for hour, its in names.items() for each, key in enumerate(its)]
+    path = saved(tmp_path / "catalog", keys)
     clean = (path / "data.mdb").read_bytes()
     for key in names[9]:
         flip(path / "data.mdb", (9).to_bytes(4, "big") + (5).to_bytes(4, "big") + key, 3, 0)

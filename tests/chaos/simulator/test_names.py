@@ -1,4 +1,4 @@
-"""Changes of directories by directory, against one list of all."""
+"""Names by directory, against one list of all."""
 
 from itertools import count
 from pathlib import Path
@@ -25,7 +25,7 @@ def below(path: Path, directory: Path) -> bool:
 
 @given(st.lists(steps, max_size=40))
 def test_names_are_one_list(drawn: list[tuple[str, Path | None, Path | None]]) -> None:
-    """What is taken, and what is left, where it is by then, in the order in which it was made."""
+    """After each step both agree on the names taken, on those left, on their paths, and on the order."""
     names, listed, numbers, moves = Names(), list[tuple[int, list[Path]]](), count(1), count(1)
     for step, directory, other in drawn:
         taken: list[Name] = []
