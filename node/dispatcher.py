@@ -166,7 +166,8 @@ class Dispatcher(HandingOver):
             return None
         if now_ms < self._start_ms:
             return self._start_ms - now_ms  # the replicated tick is ahead of this clock: sleep until they meet
-        if self._hours.turn(now_ms):
+        if (leaped := self._hours.turn(now_ms)) is not None:
+            self._sweep.leaped(leaped)
             self._claims.sweep()
             self._note_leases(now_ms)
             self._state_moved = True

@@ -1,9 +1,9 @@
 """Reading from the records what is ready: the one way into the windows beside the wheel.
 
-It serves a promotion (nothing is in memory, every hour that is not settled is looked through), the backlog of topics
-whose windows overflowed, and leases that ended. All three ask the same question of a range of positions: which units
-are pending and due, or leased with an ended lease, and not claimed? The answer is exact whenever it is asked, so
-nothing has to be remembered about the range, and asking twice is harmless.
+It serves a promotion (nothing is in memory, every hour that is not settled is looked through), hours that the clock
+leaped over, the backlog of topics whose windows overflowed, and leases that ended. All four ask the same question of a
+range of positions: which units are pending and due, or leased with an ended lease, and not claimed? The answer is exact
+whenever it is asked, so nothing has to be remembered about the range, and asking twice is harmless.
 
 A range is read in pieces, a few milliseconds each, one per step of the dispatcher: what is due now does not wait for
 hours of backlog, and the memory used is that of one piece. Within a piece units come in the order in which they became
@@ -70,6 +70,11 @@ class Sweep:
         """Look through every hour up to `last_hour` that is not wholly settled."""
         self._last_hour = max(self._last_hour, last_hour)
         self._found += (self._hour_span(hour) for hour in self._store.open_hours(last=last_hour))
+
+    def leaped(self, hours: range) -> None:
+        """Look through those of these hours that are not wholly settled: the clock leaped over them."""
+        if hours:
+            self._found += (self._hour_span(hour) for hour in self._store.open_hours(hours.start, hours.stop - 1))
 
     def note(self, hours: list[int]) -> None:
         """Learn when the leases of these hours end, though nothing of them is due yet."""

@@ -1,11 +1,16 @@
 """Reading from the records what is ready: what leases that ended cost, and that none is passed over for good."""
 
+from collections import Counter
+
 import pytest
 
 import node.sweep
 from node.dispatcher import Dispatcher
 from storage.array import U64
 from storage.columns import StateColumns
+from storage.hour import Hour
+from storage.hour_set import HourSet
+from storage.position import HOUR_MS
 from storage.store import Store
 from tests.node.leader import T0, Leader
 
@@ -78,3 +83,28 @@ def test_an_hour_begun_again_is_swept_from_its_first_unit(leader: Leader, monkey
     assert unit == T0 // 3_600_000 << 40 | 100
     leader.promote(T0 + 1_000)
     assert leader.pull(T0 + 1_000) == [unit]
+
+
+def test_hours_that_the_clock_leaps_over_are_read_a_few_a_step(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 23530: a leader led through a leap of 3,000 hours, and one step read each of them: its loop was held for
+    129 ms. All of them come, and what arrives meanwhile for one of them; each once."""
+    hours = range(1, 101)
+    units = leader.schedule(*[T0 + hour * HOUR_MS + 5 for hour in hours])
+    leader.run(T0)
+    used: Counter[int] = Counter()
+    step, use = 0, HourSet.use
+
+    def counted(self: HourSet, number: int) -> Hour | None:
+        used[step] += 1
+        return use(self, number)
+
+    now_ms = T0 + 100 * HOUR_MS + 10
+    with monkeypatch.context() as patched:
+        patched.setattr(HourSet, "use", counted)
+        while leader.dispatcher.step(now_ms) == 0:
+            step += 1
+            if step == 20:
+                units += leader.schedule(T0 + 95 * HOUR_MS + 7)
+    assert step > 20
+    assert max(used.values()) < 40, used
+    assert sorted(leader.drain(now_ms)) == sorted(units)

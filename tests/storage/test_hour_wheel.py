@@ -27,11 +27,11 @@ def test_the_example_of_the_header() -> None:
     """12:30:00 is known at the start, 13:10:00 an hour later; the wheel turns once an hour."""
     half_past, ten_past = 12 * HOUR_MS + 1_800_000, 13 * HOUR_MS + 600_000
     shelf, wheel, hours = rig([half_past, ten_past])
-    assert hours.turn(START_MS)
+    assert hours.turn(START_MS) is not None
     assert wheel.wake_ms(START_MS) == half_past - 10_000
-    assert not hours.turn(START_MS + 1999)
+    assert hours.turn(START_MS + 1999) is None
     assert hours.wake_ms(START_MS) == 11 * HOUR_MS
-    assert hours.turn(11 * HOUR_MS)
+    assert hours.turn(11 * HOUR_MS) is not None
     assert shelf.turns == [10, 11]
     wakes, taken = run_idle(wheel, shelf, 11 * HOUR_MS, 14 * HOUR_MS)
     assert wakes == [half_past - 10_000, half_past, ten_past - 10_000, ten_past]
@@ -49,24 +49,28 @@ def test_units_of_far_hours_cost_the_wheel_nothing() -> None:
     assert wheel.wake_ms(11 * HOUR_MS) == 13 * HOUR_MS - 10_000
 
 
-def test_hours_leaped_over_are_due() -> None:
-    """After a leap of ten hours the units of all hours between are loaded and given, in order."""
+def test_hours_leaped_over_are_told_and_not_read() -> None:
+    """After a leap of ten hours the caller has those between to read: what was mapped before, or is near now, the wheel
+    gives, and what arrives for them from then on."""
     dues = [hour * HOUR_MS + 5 for hour in range(11, 22)]
     shelf, wheel, hours = rig(dues)
-    hours.turn(START_MS)
+    assert hours.turn(START_MS) == range(10, 10)
     now_ms = 21 * HOUR_MS + 10
-    hours.turn(now_ms)
-    for tick in wheel.loads(now_ms):
+    assert hours.turn(now_ms) == range(13, 21)
+    assert wheel.loads(now_ms) == [due // 1000 for due in dues if due < 13 * HOUR_MS or due >= 21 * HOUR_MS]
+    arrive(wheel, shelf.append([15 * HOUR_MS + 7]))
+    for tick in (11 * 3600, 12 * 3600, 21 * 3600):
         wheel.load(tick, slot(shelf.units[tick]))
-    assert [due for due, _ in listed(wheel.take(now_ms))] == dues
+    given = [due for due, _ in listed(wheel.take(now_ms))]
+    assert given == [*dues[:2], 15 * HOUR_MS + 7, dues[-1]]
 
 
 def test_nothing_turns_back() -> None:
     """A clock that goes back across the hour turns nothing, and the hour is not mapped a second time afterwards."""
     shelf, wheel, hours = rig([12 * HOUR_MS])
     hours.turn(11 * HOUR_MS)
-    assert not hours.turn(11 * HOUR_MS - 1)
-    assert not hours.turn(11 * HOUR_MS + 1)
+    assert hours.turn(11 * HOUR_MS - 1) is None
+    assert hours.turn(11 * HOUR_MS + 1) is None
     assert shelf.turns == [11]
     assert hours.wake_ms(11 * HOUR_MS - 1) == 12 * HOUR_MS
     assert wheel.loads(12 * HOUR_MS) == [12 * 3600]
