@@ -178,7 +178,8 @@ class Dispatcher(HandingOver):
         self._ready.push_both(due.due_ms <= self._start_ms, due.topic, Queued(due.position, due.tags), swept=False)
         self._advance(now_ms, moved=len(taken) > 0)
         self._sweep.ended(self._ends.ended(now_ms))
-        more = self._read_piece(now_ms)
+        # While the clock has gone back, too: what was ready by then stands in the windows until it is due again.
+        more = self._sweep.piece(self._latest_ms)
         self._outlet.turn(now_ms)
         return self._wait(now_ms, more)
 
@@ -221,11 +222,6 @@ class Dispatcher(HandingOver):
         if self._wheel.exact:
             self._state = DispatchState(*self._wheel.state, self._merged)
             self._state_moved |= moved
-
-    def _read_piece(self, now_ms: int) -> bool:
-        """Read one piece of records; whether there may be more. Not while the clock has gone back: it would pass over
-        units that were dispatched and are not due again yet."""
-        return now_ms >= self._latest_ms and self._sweep.piece(now_ms)
 
     def _wait(self, now_ms: int, more: bool) -> int:
         assert self._wheel is not None
