@@ -123,7 +123,8 @@ class Dispatcher(HandingOver):
 
     def _begin(self, start_ms: int, tick: int) -> None:
         """Start the wheel: what became ready by `start_ms` is for the sweep, what is due later for the wheel."""
-        self._start_ms = self._latest_ms = start_ms  # latest_ms: all that is due by then is dispatched
+        # now_ms: of the last step. latest_ms: all that is due by then is dispatched.
+        self._start_ms = self._now_ms = self._latest_ms = start_ms
         self._wheel = SecondWheel(start_ms=start_ms)
         self._hours = HourWheel(self._store, self._wheel, start_ms=start_ms)
         self._hours.turn(start_ms)
@@ -166,22 +167,42 @@ class Dispatcher(HandingOver):
             return None
         if now_ms < self._start_ms:
             return self._start_ms - now_ms  # the replicated tick is ahead of this clock: sleep until they meet
-        if (leaped := self._hours.turn(now_ms)) is not None:
-            self._sweep.leaped(leaped)
+        self._now_ms = now_ms
+        if self._wheel.leaps(now_ms):
+            self._take(now_ms)
+            self._begin_anew(now_ms)
+        if self._hours.turn(now_ms):
             self._claims.sweep()
             self._note_leases(now_ms)
             self._state_moved = True
         self._load(now_ms)
-        taken = self._wheel.take(now_ms)
-        due = self.planning.unplanned(taken)
+        taken = self._take(now_ms)
         self.planning.look(self._wheel, now_ms)
-        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, Queued(due.position, due.tags), swept=False)
-        self._advance(now_ms, moved=len(taken) > 0)
+        self._advance(now_ms, moved=taken > 0)
         self._sweep.ended(self._ends.ended(now_ms))
         # While the clock has gone back, too: what was ready by then stands in the windows until it is due again.
         more = self._sweep.piece(self._latest_ms)
         self._outlet.turn(now_ms)
         return self._wait(now_ms, more)
+
+    def _take(self, now_ms: int) -> int:
+        """What is due goes from the wheel to the windows; how many units."""
+        assert self._wheel is not None
+        taken = self._wheel.take(now_ms)
+        due = self.planning.unplanned(taken)
+        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, Queued(due.position, due.tags), swept=False)
+        return len(taken)
+
+    def _begin_anew(self, now_ms: int) -> None:
+        """The clock has passed more than one step may read. What became due meanwhile the sweep finds, a piece at a
+        time, as after a promotion; a wheel that starts now has what is due later. What was in memory has been taken."""
+        assert self._wheel is not None
+        first_hour, now_hour = self._wheel.state[0] * 1000 // HOUR_MS, now_ms // HOUR_MS
+        self._wheel = SecondWheel(start_ms=now_ms)
+        self._hours = HourWheel(self._store, self._wheel, start_ms=now_ms)
+        self._to_load = []
+        self._sweep.leaped(first_hour, now_hour)
+        self._noted_hour = max(self._noted_hour, now_hour)  # the sweep learns of these hours' leases
 
     def _note_leases(self, now_ms: int) -> None:
         """Learn when the leases in hours that have become near end. A leader whose clock was hours ahead, before a
@@ -273,7 +294,8 @@ class Dispatcher(HandingOver):
             ours = leased & (states.term == self.term) & (states.attempt == hand_over.attempt)
             # Open, and the Lease took no effect, or ended before it was applied: a look at the end of that lease, if
             # there was one, passed over the unit since it was claimed. The records say when it is ready again.
-            runs = ours & (states.lease_end_ms > self._latest_ms)
+            # By the clock as it is: one that has gone back leases till before the latest time.
+            runs = ours & (states.lease_end_ms > self._now_ms)
             stray = (states.state <= LEASED) & ~runs
             if stray.any():
                 self._ends.add(hand_over.position[stray & leased], states.lease_end_ms[stray & leased], self._latest_ms)
@@ -295,7 +317,7 @@ class Dispatcher(HandingOver):
 
     def dispatch_state(self) -> DispatchState:
         """As of the last step: of the units of entries up to `applied_index`, all in slots before `tick` are
-        dispatched, and of slot `tick` the first `local_index` in order."""
+        dispatched, or the sweep's to find, and of slot `tick` the first `local_index` in order."""
         return self._state
 
     # -- what the machine applied, in order

@@ -24,7 +24,7 @@ from node.ready import Ready
 from node.strict import Strict
 from node.window import LaneKind, Queued
 from storage.array import U32, U64
-from storage.format import LEASED, PENDING, UNKNOWN
+from storage.format import LEASED, PENDING
 from storage.position import HOUR_MS, INDEX_BITS, by_hour, hours_of
 from storage.store import Store
 
@@ -71,10 +71,10 @@ class Sweep:
         self._last_hour = max(self._last_hour, last_hour)
         self._found += (self._hour_span(hour) for hour in self._store.open_hours(last=last_hour))
 
-    def leaped(self, hours: range) -> None:
+    def leaped(self, first_hour: int, last_hour: int) -> None:
         """Look through those of these hours that are not wholly settled: the clock leaped over them."""
-        if hours:
-            self._found += (self._hour_span(hour) for hour in self._store.open_hours(hours.start, hours.stop - 1))
+        self._last_hour = max(self._last_hour, last_hour)
+        self._found += (self._hour_span(hour) for hour in self._store.open_hours(first_hour, last_hour))
 
     def note(self, hours: list[int]) -> None:
         """Learn when the leases of these hours end, though nothing of them is due yet."""
@@ -147,10 +147,8 @@ class Sweep:
 
     def _read(self, span: Span, now_ms: int, *, note_leases: bool, leased_only: bool = False) -> Found:
         """The ready units of the first piece of a span that nobody claimed; of all, or of those that are leased."""
-        positions, end = leased_piece(self._store, span) if leased_only else _all(span)
+        positions, end = (leased_piece if leased_only else _all)(self._store, span)
         states = self._store.states(positions)
-        if not leased_only and states.state[-1] == UNKNOWN:
-            end = ((span.first >> INDEX_BITS) + 1) << INDEX_BITS  # past the hour's last unit
         leased = states.state == LEASED
         ended = leased & (states.lease_end_ms <= now_ms)
         rows = np.flatnonzero(((states.state == PENDING) | ended) & ~self._claims.mask(positions))
@@ -181,7 +179,10 @@ def leased_piece(store: Store, span: Span) -> tuple[U64, int]:
     return positions[:LOOK_ROWS], int(positions[LOOK_ROWS - 1]) + 1
 
 
-def _all(span: Span) -> tuple[U64, int]:
-    """The positions of the first piece of a span, and where it ends."""
-    end = min(span.end, span.first + LOOK_ROWS)
+def _all(store: Store, span: Span) -> tuple[U64, int]:
+    """The positions of the first piece of a span, and where it ends: behind the hour if its last unit is among them."""
+    hour = span.first >> INDEX_BITS
+    last, end = store.span(hour)[1], min(span.end, span.first + LOOK_ROWS)
+    if last < end:
+        return np.arange(span.first, max(span.first, last), dtype=np.uint64), (hour + 1) << INDEX_BITS
     return np.arange(span.first, end, dtype=np.uint64), end

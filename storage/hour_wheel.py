@@ -10,8 +10,7 @@ An example, started at 10:59:58 with units at 12:30:00 and 13:10:00:
     13:00:00  turn   hour 13: maps 15, hour 10 is more than two hours past and let go
 
 An hour is mapped two hours before its first second, so a turn that is late by minutes delays nothing. If the clock
-leaps, hours that were not near yet are past at once. There may be thousands, so the second wheel does not get them: the
-caller is told, and reads them a piece at a time. If the clock goes back, nothing turns back.
+leaps, the hours leaped over are mapped too: what is in them is due. If it goes back, nothing turns back.
 """
 
 from typing import Final, Protocol
@@ -48,20 +47,18 @@ class HourWheel:
         self._now_hour = -1
         self._mapped = start_ms // HOUR_MS  # hours from the start up to this one (exclusive) are the second wheel's
 
-    def turn(self, now_ms: int) -> range | None:
-        """Map what has become near; the hours that the clock leaped over, mostly none, or None where the hour is still
-        the same. Those are the caller's to read: all in them is due. What arrives for them is the second wheel's."""
+    def turn(self, now_ms: int) -> bool:
+        """Map what has become near; whether the wheel turned. Cheap when the hour is still the same."""
         now_hour = now_ms // HOUR_MS
         if now_hour <= self._now_hour:
-            return None
+            return False
         self._now_hour = now_hour
         self._store.turn(now_hour)
         end = now_hour + AHEAD + 1
-        leaped = range(self._mapped, now_hour)
-        used = [self._store.due_seconds(hour) for hour in self._store.hours(max(self._mapped, now_hour), end)]
+        used = [self._store.due_seconds(hour) for hour in self._store.hours(self._mapped, end)]
         self._wheel.use(np.concatenate(used) if used else np.empty(0, np.int64), end * SECONDS)
         self._mapped = max(self._mapped, end)
-        return leaped
+        return True
 
     def wake_ms(self, now_ms: int) -> int:
         """When the next hour begins, at the earliest now."""

@@ -36,6 +36,8 @@ from storage.position import by_hour
 from storage.slot import SlotColumns
 
 SECONDS = 3600
+LEAP_SECONDS = 10
+"""So many used seconds that are past may be read in one step."""
 _MS = 1000
 
 
@@ -96,6 +98,14 @@ class SecondWheel:
             units = Due(due_ms[part], position[part], topic[part], tags[part], priority[part])
             self._slot(int(ticks[start])).arrive(units)
 
+    def leaps(self, now_ms: int) -> bool:
+        """Whether the clock has passed more since the last `loads` than one step may read: an hour that is not mapped,
+        or more than LEAP_SECONDS used seconds. A wheel that starts now then takes the place of this one."""
+        now_tick = now_ms // _MS
+        if now_tick < self._until and not (self._queue and self._queue[0] < now_tick):
+            return False
+        return now_tick >= self._until or sum(tick < now_tick for tick in self._queue) > LEAP_SECONDS
+
     def loads(self, now_ms: int) -> list[int]:
         """Absolute seconds to read from the store now, rising. Each is asked for once; answer each with load()."""
         horizon = min(self._until, now_ms // _MS + self._preload_s + 1)
@@ -113,7 +123,9 @@ class SecondWheel:
 
     def load(self, tick: int, slot: SlotColumns) -> None:
         """What was read of a second that loads() asked for, sorted by (due_ms, local_index); it may hold units that
-        arrived since, which are not given twice."""
+        arrived since, which are not given twice. What another wheel asked for, before this one started, is left out."""
+        if tick not in self._slots or not self._slots[tick].loading:
+            return
         first = int(np.searchsorted(slot.due_ms, self._start_ms, side="right"))
         later = slice(first, None)
         units = Due(slot.due_ms[later], slot.position[later], slot.topic[later], slot.tags[later], slot.priority[later])

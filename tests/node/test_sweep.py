@@ -6,12 +6,14 @@ import pytest
 
 import node.sweep
 from node.dispatcher import Dispatcher
+from replication.command import PutTopic
 from storage.array import U64
 from storage.columns import StateColumns
 from storage.hour import Hour
 from storage.hour_set import HourSet
 from storage.position import HOUR_MS
 from storage.store import Store
+from tests.node.conftest import MakeLeader
 from tests.node.leader import T0, Leader
 
 
@@ -108,6 +110,58 @@ def test_hours_that_the_clock_leaps_over_are_read_a_few_a_step(leader: Leader, m
     assert step > 20
     assert max(used.values()) < 40, used
     assert sorted(leader.drain(now_ms)) == sorted(units)
+
+
+def test_a_leap_over_hours_that_are_near_reads_no_second_of_them_at_once(make_leader: MakeLeader) -> None:
+    """A leader led through a leap of three hours with a message in each second, and began to read 10,789 of them in one
+    turn of its loop, 1.1 s. Those read before the leap come in their order, and each once."""
+    leader = make_leader(inline_reads=False)
+    leader.promote(T0)
+    dispatcher = leader.dispatcher
+    units = leader.schedule(*[T0 + second * 1_000 + 7 for second in range(3 * 3_600)])
+    leader.run(T0)
+    early = dispatcher.loads(T0)
+    assert len(early) == 11
+    for tick in early[:-1]:
+        dispatcher.loaded(tick, leader.store.second(tick))
+    now_ms = T0 + 3 * HOUR_MS - 1
+    dispatcher.step(now_ms)
+    assert dispatcher.loads(now_ms) == [now_ms // 1_000]
+    dispatcher.loaded(early[-1], leader.store.second(early[-1]))  # its read took as long as the leap
+    dispatcher.loaded(now_ms // 1_000, leader.store.second(now_ms // 1_000))
+    assert leader.drain(now_ms) == units
+
+
+def test_a_strict_message_goes_out_though_the_clock_went_back_past_its_lease(leader: Leader) -> None:
+    """Its Lease, made by the clock as it is now, ends before what the clock has shown. It was taken for one that had
+    ended, so each pull used up an attempt and handed nothing over, until the message was dead."""
+    leader.propose(PutTopic("default", "orders", {"handover": "strict"}, replace=False))
+    leader.promote(T0)
+    (unit,) = leader.schedule(T0 + 1_000)
+    leader.run(T0 + 60_000)
+    now_ms = T0 + 1_000
+    leader.run(now_ms)
+    assert leader.hand_over(now_ms, lease_ms=5_000).position.tolist() == [unit]
+    leader.propose(*leader.dispatcher.collect(now_ms).commands(), now_ms=now_ms)
+    (made,) = leader.dispatcher.committed()
+    assert leader.dispatcher.strict.begin(made, now_ms).position.tolist() == [unit]
+
+
+def test_a_piece_of_an_hour_ends_behind_its_last_unit(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each hour 65,536 places were looked at, whatever it held: a leader that looked through 3,000 hours with a
+    message each needed 8 s instead of 1."""
+    units = leader.schedule(*[T0 + hour * HOUR_MS for hour in range(5)])
+    asked: list[int] = []
+    states = Store.states
+
+    def counted(self: Store, positions: U64) -> StateColumns:
+        asked.append(len(positions))
+        return states(self, positions)
+
+    monkeypatch.setattr(Store, "states", counted)
+    leader.promote(T0 + 5 * HOUR_MS)
+    assert sorted(leader.drain(T0 + 5 * HOUR_MS)) == units
+    assert max(asked) <= len(units)
 
 
 def test_hours_leaped_over_come_at_their_time_when_the_clock_goes_back(leader: Leader) -> None:

@@ -1,4 +1,4 @@
-"""The hour wheel: what is near is mapped in time, once."""
+"""The hour wheel: what is near is mapped in time, once; and how the wheels say that the clock has leaped."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ import numpy as np
 from storage.disk import Disk
 from storage.hour_wheel import HourWheel
 from storage.position import HOUR_MS
-from storage.second_wheel import SecondWheel
+from storage.second_wheel import LEAP_SECONDS, SecondWheel
 from storage.store import Store
-from tests.storage.test_second_wheel import Shelf, arrive, listed, run_idle, slot
+from tests.storage.test_second_wheel import Shelf, arrive, listed, run_idle, slot, wheel_at
 from tests.storage.workload import HOUR, batch_of, found
 
 START_MS = 10 * HOUR_MS + 3_598_000
@@ -27,11 +27,11 @@ def test_the_example_of_the_header() -> None:
     """12:30:00 is known at the start, 13:10:00 an hour later; the wheel turns once an hour."""
     half_past, ten_past = 12 * HOUR_MS + 1_800_000, 13 * HOUR_MS + 600_000
     shelf, wheel, hours = rig([half_past, ten_past])
-    assert hours.turn(START_MS) is not None
+    assert hours.turn(START_MS)
     assert wheel.wake_ms(START_MS) == half_past - 10_000
-    assert hours.turn(START_MS + 1999) is None
+    assert not hours.turn(START_MS + 1999)
     assert hours.wake_ms(START_MS) == 11 * HOUR_MS
-    assert hours.turn(11 * HOUR_MS) is not None
+    assert hours.turn(11 * HOUR_MS)
     assert shelf.turns == [10, 11]
     wakes, taken = run_idle(wheel, shelf, 11 * HOUR_MS, 14 * HOUR_MS)
     assert wakes == [half_past - 10_000, half_past, ten_past - 10_000, ten_past]
@@ -49,28 +49,24 @@ def test_units_of_far_hours_cost_the_wheel_nothing() -> None:
     assert wheel.wake_ms(11 * HOUR_MS) == 13 * HOUR_MS - 10_000
 
 
-def test_hours_leaped_over_are_told_and_not_read() -> None:
-    """After a leap of ten hours the caller has those between to read: what was mapped before, or is near now, the wheel
-    gives, and what arrives for them from then on."""
+def test_hours_leaped_over_are_due() -> None:
+    """After a leap of ten hours the units of all hours between are loaded and given, in order."""
     dues = [hour * HOUR_MS + 5 for hour in range(11, 22)]
     shelf, wheel, hours = rig(dues)
-    assert hours.turn(START_MS) == range(10, 10)
+    hours.turn(START_MS)
     now_ms = 21 * HOUR_MS + 10
-    assert hours.turn(now_ms) == range(13, 21)
-    assert wheel.loads(now_ms) == [due // 1000 for due in dues if due < 13 * HOUR_MS or due >= 21 * HOUR_MS]
-    arrive(wheel, shelf.append([15 * HOUR_MS + 7]))
-    for tick in (11 * 3600, 12 * 3600, 21 * 3600):
+    hours.turn(now_ms)
+    for tick in wheel.loads(now_ms):
         wheel.load(tick, slot(shelf.units[tick]))
-    given = [due for due, _ in listed(wheel.take(now_ms))]
-    assert given == [*dues[:2], 15 * HOUR_MS + 7, dues[-1]]
+    assert [due for due, _ in listed(wheel.take(now_ms))] == dues
 
 
 def test_nothing_turns_back() -> None:
     """A clock that goes back across the hour turns nothing, and the hour is not mapped a second time afterwards."""
     shelf, wheel, hours = rig([12 * HOUR_MS])
     hours.turn(11 * HOUR_MS)
-    assert hours.turn(11 * HOUR_MS - 1) is None
-    assert hours.turn(11 * HOUR_MS + 1) is None
+    assert not hours.turn(11 * HOUR_MS - 1)
+    assert not hours.turn(11 * HOUR_MS + 1)
     assert shelf.turns == [11]
     assert hours.wake_ms(11 * HOUR_MS - 1) == 12 * HOUR_MS
     assert wheel.loads(12 * HOUR_MS) == [12 * 3600]
@@ -112,3 +108,24 @@ def test_over_a_real_store(quick_path: Path) -> None:
     assert len(held) == 600
     assert given == held.tolist()
     store.close()
+
+
+def test_a_clock_that_leaps_is_told() -> None:
+    """Over more used seconds than one step may read, or into an hour that is not mapped; not over empty ones."""
+    wheel = wheel_at(100_000, *range(200, 200 + LEAP_SECONDS), 1_000)
+    assert not wheel.leaps(99_000)
+    assert not wheel.leaps(1_000_999)
+    assert wheel.leaps(1_001_000)
+    assert not wheel_at(100_000).leaps(3 * HOUR_MS - 1)
+    assert wheel_at(100_000).leaps(3 * HOUR_MS)
+
+
+def test_what_another_wheel_asked_for_is_left_out() -> None:
+    """A wheel that takes the place of another after a leap may get its answers: what is in them the sweep has found."""
+    wheel, shelf = wheel_at(300_000, 305), Shelf()
+    (before, unit) = shelf.append([105_300, 305_300])
+    wheel.load(105, slot([before]))
+    assert wheel.loads(300_000) == [305]
+    wheel.load(305, slot([unit]))
+    wheel.load(305, slot([unit]))
+    assert listed(wheel.take(305_999)) == [unit]

@@ -127,8 +127,7 @@ class Rig:
 
     def step(self) -> None:
         """One step of the dispatcher; what it takes must be what the list says, in order, none twice."""
-        leaped = self.hour_wheel.turn(self.now_ms) or range(0)
-        self.waiting -= {unit for unit in self.waiting if unit[0] // HOUR_MS in leaped}  # they are the caller's
+        self.hour_wheel.turn(self.now_ms)
         for tick in self.wheel.loads(self.now_ms):
             assert tick not in self.reads
             self.reads[tick] = None
