@@ -139,6 +139,7 @@ class Dispatcher(HandingOver):
         self._merged = self._store.applied_index  # the last entry whose units are all in the wheel or the sweep
         self._state = DispatchState(*self._wheel.state, self._merged)
         self._state_moved = True  # the state jumps to the clock
+        self._state_waits = False  # units were dispatched that it does not name yet
         self._proposed_ms = start_ms
 
     def want_from(self, due_ms: int) -> None:
@@ -202,6 +203,7 @@ class Dispatcher(HandingOver):
         self._hours = HourWheel(self._store, self._wheel, start_ms=now_ms)
         self._to_load = []
         self._sweep.leaped(first_hour, now_hour)
+        self._state_waits = True
         self._noted_hour = max(self._noted_hour, now_hour)  # the sweep learns of these hours' leases
 
     def _note_leases(self, now_ms: int) -> None:
@@ -237,12 +239,15 @@ class Dispatcher(HandingOver):
                     break
 
     def _advance(self, now_ms: int, *, moved: bool) -> None:
-        """The wheel gave out all that is due: the dispatch state may say so."""
+        """The wheel gave out all that is due: the dispatch state may say so, unless the sweep reads what the clock
+        leaped over."""
         assert self._wheel is not None
         self._latest_ms = max(self._latest_ms, now_ms)
-        if self._wheel.exact:
+        self._state_waits |= moved
+        if self._wheel.exact and not self._sweep.reads_leap:
             self._state = DispatchState(*self._wheel.state, self._merged)
-            self._state_moved |= moved
+            self._state_moved |= self._state_waits
+            self._state_waits = False
 
     def _wait(self, now_ms: int, more: bool) -> int:
         assert self._wheel is not None

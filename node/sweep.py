@@ -61,6 +61,7 @@ class Sweep:
         self._start_ms = start_ms
         self._ended: deque[Span] = deque()  # leases that ended under this leader
         self._found: deque[Span] = deque()  # what the promotion found, and strays; its running leases are new to `ends`
+        self._leaped: deque[Span] = deque()  # what the clock leaped over; likewise
         self._to_note: deque[Span] = deque()  # of hours ahead: their running leases are new to `ends`
         self._last_hour = start_ms // HOUR_MS  # no ready unit is in a later hour
         self.wanted_from_ms = 0
@@ -71,10 +72,15 @@ class Sweep:
         self._last_hour = max(self._last_hour, last_hour)
         self._found += (self._hour_span(hour) for hour in self._store.open_hours(last=last_hour))
 
+    @property
+    def reads_leap(self) -> bool:
+        """Whether hours that the clock leaped over are still to be read."""
+        return bool(self._leaped)
+
     def leaped(self, first_hour: int, last_hour: int) -> None:
         """Look through those of these hours that are not wholly settled: the clock leaped over them."""
         self._last_hour = max(self._last_hour, last_hour)
-        self._found += (self._hour_span(hour) for hour in self._store.open_hours(first_hour, last_hour))
+        self._leaped += (self._hour_span(hour) for hour in self._store.open_hours(first_hour, last_hour))
 
     def note(self, hours: list[int]) -> None:
         """Learn when the leases of these hours end, though nothing of them is due yet."""
@@ -105,6 +111,7 @@ class Sweep:
         return (
             self._span(self._ended, now_ms, leased_only=True, note_leases=False)
             or self._span(self._to_note, now_ms, leased_only=True, note_leases=True)
+            or self._span(self._leaped, now_ms, leased_only=False, note_leases=True)
             or self._backlog(LaneKind.CURRENT, now_ms)
             or self._span(self._found, now_ms, leased_only=False, note_leases=True)
             or self._backlog(LaneKind.OVERDUE, now_ms)

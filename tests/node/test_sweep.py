@@ -89,7 +89,8 @@ def test_an_hour_begun_again_is_swept_from_its_first_unit(leader: Leader, monkey
 
 def test_hours_that_the_clock_leaps_over_are_read_a_few_a_step(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seed 23530: a leader led through a leap of 3,000 hours, and one step read each of them: its loop was held for
-    129 ms. All of them come, and what arrives meanwhile for one of them; each once."""
+    129 ms. All of them come, and what arrives meanwhile for one of them; each once. The dispatch state waits for them
+    (seed 23052)."""
     hours = range(1, 101)
     units = leader.schedule(*[T0 + hour * HOUR_MS + 5 for hour in hours])
     leader.run(T0)
@@ -105,9 +106,12 @@ def test_hours_that_the_clock_leaps_over_are_read_a_few_a_step(leader: Leader, m
         patched.setattr(HourSet, "use", counted)
         while leader.dispatcher.step(now_ms) == 0:
             step += 1
+            assert leader.dispatcher.dispatch_state().tick <= T0 // 1_000 + 10, "it names what was not read yet"
             if step == 20:
                 units += leader.schedule(T0 + 95 * HOUR_MS + 7)
     assert step > 20
+    leader.run(now_ms)
+    assert leader.dispatcher.dispatch_state().tick == now_ms // 1_000
     assert max(used.values()) < 40, used
     assert sorted(leader.drain(now_ms)) == sorted(units)
 
