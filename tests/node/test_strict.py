@@ -261,7 +261,7 @@ def test_a_transfer_takes_planned_pushes_with_it(tmp_path: Path) -> None:
         seen: list[Request] = []
         async with receiver(answering(answer(200), seen=seen)) as url:
             old = await leader_of(nodes)
-            await put(old, "t", url, handover="strict", target={"timeout_ms": 1_000})
+            await put(old, "t", url, handover="strict", target={"timeout_ms": 10_000})
             begun, reign = starts_of(old), old.reign
             assert reign is not None
             delays = range(300, 1_500, 4)
