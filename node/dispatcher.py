@@ -125,8 +125,7 @@ class Dispatcher(HandingOver):
         """Start the wheel: what became ready by `start_ms` is for the sweep, what is due later for the wheel."""
         # now_ms: of the last step. latest_ms: all that is due by then is dispatched.
         self._start_ms = self._now_ms = self._latest_ms = start_ms
-        self._wheel = SecondWheel(start_ms=start_ms)
-        self._hours = HourWheel(self._store, self._wheel, start_ms=start_ms)
+        wheel = self._start_wheels(start_ms)
         self._hours.turn(start_ms)
         self._sweep = Sweep(self._store, self._ready, self._claims, self._ends, self.strict, start_ms=start_ms)
         self._sweep.wanted_from_ms = self._wanted_from_ms
@@ -134,13 +133,19 @@ class Dispatcher(HandingOver):
         self._noted_hour = max(start_ms // HOUR_MS, tick // 3600) + 1
         self._sweep.promote(self._noted_hour)
         self._note_leases(start_ms)
-        self._to_load: list[int] = []
         self._outlet.open(start_ms)
         self._merged = self._store.applied_index  # the last entry whose units are all in the wheel or the sweep
-        self._state = DispatchState(*self._wheel.state, self._merged)
+        self._state = DispatchState(*wheel.state, self._merged)
         self._state_moved = True  # the state jumps to the clock
         self._state_waits = False  # units were dispatched that it does not name yet
         self._proposed_ms = start_ms
+
+    def _start_wheels(self, start_ms: int) -> SecondWheel:
+        """From here on the wheels give what is due later than `start_ms`; no hour is near yet."""
+        self._wheel = wheel = SecondWheel(start_ms=start_ms)
+        self._hours = HourWheel(self._store, wheel, start_ms=start_ms)
+        self._to_load: list[int] = []
+        return wheel
 
     def want_from(self, due_ms: int) -> None:
         """Leave alone what is overdue since before `due_ms`, which is not after the promotion. 0: nothing any more;
@@ -187,7 +192,7 @@ class Dispatcher(HandingOver):
         return self._wait(now_ms, more)
 
     def _take(self, now_ms: int) -> int:
-        """What is due goes from the wheel to the windows; how many units."""
+        """Move what is due from the wheel to the windows. Returns the number of units."""
         assert self._wheel is not None
         taken = self._wheel.take(now_ms)
         due = self.planning.unplanned(taken)
@@ -195,13 +200,11 @@ class Dispatcher(HandingOver):
         return len(taken)
 
     def _begin_anew(self, now_ms: int) -> None:
-        """The clock has passed more than one step may read. What became due meanwhile the sweep finds, a piece at a
-        time, as after a promotion; a wheel that starts now has what is due later. What was in memory has been taken."""
+        """The clock has passed more than one step may read. The sweep reads what became due meanwhile, a piece at a
+        time, as after a promotion. New wheels have what is due later. What was in memory must have been taken."""
         assert self._wheel is not None
         first_hour, now_hour = self._wheel.state[0] * 1000 // HOUR_MS, now_ms // HOUR_MS
-        self._wheel = SecondWheel(start_ms=now_ms)
-        self._hours = HourWheel(self._store, self._wheel, start_ms=now_ms)
-        self._to_load = []
+        self._start_wheels(now_ms)
         self._sweep.leaped(first_hour, now_hour)
         self._state_waits = True
         self._noted_hour = max(self._noted_hour, now_hour)  # the sweep learns of these hours' leases

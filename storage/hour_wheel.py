@@ -10,7 +10,8 @@ An example, started at 10:59:58 with units at 12:30:00 and 13:10:00:
     13:00:00  turn   hour 13: maps 15, hour 10 is more than two hours past and let go
 
 An hour is mapped two hours before its first second, so a turn that is late by minutes delays nothing. If the clock
-leaps, the hours leaped over are mapped too: what is in them is due. If it goes back, nothing turns back.
+leaps, the hours leaped over are mapped too: what is in them is due. There may be thousands: the dispatcher asks
+`SecondWheel.leaps` before, and starts new wheels. If the clock goes back, nothing turns back.
 """
 
 from typing import Final, Protocol
