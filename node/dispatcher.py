@@ -83,7 +83,7 @@ class Dispatcher(HandingOver):
         self._ends = LeaseEnds()
         self._book = LeaseBook(stop_ms=self._options.stop_ms, beat_ms=self._options.beat_ms)
         self._ready = Ready(self._claims, per_topic=self._options.window_per_topic, total=self._options.window_total)
-        self.strict = Strict(store, self._book, term=term)
+        self.strict = Strict(self._book, term=term)
         self._outlet = Outlet(
             store,
             self._book,
@@ -127,7 +127,7 @@ class Dispatcher(HandingOver):
         self._start_ms = self._now_ms = self._latest_ms = start_ms
         wheel = self._start_wheels(start_ms)
         self._hours.turn(start_ms)
-        self._sweep = Sweep(self._store, self._ready, self._claims, self._ends, self.strict, start_ms=start_ms)
+        self._sweep = Sweep(self._store, self._ready, self._claims, self._ends, start_ms=start_ms)
         self._sweep.wanted_from_ms = self._wanted_from_ms
         # A dead leader whose clock was ahead may have leased units of the hour after ours.
         self._noted_hour = max(start_ms // HOUR_MS, tick // 3600) + 1

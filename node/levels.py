@@ -146,6 +146,8 @@ class Levels:
         """A RaiseLevel was applied; called from inside the group's tick."""
         log.info("the level of the cluster rose", level=self.level, index=self._node.group.applied_index + 1)
         self._tell()
+        if self._node.reign is not None:
+            self._node.reign.level_rose()
 
     def _tell(self) -> None:
         node = self._node

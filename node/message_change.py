@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from api.port import CancelResult, RescheduleResult
 from api.problem import FieldFault, Problem
 from api.timestamp import render_time
@@ -18,10 +16,8 @@ from node.message_view import EVENTS, Found, find, newest_lease, revision_of, un
 from node.move_size import move_weight
 from node.queues import CancelOrder, RescheduleOrder
 from node.reign import Reign
-from node.strict import SKEW_MS
 from replication.apply_move import RESCHEDULED
 from replication.apply_settle import CANCELLED, DOUBTFUL, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
-from replication.apply_topic import STRICT_SINCE
 from storage.store import Store
 
 if TYPE_CHECKING:
@@ -40,7 +36,7 @@ class MessageChange:
     async def cancel(self, reign: Reign, id: str, if_match: int | None) -> CancelResult:
         """`unknown-message`, `leased`, `already-settled`, `revision-mismatch`."""
         found = find(self._node.store, id)
-        order = CancelOrder(found.home, self._doubtful(reign, found), _revision(found, if_match))
+        order = CancelOrder(found.home, reign.promotion.doubts(found), _revision(found, if_match))
         outcome = self._node.proposer.cancel(order)
         reign.holding.until([found.home], outcome)
         # Shielded: a client that goes away takes back neither the Cancel nor the hold that goes with it.
@@ -63,7 +59,7 @@ class MessageChange:
         found = find(self._node.store, id)
         order = RescheduleOrder(
             found.home,
-            self._doubtful(reign, found),
+            reign.promotion.doubts(found),
             _revision(found, if_match),
             deliver_at_ms,
             delay_ms,
@@ -81,19 +77,6 @@ class MessageChange:
             topic = self._node.store.catalog.topic_by_number(found.record.topic)
             return RescheduleResult(id.upper(), topic.name if topic else "", due_ms, revision)
         raise self._refusal(result, id, if_match)
-
-    def _doubtful(self, reign: Reign, found: Found) -> bool:
-        """Whether a leader before this one may have handed the message over without anybody knowing: it was there, and
-        due (where it was born or where it stands), when that one ended."""
-        if not reign.may_have_predecessor or found.record.created_ms > reign.promoted_ms:
-            return False
-        places = np.array([found.home, found.place], np.uint64)
-        due_ms = int(self._node.store.units(places)["due_ms"].min())
-        topic = self._node.store.catalog.topic_by_number(found.record.topic)
-        strict_since_ms = topic.settings.get(STRICT_SINCE) if topic is not None else None
-        if strict_since_ms is not None and due_ms > strict_since_ms + SKEW_MS:
-            return False  # its hand-overs were in the log before they were made
-        return due_ms <= reign.promoted_ms + SKEW_MS
 
     def _refusal(self, result: int, id: str, if_match: int | None) -> Problem:
         """Why the message was left as it is, from what the records say by now."""

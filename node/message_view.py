@@ -151,7 +151,7 @@ def _made(history: Settles, pledged: tuple[int, int] | None, now_ms: int) -> tup
     begun = True
     if len(history) and what[-1] == states.LEASED:
         newest = history[-1]
-        planned = int(newest["code"]) == states.PLANNED and int(newest["at_ms"]) > now_ms
+        planned = int(newest["code"]) & states.PLANNED and int(newest["at_ms"]) > now_ms
         begun = not planned and (int(newest["term"]), int(newest["attempt"])) != pledged
         keep[-1] = begun
     return history[keep], begun

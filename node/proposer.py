@@ -48,6 +48,7 @@ from replication.command import (
     Extend,
     Fail,
     Genesis,
+    Promotion,
     PutTopic,
     Realign,
     Redrive,
@@ -216,7 +217,7 @@ class Proposer:
         self.kick()
         return await future
 
-    async def propose_single(self, command: CatchUp | Genesis | PutTopic | Realign | Unlink) -> Any:
+    async def propose_single(self, command: CatchUp | Genesis | Promotion | PutTopic | Realign | Unlink) -> Any:
         """Any command that goes as a section of its own; its result."""
         future = self._singles.add(command.pack())
         self.kick()

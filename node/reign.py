@@ -22,6 +22,7 @@ from node.dispatcher import Dispatcher, DispatchOptions
 from node.holding import Holding
 from node.lease_book import HandOver
 from node.move_size import move_weights
+from node.promotion import Promoted
 from node.pulling import Pulling, ended
 from node.receipt import Receipts
 from node.riding import Riding
@@ -60,7 +61,7 @@ class Reign:
         self._node = node
         self.term = node.group.term
         self.promoted_ms = node.clock.now_ms()
-        self.may_have_predecessor = node.machine.tick > 0
+        self.promotion = Promoted(node, self.term)
         self.receipts = Receipts(genesis.secret, lambda: has(node.machine.level, "receipt-namespace"))
         self._loop = asyncio.get_running_loop()
         self._poked = False
@@ -132,11 +133,16 @@ class Reign:
             self.poke()
         else:
             self._node.spawn(self._set_back(self._realign))
+        self.level_rose()
         self._node.pusher.begin(self)
         self._catching_up.begin()
         last_hour = max(self.promoted_ms // HOUR_MS, self._node.machine.tick // 3600) + 1
         self.takeover.begin(self._node.store.open_hours(last=last_hour))
         self._loop.call_soon(self._carry)  # behind the first step: it takes milliseconds, and nothing waits for it
+
+    def level_rose(self) -> None:
+        """Say what a leader of this level says."""
+        self._node.spawn(self.promotion.say(self))
 
     def _carry(self) -> None:
         """Note the leases that former leaders left, a piece at a time."""

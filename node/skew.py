@@ -52,6 +52,14 @@ class Skew:
         known_ms = self._known_ms()
         return statistics.median_low(offsets_ms if known_ms is None else [*offsets_ms, *([known_ms] * absent)])
 
+    def some_right_ms(self) -> float:
+        """How far a moment is ahead of our clock that some right clock among those heard has not passed yet, where a
+        majority of all nodes' clocks are right. Known to the leader, which heard a majority since it leads."""
+        heard = [peer.clock_offset_ms for peer in self._group.peers.values() if self._heard(peer)]
+        offsets_ms = sorted([0.0, *heard], reverse=True)
+        wrong_at_most = len(self._group.peers) // 2
+        return offsets_ms[max(0, len(offsets_ms) - wrong_at_most - 1)]
+
     def _known_ms(self) -> float | None:
         """How far the median, as it was known last by this leader or told by one, is ahead of our clock now."""
         known = max((each for each in (self._found, self._group.median) if each), key=lambda at: at[1], default=None)

@@ -23,22 +23,17 @@ import numpy.typing as npt
 
 from node.lease_book import HandOver, LeaseBook, Released
 from storage.array import U32, U64
-from storage.format import LEASED, PLANNED
+from storage.format import LEASED
 from storage.store import Store
 
 PLEDGED_MAX: Final = 20_000
 """Units that may wait for their Lease or their time: their Leases take half a MiB of an entry."""
 
-SKEW_MS: Final = 500
-"""How far two nodes' clocks may be apart before a leader yields. A push planned for later than this by the clock of a
-new leader was never sent by the one before."""
-
 
 class Strict:
     """What is leased, or about to be, and not begun."""
 
-    def __init__(self, store: Store, book: LeaseBook, *, term: int) -> None:
-        self._store = store
+    def __init__(self, book: LeaseBook, *, term: int) -> None:
         self._book = book
         self._term = term
         self._number = 0
@@ -119,20 +114,6 @@ class Strict:
     def clear(self) -> None:
         """The term is over: what was leased and not begun waits for its lease to end."""
         self._pledged.clear()
-
-    # -- those of a leader before this one
-
-    def release_planned(self, positions: U64, now_ms: int) -> None:
-        """Of units whose leases run, release those that an earlier leader planned to push later than now, beyond all
-        skew: they were not sent."""
-        if not len(positions):
-            return
-        newest = self._store.newest(positions)
-        later = (newest["what"] == LEASED) & (newest["code"] == PLANNED) & (newest["at_ms"] > now_ms + SKEW_MS)
-        later &= newest["term"] != self._term
-        if later.any():
-            self.released += int(np.count_nonzero(later))
-            self._book.release(Released(positions[later], newest["term"][later], newest["attempt"][later]))
 
     def _holds(self, hand_over: HandOver, position: int) -> bool:
         kept = self._pledged.get(position)

@@ -21,7 +21,6 @@ import numpy.typing as npt
 from node.claim import Claims
 from node.lease_book import LeaseEnds, Span
 from node.ready import Ready
-from node.strict import Strict
 from node.window import LaneKind, Queued
 from storage.array import U32, U64
 from storage.format import LEASED, PENDING
@@ -50,14 +49,11 @@ class Found(NamedTuple):
 class Sweep:
     """The ranges still to be read. `start_ms` divides the lanes: what was ready by then is OVERDUE."""
 
-    def __init__(
-        self, store: Store, ready: Ready, claims: Claims, ends: LeaseEnds, strict: Strict, *, start_ms: int
-    ) -> None:
+    def __init__(self, store: Store, ready: Ready, claims: Claims, ends: LeaseEnds, *, start_ms: int) -> None:
         self._store = store
         self._ready = ready
         self._claims = claims
         self._ends = ends
-        self._strict = strict
         self._start_ms = start_ms
         self._ended: deque[Span] = deque()  # leases that ended under this leader
         self._found: deque[Span] = deque()  # what the promotion found, and strays; its running leases are new to `ends`
@@ -165,7 +161,6 @@ class Sweep:
         if note_leases:
             running = np.flatnonzero(leased & ~ended & (positions < end))
             self._ends.add(positions[running], states.lease_end_ms[running], now_ms)
-            self._strict.release_planned(positions[running], now_ms)
         units = self._store.units(positions[rows])
         since = np.where(ended[rows], states.lease_end_ms[rows], units["due_ms"])
         ready = np.flatnonzero((since <= now_ms) & (units["due_ms"] >= self.wanted_from_ms))

@@ -19,15 +19,17 @@ import numpy.typing as npt
 
 from replication.apply_schedule import Fresh
 from replication.command_message import Redrive, Reschedule
+from replication.doubtful import DOUBTFUL_FIELD, with_doubt
 from replication.envelope import Envelope
 from replication.fence import Rows, first_of_each, rounds
-from replication.standing import DOUBTFUL_FIELD, FREE, UNKNOWN, find_standing, revisions, verdicts
+from replication.standing import FREE, UNKNOWN, find_standing, revisions, verdicts
 from storage.array import I64, U8, U16, U32, U64
 from storage.columns import SettleBatch, UnitBatch
 from storage.format import DEAD as DEAD_STATE
 from storage.format import FORWARDED as FORWARDED_STATE
 from storage.format import LEASED as LEASED_STATE
 from storage.format import MOVED as MOVED_STATE
+from storage.level import has
 from storage.record import Record
 from storage.redraft import redraft
 from storage.store import Store
@@ -80,8 +82,9 @@ def move(
     uncounted: U16 | None = None,
     subscription: int = 0,
 ) -> Moves:
-    """Append the messages at their new places and say so at home and where they were. `uncounted` attempts do not count
-    for the retry policy any more; what is None stays as it was."""
+    """Append the messages at their new places, with the doubts about where they were, and say so at home and there.
+    `uncounted` attempts do not count for the retry policy any more; what is None stays as it was."""
+    extensions = with_doubt(store, leaving.place, extensions, envelope.term)
     again = redraft(records, asked_due_ms=asked_due_ms, attempts=uncounted, extensions=extensions)
     units = store.units(leaving.place)
     batch = UnitBatch(
@@ -162,7 +165,9 @@ def _reschedule_round(
         code=CODE_RESCHEDULED,
     )
     leaver = [records[row] for row in free.tolist()]
-    doubtful = (command.doubtful[now] > 0) & (leaving.attempt == 0)
+    doubtful = command.doubtful[now] > 0
+    if not has(store.level, "doubt"):
+        doubtful &= leaving.attempt == 0
     extensions = [
         record.extension | {"revision": number} | ({DOUBTFUL_FIELD: True} if doubt else {})
         for record, number, doubt in zip(leaver, revision.tolist(), doubtful.tolist(), strict=True)

@@ -17,7 +17,7 @@ from replication.envelope import Envelope
 from replication.fence import fence, first_of_each
 from storage.array import U8
 from storage.columns import SettleBatch
-from storage.format import LEASED, RELEASED
+from storage.format import LEASED, PLANNED_BEFORE, RELEASED
 from storage.store import Store
 
 
@@ -40,6 +40,7 @@ def apply_release(store: Store, command: Release, envelope: Envelope) -> U8:
                 term=before["term"],
                 attempt=before["attempt"],
                 node=envelope.node,
+                code=store.newest(position)["code"] & np.uint16(PLANNED_BEFORE),
                 subscription=command.subscription,
             )
         )

@@ -28,10 +28,10 @@ import numpy.typing as npt
 
 from replication.command_handover import Extend, Lease, Settle
 from replication.command_message import Cancel
+from replication.doubtful import DOUBTFUL_FIELD, doubtful_at, planned_before
 from replication.envelope import Envelope
 from replication.fence import Rows, fence, first_of_each, rounds
 from replication.standing import (
-    DOUBTFUL_FIELD,
     FREE,
     LEASED,
     MISMATCH,
@@ -47,8 +47,9 @@ from storage.columns import SettleBatch
 from storage.format import CANCELLED as CANCELLED_STATE
 from storage.format import DELIVERED as DELIVERED_STATE
 from storage.format import LEASED as LEASED_STATE
-from storage.format import PLANNED
+from storage.format import PLANNED, PLANNED_BEFORE
 from storage.format import UNKNOWN as UNKNOWN_STATE
+from storage.level import has
 from storage.store import Store
 
 __all__ = [
@@ -104,6 +105,7 @@ def apply_lease(store: Store, command: Lease, envelope: Envelope) -> U8:
     effective = (states.state <= LEASED_STATE) & newer & first_of_each(command.position)
     rows = effective.nonzero()[0]
     if len(rows):
+        before = planned_before(store, command.position[rows], states.attempt[rows] > 0, envelope.term)
         store.settle(
             SettleBatch.of(
                 command.position[rows],
@@ -113,7 +115,7 @@ def apply_lease(store: Store, command: Lease, envelope: Envelope) -> U8:
                 term=envelope.term,
                 attempt=command.attempt[rows],
                 node=envelope.node,
-                code=PLANNED if command.planned else 0,
+                code=before | np.uint16(PLANNED if command.planned else 0),
                 subscription=command.subscription,
             )
         )
@@ -202,6 +204,7 @@ def _extend_round(
             term=command.term[now],
             attempt=command.attempt[now],
             node=np.where(known, lease["node"], envelope.node),
+            code=lease["code"] & np.uint16(PLANNED_BEFORE),
             subscription=command.subscription,
         )
     )
@@ -228,7 +231,7 @@ def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows,
     states = standing.states
     result = verdicts(store, standing, command.revision[rows], envelope.now_ms)
     free = (result == FREE).nonzero()[0]
-    prior = _priors(store, home, standing, command.doubtful[rows] > 0, free)
+    prior = _priors(store, home, standing, command.doubtful[rows] > 0, free, envelope.term)
     again = (states.state == CANCELLED_STATE).nonzero()[0]
     if len(again):
         result[again] = CANCELLED
@@ -251,12 +254,18 @@ def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows,
     return cancelled
 
 
-def _priors(store: Store, home: U64, standing: Standing, doubtful: npt.NDArray[np.bool_], free: Rows) -> U8:
-    """What is known of hand-overs before. That a dead leader may have made one says the command, or the record of a
-    message that was rescheduled since: asked only for those that are cancelled now."""
-    known = standing.states.attempt > 0
-    moved = free[(standing.place[free] != home[free]) & ~known[free]]
+def _priors(store: Store, home: U64, standing: Standing, doubtful: npt.NDArray[np.bool_], free: Rows, term: int) -> U8:
+    """What is known of hand-overs before, where they are cancelled now. `doubtful`: what the leader says.
+
+    A doubt wins over what is known, and a message that was moved has it in its record. Below level 3 what is known won.
+    """
+    known, place = standing.states.attempt > 0, standing.place
+    wins = has(store.level, "doubt")
+    if wins:
+        doubtful[free] |= doubtful_at(store, store.doubt, place[free], term)
+    moved = free[(place[free] != home[free]) & (wins | ~known[free])]
     if len(moved):
-        records = store.records(standing.place[moved])
-        doubtful[moved] |= [DOUBTFUL_FIELD in record.extension for record in records]
+        doubtful[moved] |= [DOUBTFUL_FIELD in record.extension for record in store.records(place[moved])]
+    if wins:
+        return np.where(doubtful, DOUBTFUL, np.where(known, KNOWN, NONE)).astype(np.uint8)
     return np.where(known, KNOWN, np.where(doubtful, DOUBTFUL, NONE)).astype(np.uint8)

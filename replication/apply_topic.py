@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from replication.command import DropTopic, PutTopic
+from replication.doubtful import STRICT_DOUBT, STRICT_SINCE
 from replication.envelope import Envelope
+from storage.level import has
 from storage.store import Store
 from storage.topic import Topic
-
-STRICT_SINCE = "strict_since_ms"
-"""Kept beside the settings of a strict topic: since when it is one. No hand-over of what became due later can be
-unknown to the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +34,12 @@ def apply_put_topic(store: Store, command: PutTopic, envelope: Envelope) -> Topi
     old = {} if command.replace or topic is None else topic.settings
     settings = _merged(old, command.settings)
     settings.pop(STRICT_SINCE, None)
+    settings.pop(STRICT_DOUBT, None)
     if settings.get("handover") == "strict":
-        since_ms = topic.settings.get(STRICT_SINCE) if topic is not None else None
-        settings[STRICT_SINCE] = envelope.now_ms if since_ms is None else since_ms
+        before = topic.settings if topic is not None else {}
+        settings[STRICT_SINCE] = before.get(STRICT_SINCE, envelope.now_ms)
+        if STRICT_DOUBT in before or (STRICT_SINCE not in before and has(store.level, "doubt")):
+            settings[STRICT_DOUBT] = before.get(STRICT_DOUBT, store.doubt.until_ms)
     return TopicPut(
         store.catalog.put_topic(command.name, settings, now_ms=envelope.now_ms, namespace=command.namespace), True
     )

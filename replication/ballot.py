@@ -44,6 +44,8 @@ class Ballot:
         self._census = Census(station.peers)
         self._catch_up = CatchUp()
         self._heard_s = station.monotonic()
+        self.given_term = 0
+        """The term for which the leader before gave this node leadership, if it won it."""
         self._voted_seq = 0  # the write that holds the own vote
 
     @property
@@ -155,6 +157,7 @@ class Ballot:
         named = message["term"] == core.term and core.leader_id == peer and core.state == FOLLOWER
         if named and self._station.journal.voter and self._may_stand():
             self._campaign(self._station.monotonic(), transfer=True)
+            self.given_term = core.term
 
     def _stale_term(self, peer: str, message: Message) -> None:
         if message["term"] > self._core.term:

@@ -18,6 +18,7 @@ from replication.command_handover import Extend, Fail, Lease, Release, Settle
 from replication.command_level import RaiseLevel
 from replication.command_member import ChangeMember
 from replication.command_message import Cancel, Redrive, Reschedule
+from replication.command_promotion import Promotion
 from replication.envelope import EntryRefused, Kind, Packed, Section
 from storage.array import I64, U16, U32, U64
 from storage.key import FINGERPRINT_SIZE
@@ -38,6 +39,7 @@ __all__ = [
     "Genesis",
     "Key",
     "Lease",
+    "Promotion",
     "PutTopic",
     "RaiseLevel",
     "Realign",
@@ -351,6 +353,7 @@ Command = (
     | RaiseLevel
     | DispatchState
     | Realign
+    | Promotion
     | Lease
     | Settle
     | Fail
@@ -372,6 +375,7 @@ UNPACK: dict[Kind, Callable[[Section], Command]] = {
     Kind.RAISE_LEVEL: RaiseLevel.unpack,
     Kind.REALIGN: Realign.unpack,
     Kind.DISPATCH_STATE: DispatchState.unpack,
+    Kind.PROMOTION: Promotion.unpack,
     Kind.LEASE: Lease.unpack,
     Kind.SETTLE: Settle.unpack,
     Kind.FAIL: Fail.unpack,

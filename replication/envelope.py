@@ -55,6 +55,7 @@ class Kind(IntEnum):
     RAISE_LEVEL = 3
     REALIGN = 10
     DISPATCH_STATE = 11
+    PROMOTION = 12
     LEASE = 20
     SETTLE = 21
     FAIL = 22

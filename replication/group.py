@@ -221,6 +221,11 @@ class RaftGroup(Outlook):
             self._transfer.begin(to, self._monotonic(), told)
             self.on_wake()
 
+    @property
+    def given(self) -> bool:
+        """Whether the leader of the term before gave leadership to this node for this term (transfer.py)."""
+        return self._ballot.given_term == self._core.term
+
     def resign(self) -> None:
         """Step down on purpose, in the same term: whoever misses the heartbeats first is elected, perhaps this node."""
         if self.is_leader:

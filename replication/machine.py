@@ -4,10 +4,10 @@
 all nodes build identical files. What it returns goes to whoever proposed the entry; what it tells the listener lets the
 leader's dispatcher follow along.
 
-Order within an entry: Genesis, ChangeMember, RaiseLevel, Realign, DispatchState, Lease, Settle, Fail, Extend, Release,
-Cancel, Reschedule, Redrive, PutTopic, DropTopic, Schedule, Unlink, CatchUp. The state takes effect before the units it
-clamps, moved ones too; Leases of earlier hand-overs before a Cancel that must see them; what receivers said before what
-clients wish.
+Order within an entry: Genesis, ChangeMember, RaiseLevel, Realign, DispatchState, Promotion, Lease, Settle, Fail,
+Extend, Release, Cancel, Reschedule, Redrive, PutTopic, DropTopic, Schedule, Unlink, CatchUp. The state takes effect
+before the units it clamps, moved ones too; Leases of earlier hand-overs before a Cancel that must see them; what
+receivers said before what clients wish.
 
 Invariants: `tick` never goes back but by Realign; `applied_index` grows by what Raft says; an entry is read whole
 before anything of it is applied, so a broken one changes nothing and gives the same refusal on every node.
@@ -41,6 +41,7 @@ from replication.command import (
     Fail,
     Genesis,
     Lease,
+    Promotion,
     PutTopic,
     RaiseLevel,
     Realign,
@@ -53,6 +54,7 @@ from replication.command import (
 )
 from replication.command_catch_up import apply_catch_up
 from replication.command_level import apply_raise_level
+from replication.command_promotion import apply_promotion
 from replication.envelope import EntryRefused, Envelope, decode_entry
 from replication.rolling import Sums
 from storage.array import I64, U8, U16, U32, U64
@@ -161,6 +163,8 @@ class Machine:
         state = f"{self.tick} {self.local_index} {self.state_applied_index} {self.now_ms} {self.store.unit_count}"
         if has(self.level, "hash-version"):
             state += f" {self.level}"
+        if has(self.level, "doubt"):
+            state += f" {self.store.doubt.mark()}"
         mark = f"{index} {term} {zlib.crc32(entry)} {self.store.catalog.written.take()} {state}"
         self.rolling_hash = hashlib.blake2b(self.rolling_hash + mark.encode(), digest_size=16).digest()
         self.sums.note(index, self.rolling_hash, hash_version(self.level))
@@ -213,6 +217,8 @@ class Machine:
             return None
         if isinstance(command, Release):
             return self._release(command, envelope)
+        if isinstance(command, Promotion):
+            return apply_promotion(self.store, command, term)
         return self._lease(command, envelope) if isinstance(command, Lease) else self._dispatch(command)
 
     @property
@@ -363,4 +369,5 @@ class Machine:
             rolling_hash=self.rolling_hash,
             level=self.level,
             hash_version=hash_version(self.level),
+            doubt=self.store.doubt,
         )

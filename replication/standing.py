@@ -24,9 +24,6 @@ from storage.store import Store
 
 FREE, LEASED, SETTLED, UNKNOWN, MISMATCH = 0, 1, 2, 3, 4
 
-DOUBTFUL_FIELD = "doubtful"
-"""In a record's extension: a dead leader may have handed the message over before it was rescheduled."""
-
 
 @dataclass(frozen=True, slots=True)
 class Standing:

@@ -18,6 +18,12 @@ Version 2, written from level 2 on, has 16 bytes between the rolling hash and th
  0       2              4                6         16
  | level | hash version | bytes per hour | zeros   |
 ```
+Version 3, written from level 3 on, has 32 bytes more behind these (storage/doubt.py):
+```
+ 16                 24                  32               40     48
+ | doubt until, ms  | end of the hour   | end of its     | term |
+ | (signed)         | before it         | hour           |      |
+```
 """
 
 import struct
@@ -28,21 +34,23 @@ from typing import Final
 import lmdb
 import numpy as np
 
+from storage.doubt import NO_DOUBT, Doubt
 from storage.format import Corrupt, FormatRefused
 from storage.hour_lengths import LENGTHS_ROW, HourLengths, HourRows
-from storage.level import FOUNDED, LEVELS
+from storage.level import FOUNDED, LEVELS, has
 from storage.table import open_value, seal_value
 
 ABOUT: Final = b"about"
 """The named database of what is about the catalog and not part of it: this record, and the catalog's format."""
 
-VERSIONS: Final = (1, 2)
-"""Oldest and newest version of the record that this build reads. At level 1 it writes version 1, above it version 2."""
+VERSIONS: Final = (1, 3)
+"""Oldest and newest version of the record that this build reads. Each level so far has one of its own."""
 _KEY: Final = b"checkpoint"
 _WHERE: Final = "catalog, checkpoint record"
 _HEAD: Final = struct.Struct("<HHIQQqqQqQQH")
 _TAIL: Final = struct.Struct("<HHHHII")
-assert (_HEAD.size, _TAIL.size) == (74, 16)
+_DOUBT: Final = struct.Struct("<qQQQ")
+assert (_HEAD.size, _TAIL.size, _DOUBT.size) == (74, 16, 32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +71,14 @@ class CheckpointRecord:
     catalog_hash: int = 0
     level: int = FOUNDED
     hash_version: int = 1
+    doubt: Doubt = NO_DOUBT
 
     @property
     def version(self) -> int:
-        """Of the bytes: at level 1 those that every build reads."""
-        return VERSIONS[0] if self.level == FOUNDED else VERSIONS[1]
+        """Of the bytes: at each level those that every build reads which the cluster may have by then."""
+        if has(self.level, "doubt"):
+            return 3
+        return 1 if self.level == FOUNDED else 2
 
     def encode(self) -> bytes:
         """The row's bytes; the same record gives the same bytes."""
@@ -88,6 +99,8 @@ class CheckpointRecord:
         tail = b""
         if self.version > 1:
             tail = _TAIL.pack(self.level, self.hash_version, LENGTHS_ROW.itemsize, 0, 0, 0)
+        if self.version > 2:
+            tail += _DOUBT.pack(self.doubt.until_ms, *self.doubt.ends, self.doubt.term)
         return head + self.rolling_hash + tail + HourRows.of(self.hours).rows.tobytes()
 
     @classmethod
@@ -100,9 +113,11 @@ class CheckpointRecord:
             raise FormatRefused(_WHERE, "version", version, f"{VERSIONS[0]} to {VERSIONS[1]}")
         if flags:
             raise FormatRefused(_WHERE, "flags", f"{flags:#06x}", "none")
-        start, level, hash_version = _HEAD.size + hash_len, FOUNDED, 1
+        start, level, hash_version, doubt = _HEAD.size + hash_len, FOUNDED, 1, NO_DOUBT
         if version > 1:
             level, hash_version, start = _read_tail(data, start)
+        if version > 2:
+            doubt, start = _read_doubt(data, start)
         if len(data) != start + hours * LENGTHS_ROW.itemsize:
             raise Corrupt(_WHERE, 0, "length", len(data), start + hours * LENGTHS_ROW.itemsize)
         index, term, tick, local_index, state_index, max_now_ms, count, total = numbers
@@ -119,6 +134,7 @@ class CheckpointRecord:
             catalog_hash=total,
             level=level,
             hash_version=hash_version,
+            doubt=doubt,
         )
 
 
@@ -135,6 +151,15 @@ def _read_tail(data: bytes, at: int) -> tuple[int, int, int]:
     if level <= FOUNDED:
         raise Corrupt(_WHERE, at, "level", level, f"above {FOUNDED}")
     return level, hash_version, end
+
+
+def _read_doubt(data: bytes, at: int) -> tuple[Doubt, int]:
+    """What version 3 has behind that, and where the hours begin."""
+    end = at + _DOUBT.size
+    if len(data) < end:
+        raise Corrupt(_WHERE, at, "length", len(data), f"at least {end}")
+    until_ms, before, last, term = _DOUBT.unpack_from(data, at)
+    return Doubt(until_ms, (before, last), term), end
 
 
 NOTHING: Final = CheckpointRecord(

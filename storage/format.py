@@ -60,13 +60,13 @@ READS: Final = {
     MAGIC_LOG: (1, 1),
     MAGIC_INDEX: (1, 1),
     MAGIC_SETTLE: (1, 1),
-    MAGIC_JOURNAL: (1, 2),
+    MAGIC_JOURNAL: (1, 3),
     MAGIC_DELIVERIES: (1, 1),
     MAGIC_SNAPSHOT: (1, 1),
     MAGIC_HEADERS: (1, 1),
 }
 """Oldest and newest version of each kind of file that this build reads; it writes them too, by the cluster's level. A
-journal segment of version 2 may hold entries of version 2; nothing else of it differs."""
+journal segment may hold entries up to its own version; nothing else of it differs."""
 
 LEASED: Final = 1
 DELIVERED: Final = 2
@@ -81,6 +81,9 @@ Forwarded is said at home: neither open there nor settled, it lives elsewhere.""
 PLANNED: Final = 1
 """The `code` of a leased record whose hand-over was only planned when it was written, for its `at_ms`. A released
 record carries the term and attempt of the newest hand-over that was made before, 0 if there was none."""
+PLANNED_BEFORE: Final = 2
+"""In the `code` of a leased or released record: a lease before it was planned by a leader that died, and nobody knows
+whether that hand-over was made. From level 3 on."""
 SETTLED: Final = frozenset((DELIVERED, CANCELLED, MOVED, DEAD, EXPIRED))
 """The states that are for good."""
 

@@ -11,10 +11,11 @@ from typing import Final
 FOUNDED: Final = 1
 """The level of a new cluster, and of every file and record that says nothing of it."""
 
-LEVELS: Final = (1, 2)
+LEVELS: Final = (1, 3)
 """Oldest and newest level that this build reads."""
 
 NEEDS: Final = {
+    "doubt": 3,  # what a leader that died may have handed over is kept with the state, and settles say so
     "hash-version": 2,  # the rolling hash says by which version it was made
     "hello-group": 2,  # a hello names its group
     "lazy-keys": 2,  # the keys of an unlinked hour are dropped a few with each entry

@@ -59,6 +59,8 @@ class Store:
         self._hours = HourSet(HourTable(named, firsts), Stage(), opening.open, catalog.first_index, leftovers)
         self.applied_index, self.applied_term, self.level = at.applied_index, at.applied_term, at.level
         """Of the newest entry that is applied; and the level (storage/level.py) by which it was."""
+        self.doubt = at.doubt
+        """What leaders that died may have handed over; as of level 3."""
 
     @classmethod
     def open(cls, directory: Path, *, disk: Disk, group: int = 0) -> "Store":

@@ -69,7 +69,6 @@ class Book:
     tagged: list[tuple[tuple[str, ...], ...]] = field(default_factory=list)  # of the Schedules in the entry, in order
     dispatcher: Dispatcher | None = None
     moves: int = 0
-    skewed: bool = False  # clocks are apart by more than the bound: what a dead leader planned may have been sent
     _moving: dict[int, Unit] = field(default_factory=dict)  # new place -> the unit where the message was
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
@@ -100,9 +99,7 @@ class Book:
         """Leases taken back: pending, with the attempts made before."""
         for place in position.tolist():
             unit = self.units[place]
-            if unit.strict_until_ms == unit.lease_end_ms:
-                assert self.skewed, f"{place} was handed over, and is released: {unit}"
-                unit.strict_until_ms = 0
+            assert unit.strict_until_ms != unit.lease_end_ms, f"{place} was handed over, and is released: {unit}"
             unit.leased, unit.attempt = False, unit.before[2]
         if self.dispatcher is not None:
             self.dispatcher.on_released(position)

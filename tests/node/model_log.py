@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.lease_book import HandOver
-from node.strict import SKEW_MS
 from replication.command import Command, PutTopic, Schedule
 from replication.envelope import encode_entry
 from replication.machine import Applied
@@ -28,7 +27,6 @@ STOP_MS = 50
 TOPICS = ("a", "b", "c")
 SKEW_MAX_MS = 2_000
 UNLIMITED = 1_000
-WOBBLE_MS = 200  # clocks go back and forth by about so much between a plan and its release
 
 
 @dataclass(slots=True)
@@ -194,7 +192,6 @@ class LoggedModel:
         self.book.tagged, self.flight_tags = self.flight_tags, []
         machine = self.replicas[replica].machine
         machine.listener = self.book
-        self.book.skewed = abs(self.skew_ms[0] - self.skew_ms[1]) > SKEW_MS - WOBBLE_MS
         applied = self.replicas[replica].apply(entry, self.reign.term)
         machine.listener = None
         return applied

@@ -172,7 +172,6 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "a command withdraws nothing": (Strict, "withdraw_places", lambda self, places: None),
     "what is released is forgotten": (Dispatcher, "on_released", lambda self, position: None),
     "what is early goes into windows": (Planning, "due", lambda self, units: units),
-    "plans that were sent are released": (node.strict, "SKEW_MS", -200_000),
 }
 
 

@@ -27,11 +27,11 @@ def test_the_level_rises_by_itself_when_all_members_read_it(tmp_path: Path) -> N
 
     async def scene() -> None:
         async with cluster(tmp_path, *IDS) as place:
-            await until(lambda: all(node.levels.level == 2 for node in place.nodes.values()))
+            await until(lambda: all(node.levels.level == LEVELS[1] for node in place.nodes.values()))
             document = (await place.leader()).status.cluster()
-            assert document["level"] == 2
+            assert document["level"] == LEVELS[1]
             assert [member["reads"] for member in document["nodes"]] == [LEVELS] * 3
-            assert await place.led(lambda leader: leader.service.upgrade(None)) == 2
+            assert await place.led(lambda leader: leader.service.upgrade(None)) == LEVELS[1]
 
     asyncio.run(scene())
 
@@ -58,10 +58,10 @@ def test_a_member_that_is_away_holds_the_level_and_is_named(tmp_path: Path) -> N
             with pytest.raises(Problem, match="it rises in a moment, or when it is asked to"):
                 (await place.leader()).levels.require("hello-group")
             assert [node.levels.level for node in nodes] == [1, 1, 1]
-            problem = await place.refusal(lambda leader: leader.service.upgrade(3))
+            problem = await place.refusal(lambda leader: leader.service.upgrade(LEVELS[1] + 1))
             assert problem.extra["reads"] == LEVELS
-            assert await place.led(lambda leader: leader.service.upgrade(None)) == 2
-            await until(lambda: all(node.levels.level == 2 for node in nodes))
+            assert await place.led(lambda leader: leader.service.upgrade(None)) == LEVELS[1]
+            await until(lambda: all(node.levels.level == LEVELS[1] for node in nodes))
             (await place.leader()).levels.require("hello-group")
         finally:
             for node in place.nodes.values():

@@ -58,7 +58,7 @@ class Play:
             clock=SimpleNamespace(now_ms=lambda: 1_000),
             spawn=lambda work: self.tasks.append(asyncio.create_task(work)),
         )
-        reign = SimpleNamespace(may_have_predecessor=False, promoted_ms=0, over=False, poke=lambda: None)
+        reign = SimpleNamespace(promotion=SimpleNamespace(doubts=lambda found: False), over=False, poke=lambda: None)
         self.reign = cast(Any, reign)
         self.reign.holding = Holding(cast(Node, self.node), cast(Reign, self.reign), cast(Dispatcher, self.held))
         self.change = MessageChange(cast(Node, self.node))

@@ -6,7 +6,6 @@ import pytest
 import node.strict
 from node.lease_book import HandOver
 from node.planning import AHEAD_MS
-from node.strict import SKEW_MS
 from replication.command import PutTopic
 from storage.array import U64
 from storage.format import LEASED, PENDING
@@ -113,30 +112,25 @@ def test_a_release_after_the_due_time_is_ready_again(leader: Leader) -> None:
     assert leader.dispatcher.stage(leader.topic(), 9, T0 + 710).tolist() == [one]
 
 
-def test_a_new_leader_releases_what_cannot_have_been_sent(make_leader: MakeLeader) -> None:
-    """Planned for later than its clock and all skew: at once. For sooner, or handed over: when the lease ends."""
+def test_a_new_leader_waits_for_the_leases_of_what_a_dead_one_planned(make_leader: MakeLeader) -> None:
+    """Also of what its own clock says is to be sent seconds later: whose clock is right nobody knows."""
     leader = make_leader()
     strict(leader)
-    far, near, sent = leader.schedule(T0 + 2_000, T0 + 2_100 + SKEW_MS, T0 + 1_000)
+    later, sent = leader.schedule(T0 + 3_000, T0 + 1_000)
     leader.promote(T0)
-    (made,) = plan(leader, T0 + 950)
-    assert made.position.tolist() == [sent]
-    leader.commit(T0 + 1_000)
-    assert begin(leader, made, T0 + 1_000) == [sent]
-    plan(leader, T0 + 1_999)
-    plan(leader, T0 + 2_090 + SKEW_MS)
-    leader.commit(T0 + 2_090 + SKEW_MS)
-    now_ms = T0 + 2_050  # of a clock that is behind
+    plan(leader, T0 + 950)
+    leader.commit(T0 + 960)
+    plan(leader, T0 + 2_990)
+    leader.commit(T0 + 2_995)
+    now_ms = T0 + 1_600  # of a clock that is 1.4 s behind
     leader.promote(now_ms)
     leader.run(now_ms)
-    assert leader.dispatcher.entry_due_ms() == 0
     leader.commit(now_ms)
-    assert states(leader, far, near, sent) == [LEASED, PENDING, LEASED]
-    (again,) = plan(leader, T0 + 2_080 + SKEW_MS)
-    assert (again.position.tolist(), again.attempt.tolist()) == ([near], [1])
-    leader.commit(T0 + 2_085 + SKEW_MS)
-    leader.run(T0 + 1_000 + PUSH_LEASE_MS + 100)
-    assert leader.dispatcher.stage(leader.topic(), 9, T0 + 1_000 + PUSH_LEASE_MS + 100).tolist() == [sent]
+    assert states(leader, later, sent) == [LEASED, LEASED]
+    leader.run(T0 + 3_000 + PUSH_LEASE_MS - 1)
+    assert leader.dispatcher.stage(leader.topic(), 9, T0 + 3_000 + PUSH_LEASE_MS - 1).tolist() == [sent]
+    leader.run(T0 + 3_000 + PUSH_LEASE_MS)
+    assert leader.dispatcher.stage(leader.topic(), 9, T0 + 3_000 + PUSH_LEASE_MS).tolist() == [later]
 
 
 def test_leadership_that_moves_releases_everything(leader: Leader) -> None:

@@ -166,3 +166,23 @@ def test_a_follower_that_drifts_outvotes_nobody(ppm: float) -> None:
     assert drifting.skew.outvotes(drifting.peers[0])
     assert not drifting.skew.outvotes(drifting.peers[1])
     assert drifting.skew.ahead_ms() == 0
+
+
+@pytest.mark.parametrize(
+    ("offsets_ms", "right_ms"),
+    [
+        ((0, 450), 0),
+        ((450, AWAY), 450),  # of two that were heard one may be wrong, whichever
+        ((10_000, AWAY), 10_000),
+        ((10_000, 10_100), 10_000),
+        ((-10_000, -10_100), -10_000),
+        ((3_600_000, -200), 0),
+        ((3_600_000, 3_600_000, 300, 200), 300),
+        ((3_600_000, 300, AWAY, AWAY), 3_600_000),
+        ((), 0),
+    ],
+)
+def test_some_right_clock_has_not_passed_a_moment(offsets_ms: tuple[float | None, ...], right_ms: float) -> None:
+    """A majority of all clocks is right, so of those heard at most a minority is wrong; FOUND D1 and D3 rest on it."""
+    one, _ = skew(*offsets_ms)
+    assert one.some_right_ms() == right_ms

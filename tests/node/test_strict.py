@@ -10,8 +10,9 @@ from api.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.problem import Problem
 from node.message_view import EVENTS, find, newest_lease
 from node.server import Node
-from node.strict import SKEW_MS
+from storage.doubt import CLOCKS_MS
 from storage.format import LEASED
+from storage.level import LEVELS
 from tests.node.pushing import LOOPBACK, put, schedule, view
 from tests.node.pushing import play as play_push
 from tests.node.receiver import Request, answer, answering, receiver
@@ -287,22 +288,31 @@ def test_a_transfer_takes_planned_pushes_with_it(tmp_path: Path) -> None:
 
 
 def test_a_cancel_of_a_strict_message_never_doubts(tmp_path: Path) -> None:
-    """Under a new leader, of a message that was due under the old one: nothing was handed over, and that is known. One
-    that became due before its topic was strict may have been."""
+    """Under an elected leader, of a message that was due under the old one: nothing was handed over, and that is known.
+    One that became due before its topic was strict may have been, for as long as it lives (FOUND D3). A leader that was
+    given leadership has nothing to doubt but that (D14)."""
 
     async def scene(nodes: list[Node]) -> None:
         old = await leader_of(nodes)
-        await put(old, "t", "http://127.0.0.1:9", paused=True)
-        (before,) = await schedule(old, MessageIn("t", b"1"))
-        await put(old, "t", "http://127.0.0.1:9", paused=True, handover="strict")
-        strict_ms = old.clock.now_ms()
-        await until(lambda: old.clock.now_ms() >= strict_ms + SKEW_MS)
-        (after,) = await schedule(old, MessageIn("t", b"2", delay_ms=50))
-        await until(lambda: old.clock.now_ms() > find(old.store, after).record.asked_due_ms)
-        term = old.group.term
-        await old.service.transfer(None, principal=ANONYMOUS)
-        new = await leader_of(nodes, term_above=term)
-        priors = [(await new.service.cancel(id, if_match=None, principal=ANONYMOUS)).prior for id in (before, after)]
+        for topic in ("t", "fast"):
+            await put(old, topic, "http://127.0.0.1:9", paused=True)
+        first, second, fast = await schedule(old, *(MessageIn(topic, b"1") for topic in ("t", "t", "fast")))
+        await until(lambda: old.machine.level == LEVELS[1])
+        old.group.resign()
+        new = await leader_of(nodes, term_above=old.group.term)
+        await put(new, "t", "http://127.0.0.1:9", paused=True, handover="strict")
+        (strict,) = await schedule(new, MessageIn("t", b"2", delay_ms=CLOCKS_MS + 50))
+        await until(lambda: new.clock.now_ms() > find(new.store, strict).record.asked_due_ms)
+        new.group.resign()
+        last = await leader_of(nodes, term_above=new.group.term)
+        priors = [(await last.service.cancel(id, if_match=None, principal=ANONYMOUS)).prior for id in (first, strict)]
         assert priors == ["unknown", "none"]
+        (born,) = await schedule(last, MessageIn("fast", b"3"))
+        term = last.group.term
+        await last.service.transfer(None, principal=ANONYMOUS)
+        given = await leader_of(nodes, term_above=term)
+        await until(lambda: given.store.doubt.term == given.group.term)
+        answers = [await given.service.cancel(id, if_match=None, principal=ANONYMOUS) for id in (second, fast, born)]
+        assert [answer.prior for answer in answers] == ["unknown", "unknown", "none"]
 
     run_nodes(tmp_path, scene, push=LOOPBACK)

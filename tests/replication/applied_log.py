@@ -13,6 +13,7 @@ from replication.command import (
     Genesis,
     Key,
     Lease,
+    RaiseLevel,
     Redrive,
     Release,
     Reschedule,
@@ -58,6 +59,14 @@ class Log:
     def place(self, home: int) -> int:
         """Where the message born here lives."""
         return int(self.store.locate(np.array([home], np.uint64))[0])
+
+
+def raise_to(log: Log, level: int, *, basis: int | None = None, version: int | None = None) -> Applied:
+    """One entry that raises the level."""
+    log.index += 1
+    raised = RaiseLevel(level, log.store.catalog.members.index if basis is None else basis)
+    entry = encode_entry(group=0, term=1, node=1, now_ms=T0, sections=[raised.pack()], version=version or level)
+    return log.machine.apply(log.index, 1, entry)
 
 
 def schedule(*due_ms: int, topic: str = "orders", keys: tuple[Key, ...] = (), body: bytes = b'"x"') -> Schedule:

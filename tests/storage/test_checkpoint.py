@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.checkpoint import CheckpointRecord
+from storage.doubt import Doubt
 from storage.format import Corrupt, FormatRefused
 from storage.hour_lengths import HourLengths
 
@@ -32,6 +33,7 @@ RECORD = CheckpointRecord(
 )
 
 RISEN = replace(RECORD, level=2, hash_version=2)
+DOUBTING = replace(RISEN, level=3, doubt=Doubt(1_790_000_001_125, (497_221 << 40 | 7, 497_222 << 40 | 64), 9))
 
 
 @given(
@@ -66,8 +68,8 @@ def test_a_record_is_read_as_it_was_written(
 
 
 def test_golden_bytes(request: pytest.FixtureRequest) -> None:
-    """Both versions stay what they are: these bytes are in the directories of others."""
-    for record, name in ((RECORD, "checkpoint-1.hex"), (RISEN, "checkpoint-2.hex")):
+    """All versions stay what they are: these bytes are in the directories of others."""
+    for record, name in ((RECORD, "checkpoint-1.hex"), (RISEN, "checkpoint-2.hex"), (DOUBTING, "checkpoint-3.hex")):
         path = GOLDEN / name
         if request.config.getoption("--golden"):
             path.write_text(record.encode().hex("\n", -16) + "\n")
@@ -79,12 +81,12 @@ def test_golden_bytes(request: pytest.FixtureRequest) -> None:
 def test_unknown_versions_and_flags_are_refused_by_name() -> None:
     """A newer version or an unknown flag is FormatRefused naming what was found."""
     data = RECORD.encode()
-    with pytest.raises(FormatRefused, match="version 3; this build supports 1 to 2"):
-        CheckpointRecord.decode(b"\x03\x00" + data[2:])
+    with pytest.raises(FormatRefused, match="version 4; this build supports 1 to 3"):
+        CheckpointRecord.decode(b"\x04\x00" + data[2:])
     with pytest.raises(FormatRefused, match="flags 0x0001"):
         CheckpointRecord.decode(data[:2] + b"\x01\x00" + data[4:])
-    for record in (replace(RISEN, level=3), replace(RISEN, level=65_535)):
-        with pytest.raises(FormatRefused, match=f"level {record.level}; this build supports 1 to 2"):
+    for record in (replace(RISEN, level=4), replace(RISEN, level=65_535)):
+        with pytest.raises(FormatRefused, match=f"level {record.level}; this build supports 1 to 3"):
             CheckpointRecord.decode(record.encode())
     tail = 74 + len(RISEN.rolling_hash)
     risen = bytearray(RISEN.encode())

@@ -1,0 +1,60 @@
+"""How this node came to lead, and what the leaders before may have handed over without a record of it.
+
+    given      the leader before gave leadership away, and its own first word is in the log: all it did is there
+    elected    what was there, and can have been due by its clock, is in doubt (storage/doubt.py)
+
+No clock of one node is compared with another's: the bound is a time that no right clock of the nodes had passed by so
+much that two of them may be apart.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from api.problem import Problem
+from node.message_view import Found
+from replication.command_promotion import HANDED_ON, Promotion
+from replication.doubtful import DOUBTFUL_FIELD, doubtful_at
+from storage.doubt import CLOCKS_MS, NO_DOUBT, Doubt
+from storage.level import has
+
+if TYPE_CHECKING:
+    from node.reign import Reign
+    from node.server import Node
+
+MS_PER_TICK: Final = 1000
+
+
+class Promoted:
+    """One reign's; made when all entries of earlier terms are applied, and none of this one but the no-op."""
+
+    def __init__(self, node: Node, term: int) -> None:
+        self._node, self._store, self._term = node, node.store, term
+        self._given = node.group.given and node.store.doubt.term == term - 1
+        self._until_ms = HANDED_ON if self._given else _latest_ms(node)
+        self._doubt = NO_DOUBT if self._given else Doubt.at(node.store, self._until_ms)
+
+    async def say(self, reign: Reign) -> None:
+        """Put it into the log, from the level on at which that says so."""
+        while has(self._store.level, "doubt") and self._store.doubt.term < self._term and not reign.over:
+            with suppress(Problem):  # not known to have happened: said twice, it says the same
+                await self._node.proposer.propose_single(Promotion(self._until_ms))
+
+    def doubts(self, found: Found) -> bool:
+        """Whether a leader before this one may have handed this message over, or not, though nothing tells of it."""
+        if DOUBTFUL_FIELD in found.record.extension:
+            return True
+        places = [found.place] if has(self._store.level, "doubt") else [found.home, found.place]
+        return any(
+            doubtful_at(self._store, doubt, np.array(places, np.uint64), self._term).any()
+            for doubt in (self._store.doubt, self._doubt)
+        )
+
+
+def _latest_ms(node: Node) -> int:
+    """What was not due by then was not due for any leader before this one."""
+    by_clocks_ms = node.clock.own_ms() + round(node.skew.some_right_ms())
+    return max(by_clocks_ms, node.machine.now_ms, node.machine.tick * MS_PER_TICK) + CLOCKS_MS

@@ -1,0 +1,81 @@
+"""What the log says of hand-overs that it may not know, or that may not have been: the one place that judges it.
+
+    fast      due when a leader died (storage/doubt.py): it may have handed the unit over, and not written so
+    strict    a push planned by a leader that died before anybody heard what became of it: it may not have been sent
+
+A message that moves takes the doubt along in its record, so the place where it stands answers for all places before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.array import U16, U64
+from storage.doubt import CLOCKS_MS, Doubt
+from storage.format import LEASED, PLANNED, PLANNED_BEFORE, RELEASED, Settles
+from storage.level import has
+from storage.store import Store
+from storage.topic import Topic
+
+Mask = npt.NDArray[np.bool_]
+
+DOUBTFUL_FIELD = "doubtful"
+"""In a record's extension: there was a doubt when the message came to this place."""
+
+STRICT_SINCE = "strict_since_ms"
+STRICT_DOUBT = "strict_doubt_ms"
+"""Kept beside the settings of a strict topic: since when it is one, and from level 3 on until when units were in doubt
+then. No later hand-over can be unknown to the log."""
+
+
+def doubtful_at(store: Store, doubt: Doubt, places: U64, term: int) -> Mask:
+    """Whether there is a doubt about units at these places in this term, [n]; not what their records say."""
+    units = store.units(places)
+    doubtful = doubt.of(places, units["due_ms"])
+    for number in set(units["topic"].tolist()):
+        topic = store.catalog.topic_by_number(number)
+        if topic is not None and STRICT_SINCE in topic.settings:
+            rows = np.flatnonzero(units["topic"] == number)
+            doubtful[rows] &= units["due_ms"][rows] <= _strict_from_ms(topic)
+            doubtful[rows] |= _untold(store.newest(places[rows]), term)
+    return doubtful
+
+
+def with_doubt(store: Store, places: U64, extensions: Sequence[dict[str, Any]], term: int) -> Sequence[dict[str, Any]]:
+    """The extensions of messages that leave these places, with the doubt that they take along."""
+    if not has(store.level, "doubt"):
+        return extensions
+    doubtful = doubtful_at(store, store.doubt, places, term)
+    return [
+        extension | {DOUBTFUL_FIELD: True} if doubt else extension
+        for extension, doubt in zip(extensions, doubtful.tolist(), strict=True)
+    ]
+
+
+def planned_before(store: Store, places: U64, again: Mask, term: int) -> U16:
+    """The bit of the code of a new lease at each of these places: PLANNED_BEFORE, or none. `again`: those that were
+    leased before."""
+    code = np.zeros(len(places), np.uint16)
+    rows = np.flatnonzero(again)
+    if len(rows) and has(store.level, "doubt"):
+        code[rows[_untold(store.newest(places[rows]), term)]] = PLANNED_BEFORE
+    return code
+
+
+def _strict_from_ms(topic: Topic) -> int:
+    """What was due later was handed over strictly or not at all."""
+    until_ms = topic.settings.get(STRICT_DOUBT)
+    return int(topic.settings[STRICT_SINCE]) + CLOCKS_MS if until_ms is None else int(until_ms)
+
+
+def _untold(newest: Settles, term: int) -> Mask:
+    """Where a push was planned in a term before this one, and nobody said what became of it."""
+    open_ = (newest["what"] == LEASED) | (newest["what"] == RELEASED)
+    planned = (newest["what"] == LEASED) & (newest["code"] & PLANNED > 0) & (newest["term"] < term)
+    before = open_ & (newest["code"] & PLANNED_BEFORE > 0)
+    untold: Mask = planned | before
+    return untold

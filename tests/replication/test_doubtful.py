@@ -1,0 +1,161 @@
+"""What is said of hand-overs before: a doubt wins over what is known, goes along with every move, and ends with the
+message. FOUND A12, D3, D4 and D10 as the log sees them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from replication.apply_settle import DOUBTFUL, KNOWN, NONE
+from replication.command import Lease, Promotion, PutTopic
+from replication.command_promotion import HANDED_ON
+from storage.doubt import CLOCKS_MS
+from tests.replication.applied_log import (
+    T0,
+    Log,
+    cancel,
+    fail,
+    lease,
+    placed,
+    raise_to,
+    redrive,
+    release,
+    reschedule,
+    schedule,
+)
+
+STRICT = PutTopic("default", "orders", {"handover": "strict", "mode": "push"}, replace=False)
+
+
+@pytest.fixture
+def risen(log: Log) -> Log:
+    """A log of level 3."""
+    for level in (2, 3):
+        raise_to(log, level)
+    return log
+
+
+def failover(log: Log, until_ms: int, term: int = 2) -> None:
+    """A leader is elected; it knows that nothing later than `until_ms` was due before."""
+    log.apply(Promotion(until_ms), term=term, now_ms=T0 + 500)
+
+
+def told(log: Log, home: int, term: int = 2) -> tuple[int, int]:
+    """(attempts made, prior) as a cancel says."""
+    (answer,) = log.apply(cancel(home), term=term, now_ms=T0 + 3_600_000).results
+    return int(answer.attempts[0]), int(answer.prior[0])
+
+
+def planned(place: int, at_ms: int, attempt: int = 1) -> Lease:
+    """A push that is to be sent at a time."""
+    sent = lease(place, at_ms=at_ms, end_ms=at_ms + 15_000, attempt=attempt)
+    return Lease(sent.position, sent.attempt, sent.lease_end_ms, sent.handed_over_ms, planned=True)
+
+
+def test_a_hand_over_on_record_does_not_end_the_doubt(risen: Log) -> None:
+    """D4, A12: attempt 1 is on record and was given back; attempt 2 may have gone out with a leader that died."""
+    (home,) = placed(risen.apply(schedule(T0)))
+    risen.apply(lease(home))
+    risen.apply(fail((home, 1, 1), due_ms=T0 + 100))
+    failover(risen, T0 + 100 + CLOCKS_MS)
+    assert told(risen, home) == (1, DOUBTFUL)
+
+
+LATER_MS = T0 + 2_000_000
+
+
+def _retry(log: Log, home: int, *, dead: bool = False) -> None:
+    log.apply(lease(home), term=2)
+    log.apply(fail((home, 2, 1), due_ms=LATER_MS, dead=dead), term=2)
+
+
+def _redrive(log: Log, home: int) -> None:
+    _retry(log, home, dead=True)
+    log.apply(redrive(home, due_ms=LATER_MS), term=2)
+
+
+def _reschedule(log: Log, home: int) -> None:
+    log.apply(reschedule((home, LATER_MS)), term=2)
+
+
+MOVES: dict[str, Callable[[Log, int], None]] = {"retry": _retry, "redrive": _redrive, "reschedule": _reschedule}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_the_doubt_goes_along_with_a_move(risen: Log, move: str) -> None:
+    """To a time that no leader had reached when the other one died; and past another change of leader."""
+    (home,) = placed(risen.apply(schedule(T0)))
+    failover(risen, T0 + CLOCKS_MS)
+    MOVES[move](risen, home)
+    risen.apply(Promotion(HANDED_ON), term=3)
+    attempts = 0 if move == "reschedule" else 1
+    assert told(risen, home, term=3) == (attempts, DOUBTFUL)
+
+
+def test_what_was_not_due_or_came_later_is_known(risen: Log) -> None:
+    """D3: by the clocks' bound and by its place in the log, not by times of creation."""
+    early, late = placed(risen.apply(schedule(T0 + 400, T0 + 400 + CLOCKS_MS), now_ms=T0 + 450))
+    failover(risen, T0 + 300 + CLOCKS_MS)
+    (born,) = placed(risen.apply(schedule(T0 + 400), term=2, now_ms=T0))
+    risen.apply(lease(born), term=2)
+    assert [told(risen, home) for home in (early, late, born)] == [(0, DOUBTFUL), (0, NONE), (1, KNOWN)]
+
+
+def test_leadership_that_was_given_leaves_no_doubt_and_keeps_the_old_one(risen: Log) -> None:
+    """D14. The doubt of an election before it stays."""
+    (old,) = placed(risen.apply(schedule(T0)))
+    failover(risen, T0 + CLOCKS_MS)
+    (new,) = placed(risen.apply(schedule(T0), term=2))
+    risen.apply(Promotion(HANDED_ON), term=3)
+    assert risen.store.doubt.term == 3
+    assert [told(risen, home, 3) for home in (old, new)] == [(0, DOUBTFUL), (0, NONE)]
+
+
+def test_a_later_election_forgets_nothing_and_takes_no_doubt_back(risen: Log) -> None:
+    """Its clock may be behind that of the leader before."""
+    (first,) = placed(risen.apply(schedule(T0 + 600)))
+    failover(risen, T0 + CLOCKS_MS)
+    (second,) = placed(risen.apply(schedule(T0 + 700), term=2))
+    failover(risen, T0, term=3)
+    assert [told(risen, home, 3) for home in (first, second)] == [(0, DOUBTFUL)] * 2
+
+
+def test_strict_is_in_doubt_only_for_what_was_before(risen: Log) -> None:
+    """By the doubt that there was when the topic became strict; changed again, that stays."""
+    (old,) = placed(risen.apply(schedule(T0)))
+    failover(risen, T0 + 100)
+    risen.apply(STRICT, term=2)
+    (new,) = placed(risen.apply(schedule(T0 + 200), term=2))
+    failover(risen, T0 + 10_000, term=3)
+    risen.apply(PutTopic("default", "orders", {"handover": "strict", "paused": True}, replace=True), term=3)
+    assert [told(risen, home, 3) for home in (old, new)] == [(0, DOUBTFUL), (0, NONE)]
+
+
+def test_a_push_that_was_planned_by_a_leader_that_died_may_not_have_been_sent(risen: Log) -> None:
+    """D10. Also when the message went out again since, and when that came to nothing; not once its outcome is known,
+    nor in the term that planned it."""
+    risen.apply(STRICT)
+    homes = placed(risen.apply(schedule(*[T0] * 5)))
+    kept, again, released, moved, own = homes
+    for home in homes[:4]:
+        risen.apply(planned(home, T0))
+    failover(risen, T0 + CLOCKS_MS)
+    for home in (again, released):
+        risen.apply(planned(home, T0 + 20_000, attempt=2), term=2)
+    risen.apply(release((released, 2, 2)), term=2)
+    risen.apply(fail((moved, 1, 1), due_ms=T0 + 5), term=2)
+    risen.apply(planned(own, T0), term=2)
+    answers = [told(risen, home) for home in (kept, again, released, own)]
+    assert answers == [(1, DOUBTFUL), (2, DOUBTFUL), (1, DOUBTFUL), (1, KNOWN)]
+
+
+def test_below_the_level_all_is_as_it_was(log: Log) -> None:
+    """The older builds among the members must come to the same bytes: what is known wins, no move tells of a doubt."""
+    raise_to(log, 2)
+    known, moved = placed(log.apply(schedule(T0, T0)))
+    failover(log, T0 + CLOCKS_MS)
+    log.apply(lease(known, moved), term=2)
+    log.apply(fail((moved, 2, 1), due_ms=T0 + 5), term=2)
+    assert log.store.doubt.term == 0
+    assert "doubtful" not in log.record(log.place(moved)).extension
+    (answer,) = log.apply(cancel(known, doubtful=True), term=2, now_ms=T0 + 3_600_000).results
+    assert (int(answer.attempts[0]), int(answer.prior[0])) == (1, KNOWN)
