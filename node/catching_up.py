@@ -30,6 +30,7 @@ from replication.command import CatchUp, Fail
 from replication.command_handover import DEAD
 from storage.array import U64
 from storage.format import LEASED, PENDING
+from storage.lease_end import lease_ends_ms
 from storage.position import HOUR_MS
 
 if TYPE_CHECKING:
@@ -97,9 +98,8 @@ class CatchingUp:
         store = self._node.store
         positions = np.arange(first, end, dtype=np.uint64)
         states = store.states(positions)
-        free = (states.state == PENDING) | (
-            (states.state == LEASED) & (states.lease_end_ms <= self._node.clock.now_ms())
-        )
+        ended = lease_ends_ms(states.lease_end_ms, states.term, self._reign.term) <= self._node.clock.now_ms()
+        free = (states.state == PENDING) | ((states.state == LEASED) & ended)
         positions = positions[free]
         unwanted: U64 = positions[store.units(positions)["due_ms"] < self._cutoff_ms]
         return unwanted

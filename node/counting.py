@@ -15,6 +15,7 @@ import asyncio
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from api.duration import render_duration
@@ -141,7 +142,7 @@ class Counting:
 
     async def _pass(self, which: Which, tally: Tally, leads: Leads, counted: list[Extents] | None = None) -> None:
         """All hours that may hold some; `counted` gets what each held."""
-        now_ms = self._node.clock.now_ms()
+        now_ms, which = self._node.clock.now_ms(), replace(which, term=leads().term)
         for piece in self._pieces(which, tally, now_ms, counted):
             await self._read(piece, tally)
             leads()

@@ -91,6 +91,7 @@ class Dispatcher(HandingOver):
             self._ready,
             self.strict,
             attempts,
+            term=term,
             pace_per_step=self._options.pace_per_step,
         )
         self.planning = self._outlet.planning
@@ -127,7 +128,7 @@ class Dispatcher(HandingOver):
         self._start_ms = self._now_ms = self._latest_ms = start_ms
         wheel = self._start_wheels(start_ms)
         self._hours.turn(start_ms)
-        self._sweep = Sweep(self._store, self._ready, self._claims, self._ends, start_ms=start_ms)
+        self._sweep = Sweep(self._store, self._ready, self._claims, self._ends, start_ms=start_ms, term=self.term)
         self._sweep.wanted_from_ms = self._wanted_from_ms
         # A dead leader whose clock was ahead may have leased units of the hour after ours.
         self._noted_hour = max(start_ms // HOUR_MS, tick // 3600) + 1

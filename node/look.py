@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from storage.array import U16, U32, U64
 from storage.format import LEASED, PENDING
+from storage.lease_end import lease_ends_ms
 from storage.store import Store
 
 Mask = npt.NDArray[np.bool_]
@@ -27,11 +28,12 @@ class Look(NamedTuple):
     attempt: U16
 
 
-def look(store: Store, positions: U64, now_ms: int, latest_ms: int) -> Look:
-    """Look at units all of which were ready at `latest_ms`, the latest time the dispatcher has seen."""
+def look(store: Store, positions: U64, now_ms: int, latest_ms: int, term: int) -> Look:
+    """Look, as the leader of `term`, at units all of which were ready at `latest_ms`, the latest time that its
+    dispatcher has seen."""
     states = store.states(positions)
     pending, leased = states.state == PENDING, states.state == LEASED
-    ready = pending | (leased & (states.lease_end_ms <= now_ms))
+    ready = pending | (leased & (lease_ends_ms(states.lease_end_ms, states.term, term) <= now_ms))
     stays = ready
     if now_ms < latest_ms:
         stays = pending | leased

@@ -19,6 +19,7 @@ from node.retry import describe, reason_of
 from replication.apply_move import CODE_REDRIVEN, CODE_RESCHEDULED
 from storage import format as states
 from storage.format import Settles
+from storage.lease_end import lease_ends_ms
 from storage.message_id import BadId, decode_id
 from storage.record import Record
 from storage.store import Store
@@ -75,10 +76,11 @@ def view_message(
     *,
     topic: str,
     now_ms: int,
+    term: int,
     nodes: Sequence[str],
     pledged: tuple[int, int] | None = None,
 ) -> MessageView:
-    """The answer to a GET; `topic` is the name of its topic, `nodes` the names of the nodes by their number from 1.
+    """The answer to a GET in a `term`; `topic` is the name of its topic, `nodes` those of the nodes by number from 1.
     `pledged`: (term, attempt) of a strict hand-over that has not begun, known to the leader. A lease of one that has
     not is no hand-over yet, and is not shown."""
     record = found.record
@@ -87,7 +89,8 @@ def view_message(
     due_ms = int(unit["due_ms"])
     history, begun = _made(store.history(found.home), pledged, now_ms)
     attempt = int(state.attempt[0] if begun else store.before_newest(at)["attempt"][0])
-    shown = _shown(int(state.state[0]) if begun else states.PENDING, int(state.lease_end_ms[0]), due_ms, now_ms)
+    ends_ms = lease_ends_ms(state.lease_end_ms, state.term, term)
+    shown = _shown(int(state.state[0]) if begun else states.PENDING, int(ends_ms[0]), due_ms, now_ms)
     lease = newest_lease(history)
     own_retry = record.extension.get("retry")
     handed_over_ms = int(lease["at_ms"]) if lease is not None else None

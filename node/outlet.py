@@ -65,9 +65,11 @@ class Outlet:
         strict: Strict,
         attempts: AttemptLimit | None,
         *,
+        term: int,
         pace_per_step: int,
     ) -> None:
         self._store = store
+        self._term = term
         self._book = book
         self._claims = claims
         self._ready = ready
@@ -81,7 +83,16 @@ class Outlet:
         self._open = False
         self._latest_ms = 0  # all that is due by then was dispatched
         self.planning = Planning(
-            store, strict, claims, self._holds, self._staged, self._paused, attempts, self._give, self.unstage
+            store,
+            strict,
+            claims,
+            self._holds,
+            self._staged,
+            self._paused,
+            attempts,
+            self._give,
+            self.unstage,
+            term=term,
         )
         self._pace_per_step = pace_per_step
         self._pace_ms, self._pace_left = 0, 0
@@ -207,7 +218,7 @@ class Outlet:
         if held.any():
             self._holds.put_aside(kind, topic, units.select(held))
             units = units.select(~held)
-        seen = look(self._store, units.position, now_ms, self._latest_ms)
+        seen = look(self._store, units.position, now_ms, self._latest_ms, self._term)
         chosen = np.flatnonzero(seen.ready)[:most]
         rows = self._store.units(units.position[chosen])
         offered, took = self._offer(kind, topic, units, seen, chosen, rows, taking)
@@ -291,7 +302,7 @@ class Outlet:
         the tags of their records. Returns how many, and up to which number the filter is through."""
         units = found.units
         held = self._holds.mask(units.position)
-        seen = look(self._store, units.position, now_ms, self._latest_ms)
+        seen = look(self._store, units.position, now_ms, self._latest_ms, self._term)
         ready = np.flatnonzero(seen.ready & ~held)[:EXACT_ROWS]
         rows = self._store.units(units.position[ready])
         few = rows_within(rows, EXACT_BYTES)
@@ -331,7 +342,7 @@ class Outlet:
         if now_ms >= self._latest_ms or not most:
             return self._ready.take(kind, topic, most)
         units = self._ready.take(kind, topic, self._ready.waiting(kind, topic))
-        rows = np.flatnonzero(look(self._store, units.position, now_ms, self._latest_ms).ready)[:most]
+        rows = np.flatnonzero(look(self._store, units.position, now_ms, self._latest_ms, self._term).ready)[:most]
         stays = np.ones(len(units), np.bool_)
         stays[rows] = False
         self._ready.put_back(kind, topic, units.select(stays))
@@ -362,7 +373,7 @@ class Outlet:
         barred = self._paused | self._strict.topics
         if barred and not barred.isdisjoint(self._staged.topics(positions)):
             return None
-        seen = look(self._store, positions, now_ms, self._latest_ms)
+        seen = look(self._store, positions, now_ms, self._latest_ms, self._term)
         rows = self._store.units(positions) if seen.ready.all() else None
         if rows is None or seen.attempt.any() or rows["attempt"].any():
             return None

@@ -152,6 +152,7 @@ class Service:
             id,
             topic=topic.name if topic else "",
             now_ms=self.now_ms(),
+            term=self.term(),
             nodes=[member.id for member in self._node.members.table.all()],
             pledged=pledged,
         )

@@ -24,6 +24,7 @@ from node.ready import Ready
 from node.window import LaneKind, Queued
 from storage.array import U32, U64
 from storage.format import LEASED, PENDING
+from storage.lease_end import lease_ends_ms
 from storage.position import HOUR_MS, INDEX_BITS, by_hour, hours_of
 from storage.store import Store
 
@@ -49,12 +50,15 @@ class Found(NamedTuple):
 class Sweep:
     """The ranges still to be read. `start_ms` divides the lanes: what was ready by then is OVERDUE."""
 
-    def __init__(self, store: Store, ready: Ready, claims: Claims, ends: LeaseEnds, *, start_ms: int) -> None:
+    def __init__(
+        self, store: Store, ready: Ready, claims: Claims, ends: LeaseEnds, *, start_ms: int, term: int
+    ) -> None:
         self._store = store
         self._ready = ready
         self._claims = claims
         self._ends = ends
         self._start_ms = start_ms
+        self._term = term
         self._ended: deque[Span] = deque()  # leases that ended under this leader
         self._found: deque[Span] = deque()  # what the promotion found, and strays; its running leases are new to `ends`
         self._leaped: deque[Span] = deque()  # what the clock leaped over; likewise
@@ -153,16 +157,18 @@ class Sweep:
         positions, end = (leased_piece if leased_only else _all)(self._store, span)
         states = self._store.states(positions)
         leased = states.state == LEASED
-        ended = leased & (states.lease_end_ms <= now_ms)
+        ends_ms = lease_ends_ms(states.lease_end_ms, states.term, self._term)
+        ended = leased & (ends_ms <= now_ms)
         rows = np.flatnonzero(((states.state == PENDING) | ended) & ~self._claims.mask(positions))
         if len(rows) > READ_ROWS:
             rows = rows[:READ_ROWS]
             end = int(positions[rows[-1]]) + 1
-        if note_leases:
-            running = np.flatnonzero(leased & ~ended & (positions < end))
-            self._ends.add(positions[running], states.lease_end_ms[running], now_ms)
+        # Those of earlier terms that were extended in this one end later than it was told.
+        runs = leased & ~ended & (positions < end)
+        running = np.flatnonzero(runs if note_leases else runs & (states.term < self._term))
+        self._ends.add(positions[running], ends_ms[running], now_ms)
         units = self._store.units(positions[rows])
-        since = np.where(ended[rows], states.lease_end_ms[rows], units["due_ms"])
+        since = np.where(ended[rows], ends_ms[rows], units["due_ms"])
         ready = np.flatnonzero((since <= now_ms) & (units["due_ms"] >= self.wanted_from_ms))
         order = ready[np.argsort(since[ready], kind="stable")]
         queued = Queued(positions[rows[order]], units["tags"][order])

@@ -9,9 +9,9 @@ are kept that neither of them reads again, and their intersection is the count.
     told         hand-overs that the former leader made and knew of no end of, as itself says    --+--> repeated
     handed over  units handed over in this reign, as they leave for the log                      --'
 
-A unit of both is a repeat if it was handed over before its former lease ended. It is none after a failure: then the
-message lives at another place (apply_move.py). `told` finds what the records cannot: a hand-over whose Lease never got
-into the log, because it was made too late or its entry was lost.
+A unit of both is a repeat if it was handed over before its former lease ended by every clock. It is none after a
+failure: then the message lives at another place (apply_move.py). `told` finds what the records cannot: a hand-over
+whose Lease never got into the log, because it was made too late or its entry was lost.
 
 Both lists are kept for the first WATCH_S of a reign: by then every unit that was ready was offered, and of leases that
 run for longer the records speak alone.
@@ -31,7 +31,9 @@ from node.lease_book import Span
 from node.sweep import leased_piece
 from replication.command import Lease
 from storage.array import I64, U64
+from storage.doubt import CLOCKS_MS
 from storage.format import LEASED
+from storage.lease_end import lease_ends_ms
 from storage.store import Store
 
 if TYPE_CHECKING:
@@ -115,17 +117,18 @@ class Takeover:
             if len(position) and noted[0] <= position[-1] and position[0] <= noted[-1]:
                 position = position[np.isin(position, noted, invert=True)]
         states = store.states(position)
-        rows = (states.state == LEASED) & (states.term < self.term) & (states.lease_end_ms > now_ms)
+        ends_ms = lease_ends_ms(states.lease_end_ms, states.term, self.term)
+        rows = (states.state == LEASED) & (states.term < self.term) & (ends_ms > now_ms)
         found: U64 = position[rows]
         if len(found):
             self._noted.append(found)
             self.in_flight += len(found)
-            self._add(found, states.lease_end_ms[rows])
+            self._add(found, ends_ms[rows])
 
     def told(self, position: U64, lease_end_ms: I64) -> None:
         """The former leader handed these over and knows of no end of it; shape [n] each."""
         if self._repeated is None:
-            self._add(position, lease_end_ms)
+            self._add(position, lease_end_ms + CLOCKS_MS)
 
     def _add(self, position: U64, ends_ms: I64) -> None:
         """What is known of a unit already stays: an extension is in the records only."""

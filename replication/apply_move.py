@@ -145,7 +145,7 @@ def _reschedule_round(
     home = command.home[rows]
     standing = find_standing(store, home)
     place, states = standing.place, standing.states
-    answer.result[rows] = result = verdicts(store, standing, command.revision[rows], envelope.now_ms)
+    answer.result[rows] = result = verdicts(store, standing, command.revision[rows], envelope)
     openly = (states.state <= LEASED_STATE).nonzero()[0]
     records = dict(zip(openly.tolist(), store.records(place[openly]), strict=True))
     answer.revision[rows[openly]] = revisions(list(records.values()))

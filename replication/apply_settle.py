@@ -229,7 +229,7 @@ def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows,
     home = command.home[rows]
     standing = find_standing(store, home)
     states = standing.states
-    result = verdicts(store, standing, command.revision[rows], envelope.now_ms)
+    result = verdicts(store, standing, command.revision[rows], envelope)
     free = (result == FREE).nonzero()[0]
     prior = _priors(store, home, standing, command.doubtful[rows] > 0, free, envelope.term)
     again = (states.state == CANCELLED_STATE).nonzero()[0]

@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from replication.envelope import Envelope
 from storage.array import U8, U32, U64
 from storage.columns import SettleBatch, StateColumns
 from storage.format import FORWARDED as FORWARDED_STATE
 from storage.format import LEASED as LEASED_STATE
 from storage.format import UNKNOWN as UNKNOWN_STATE
+from storage.lease_end import lease_ends_ms
+from storage.level import has
 from storage.record import Record
 from storage.store import Store
 
@@ -86,16 +89,19 @@ def revisions(records: Sequence[Record]) -> U32:
     return np.array([record.extension.get("revision", 1) for record in records], np.uint32)
 
 
-def verdicts(store: Store, standing: Standing, wanted: U32, now_ms: int) -> U8:
+def verdicts(store: Store, standing: Standing, wanted: U32, envelope: Envelope) -> U8:
     """Whether what ends or moves messages on a client's wish may: FREE, or why not. `wanted` revisions, 0: any.
 
-    A unit whose lease has ended by the leader's stamp is ready again, hence free.
+    A unit whose lease has ended by the leader's stamp (storage/lease_end.py) is ready again, hence free.
     """
     states = standing.states
     found = np.full(len(wanted), SETTLED, np.uint8)
     found[states.state == UNKNOWN_STATE] = UNKNOWN
     found[states.state <= LEASED_STATE] = FREE
-    found[(states.state == LEASED_STATE) & (states.lease_end_ms > now_ms)] = LEASED
+    ends_ms = states.lease_end_ms
+    if has(store.level, "lease-grace"):
+        ends_ms = lease_ends_ms(ends_ms, states.term, envelope.term)
+    found[(states.state == LEASED_STATE) & (ends_ms > envelope.now_ms)] = LEASED
     rows = ((states.state <= LEASED_STATE) & (wanted > 0)).nonzero()[0]
     if len(rows):
         other = revisions(store.records(standing.place[rows])) != wanted[rows]

@@ -31,6 +31,7 @@ from storage.format import (
     Units,
 )
 from storage.hour import Hour
+from storage.lease_end import lease_ends_ms
 from storage.position import HOUR_MS
 from storage.state import States
 
@@ -67,13 +68,15 @@ class Tally(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """Messages that stand in one of `standings` (of OPEN, ENDED), due in [from_ms, to_ms); None does not restrict."""
+    """Messages that stand in one of `standings` (of OPEN, ENDED), due in [from_ms, to_ms); None does not restrict.
+    `term`: whose leader asks, by whose clock leases end."""
 
     standings: frozenset[int]
     topic: int | None = None
     from_ms: int | None = None
     to_ms: int | None = None
     tags: TagTest | None = None
+    term: int = 0
 
     def touches(self, hour: int) -> bool:
         """Whether the window holds a part of the hour."""
@@ -104,7 +107,7 @@ class HourCount:
         held = hour.states_held if hour.states_held is not None and not hour.states_held.lazy else None
         # Which homes were forwarded before they ended only the settle file tells.
         use = held is not None and not (held.forwards and which.standings & ENDED)
-        self._state = _copied(held, hour, now_ms) if held is not None and use else None
+        self._state = _copied(held, hour, now_ms, which.term) if held is not None and use else None
 
     def run(self, tally: Tally, stopped: Callable[[], bool] = lambda: False) -> None:
         """Add them to `tally`, unless `stopped` on the way. Raises Corrupt or DiskFailed, both final unless the hour
@@ -180,7 +183,8 @@ class HourCount:
         gone = what == FORWARDED
         if gone.any():
             forwarded.append(at[gone])
-        what[(what == RELEASED) | ((what == LEASED) & (rows["when"] <= self._now_ms))] = PENDING
+        ends_ms = lease_ends_ms(rows["when"], rows["term"], self._which.term)
+        what[(what == RELEASED) | ((what == LEASED) & (ends_ms <= self._now_ms))] = PENDING
         state[at - self._hour.first] = what
 
 
@@ -190,11 +194,12 @@ def _table(values: Iterable[int]) -> Mask:
     return table
 
 
-def _copied(states: States, hour: Hour, now_ms: int) -> U8:
+def _copied(states: States, hour: Hour, now_ms: int, term: int) -> U8:
     """The states in memory as they are now, a row for each unit; leases that are over are taken for none."""
     state = states.copied(hour.units)
     leased = np.flatnonzero(state == LEASED)
-    ends_ms = states.at(leased + hour.first).lease_end_ms
+    found = states.at(leased + hour.first)
+    ends_ms = lease_ends_ms(found.lease_end_ms, found.term, term)
     state[leased[ends_ms <= now_ms]] = PENDING
     return state
 

@@ -18,6 +18,7 @@ NEEDS: Final = {
     "doubt": 3,  # what a leader that died may have handed over is kept with the state, and settles say so
     "hash-version": 2,  # the rolling hash says by which version it was made
     "hello-group": 2,  # a hello names its group
+    "lease-grace": 3,  # to a later leader a lease ends when it has ended by every clock
     "lazy-keys": 2,  # the keys of an unlinked hour are dropped a few with each entry
     "longer-silence": 2,  # a node that is late owes its leader a longer silence than is configured
     "receipt-namespace": 2,  # receipts carry group and namespace

@@ -14,6 +14,7 @@ from node.dispatcher import Dispatcher
 from replication.command import Command, Lease, PutTopic
 from replication.machine import Applied
 from storage.array import I64, U8, U16, U32, U64
+from storage.doubt import CLOCKS_MS
 from storage.due import Due
 from storage.second_wheel import SecondWheel
 
@@ -34,7 +35,16 @@ class Unit:
     attempt: int = 0  # the highest that the log knows, where it was before included
     seen: tuple[int, int] = (0, 0)  # (term, attempt) of its newest hand-over
     strict_until_ms: int = 0  # end of the lease of the newest strict one that was made
+    of_before: bool = False  # the lease is one of an earlier term
     before: tuple[bool, int, int] = (False, 0, 0)  # leased, lease_end_ms and attempt as they were before its last lease
+
+    def outlive(self) -> None:
+        """Another leader: a lease of the one before ends when it has ended by any clock."""
+        if self.leased and not self.of_before:
+            strict = self.strict_until_ms == self.lease_end_ms
+            self.of_before, self.lease_end_ms = True, self.lease_end_ms + CLOCKS_MS
+            if strict:
+                self.strict_until_ms = self.lease_end_ms
 
     def open_at(self, now_ms: int) -> bool:
         """Whether it is ready by the records."""
@@ -91,6 +101,7 @@ class Book:
             unit = self.units[place]
             unit.before = unit.leased, unit.lease_end_ms, unit.attempt
             unit.leased = unit.was_leased = True
+            unit.of_before = False
             unit.lease_end_ms, unit.attempt = end_ms, max(number, unit.attempt)
         if self.dispatcher is not None:
             self.dispatcher.on_leased(position, attempt, lease_end_ms)

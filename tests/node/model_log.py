@@ -129,6 +129,8 @@ class LoggedModel:
         reign = Reign(dispatcher.term, replica, dispatcher, node_.machine.applied_index)
         self.reign = reign
         self.book.dispatcher = dispatcher
+        for unit in self.book.units.values():
+            unit.outlive()
         tick = node_.machine.tick
         realign = dispatcher.promote(self.now_ms, tick)
         assert (realign is not None) == (tick * 1000 > self.now_ms + 500)

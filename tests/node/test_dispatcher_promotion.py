@@ -7,6 +7,7 @@ import pytest
 from node.riding import NOTHING_RIDES
 from replication.apply_settle import ACKED
 from replication.command import Realign
+from storage.doubt import CLOCKS_MS
 from tests.node.conftest import MakeLeader
 from tests.node.leader import HOUR_MS, LEASE_MS, T0, Leader
 
@@ -40,14 +41,14 @@ def test_what_was_neither_leased_nor_settled_comes_back_once(leader: Leader) -> 
     assert leader.pull(now_ms + 1) == [later[1]]
     assert leader.pull(now_ms + 19_999) == []
     assert leader.pull(now_ms + 20_000) == [later[2]]
-    ended = now_ms - 850 + LEASE_MS + 100
-    assert leader.pull(ended) == [leased]
+    ended = now_ms - 850 + LEASE_MS + CLOCKS_MS + 100
+    assert leader.pull(ended) == [lost, *later[:2], leased], "those of the leader itself end first"
     assert sorted(leader.drain(now_ms + 2 * HOUR_MS)) == sorted([*later, lost, leased])
     assert leader.pull(now_ms + 2 * HOUR_MS) == []
 
 
 def test_leases_that_ended_while_nobody_led_come_back_too(leader: Leader) -> None:
-    """With the next attempt and a higher term; those that still run wait for their end."""
+    """With the next attempt and a higher term; those that still run wait for their end by every clock (FOUND D2)."""
     short, long = leader.schedule(T0 + 10, T0 + 20)
     assert leader.pull(T0 + 10, lease_ms=1_000) == [short]
     assert leader.pull(T0 + 20, lease_ms=60_000) == [long]
@@ -57,8 +58,8 @@ def test_leases_that_ended_while_nobody_led_come_back_too(leader: Leader) -> Non
     assert (again.position.tolist(), again.attempt.tolist()) == ([short], [2])
     leader.commit(T0 + 10_000)
     assert leader.ack([short], attempt=2) == [ACKED]
-    assert leader.pull(T0 + 60_019) == []
-    assert leader.pull(T0 + 60_100) == [long]
+    assert leader.pull(T0 + 60_019 + CLOCKS_MS) == []
+    assert leader.pull(T0 + 60_100 + CLOCKS_MS) == [long]
 
 
 def test_a_lease_of_the_hour_after_ours_is_found(leader: Leader) -> None:
@@ -67,7 +68,8 @@ def test_a_lease_of_the_hour_after_ours_is_found(leader: Leader) -> None:
     assert leader.pull(T0 + HOUR_MS + 100, lease_ms=5_000) == [unit]
     crash_and_promote(leader, T0 + HOUR_MS - 200)
     assert leader.drain(T0 + HOUR_MS + 1_000) == []
-    assert leader.pull(T0 + HOUR_MS + 5_100) == [unit]
+    assert leader.pull(T0 + HOUR_MS + 5_099 + CLOCKS_MS) == []
+    assert leader.pull(T0 + HOUR_MS + 5_100 + CLOCKS_MS) == [unit]
 
 
 @pytest.mark.parametrize("hours", [2, 3, 5])
@@ -83,8 +85,8 @@ def test_leases_of_hours_a_realign_set_back_are_found_when_their_hour_comes(lead
     crash_and_promote(leader, T0 + 100)
     for hour in range(hours + 1):
         leader.run(T0 + hour * HOUR_MS + 100)
-    assert leader.pull(due_ms + 4_999) == []
-    assert leader.pull(due_ms + 6_000) == [unit], "long leases are looked for on a grid of a second"
+    assert leader.pull(due_ms + 4_999 + CLOCKS_MS) == []
+    assert leader.pull(due_ms + 6_000 + CLOCKS_MS) == [unit], "long leases are looked for on a grid of a second"
 
 
 @pytest.mark.parametrize("ahead_ms", [1, 500])

@@ -8,6 +8,7 @@ from node.lease_book import HandOver
 from node.planning import AHEAD_MS
 from replication.command import PutTopic
 from storage.array import U64
+from storage.doubt import CLOCKS_MS
 from storage.format import LEASED, PENDING
 from tests.node.conftest import MakeLeader
 from tests.node.leader import T0, Leader
@@ -127,10 +128,11 @@ def test_a_new_leader_waits_for_the_leases_of_what_a_dead_one_planned(make_leade
     leader.run(now_ms)
     leader.commit(now_ms)
     assert states(leader, later, sent) == [LEASED, LEASED]
-    leader.run(T0 + 3_000 + PUSH_LEASE_MS - 1)
-    assert leader.dispatcher.stage(leader.topic(), 9, T0 + 3_000 + PUSH_LEASE_MS - 1).tolist() == [sent]
-    leader.run(T0 + 3_000 + PUSH_LEASE_MS)
-    assert leader.dispatcher.stage(leader.topic(), 9, T0 + 3_000 + PUSH_LEASE_MS).tolist() == [later]
+    end_ms = T0 + 3_000 + PUSH_LEASE_MS + CLOCKS_MS
+    leader.run(end_ms - 1)
+    assert leader.dispatcher.stage(leader.topic(), 9, end_ms - 1).tolist() == [sent]
+    leader.run(end_ms)
+    assert leader.dispatcher.stage(leader.topic(), 9, end_ms).tolist() == [later]
 
 
 def test_leadership_that_moves_releases_everything(leader: Leader) -> None:

@@ -16,6 +16,7 @@ from node.takeover import HANDED_MAX, NEWEST_S, WATCH_S, Takeover
 from replication.command import Lease
 from storage.columns import SettleBatch
 from storage.disk import Disk
+from storage.doubt import CLOCKS_MS
 from storage.format import DELIVERED, LEASED
 from storage.position import HOUR_MS
 from storage.store import Store
@@ -24,6 +25,9 @@ from tests.node.receiver import Request, answer, answering, receiver
 from tests.node.three_nodes import leader_of, run_nodes
 from tests.storage.workload import HOUR, batch_of, found
 from tests.waiting import until
+
+B = 10_000
+"""Some time, ms."""
 
 
 def lease(*rows: tuple[int, int, int]) -> Lease:
@@ -38,9 +42,9 @@ def lease(*rows: tuple[int, int, int]) -> Lease:
 
 
 def told(takeover: Takeover, *rows: tuple[int, int]) -> None:
-    """The former leader handed these over, up to these lease ends."""
+    """The former leader handed these over, under leases that have ended by every clock at these times."""
     positions, ends_ms = zip(*rows, strict=True)
-    takeover.told(np.array(positions, np.uint64), np.array(ends_ms, np.int64))
+    takeover.told(np.array(positions, np.uint64), np.array(ends_ms, np.int64) - CLOCKS_MS)
 
 
 @pytest.mark.parametrize("pieces_before", [0, 1, 2, 5])
@@ -54,24 +58,25 @@ def test_what_former_leaders_leased_is_noted_piece_by_piece(
     found(store)
     positions = store.append(batch_of(np.arange(40) + HOUR * HOUR_MS))
     store.append(batch_of([(HOUR + 1) * HOUR_MS]))
-    store.settle(SettleBatch.of(positions, what=LEASED, at_ms=1, when=900, term=6, attempt=1))
-    store.settle(SettleBatch.of(positions[30:], what=LEASED, at_ms=1, when=90, term=6, attempt=2))  # over before
+    store.settle(SettleBatch.of(positions, what=LEASED, at_ms=1, when=B + 900 - CLOCKS_MS, term=6, attempt=1))
+    over_ms = B + 90 - CLOCKS_MS  # before
+    store.settle(SettleBatch.of(positions[30:], what=LEASED, at_ms=1, when=over_ms, term=6, attempt=2))
     store.settle(SettleBatch.of(positions[:5], what=DELIVERED, at_ms=2, term=6, attempt=1))
     takeover = Takeover(7, 0.0)
     takeover.begin(store.open_hours())
     for _ in range(pieces_before):
-        takeover.carry(store, 100)
+        takeover.carry(store, B + 100)
     again = positions[[28, 8, 35]]
-    takeover.leases(store, again, 100)
-    takeover.handed_over(lease(*((int(position), 999, 200) for position in again)), 0.2)
-    store.settle(SettleBatch.of(again, what=LEASED, at_ms=200, when=999, term=7, attempt=3))
-    store.settle(SettleBatch.of(again[1:2], what=DELIVERED, at_ms=210, term=7, attempt=3))
+    takeover.leases(store, again, B + 100)
+    takeover.handed_over(lease(*((int(position), B + 999, B + 200) for position in again)), 0.2)
+    store.settle(SettleBatch.of(again, what=LEASED, at_ms=B + 200, when=B + 999, term=7, attempt=3))
+    store.settle(SettleBatch.of(again[1:2], what=DELIVERED, at_ms=B + 210, term=7, attempt=3))
     steps = 0
     while takeover.carrying:
-        takeover.carry(store, 100)
+        takeover.carry(store, B + 100)
         steps += 1
     assert (takeover.repeated, takeover.in_flight, steps + pieces_before) == (2, 25, 5)
-    takeover.leases(store, again, 100)
+    takeover.leases(store, again, B + 100)
     assert takeover.in_flight == 25
     store.close()
 
