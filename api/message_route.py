@@ -206,7 +206,7 @@ def _shape(view: MessageView) -> dict[str, Any]:
 
 def _event_shape(event: HistoryEvent) -> dict[str, Any]:
     return {
-        "at": render_time(event.at_ms),
+        "at": None if event.at_ms is None else render_time(event.at_ms),
         "event": event.event,
         "node": event.node,
         "term": event.term,

@@ -127,9 +127,10 @@ class ScheduleResult(msgspec.Struct, frozen=True):
 
 
 class HistoryEvent(msgspec.Struct, frozen=True):
-    """What happened to a message once: `event` is scheduled, leased, delivered, cancelled, moved, dead or expired."""
+    """What happened to a message once: `event` is scheduled, leased, delivered, cancelled, moved, dead or expired. Of a
+    hand-over of which nobody knows when it was made, and by whom, or whether, `at_ms` is None and `node` empty."""
 
-    at_ms: int
+    at_ms: int | None
     event: str
     node: str
     term: int

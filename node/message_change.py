@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from api.port import CancelResult, RescheduleResult
 from api.problem import FieldFault, Problem
 from api.timestamp import render_time
-from node.message_view import EVENTS, Found, find, newest_lease, revision_of, unknown_message
+from node.message_view import EVENTS, Found, find, handed_over_at, newest_lease, revision_of, unknown_message
 from node.move_size import move_weight
 from node.queues import CancelOrder, RescheduleOrder
 from node.reign import Reign
 from replication.apply_move import RESCHEDULED
 from replication.apply_settle import CANCELLED, DOUBTFUL, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
+from storage.lease_end import lease_ends_ms
 from storage.store import Store
 
 if TYPE_CHECKING:
@@ -86,7 +89,7 @@ class MessageChange:
         found = find(store, id)
         if result == MISMATCH:
             return _mismatch(revision_of(found.record), if_match)
-        return _leased(store, found) if result == LEASED else _settled(store, found)
+        return _leased(store, found, self._node.group.term) if result == LEASED else _settled(store, found)
 
 
 def _revision(found: Found, if_match: int | None) -> int:
@@ -100,15 +103,17 @@ def _mismatch(revision: int, if_match: int | None) -> Problem:
     return Problem("revision-mismatch", f"the message has revision {revision}, If-Match asks for {if_match}")
 
 
-def _leased(store: Store, found: Found) -> Problem:
-    lease = newest_lease(store.history(found.home))
+def _leased(store: Store, found: Found, term: int) -> Problem:
+    history = store.history(found.home)
+    lease, at_ms = newest_lease(history), handed_over_at(history, term)
     assert lease is not None, "a message is leased without a lease"
+    ends_ms = lease_ends_ms(np.array([lease["when"]]), np.array([lease["term"]]), term)
     return Problem(
         "leased",
         "the message is handed over; wait for its ack or its lease end",
-        handed_over=render_time(int(lease["at_ms"])),
+        handed_over=None if at_ms is None else render_time(at_ms),
         attempt=int(lease["attempt"]),
-        leased_until=render_time(int(lease["when"])),
+        leased_until=render_time(int(ends_ms[0])),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 import numpy as np
+from msgspec.structs import replace
 
 from api.port import HistoryEvent, MessageView, RetryPolicy, Target
 from api.problem import Problem
@@ -91,9 +92,8 @@ def view_message(
     attempt = int(state.attempt[0] if begun else store.before_newest(at)["attempt"][0])
     ends_ms = lease_ends_ms(state.lease_end_ms, state.term, term)
     shown = _shown(int(state.state[0]) if begun else states.PENDING, int(ends_ms[0]), due_ms, now_ms)
-    lease = newest_lease(history)
     own_retry = record.extension.get("retry")
-    handed_over_ms = int(lease["at_ms"]) if lease is not None else None
+    handed_over_ms = handed_over_at(history, term)
     return MessageView(
         id=id.upper(),
         topic=topic,
@@ -110,9 +110,9 @@ def view_message(
         key=record.key.decode() if record.key else None,
         handed_over_ms=handed_over_ms,
         settled_ms=int(history[-1]["at_ms"]) if state.state[0] > states.LEASED else None,
-        lateness_ms=None if handed_over_ms is None else handed_over_ms - record.asked_due_ms,
+        lateness_ms=None if handed_over_ms is None or _moved_since(history) else handed_over_ms - record.asked_due_ms,
         last_error=_last_error(record, history),
-        history=_events(record, history, nodes),
+        history=_events(record, history, nodes, term),
         dead=dead_of(record),
         target=Target(**msgpack.unpackb(record.target)) if record.target else None,
         retry=RetryPolicy(**own_retry) if own_retry else None,
@@ -142,6 +142,35 @@ def newest_lease(history: Settles) -> np.void | None:
     """The record of the newest hand-over, with the end of its lease as extended; None if there was none."""
     leases = history[history["what"] == states.LEASED]
     return leases[-1] if len(leases) else None
+
+
+def handed_over_at(history: Settles, term: int) -> int | None:
+    """When the newest hand-over was made, ms; None if there was none, or nobody knows in this term."""
+    leases = np.flatnonzero(history["what"] == states.LEASED)
+    return int(history[leases[-1]]["at_ms"]) if len(leases) and _is_told(history, int(leases[-1]), term) else None
+
+
+def _is_told(history: Settles, row: int, term: int) -> bool:
+    """Whether time and node of a lease's hand-over are known in this term. Not where an extension alone told of it; nor
+    where a leader before planned it, for a moment at which it may have been dead, and no outcome says that it went."""
+    lease = history[row]
+    if lease["code"] & states.BY_RECEIPT:
+        return False
+    if not lease["code"] & states.PLANNED or lease["term"] >= term:
+        return True
+    later = history[row + 1 :]
+    same = (later["term"] == lease["term"]) & (later["attempt"] == lease["attempt"])
+    moved = np.isin(later["what"], (states.FORWARDED, states.MOVED)) & ~np.isin(later["code"], MOVES)
+    extended = (later["what"] == states.LEASED) & (later["code"] & states.PLANNED == 0)
+    outcome = moved | extended | np.isin(later["what"], (states.DELIVERED, states.DEAD))
+    return bool((same & outcome).any())
+
+
+def _moved_since(history: Settles) -> bool:
+    """Whether the message was moved on purpose after its newest hand-over, which was for another due time then."""
+    what = history["what"]
+    after = history[np.flatnonzero(what == states.LEASED)[-1] :]
+    return bool(((after["what"] == states.FORWARDED) & np.isin(after["code"], MOVES)).any())
 
 
 def _made(history: Settles, pledged: tuple[int, int] | None, now_ms: int) -> tuple[Settles, bool]:
@@ -186,13 +215,17 @@ def _last_error(record: Record, history: Settles) -> str | None:
     return f"{reason}; before: {describe(int(failures[-2]['code']), said)}"
 
 
-def _events(record: Record, history: Settles, nodes: Sequence[str]) -> list[HistoryEvent]:
+def _events(record: Record, history: Settles, nodes: Sequence[str], term: int) -> list[HistoryEvent]:
     """The story in API.md's words. An extended lease has several records, all with the time of its hand-over: that is
     one event."""
     events = [HistoryEvent(record.created_ms, "scheduled", "", 0, 0)]
-    for row in history:
-        node = nodes[row["node"] - 1] if 0 < row["node"] <= len(nodes) else ""
-        event = HistoryEvent(int(row["at_ms"]), EVENTS[int(row["what"])], node, int(row["term"]), int(row["attempt"]))
-        if event.event != "leased" or event != events[-1]:
+    for at, row in enumerate(history):
+        event = HistoryEvent(int(row["at_ms"]), EVENTS[int(row["what"])], "", int(row["term"]), int(row["attempt"]))
+        leased = event.event == "leased"
+        if leased and not _is_told(history, at, term):
+            event = replace(event, at_ms=None)
+        elif 0 < row["node"] <= len(nodes):
+            event = replace(event, node=nodes[row["node"] - 1])
+        if not leased or event != events[-1]:
             events.append(event)
     return events

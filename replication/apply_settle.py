@@ -44,10 +44,10 @@ from replication.standing import (
 )
 from storage.array import I64, U8, U16, U64
 from storage.columns import SettleBatch
+from storage.format import BY_RECEIPT, PLANNED, PLANNED_BEFORE
 from storage.format import CANCELLED as CANCELLED_STATE
 from storage.format import DELIVERED as DELIVERED_STATE
 from storage.format import LEASED as LEASED_STATE
-from storage.format import PLANNED, PLANNED_BEFORE
 from storage.format import UNKNOWN as UNKNOWN_STATE
 from storage.level import has
 from storage.store import Store
@@ -204,11 +204,19 @@ def _extend_round(
             term=command.term[now],
             attempt=command.attempt[now],
             node=np.where(known, lease["node"], envelope.node),
-            code=lease["code"] & np.uint16(PLANNED_BEFORE),
+            code=_extended_code(store, lease["code"], known),
             subscription=command.subscription,
         )
     )
     return now
+
+
+def _extended_code(store: Store, code: U16, known: npt.NDArray[np.bool_]) -> U16:
+    """The code of an extended lease. Who extends it was handed the message, so it is not planned any more."""
+    if not has(store.level, "by-receipt"):
+        return np.zeros(len(code), np.uint16)
+    by_receipt = ~known | (code & np.uint16(BY_RECEIPT) > 0)
+    return (code & np.uint16(PLANNED_BEFORE)) | np.where(by_receipt, BY_RECEIPT, 0).astype(np.uint16)
 
 
 def apply_cancel(store: Store, command: Cancel, envelope: Envelope) -> tuple[Cancelled, U64]:

@@ -84,6 +84,9 @@ record carries the term and attempt of the newest hand-over that was made before
 PLANNED_BEFORE: Final = 2
 """In the `code` of a leased or released record: a lease before it was planned by a leader that died, and nobody knows
 whether that hand-over was made. From level 3 on."""
+BY_RECEIPT: Final = 4
+"""In the `code` of a leased record: only an extension told of this hand-over, whose own record went with its leader.
+Time and node are those of the extension. From level 3 on."""
 SETTLED: Final = frozenset((DELIVERED, CANCELLED, MOVED, DEAD, EXPIRED))
 """The states that are for good."""
 

@@ -15,6 +15,7 @@ LEVELS: Final = (1, 3)
 """Oldest and newest level that this build reads."""
 
 NEEDS: Final = {
+    "by-receipt": 3,  # a lease says that its hand-over is known by an extension alone
     "doubt": 3,  # what a leader that died may have handed over is kept with the state, and settles say so
     "hash-version": 2,  # the rolling hash says by which version it was made
     "hello-group": 2,  # a hello names its group

@@ -1,0 +1,112 @@
+"""What GET says of hand-overs of which the log does not know all: FOUND D10, D11 and D12."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from api.port import MessageView
+from node.message_view import find, view_message
+from replication.command import Extend
+from storage.doubt import CLOCKS_MS
+from storage.message_id import encode_ids
+from tests.replication.applied_log import (
+    GENESIS,
+    T0,
+    Log,
+    ack,
+    fail,
+    lease,
+    placed,
+    raise_to,
+    redrive,
+    reschedule,
+    schedule,
+)
+
+END_MS = T0 + 30_000
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    """A log of level 3."""
+    log = Log(tmp_path)
+    log.apply(GENESIS)
+    for level in (2, 3):
+        raise_to(log, level)
+    yield log
+    log.store.close()
+
+
+def view(log: Log, home: int, *, term: int = 1, now_ms: int = T0 + 1_000) -> MessageView:
+    """The message, by its leader of this term."""
+    id = encode_ids(0, np.array([home], np.uint64), np.array([log.record(home).random], np.uint64))[0].decode()
+    return view_message(
+        log.store, find(log.store, id), id, topic="orders", now_ms=now_ms, term=term, nodes=["n1", "n2", "n3"]
+    )
+
+
+def events(log: Log, home: int, term: int) -> list[tuple[str, int | None, str]]:
+    """(event, when, node) of all but the first."""
+    return [(event.event, event.at_ms, event.node) for event in view(log, home, term=term).history[1:]]
+
+
+def test_a_planned_push_of_a_term_that_is_over_is_not_told_as_handed_over(log: Log) -> None:
+    """D10: its leader may have died before. It is leased all the same, and told once an outcome is known."""
+    (home,) = placed(log.apply(schedule(T0)))
+    log.apply(replace(lease(home), planned=True))
+    assert view(log, home).handed_over_ms == T0
+    found = view(log, home, term=2)
+    assert (found.state, found.attempt, found.handed_over_ms, found.lateness_ms) == ("leased", 1, None, None)
+    assert events(log, home, 2) == [("leased", None, "")]
+    log.apply(ack((home, 1, 1)), term=2, now_ms=T0 + 5)
+    assert view(log, home, term=2).handed_over_ms == T0
+    assert events(log, home, 2) == [("leased", T0, "n1"), ("delivered", T0 + 5, "n1")]
+
+
+def test_a_planned_push_whose_lease_was_extended_was_made(log: Log) -> None:
+    """Who extends it has it; and it may fail later."""
+    one, two = placed(log.apply(schedule(T0, T0)))
+    log.apply(replace(lease(one, two), planned=True))
+    log.apply(extend(one, term=1, end_ms=END_MS + 5_000), term=2)
+    log.apply(fail((two, 1, 1), due_ms=T0 + 900), term=2)
+    assert [view(log, home, term=2).handed_over_ms for home in (one, two)] == [T0, T0]
+    assert events(log, one, 2) == [("leased", T0, "n1")]
+
+
+def extend(place: int, *, term: int, end_ms: int) -> Extend:
+    """Of its first attempt."""
+    return Extend(
+        np.array([place], np.uint64), np.array([term], np.uint32), np.array([1], np.uint16), np.array([end_ms])
+    )
+
+
+def test_who_handed_over_and_when_is_not_made_up_from_an_extension(log: Log) -> None:
+    """D11: the Lease was lost with its leader; the next one extends it 3.9 s later, and again."""
+    (home,) = placed(log.apply(schedule(T0)))
+    for end_ms in (END_MS, END_MS + 1_000):
+        log.apply(extend(home, term=1, end_ms=end_ms), term=2, now_ms=T0 + 3_900)
+    found = view(log, home, term=2)
+    assert (found.state, found.attempt, found.handed_over_ms, found.lateness_ms) == ("leased", 1, None, None)
+    assert events(log, home, 2) == [("leased", None, "")]
+
+
+def test_lateness_is_of_the_due_time_that_the_hand_over_was_for(log: Log) -> None:
+    """D12: a message that was put off by a day after its hand-over said -86401502 ms. After a retry it is as it was."""
+    moved, retried, dead = placed(log.apply(schedule(T0, T0, T0)))
+    log.apply(lease(moved, retried, dead, at_ms=T0 + 7, end_ms=T0 + 10))
+    log.apply(fail((retried, 1, 1), due_ms=T0 + 2_000))
+    log.apply(fail((dead, 1, 1), dead=True))
+    log.apply(reschedule((moved, T0 + 86_400_000)), redrive(dead, due_ms=T0 + 5_000), now_ms=T0 + 500)
+    assert [view(log, home).lateness_ms for home in (moved, retried, dead)] == [None, 7, None]
+    assert [view(log, home).handed_over_ms for home in (moved, retried, dead)] == [T0 + 7] * 3
+
+
+def test_a_lease_of_a_term_before_runs_until_it_has_ended_by_every_clock(log: Log) -> None:
+    """D2: as the dispatcher has it."""
+    (home,) = placed(log.apply(schedule(T0)))
+    log.apply(lease(home, end_ms=END_MS))
+    shown = [view(log, home, term=2, now_ms=END_MS + later_ms).state for later_ms in (0, CLOCKS_MS - 1, CLOCKS_MS)]
+    assert (view(log, home, now_ms=END_MS).state, shown) == ("ready", ["leased", "leased", "ready"])
