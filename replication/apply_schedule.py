@@ -14,7 +14,7 @@ from replication.command import ON_CONFLICT, Key, Schedule
 from replication.envelope import Envelope
 from storage.array import I64, U8, U32, U64
 from storage.columns import UnitBatch
-from storage.format import UNIT_KEYED
+from storage.format import UNIT_KEYED, UNKNOWN
 from storage.key import KeyEntry
 from storage.record import KIND_MESSAGE, RANDOM_WORD, record_edges
 from storage.store import Store
@@ -33,7 +33,8 @@ class Fresh(NamedTuple):
 
 
 class Scheduled(NamedTuple):
-    """A result per row. For REPLAYED, CONFLICT and KEPT rows position, random and due are the key's holder's."""
+    """A result per row. For REPLAYED, CONFLICT and KEPT rows position, random and due are the key's holder's: what a
+    replayed request was answered, and of others when the message is due by now."""
 
     position: U64
     random: U64
@@ -87,7 +88,8 @@ def apply_schedule(store: Store, command: Schedule, envelope: Envelope, *, floor
             position[row], random[row], due_ms[row] = position[of_row], random[of_row], due_ms[of_row]
         else:
             assert holder is not None
-            position[row], random[row], due_ms[row] = holder.position, holder.random, holder.due_ms
+            position[row], random[row] = holder.position, holder.random
+            due_ms[row] = holder.due_ms if status[row] == REPLAYED else _due_now(store, holder)
     return Scheduled(position, random, due_ms, status, fresh, tuple(created))
 
 
@@ -125,6 +127,14 @@ def _holders(store: Store, command: Schedule, topic: U32, envelope: Envelope, st
         else:
             here[name] = key
     return holders
+
+
+def _due_now(store: Store, holder: KeyEntry) -> int:
+    """When the holder of a key is due, where it stands by now; as it was scheduled, if that hour is gone."""
+    home = np.array([holder.position], np.uint64)
+    if store.states(home).state[0] == UNKNOWN:
+        return holder.due_ms
+    return int(store.units(store.last_places(home))["due_ms"][0])
 
 
 def _verdict(key: Key, fingerprint: bytes) -> int:

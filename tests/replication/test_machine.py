@@ -26,6 +26,7 @@ from tests.replication.applied_log import (
     key,
     lease,
     placed,
+    reschedule,
     schedule,
 )
 
@@ -128,6 +129,16 @@ def test_keys_make_a_second_sending_harmless(log: Log) -> None:
     assert other.position.tolist() == first.position.tolist() * 2
     assert log.store.unit_count == 1
     assert log.apply(schedule(T0, topic="other", keys=(key(0, b"b"),))).results[0].status.tolist() == [NEW]
+
+
+def test_a_keys_holder_is_due_when_it_is_due_by_now(log: Log) -> None:
+    """FOUND D13: a conflict and a kept line said when it was due before a PATCH. The replay of a request says what that
+    was answered."""
+    (home,) = placed(log.apply(schedule(T0 + 5, keys=(key(0, b"a"),))))
+    log.apply(reschedule((home, T0 + 900)))
+    keys = (key(0, b"b", 0), key(1, b"c", 1), key(2, b"a"))
+    other = log.apply(schedule(T0, T0, T0 + 5, keys=keys)).results[0]
+    assert (other.status.tolist(), other.due_ms.tolist()) == ([CONFLICT, KEPT, REPLAYED], [T0 + 900, T0 + 900, T0 + 5])
 
 
 def test_the_same_key_twice_in_one_entry(log: Log) -> None:
