@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from api.handing_on import PushOutcome
-from node.all_of import all_of
+from api.problem import Problem
+from node.in_parts import in_parts, refusals_of, unfinished
 from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_MOVES_MAX
 from node.receipt import ReceiptColumns
@@ -34,7 +35,8 @@ _WORDS = {ACKED: "nacked", STALE: "stale", INVALID: "invalid"}
 
 
 async def take_outcomes(node: Node, reign: Reign, told: Sequence[PushOutcome]) -> list[str]:
-    """A word for each, durable on a majority: acked | nacked | stale | invalid."""
+    """A word for each, durable on a majority: acked | nacked | stale | invalid. `outcome-unknown` where leadership was
+    lost in the middle."""
     rows, named = reign.receipts.read([outcome.receipt for outcome in told])
     codes = np.array([told[row].code for row in rows.tolist()], np.uint16)
     words = ["invalid"] * len(told)
@@ -48,7 +50,10 @@ async def take_outcomes(node: Node, reign: Reign, told: Sequence[PushOutcome]) -
     for piece in move_pieces(move_weights(node.store, named.position[failed]), ENTRY_MOVES_MAX):
         some = failed[piece]
         parts.append(reign.fail(_fail(node, named.select(some), [told[row] for row in rows[some].tolist()])))
-    results = await all_of(parts)
+    ended = await in_parts(parts)
+    if refusals := refusals_of(ended):
+        raise unfinished(refusals[0])
+    results = [each for each in ended if not isinstance(each, Problem)]
     if len(settled):
         acked = results.pop(0)
         for row, result in zip(rows[settled].tolist(), acked.tolist(), strict=True):

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from api.message_query import BulkResult, DeadMessage, DeadPage, DeadQuery
 from api.problem import FieldFault, Problem
+from node.in_parts import NOT_PROPOSED, unfinished
 from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_MOVES_MAX, GROUP
 from node.retry import reason_of
@@ -44,6 +46,15 @@ class _Dead(NamedTuple):
     record: Record
 
 
+@dataclass(slots=True)
+class _Done:
+    """What a redrive has done so far, `index` the log index of its last entry."""
+
+    matched: int = 0
+    changed: int = 0
+    index: int = 0
+
+
 class DeadLetters:
     """The dead messages of one node; the caller has asked that it leads, and `leads` asks again or raises."""
 
@@ -63,31 +74,34 @@ class DeadLetters:
         return DeadPage(found)
 
     async def redrive(self, topic: Topic, query: DeadQuery, leads: Callable[[], Reign], *, dry_run: bool) -> BulkResult:
-        """Make all that match due now. What dies meanwhile may be among them, but none is redriven twice."""
-        matched = changed = index = 0
+        """Make all that match due now. What dies meanwhile may be among them, but none is redriven twice.
+        `outcome-unknown` with what is known to be done where leadership was lost in the middle."""
+        done = _Done()
         waiting: list[int] = []
-        async for piece in self._matching(topic, query, -1, leads):
-            matched += len(piece)
-            waiting += [dead.home for dead in piece]
-            while not dry_run and len(waiting) >= ENTRY_MOVES_MAX:
-                count, index = await self._redriven(waiting[:ENTRY_MOVES_MAX])
-                changed += count
-                del waiting[:ENTRY_MOVES_MAX]
-        if waiting and not dry_run:
-            count, index = await self._redriven(waiting)
-            changed += count
-        return BulkResult(matched, changed, index)
+        try:
+            async for piece in self._matching(topic, query, -1, leads):
+                done.matched += len(piece)
+                waiting += [dead.home for dead in piece]
+                while not dry_run and len(waiting) >= ENTRY_MOVES_MAX:
+                    await self._redriven(waiting[:ENTRY_MOVES_MAX], done)
+                    del waiting[:ENTRY_MOVES_MAX]
+            if waiting and not dry_run:
+                await self._redriven(waiting, done)
+        except Problem as refusal:
+            if done.index or refusal.code not in NOT_PROPOSED:
+                told = {"matched": done.matched, "changed": done.changed, "index": done.index}
+                raise unfinished(refusal, **told) from None
+            raise
+        return BulkResult(done.matched, done.changed, done.index)
 
-    async def _redriven(self, homes: list[int]) -> tuple[int, int]:
-        """How many of these were dead and are due again, and the last log index."""
+    async def _redriven(self, homes: list[int], done: _Done) -> None:
+        """Those of these that are dead are due again."""
         home = np.array(homes, np.uint64)
-        changed = index = 0
         for piece in move_pieces(move_weights(self._node.store, home), ENTRY_MOVES_MAX):
             now_ms = self._node.clock.now_ms()
             command = Redrive(home[piece], np.full(len(home[piece]), now_ms, np.int64))
-            results, index = await self._node.proposer.redrive(command)
-            changed += int(np.count_nonzero(results))
-        return changed, index
+            results, done.index = await self._node.proposer.redrive(command)
+            done.changed += int(np.count_nonzero(results))
 
     async def _matching(
         self, topic: Topic, query: DeadQuery, after: int, leads: Callable[[], Reign]

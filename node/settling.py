@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from api.port import TOPIC_DEFAULTS
-from node.all_of import all_of
+from api.problem import Problem
 from node.delivery_log import DELIVERED, GIVEN_BACK, LATE, PULL
+from node.in_parts import in_parts, refusals_of, unfinished
 from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_MOVES_MAX
 from node.receipt import ReceiptColumns
@@ -60,9 +61,17 @@ class _Shown:
         return words
 
 
+_NOT_KNOWN: Final = 3
+
+
 def _words(done: str) -> npt.NDArray[Any]:
     assert (ACKED, STALE, INVALID) == (0, 1, 2)
-    return np.array([done, "stale", "invalid"], object)
+    return np.array([done, "stale", "invalid", "unknown"], object)
+
+
+def _known(result: U8 | Problem, piece: slice) -> U8:
+    """The results of a piece; of one that was refused none is known."""
+    return np.full(piece.stop - piece.start, _NOT_KNOWN, np.uint8) if isinstance(result, Problem) else result
 
 
 _WORDS: Final = {done: _words(done) for done in ("acked", "nacked", "extended")}
@@ -91,18 +100,24 @@ class Settling:
         self, reign: Reign, topic: Topic, texts: Sequence[str], delay_ms: int | None, *, counted: bool = True
     ) -> list[str]:
         """nacked | stale | invalid. Due again after `delay_ms`, or by the retry policy if that is None. What never
-        began is not `counted` as an attempt."""
+        began is not `counted` as an attempt. `outcome-unknown` with `results`, some of them unknown, where leadership
+        was lost in the middle."""
         shown = _Shown(reign, topic, texts)
         named = shown.named
         if len(named):
             parts: list[asyncio.Future[U8]] = []
-            for piece in move_pieces(move_weights(self._node.store, named.position), ENTRY_MOVES_MAX):
+            pieces = list(move_pieces(move_weights(self._node.store, named.position), ENTRY_MOVES_MAX))
+            for piece in pieces:
                 if parts:
                     await asyncio.sleep(0)  # what a piece reads takes milliseconds
                 parts.append(reign.fail(self._failed(topic, named.select(piece), delay_ms, counted=counted)))
-            results = np.concatenate(await all_of(parts))
-            shown.give(results)
-            self._log_ends(shown, results == ACKED, GIVEN_BACK, NACKED)
+            results = await in_parts(parts)
+            known = np.concatenate([_known(result, piece) for result, piece in zip(results, pieces, strict=True)])
+            shown.give(known)
+            self._log_ends(shown, known == ACKED, GIVEN_BACK, NACKED)
+            if refusals := refusals_of(results):
+                words = zip(texts, shown.words("nacked"), strict=True)
+                raise unfinished(refusals[0], results=[{"receipt": text, "result": word} for text, word in words])
         return shown.words("nacked")
 
     async def extend(self, reign: Reign, topic: Topic, texts: Sequence[str], lease_ms: int | None) -> list[str]:
