@@ -127,8 +127,7 @@ class ScheduleResult(msgspec.Struct, frozen=True):
 
 
 class HistoryEvent(msgspec.Struct, frozen=True):
-    """What happened to a message once: `event` is scheduled, leased, delivered, cancelled, moved, dead or expired. Of a
-    hand-over of which nobody knows when it was made, and by whom, or whether, `at_ms` is None and `node` empty."""
+    """What happened to a message once. `at_ms` is None, `node` empty, where nobody knows when a hand-over was made."""
 
     at_ms: int | None
     event: str

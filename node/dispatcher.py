@@ -91,7 +91,6 @@ class Dispatcher(HandingOver):
             self._ready,
             self.strict,
             attempts,
-            term=term,
             pace_per_step=self._options.pace_per_step,
         )
         self.planning = self._outlet.planning

@@ -192,7 +192,9 @@ def _nothing_done(answer: ForwardAnswer) -> bool:
 
 
 def lost_answer(request: ForwardRequest, why: str) -> Problem:
-    """The refusal for an answer that will not come. What changes nothing did nothing; a pull ends, as API.md says."""
-    if request.method in SAFE or request.target.partition("?")[0].endswith("/pull"):
+    """The refusal for an answer that will not come. What changes nothing did nothing; a pull may have leased some."""
+    if request.method in SAFE:
         return Problem("no-leader", f"{why}; ask again")
+    if request.target.partition("?")[0].endswith("/pull"):
+        return Problem("outcome-unknown", f"{why}; what it handed over comes again when its lease has ended")
     return Problem("outcome-unknown", f"{why}; send again with the same key")

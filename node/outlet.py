@@ -35,6 +35,7 @@ from node.strict import Strict
 from node.tag_filter import TagFilter
 from node.taking import BYTES_MAX, Taking, rows_within
 from node.window import NOTHING, Found, LaneKind, Queued
+from replication.fence import Rows
 from storage.array import U16, U64
 from storage.store import Store
 
@@ -50,8 +51,6 @@ EXACT_ROWS, EXACT_BYTES = 2_000, 16 << 20
 EXHAUSTED_MAX = 2_000
 """Hand-overs pause while so many units wait for the Fail that ends them: each is held, one by one."""
 
-Rows = npt.NDArray[np.intp]
-
 
 class Outlet:
     """One term's hand-overs. Opened when the dispatcher begins, closed for good when the term is over."""
@@ -65,11 +64,9 @@ class Outlet:
         strict: Strict,
         attempts: AttemptLimit | None,
         *,
-        term: int,
         pace_per_step: int,
     ) -> None:
         self._store = store
-        self._term = term
         self._book = book
         self._claims = claims
         self._ready = ready
@@ -83,16 +80,7 @@ class Outlet:
         self._open = False
         self._latest_ms = 0  # all that is due by then was dispatched
         self.planning = Planning(
-            store,
-            strict,
-            claims,
-            self._holds,
-            self._staged,
-            self._paused,
-            attempts,
-            self._give,
-            self.unstage,
-            term=term,
+            store, strict, claims, self._holds, self._staged, self._paused, attempts, self._give, self.unstage
         )
         self._pace_per_step = pace_per_step
         self._pace_ms, self._pace_left = 0, 0
@@ -218,7 +206,7 @@ class Outlet:
         if held.any():
             self._holds.put_aside(kind, topic, units.select(held))
             units = units.select(~held)
-        seen = look(self._store, units.position, now_ms, self._latest_ms, self._term)
+        seen = look(self._store, units.position, now_ms, self._latest_ms, self._strict.term)
         chosen = np.flatnonzero(seen.ready)[:most]
         rows = self._store.units(units.position[chosen])
         offered, took = self._offer(kind, topic, units, seen, chosen, rows, taking)
@@ -302,7 +290,7 @@ class Outlet:
         the tags of their records. Returns how many, and up to which number the filter is through."""
         units = found.units
         held = self._holds.mask(units.position)
-        seen = look(self._store, units.position, now_ms, self._latest_ms, self._term)
+        seen = look(self._store, units.position, now_ms, self._latest_ms, self._strict.term)
         ready = np.flatnonzero(seen.ready & ~held)[:EXACT_ROWS]
         rows = self._store.units(units.position[ready])
         few = rows_within(rows, EXACT_BYTES)
@@ -342,7 +330,8 @@ class Outlet:
         if now_ms >= self._latest_ms or not most:
             return self._ready.take(kind, topic, most)
         units = self._ready.take(kind, topic, self._ready.waiting(kind, topic))
-        rows = np.flatnonzero(look(self._store, units.position, now_ms, self._latest_ms, self._term).ready)[:most]
+        seen = look(self._store, units.position, now_ms, self._latest_ms, self._strict.term)
+        rows = np.flatnonzero(seen.ready)[:most]
         stays = np.ones(len(units), np.bool_)
         stays[rows] = False
         self._ready.put_back(kind, topic, units.select(stays))
@@ -373,7 +362,7 @@ class Outlet:
         barred = self._paused | self._strict.topics
         if barred and not barred.isdisjoint(self._staged.topics(positions)):
             return None
-        seen = look(self._store, positions, now_ms, self._latest_ms, self._term)
+        seen = look(self._store, positions, now_ms, self._latest_ms, self._strict.term)
         rows = self._store.units(positions) if seen.ready.all() else None
         if rows is None or seen.attempt.any() or rows["attempt"].any():
             return None

@@ -35,7 +35,7 @@ class Strict:
 
     def __init__(self, book: LeaseBook, *, term: int) -> None:
         self._book = book
-        self._term = term
+        self.term = term
         self._number = 0
         self._pledged: dict[int, tuple[int, int]] = {}  # position -> number of its hand-over, attempt
         self.topics: set[int] = set()
@@ -109,7 +109,7 @@ class Strict:
     def pledged(self, position: int) -> tuple[int, int] | None:
         """(term, attempt) of the unit's hand-over, if it has one that has not begun."""
         kept = self._pledged.get(position)
-        return None if kept is None else (self._term, kept[1])
+        return None if kept is None else (self.term, kept[1])
 
     def clear(self) -> None:
         """The term is over: what was leased and not begun waits for its lease to end."""
@@ -126,7 +126,7 @@ class Strict:
         taken = [(position, self._pledged.pop(position)[1]) for position in positions]
         if taken:
             self.released += len(taken)
-            term: U32 = np.full(len(taken), self._term, np.uint32)
+            term: U32 = np.full(len(taken), self.term, np.uint32)
             self._book.release(
                 Released(
                     np.array([position for position, _ in taken], np.uint64),

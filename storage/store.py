@@ -50,17 +50,15 @@ class Store:
         self.catalog = catalog
         self.checkpoint: CheckpointRecord | None = catalog.record
         """The last durable checkpoint; None before the first."""
-        genesis, pins, at = catalog.genesis, Pins(), self.checkpoint or NOTHING
+        genesis, at = catalog.genesis, self.checkpoint or NOTHING
         named, firsts, leftovers = recover(self._directory, at.hours, catalog.first_index, disk)
-        opening = HourOpening(disk, self._directory, group, named, firsts)
-        opening.cluster_id = genesis.cluster_id if genesis else None
         disk.remove_tree(directory / PINS)
-        self._opening, self._pins = opening, pins
-        self._hours = HourSet(HourTable(named, firsts), Stage(), opening.open, catalog.first_index, leftovers)
+        self._pins, self._opening = Pins(), HourOpening(disk, self._directory, group, named, firsts)
+        self._opening.cluster_id = genesis.cluster_id if genesis else None
+        self._hours = HourSet(HourTable(named, firsts), Stage(), self._opening.open, catalog.first_index, leftovers)
         self.applied_index, self.applied_term, self.level = at.applied_index, at.applied_term, at.level
-        """Of the newest entry that is applied; and the level (storage/level.py) by which it was."""
         self.doubt = at.doubt
-        """What leaders that died may have handed over; as of level 3."""
+        """As of the newest entry that is applied: the level (storage/level.py), and what is in doubt (doubt.py)."""
 
     @classmethod
     def open(cls, directory: Path, *, disk: Disk, group: int = 0) -> "Store":

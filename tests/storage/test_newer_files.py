@@ -135,10 +135,10 @@ def test_a_catalog_of_a_newer_build_is_refused_unchanged(tmp_path: Path, monkeyp
     Catalog.open(tmp_path / "format", Disk()).close()
     monkeypatch.undo()
     run(_made(tmp_path / "record"), Disk())
-    monkeypatch.setattr(CheckpointRecord, "version", property(lambda _: 3))
+    monkeypatch.setattr(CheckpointRecord, "version", property(lambda _: 4))
     run(_made(tmp_path / "newer"), Disk())
     monkeypatch.undo()
-    for path, words in ((tmp_path / "format", "catalog format 2"), (tmp_path / "newer" / "catalog", "version 3")):
+    for path, words in ((tmp_path / "format", "catalog format 2"), (tmp_path / "newer" / "catalog", "version 4")):
         before = content(path)
         with pytest.raises(FormatRefused, match=words):
             Catalog.open(path, Disk())
@@ -161,9 +161,9 @@ def test_a_directory_with_a_newer_journal_is_refused_before_anything_changes(tmp
     for data in (whole[:10], b"", bytes(70)):  # damage is told by recovery, which knows what a crash may leave
         file.write_bytes(data)
         DataDirectory.open(tmp_path / "d", "n1", Disk(), b"s" * 16).close()
-    file.write_bytes(with_version(whole, 3))
+    file.write_bytes(with_version(whole, 4))
     before = content(tmp_path)
-    with pytest.raises(FormatRefused, match=r"\.seg: version 3; this build supports 1 to 2"):
+    with pytest.raises(FormatRefused, match=r"\.seg: version 4; this build supports 1 to 3"):
         DataDirectory.open(tmp_path / "d", "n1", Disk(), b"s" * 16)
     assert content(tmp_path) == before
     lock = tmp_path / "d" / "LOCK"
