@@ -2,6 +2,7 @@
 
     fast      due when a leader died (storage/doubt.py): it may have handed the unit over, and not written so
     strict    a push planned by a leader that died before anybody heard what became of it: it may not have been sent
+    restored  in a cluster made from a backup, all that was in it: the old cluster went on without us
 
 A message that moves takes the doubt along in its record, so the place where it stands answers for all places before.
 """
@@ -42,6 +43,10 @@ def doubtful_at(store: Store, doubt: Doubt, places: U64, term: int) -> Mask:
             rows = np.flatnonzero(units["topic"] == number)
             doubtful[rows] &= units["due_ms"][rows] <= _strict_from_ms(topic)
             doubtful[rows] |= _untold(store.newest(places[rows]), term)
+    restored = store.catalog.restored
+    if restored is not None:
+        created_ms = [record.created_ms for record in store.records(places)]
+        doubtful |= np.array(created_ms, np.int64) <= restored.created_ms
     return doubtful
 
 

@@ -31,6 +31,7 @@ from storage.genesis import Genesis, read_genesis, replace_genesis, write_genesi
 from storage.hour_lengths import HourLengths
 from storage.key import HOUR_BYTES, KeyEntry, Keys
 from storage.members import Members
+from storage.restored import Restored, read_restored, write_restored
 from storage.table import DAMAGED, HASH_MASK, Table, open_value, seal_value
 from storage.topic import DEFAULT_NAMESPACE, Topic, Topics
 from storage.written import Written
@@ -208,6 +209,15 @@ class Catalog:
     def set_catch_up(self, catch_up: CatchUp | None) -> None:
         """Set it, or with None say that it is done."""
         write_catch_up(self._meta, catch_up)
+
+    @property
+    def restored(self) -> Restored | None:
+        """What backup this cluster was made from; None if it was founded."""
+        return read_restored(self._meta)
+
+    def set_restored(self, restored: Restored) -> None:
+        """Of a backup that is being restored."""
+        write_restored(self._meta, restored)
 
     # topics
 

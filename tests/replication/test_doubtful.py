@@ -9,6 +9,7 @@ from replication.apply_settle import DOUBTFUL, KNOWN, NONE
 from replication.command import Lease, Promotion, PutTopic
 from replication.command_promotion import HANDED_ON
 from storage.doubt import CLOCKS_MS
+from storage.restored import Restored
 from tests.replication.applied_log import (
     T0,
     Log,
@@ -159,3 +160,15 @@ def test_below_the_level_all_is_as_it_was(log: Log) -> None:
     assert "doubtful" not in log.record(log.place(moved)).extension
     (answer,) = log.apply(cancel(known, doubtful=True), term=2, now_ms=T0 + 3_600_000).results
     assert (int(answer.attempts[0]), int(answer.prior[0])) == (1, KNOWN)
+
+
+def test_all_that_was_in_a_backup_is_in_doubt_in_strict_too(risen: Log) -> None:
+    """FOUND D8: the old cluster handed over, acked and moved after the backup. What came to the new one is its own, and
+    the doubt goes along with a move."""
+    risen.apply(STRICT)
+    old, moved, far = placed(risen.apply(schedule(T0, T0, T0 + 86_400_000), now_ms=T0 + 5))
+    risen.store.catalog.set_restored(Restored(created_ms=T0 + 5))
+    (new,) = placed(risen.apply(schedule(T0), now_ms=T0 + 6))
+    risen.apply(reschedule((moved, LATER_MS)))
+    answers = [told(risen, home) for home in (old, moved, far, new)]
+    assert answers == [(0, DOUBTFUL), (0, DOUBTFUL), (0, DOUBTFUL), (0, NONE)]
