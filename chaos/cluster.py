@@ -23,6 +23,7 @@ from chaos.ground import Ground
 from chaos.preload import together
 from chaos.skewed_clock import SkewedClock
 from cli.local_cluster import LocalNode, how_it_ended, last_words, start_process, write_config
+from storage.level import LEVELS
 from storage.verify import digest
 
 POLL_S = 0.1  # a look is a request to each node: often enough for what takes seconds
@@ -218,6 +219,15 @@ class Cluster:
             return all([await self.is_ready(node_id) for node_id in wanted])
 
         await self.until(ready, f"{', '.join(wanted)} ready", timeout_s)
+
+    async def wait_raised(self, timeout_s: float = READY_S) -> None:
+        """Until the cluster is at the newest level of this build."""
+
+        async def raised() -> bool:
+            pages = await asyncio.gather(*map(self.status, self.running()))
+            return any(page is not None and page.get("level") == LEVELS[1] for page in pages)
+
+        await self.until(raised, f"level {LEVELS[1]}", timeout_s)
 
     async def leadership(self) -> Leadership | None:
         """The leader of the highest term that says so itself, or None."""

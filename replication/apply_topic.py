@@ -13,6 +13,7 @@ from typing import Any
 from replication.command import DropTopic, PutTopic
 from replication.doubtful import STRICT_DOUBT, STRICT_SINCE
 from replication.envelope import Envelope
+from storage.doubt import NO_DOUBT
 from storage.level import has
 from storage.store import Store
 from storage.topic import Topic
@@ -39,7 +40,8 @@ def apply_put_topic(store: Store, command: PutTopic, envelope: Envelope) -> Topi
         before = topic.settings if topic is not None else {}
         settings[STRICT_SINCE] = before.get(STRICT_SINCE, envelope.now_ms)
         if STRICT_DOUBT in before or (STRICT_SINCE not in before and has(store.level, "doubt")):
-            settings[STRICT_DOUBT] = before.get(STRICT_DOUBT, store.doubt.until_ms)
+            doubt = NO_DOUBT if topic is None else store.doubt
+            settings[STRICT_DOUBT] = before.get(STRICT_DOUBT, doubt.until_ms)
     return TopicPut(
         store.catalog.put_topic(command.name, settings, now_ms=envelope.now_ms, namespace=command.namespace), True
     )

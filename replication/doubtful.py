@@ -30,7 +30,7 @@ DOUBTFUL_FIELD = "doubtful"
 STRICT_SINCE = "strict_since_ms"
 STRICT_DOUBT = "strict_doubt_ms"
 """Kept beside the settings of a strict topic: since when it is one, and from level 3 on until when units were in doubt
-then. No later hand-over can be unknown to the log."""
+then: none, in one that was strict from its first message. No later hand-over can be unknown to the log."""
 
 
 def doubtful_at(store: Store, doubt: Doubt, places: U64, term: int) -> Mask:

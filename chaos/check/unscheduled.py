@@ -8,7 +8,8 @@ from chaos.verdict import Verdict
 
 def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
     """U: nothing comes out that was not put in, or under two ids, or after a cancel said it would not, or before
-    the time that a reschedule moved it to. A cancel in a strict topic never doubts what was handed over before.
+    the time that a reschedule moved it to. A cancel in a strict topic doubts no more than a push that is on record: its
+    leader may have died before it was sent.
     """
     offered, answered = history.offered(), history.answered()
     cancels = history.cancels()
@@ -35,7 +36,11 @@ def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
     faults += [
         f"message {number}: strict, and its cancel does not know what was handed over"
         for number, cancel in cancels.items()
-        if cancel.outcome == "cancelled" and cancel.prior == "unknown" and number in offered and offered[number].strict
+        if cancel.outcome == "cancelled"
+        and cancel.prior == "unknown"
+        and number in offered
+        and offered[number].strict
+        and not cancel.attempts_made
     ]
     moved = [event for event in history.of(Rescheduled) if event.outcome == "moved"]
     faults += _before_moved(history, moved)

@@ -109,7 +109,7 @@ def test_cancels_and_reschedules_race_the_due_time_while_leaders_die(tmp_path: P
 
 
 @pytest.mark.timeout(200)
-def test_strict_topics_repeat_nothing_and_never_doubt(tmp_path: Path) -> None:
+def test_strict_topics_repeat_nothing_and_doubt_plans_alone(tmp_path: Path) -> None:
     """The leader killed under strict pulls and pushes, with cancels and reschedules that race the due time: no failover
     duplicate; what comes again does so at the end of its lease. Clients, API and files say the same of all of it."""
     plan = Plan(

@@ -131,6 +131,15 @@ def test_strict_is_in_doubt_only_for_what_was_before(risen: Log) -> None:
     assert [told(risen, home, 3) for home in (old, new)] == [(0, DOUBTFUL), (0, NONE)]
 
 
+def test_a_topic_that_is_strict_from_its_first_message_is_never_in_doubt(risen: Log) -> None:
+    """Not of what was due before the election that came right before it, either."""
+    failover(risen, T0 + 10_000)
+    risen.apply(PutTopic("default", "jobs", {"handover": "strict"}, replace=False), term=2)
+    (home,) = placed(risen.apply(schedule(T0, topic="jobs"), term=2))
+    failover(risen, T0 + 20_000, term=3)
+    assert told(risen, home, 3) == (0, NONE)
+
+
 def test_a_push_that_was_planned_by_a_leader_that_died_may_not_have_been_sent(risen: Log) -> None:
     """D10. Also when the message went out again since, and when that came to nothing; not once its outcome is known,
     nor in the term that planned it."""

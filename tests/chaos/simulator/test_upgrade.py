@@ -11,6 +11,7 @@ from chaos.fault_plan import FaultPlan
 from chaos.simulator.run import Run, Running, run_plan
 from replication.envelope import UnknownCommand
 from storage.format import FormatRefused
+from storage.level import LEVELS
 from tests.chaos.simulator.same import traces
 
 THERE_AND_BACK = """plan seed={seed} nodes=3 seconds=22 older=3
@@ -49,10 +50,10 @@ def test_the_level_rises_when_the_last_was_changed_and_not_before(seed: int, see
     run = run_plan(FaultPlan.parse(THERE_AND_BACK.format(seed=seed) + LAST + BACK))
     assert not run.broken, "\n".join(run.broken)
     told = figure(run)
-    assert (told["raised"], told["level"]) == (1, 2)
+    assert (told["raised"], told["level"]) == (LEVELS[1] - 1, LEVELS[1])
     asked = seen[0].history.of(LevelAsked)
     assert {event.lags for event in asked if event.reads} >= {"n1", "n3"}
-    assert asked[-1].level == 2
+    assert asked[-1].level == LEVELS[1]
     ended = seen[0].history.of(Crashed)
     assert [event.node for event in ended] == ["n2"]
     assert ended[0].error.startswith((FormatRefused.__name__, UnknownCommand.__name__))
@@ -64,7 +65,7 @@ def test_while_one_lags_nothing_rises(seen: list[Running]) -> None:
     assert not run.broken, "\n".join(run.broken)
     asked = seen[0].history.of(LevelAsked)
     assert {event.lags for event in asked if event.mono_ms > 14_000 and event.reads} == {"n3"}
-    assert figure(run)["raised"] == 1
+    assert figure(run)["raised"] == LEVELS[1] - 1
     assert not seen[0].history.of(Crashed)
 
 
