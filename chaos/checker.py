@@ -20,6 +20,7 @@ promise red; the tests do.
 from collections.abc import Callable
 
 from chaos.bounds import Bounds
+from chaos.check.answers import check_answers
 from chaos.check.duplicates import check_duplicates
 from chaos.check.lost import check_lost
 from chaos.check.recovery import check_recovery
@@ -34,6 +35,7 @@ from chaos.verdict import Verdict
 CHECKERS: tuple[Callable[[History, Bounds], Verdict], ...] = (
     check_lost,
     check_unscheduled,
+    check_answers,
     check_window,
     check_started,
     check_duplicates,

@@ -20,11 +20,14 @@ from chaos.inside import (
     Promoted,
     Raised,
     SetBack,
+    Settled,
     Sure,
 )
 from chaos.seen import Seen
+from chaos.told import Accounted, Kept, Looked, Pulled, Redriven
 
 __all__ = [
+    "Accounted",
     "Acked",
     "Answered",
     "Applied",
@@ -40,15 +43,20 @@ __all__ = [
     "GaveBack",
     "HandedOver",
     "Intruded",
+    "Kept",
     "Led",
     "LeftOut",
     "LevelAsked",
+    "Looked",
     "Offered",
     "Promoted",
+    "Pulled",
     "Raised",
+    "Redriven",
     "Rescheduled",
     "Seen",
     "SetBack",
+    "Settled",
     "Sure",
     "Transferred",
 ]
@@ -61,6 +69,7 @@ class Offered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     keyed: bool
     asked_due_ms: int
     strict: bool = False
+    topic: str = ""
 
 
 class Answered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
@@ -119,7 +128,8 @@ class HandedOver(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Acked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The answer to an ack; `result` is `acked`, `stale`, `invalid`, or `unknown` when none came."""
+    """The answer to an ack; `result` is `acked`, `stale`, `invalid`, `refused` where it says that nothing was done, or
+    `unknown` when none came."""
 
     number: int
     message_id: str
@@ -130,7 +140,7 @@ class Acked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class GaveBack(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The answer to a nack; `result` is `nacked`, `stale`, `invalid`, or `unknown`."""
+    """The answer to a nack; `result` is `nacked`, or as an ack's."""
 
     number: int
     message_id: str
@@ -241,6 +251,11 @@ Event = (
     | DeadLettered
     | Cancelled
     | Rescheduled
+    | Looked
+    | Accounted
+    | Redriven
+    | Pulled
+    | Kept
     | Led
     | Fault
     | Transferred
@@ -252,6 +267,7 @@ Event = (
     | LevelAsked
     | Raised
     | SetBack
+    | Settled
     | Applied
     | Sure
     | Promoted

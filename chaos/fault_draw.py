@@ -77,7 +77,7 @@ def draw_plan(seed: int, seconds: float, nodes: int | None = None) -> FaultPlan:
     assert seconds >= 10, f"{seconds} s leave no room for faults"
     nodes = nodes or (5 if seed % FIVE_NODES_EVERY == FIVE_NODES_EVERY - 1 else 3)
     chance = random.Random(f"plan {seed}")
-    kinds = list(kinds_of("simulator"))
+    kinds = drawn_kinds()
     own = {kinds[seed % len(kinds)], *chance.sample(kinds, OWN_KINDS - 1)}
     faults = [_draw(chance, chance.choice(_ENDS_TERM), _moment(chance, seconds), nodes, hits="leader")]
     faults.append(_draw(chance, kinds[seed % len(kinds)], _moment(chance, seconds), nodes))
@@ -100,6 +100,11 @@ def draw_plan(seed: int, seconds: float, nodes: int | None = None) -> FaultPlan:
         faults = [fault for fault in faults if (fault.kind, fault.target) != ("jump", "*")]
         faults.append(_pass_hours(chance, seconds))
     return FaultPlan(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)), crowd, older)
+
+
+def drawn_kinds() -> list[str]:
+    """The kinds that seeds lean towards."""
+    return [kind for kind in kinds_of("simulator") if KINDS[kind].drawn]
 
 
 def _pass_hours(chance: random.Random, seconds: float) -> Fault:

@@ -44,6 +44,7 @@ class Kind:
     numbers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     parties: tuple[Party, ...] = BOTH
+    drawn: bool = True  # by seed; else a part of storms alone
 
 
 _LIVE: Final[tuple[Party, ...]] = ("live",)
@@ -104,6 +105,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         words={"to": ("older", "newer")},
         parties=("simulator",),
     ),
+    "drain": Kind("node", "drained by an operator, and back after `for`", parties=("simulator",), drawn=False),
     "rolling": Kind(
         "node", "stopped in order and started after `for`, of several the next when it is ready", parties=_LIVE
     ),
@@ -149,7 +151,7 @@ def kinds_of(party: Party) -> tuple[str, ...]:
 
 
 #: What only a plan for the simulator may say in its first line.
-_SIMULATED: Final = ("crowd", "older")
+_SIMULATED: Final = ("crowd", "older", "skew")
 _TIME: Final = re.compile(r"\d+(\.\d{1,3})?")
 _ARGUMENT: Final = re.compile(r"([a-z]+)=(\S+)")
 _NODE: Final = r"(?:n\d+|leader|follower|\*)"
@@ -190,7 +192,9 @@ class Fault:
 class FaultPlan:
     """Faults in the order of their moments, and what they are put on: `seed` draws all else of the run. `crowd` (the
     simulator's, chaos/simulator/crowd.py): beside many other messages, each stored row standing for so many; 0: none.
-    `older` (the simulator's): so many nodes, from n1 on, begin as the build before.
+    `older` (the simulator's): so many nodes, from n1 on, begin as the build before. `skew` (the simulator's): each
+    clock is up to so many ms off from the start and runs wrong by up to 500 ppm, and clients ask and change more
+    (chaos/simulator/asker.py); 0: neither.
     """
 
     seed: int
@@ -199,12 +203,14 @@ class FaultPlan:
     faults: tuple[Fault, ...] = ()
     crowd: int = 0
     older: int = 0
+    skew: int = 0
 
     def render(self) -> str:
         """The text, ending with a newline."""
         head = f"plan seed={self.seed} nodes={self.nodes} seconds={self.seconds:g}"
         head += f" crowd={self.crowd}" if self.crowd else ""
         head += f" older={self.older}" if self.older else ""
+        head += f" skew={self.skew}" if self.skew else ""
         return "\n".join([head, *(fault.render() for fault in self.faults)]) + "\n"
 
     @classmethod
@@ -223,11 +229,12 @@ class FaultPlan:
         seed = int(_number(number, "seed", given["seed"], (0, 2**63)))
         crowd = int(_number(number, "crowd", given.get("crowd", "0"), (0, 1_000_000)))
         older = int(_number(number, "older", given.get("older", "0"), (0, nodes)))
+        skew = int(_number(number, "skew", given.get("skew", "0"), (0, 500)))
         if party == "live" and (theirs := [name for name in _SIMULATED if name in given]):
             raise PlanRefused(f"line {number}: {theirs[0]} is the simulator's")
         known = kinds_of(party) if party else tuple(KINDS)
         faults = tuple(_parse_fault(number, words, known) for number, words in lines[1:])
-        return cls(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)), crowd, older)
+        return cls(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)), crowd, older, skew)
 
 
 def _render(value: Value) -> str:

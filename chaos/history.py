@@ -69,8 +69,12 @@ class History:
         return by_number
 
     def cancels(self) -> dict[int, Cancelled]:
-        """Answers to cancels by number."""
-        return {event.number: event for event in self.of(Cancelled)}
+        """Answers to cancels by number: the first that took effect, else the last."""
+        found: dict[int, Cancelled] = {}
+        for event in self.of(Cancelled):
+            if event.number not in found or found[event.number].outcome != "cancelled":
+                found[event.number] = event
+        return found
 
     def faults(self) -> list[Fault]:
         """Beginnings of faults, in order."""

@@ -31,6 +31,18 @@ class Ended(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     attempt: int
 
 
+class Settled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The first node that applied an entry put down what it did with a message: by `what`, a state of storage.format,
+    and `code`, of the hand-over (term, attempt)."""
+
+    message_id: str
+    index: int
+    what: int
+    term: int
+    attempt: int
+    code: int
+
+
 class Crashed(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A node ended by itself. `expected`: a fault that was put on its disk explains it. A callback's or request's
     exception, which a node survives, is told of in the same way."""

@@ -45,7 +45,7 @@ def check_linear(history: History, bounds: Bounds) -> Verdict:
     for answer in answers:
         if answer.result in ("nacked", "extended"):
             registers[answer.number].open_from.append((answer.asked_wall_ms, answer.result))
-        if isinstance(answer, GaveBack) and answer.result != "stale":
+        if isinstance(answer, GaveBack) and answer.result not in ("stale", "refused"):
             registers[answer.number].may_end_ms.append(answer.asked_wall_ms)
     faults: list[str] = []
     changes: list[Cancelled | Rescheduled] = [*history.of(Cancelled), *history.of(Rescheduled)]

@@ -8,8 +8,7 @@ from chaos.verdict import Verdict
 
 def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
     """U: nothing comes out that was not put in, or under two ids, or after a cancel said it would not, or before
-    the time that a reschedule moved it to. A cancel in a strict topic doubts no more than a push that is on record: its
-    leader may have died before it was sent.
+    the time that a reschedule moved it to.
     """
     offered, answered = history.offered(), history.answered()
     cancels = history.cancels()
@@ -29,19 +28,6 @@ def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
         after = [event for event in events if event.began_ms > cancel.wall_ms and not event.by_receipt]
         if after:
             faults.append(f"message {number}: handed over at {after[0].began_ms}, cancel answered at {cancel.wall_ms}")
-        elif cancel.prior == "none" or (cancel.prior == "known" and len(events) > cancel.attempts_made):
-            faults.append(
-                f"message {number}: cancel said {cancel.attempts_made} before ({cancel.prior}), {len(events)} received"
-            )
-    faults += [
-        f"message {number}: strict, and its cancel does not know what was handed over"
-        for number, cancel in cancels.items()
-        if cancel.outcome == "cancelled"
-        and cancel.prior == "unknown"
-        and number in offered
-        and offered[number].strict
-        and not cancel.attempts_made
-    ]
     moved = [event for event in history.of(Rescheduled) if event.outcome == "moved"]
     faults += _before_moved(history, moved)
     figure = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Literal
 
 from api.port import ANONYMOUS, CancelResult, RescheduleResult
@@ -20,7 +21,7 @@ FIRST_REVISION = 1
 
 
 class Changer:
-    """Changes each message at most once while the load runs; `bring_near` moves what is left far ahead at its end."""
+    """Changes each message at most once by itself; `bring_near` moves what is left far ahead at the load's end."""
 
     def __init__(self, world: World, history: History, shape: Shape) -> None:
         self.in_flight = 0
@@ -30,7 +31,7 @@ class Changer:
         self._over = False
         self._end_s = 0.0
         self._brought: set[int] = set()
-        self._touched: set[int] = set()
+        self._moves: Counter[int] = Counter()
         history.listen(self._choose)
 
     def begin(self, seconds: float) -> None:
@@ -47,14 +48,14 @@ class Changer:
         drawn, shape = self._chance.random(), self._shape
         if drawn >= shape.cancel_share + shape.move_share:
             return
-        self._touched.add(event.number)
         wait_ms = event.due_ms - event.wall_ms + self._chance.randint(-shape.around_ms, shape.around_ms)
         if wait_ms > FAR_MS:
             wait_ms = self._chance.randint(0, 3_000)
-        change = self._cancel if drawn < shape.cancel_share else self._move
+        change = self.cancel if drawn < shape.cancel_share else self.move
         self._world.after(max(0, wait_ms) / 1000, change, event)
 
-    def _cancel(self, message: Answered) -> None:
+    def cancel(self, message: Answered) -> None:
+        """Ask for it once, while the load lasts."""
         if self._over:
             return
         self.in_flight += 1
@@ -82,8 +83,10 @@ class Changer:
             timeout_s=TIMEOUT_S,
         )
 
-    def _move(self, message: Answered) -> None:
+    def move(self, message: Answered) -> None:
+        """Ask once for a later due time, while the load lasts."""
         if not self._over:
+            self._moves[message.number] += 1
             self._reschedule(message.number, message.message_id, max(message.due_ms, self._now_ms()) + MOVE_MS, False)
 
     def bring_near(self, far: dict[int, str]) -> None:
@@ -108,7 +111,8 @@ class Changer:
             told: RescheduleResult | None = outcome.value
             kind: Literal["moved", "refused", "unknown"] = "moved" if told else _kind(outcome)
             mismatch = code_of(outcome.problem) == "revision-mismatch"
-            assert not mismatch or number in self._brought, f"message {number} was moved by nobody else"
+            again = number in self._brought or self._moves[number] > 1
+            assert not mismatch or again, f"message {number} was moved by nobody else"
             self._history.record(
                 Rescheduled(
                     **self._about(number, name, asked_ms, outcome),

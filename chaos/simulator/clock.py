@@ -4,6 +4,7 @@
     wall      = epoch + that + offset + steering                   what somebody set, or NTP moves
 
 Every host counts its monotonic time from another zero: a program that compares those of two hosts goes wrong at once.
+A host that nothing is wrong with may be off, too, by what a cluster allows: its offset and its crystal's error.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ from node.clock import NodeClock
 
 
 class SimClock:
-    """The clocks of one host; they go on while its process is down. `true_s` of the world is given by `now`."""
+    """The clocks of one host; they go on while its process is down. `true_s` of the world is given by `now`. `off_s`
+    and `ppm`: its offset and its crystal's error where nothing is wrong with it."""
 
-    def __init__(self, now: Callable[[], float], *, epoch_s: float, zero_s: float) -> None:
+    def __init__(
+        self, now: Callable[[], float], *, epoch_s: float, zero_s: float, off_s: float = 0.0, ppm: float = 0.0
+    ) -> None:
         self._now = now
         self._epoch_s = epoch_s
-        self._rate = 1.0
+        self._off_s, self._ppm = off_s, ppm
+        self._rate = 1.0 + ppm / 1e6
         self._since_s = now()
         self._monotonic_s = zero_s
         self._steering = 0.0
-        self._wall_s = epoch_s + now()
+        self._wall_s = epoch_s + off_s + now()
 
     def monotonic(self) -> float:
         """Seconds of the host's own crystal."""
@@ -48,15 +53,15 @@ class SimClock:
         self._wall_s += seconds
 
     def true(self) -> None:
-        """The wall clock is set right, and nothing moves it."""
+        """The wall clock is as right as this host's is, and nothing moves it."""
         self._settle()
         self._steering = 0.0
-        self._wall_s = self._epoch_s + self._now()
+        self._wall_s = self._epoch_s + self._off_s + self._now()
 
     def drift(self, ppm: float) -> None:
-        """The crystal runs so much faster than the truth: timers, monotonic and wall clock all do."""
+        """The crystal runs so much faster than it does by itself: timers, monotonic and wall clock all do."""
         self._settle()
-        self._rate = 1.0 + ppm / 1e6
+        self._rate = 1.0 + (self._ppm + ppm) / 1e6
 
     def steer(self, ppm: float) -> None:
         """The wall clock is moved against the crystal, as NTP does."""

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from api.port import ANONYMOUS, Delivery, PullIn
-from chaos.event import Acked, DeadLettered, Event, Extended, GaveBack, HandedOver
+from chaos.event import Acked, DeadLettered, Event, Extended, GaveBack, HandedOver, Pulled
 from chaos.history import History
 from chaos.simulator.client import Outcome
-from chaos.simulator.load import DEAD, LEASE_MS, Caller
+from chaos.simulator.load import DEAD, LEASE_MS, Caller, code_of
 from chaos.simulator.probe import Probe
 from chaos.simulator.world import World
 
@@ -27,15 +27,24 @@ ALONE_SHARE: Final = 0.1
 MAX: Final = 50
 ACK_S: Final = 12.0
 EXTEND_MS: Final = 3_000
+#: A nack or an extension that was not carried out is asked for again for so long.
+ONCE_S: Final = 3.0
+#: So many responses are given back as a whole; that is asked once.
+ALL_BACK_SHARE: Final = 0.08
+GIVE_BACK_ONCE_S: Final = 0.0
 #: What is done with a message, and how often: the rest is forgotten.
 FATES: Final = (("ack", 0.8), ("give back", 0.05), ("extend", 0.04), ("late", 0.03), ("twice", 0.03), ("forget", 0.05))
 
 
 class Consumer:
-    """Polls one topic at one node."""
+    """Polls one topic at one node. `asks`: some responses are given back as a whole, asked once."""
 
-    def __init__(self, world: World, history: History, probe: Probe, node_id: str, topic: str) -> None:
+    def __init__(
+        self, world: World, history: History, probe: Probe, node_id: str, topic: str, asks: bool = False
+    ) -> None:
         self.calm = False
+        self._asks = asks
+        self._asked_ms = 0.0
         self.acks = 0  # under way
         self._world, self._history, self._probe = world, history, probe
         self._node, self._topic = node_id, topic
@@ -46,6 +55,7 @@ class Consumer:
 
     def begin(self) -> None:
         """Poll for ever."""
+        self._asked_ms = self._history.now()[0]
         most = self._chance.choice([1, 5, MAX, MAX])
         request = PullIn(self._topic, max=most, wait_ms=WAIT_MS, lease_ms=None)
         self._caller.call(
@@ -59,10 +69,25 @@ class Consumer:
 
     def _answered(self, outcome: Outcome) -> None:
         if outcome.kind != "ok":
+            self._brought_nothing(outcome)
             self._world.after(AFTER_S * (0.5 + self._chance.random()), self.begin)
             return
         self._receive(outcome.value)
         self._world.after(0.001 + 0.02 * self._chance.random(), self.begin)
+
+    def _brought_nothing(self, outcome: Outcome) -> None:
+        mono_ms, wall_ms = self._history.now()
+        self._history.record(
+            Pulled(
+                mono_ms=mono_ms,
+                wall_ms=wall_ms,
+                topic=self._topic,
+                node=self._node,
+                asked_mono_ms=self._asked_ms,
+                outcome="unknown" if outcome.kind == "unknown" else "refused",
+                detail=code_of(outcome.problem),
+            )
+        )
 
     def _receive(self, deliveries: Sequence[Delivery]) -> None:
         mono_ms, wall_ms = self._history.now()
@@ -104,6 +129,8 @@ class Consumer:
             )
             fate = "ack" if self.calm else self._chance.choices(*zip(*FATES, strict=True))[0]
             fates.setdefault(fate, []).append(delivery)
+        if self._asks and not self.calm and self._topic != DEAD and self._chance.random() < ALL_BACK_SHARE:
+            fates = {"give all back": list(deliveries)}
         for fate, several in sorted(fates.items()):
             self._meet(fate, several)
 
@@ -119,6 +146,8 @@ class Consumer:
             case "twice":
                 for _ in range(2):
                     world.after(0.3 * chance.random(), self._ack, deliveries, True)
+            case "give all back":
+                world.after(0.3 * chance.random(), self._give_back, deliveries, 700, GIVE_BACK_ONCE_S)
             case "give back":
                 world.after(0.3 * chance.random(), self._give_back, deliveries, chance.choice([None, 0, 700]))
             case "extend":
@@ -147,7 +176,7 @@ class Consumer:
         topic = self._topic
         self._caller.insist(lambda port: port.ack(topic, receipts, ANONYMOUS), done, "ack", for_s=ACK_S, again=True)
 
-    def _give_back(self, deliveries: list[Delivery], delay_ms: int | None) -> None:
+    def _give_back(self, deliveries: list[Delivery], delay_ms: int | None, for_s: float = ONCE_S) -> None:
         asked_ms = self._history.now()[1]
         receipts = [delivery.receipt for delivery in deliveries]
 
@@ -155,7 +184,7 @@ class Consumer:
             self._record(GaveBack, deliveries, outcome, asked_ms)
 
         topic = self._topic
-        self._once(lambda port: port.nack(topic, receipts, delay_ms=delay_ms, principal=ANONYMOUS), done, "nack")
+        self._once(lambda port: port.nack(topic, receipts, delay_ms=delay_ms, principal=ANONYMOUS), done, "nack", for_s)
 
     def _extend(self, deliveries: list[Delivery]) -> None:
         asked_ms = self._history.now()[1]
@@ -187,13 +216,13 @@ class Consumer:
                 )
             )
 
-    def _once(self, call: Callable[..., object], done: Callable[[Outcome], None], label: str) -> None:
-        self._caller.insist(call, done, label, for_s=3.0, again=False)
+    def _once(
+        self, call: Callable[..., object], done: Callable[[Outcome], None], label: str, for_s: float = ONCE_S
+    ) -> None:
+        self._caller.insist(call, done, label, for_s=for_s, again=False)
 
 
 def _rows(deliveries: Sequence[Delivery], outcome: Outcome) -> list[tuple[Delivery, str]]:
-    """Each message with what its answer said; `refused` had no effect and is nothing to tell of."""
-    if outcome.kind == "refused":
-        return []
-    results = outcome.value if outcome.kind == "ok" else ["unknown"] * len(deliveries)
+    """Each message with what its answer said."""
+    results = outcome.value if outcome.kind == "ok" else [outcome.kind] * len(deliveries)
     return list(zip(deliveries, results, strict=True))

@@ -7,6 +7,7 @@ from typing import Final
 
 from chaos.bounds import Bounds
 from chaos.check.alive import check_alive
+from chaos.check.answers import check_answers
 from chaos.check.committed import check_committed
 from chaos.check.digests import check_digests
 from chaos.check.dispatch_state import check_dispatch_state
@@ -29,6 +30,7 @@ from chaos.verdict import Verdict
 CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
     check_lost,
     check_unscheduled,
+    check_answers,
     check_window,
     check_started,
     check_duplicates,

@@ -237,6 +237,7 @@ class Producer:
                     keyed=keyed,
                     asked_due_ms=due_ms,
                     strict=topic in (STRICT_PULL, STRICT_PUSH),
+                    topic=topic,
                 )
             )
         return offers

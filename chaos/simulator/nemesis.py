@@ -23,6 +23,7 @@ from chaos.history import History
 from chaos.simulator.client import Outcome
 from chaos.simulator.clock_faults import ClockFaults
 from chaos.simulator.disk import finds_damage
+from chaos.simulator.drains import Drains
 from chaos.simulator.network import DELAY_S
 from chaos.simulator.process import End, Process
 from chaos.simulator.stranger import Strangers
@@ -64,7 +65,7 @@ class Nemesis:
         self._over = False
         self._aim = Aim(lambda: world.ids, world.leader)
         self.clocks = ClockFaults(world, self._aim, self._mark, self._after)
-        self._strangers, self._upgrade = Strangers(world), upgrade
+        self._strangers, self._upgrade, self._drains = Strangers(world), upgrade, Drains(world)
         world.on_end = self._ended
 
     def begin(self) -> None:
@@ -77,6 +78,7 @@ class Nemesis:
         self._over = True
         world = self._world
         self._strangers.end()
+        self._drains.end_all()
         self._upgrade.end()
         world.network.heal_all()
         self.clocks.heal()
@@ -202,6 +204,13 @@ class Nemesis:
             return process.alive
 
         return self._each(fault, stop)
+
+    def _drain(self, fault: PlannedFault) -> bool:
+        nodes = self._aim.nodes(fault.target)
+        for node_id in nodes:
+            self._drains.begin(node_id)
+            self._after(fault, self._drains.end, node_id)
+        return bool(nodes)
 
     def _wipe(self, fault: PlannedFault) -> bool:
         def wipe(process: Process) -> bool:
@@ -380,5 +389,6 @@ class Nemesis:
                 term_before=answer.term_before,
                 term_after=answer.term_after,
                 took_ms=answer.took_ms,
+                repeated=answer.repeated,
             )
         )

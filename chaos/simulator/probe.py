@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from chaos.event import Applied, Begun, Ended, LeftOut, Promoted, SetBack, Sure
+from chaos.event import Applied, Begun, Ended, LeftOut, Promoted, SetBack, Settled, Sure
 from chaos.history import History
 from chaos.simulator.cost import free
 from chaos.simulator.crowd import TOPIC as CROWD
@@ -50,6 +50,7 @@ class Probe:
         self._history = history
         self._told: set[int] = set()  # indexes whose entry was told of
         self._units: list[tuple[int, int]] = []  # made by the entry that is being applied
+        self._entry = 0  # index of the entry that is being applied by the first node that does, else 0
         self._reigns: dict[str, object] = {}
         self._wheels: dict[str, Dispatched] = {}
         self._over = False
@@ -80,6 +81,7 @@ class Probe:
 
         def applied(index: int, term: int, entry: bytes) -> Any:
             self._units = []
+            self._entry = index if index not in self._told else 0
             before = (machine.tick, machine.local_index, machine.state_applied_index)
             result = apply(index, term, entry)
             after = (machine.tick, machine.local_index, machine.state_applied_index)
@@ -92,6 +94,8 @@ class Probe:
         def settled(batch: SettleBatch) -> None:
             self._look_back(node_id, node, batch)
             settle(batch)
+            if self._entry:
+                self._settled(node, batch)
 
         settle = node.store.settle
         _replace(node.store, "append", appended)
@@ -148,6 +152,30 @@ class Probe:
                     position=int(batch.position[at]),
                     fence=(int(batch.term[at]), int(batch.attempt[at])),
                     newest=(int(states.term[row]), int(states.attempt[row])),
+                )
+            )
+
+    @free
+    def _settled(self, node: Node, batch: SettleBatch) -> None:
+        """What an entry did with messages, but for leases."""
+        rows = np.flatnonzero(batch.what != LEASED)
+        if not len(rows):
+            return
+        mono_ms, wall_ms = self._history.now()
+        records = node.store.records(batch.position[rows])
+        homes = np.array([record.position for record in records], np.uint64)
+        ids = encode_ids(GROUP, homes, np.array([record.random for record in records], np.uint64)).astype("U26")
+        for row, name in zip(rows.tolist(), ids.tolist(), strict=True):
+            self._history.record(
+                Settled(
+                    mono_ms=mono_ms,
+                    wall_ms=wall_ms,
+                    message_id=name,
+                    index=self._entry,
+                    what=int(batch.what[row]),
+                    term=int(batch.term[row]),
+                    attempt=int(batch.attempt[row]),
+                    code=int(batch.code[row]),
                 )
             )
 

@@ -8,20 +8,26 @@ A run is a function of its plan: same plan, same trace.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+import node.carried_outcome
+import node.dead_letter
+import node.settling
 from api.port import ANONYMOUS
+from chaos.bounds import Bounds
 from chaos.event import Acked, Answered, Begun, Cancelled, Crashed, DeadLettered, Digest, Event, HandedOver, Held
 from chaos.fault_plan import FaultPlan
 from chaos.history import History
+from chaos.simulator.asker import Asker
 from chaos.simulator.changer import Changer
 from chaos.simulator.client import Outcome
 from chaos.simulator.consumer import Consumer
@@ -29,6 +35,7 @@ from chaos.simulator.crowd import TURN_S, Crowd, CrowdShape
 from chaos.simulator.door_probe import DoorProbe
 from chaos.simulator.judge import ANY_TIME, BOUNDS, changes_of_leader, counts, judge
 from chaos.simulator.load import DEAD, PULL, STRICT_PULL, Caller, Producer, Shape, topic_settings
+from chaos.simulator.mutant import Patch, patched
 from chaos.simulator.nemesis import Nemesis
 from chaos.simulator.probe import Probe
 from chaos.simulator.targets import Targets
@@ -38,11 +45,16 @@ from chaos.verdict import Verdict
 from node.server import Node
 from storage.array import U64
 from storage.format import LEASED, UNKNOWN
-from storage.level import has
+from storage.level import LEVELS, has
 from storage.message_id import decode_id
 from storage.store import Store
 
 START_S: Final = 20.0
+ACCOUNTS_S: Final = 240.0
+#: A request of many messages takes an entry for so many of them, where clients ask: then some take several.
+PIECES: Final[list[Patch]] = [
+    (module, "ENTRY_MOVES_MAX", 3) for module in (node.settling, node.dead_letter, node.carried_outcome)
+]
 DRAIN_S: Final = 90.0
 #: All that was outstanding is over for so long before files are compared.
 QUIET_S: Final = 2.0
@@ -109,6 +121,7 @@ class Running:
         self.nemesis = Nemesis(world, self.history, plan, self.upgrade)
         self.targets = Targets(world, self.history, self.probe)
         self.changer = Changer(world, self.history, shape)
+        self._asker = Asker(world, self.history, self.changer, plan) if plan.skew else None
         self.shape = shape
         self._crowd = Crowd(world, crowd) if crowd else None
         self._left: set[int] = set()
@@ -154,9 +167,11 @@ class Running:
         world.start()
         if not self._make_topics():
             return ["no leader took the topics: the cluster did not start"]
+        if self._asker and not world.run_until(lambda: risen(world), START_S):
+            return [f"the cluster did not rise to level {LEVELS[1]}"]
         for topic, nodes in ((PULL, world.ids), (STRICT_PULL, world.ids), (DEAD, world.ids[:1])):
             for node_id in nodes:
-                consumer = Consumer(world, self.history, self.probe, node_id, topic)
+                consumer = Consumer(world, self.history, self.probe, node_id, topic, asks=self._asker is not None)
                 self._consumers.append(consumer)
                 consumer.begin()
         producer = Producer(world, self.history, self.shape, self._topics)
@@ -165,12 +180,16 @@ class Running:
         if self._crowd:
             self._crowd.begin()
         self.upgrade.begin()
+        if self._asker:
+            self._asker.begin()
         self.nemesis.begin()
         world.run(self.plan.seconds)
         producer.end()
         if self._crowd:
             self._crowd.end()
         self.changer.end()
+        if self._asker:
+            self._asker.end()
         self.nemesis.heal()
         self.targets.calm()
         for consumer in self._consumers:
@@ -179,8 +198,16 @@ class Running:
         self.changer.bring_near(producer.far)
         wrong = [] if world.run_until(self._settled, DRAIN_S) else self._unsettled()
         world.run(QUIET_S)
+        if self._asker:
+            wrong += self._account(self._asker)
         self.probe.stop()
         return wrong + self._compare()
+
+    def _account(self, asker: Asker) -> list[str]:
+        """What is said of each message once all is over."""
+        asker.account()
+        over = self.world.run_until(lambda: not asker.in_flight, ACCOUNTS_S)
+        return [] if over else [f"{asker.in_flight} messages whose account nobody gave within {ACCOUNTS_S:g} s"]
 
     def _make_topics(self) -> bool:
         settings = topic_settings(self.world)
@@ -254,6 +281,12 @@ class Running:
         return []
 
 
+def risen(world: World) -> bool:
+    """Whether all nodes are at the newest level of this build."""
+    nodes = world.nodes()
+    return len(nodes) == len(world.ids) and all(node.machine.level == LEVELS[1] for node in nodes.values())
+
+
 def at_one_index(nodes: Iterable[Node]) -> bool:
     """Whether these have applied all of one log. The newest entry may be a no-op, of which no machine is told: the
     leader gives one to a member that has just come level."""
@@ -275,6 +308,14 @@ def _told(error: BaseException) -> str:
     return " ".join([f"{type(error).__name__}: {error}{place}", *getattr(error, "__notes__", ())])
 
 
+def bounds_of(plan: FaultPlan, running: Running) -> Bounds:
+    """What a run is judged by."""
+    if running.nemesis.clocks.ahead_s:
+        return ANY_TIME
+    wrong = any(fault.kind in ("jump", "drift") for fault in plan.faults)
+    return replace(BOUNDS, clocks_right=plan.skew > 0 and not wrong)
+
+
 def run_plan(
     plan: FaultPlan, shape: Shape | None = None, directory: Path | None = None, crowd: CrowdShape | None = None
 ) -> Run:
@@ -282,7 +323,9 @@ def run_plan(
     began_s = time.process_time()
     crowd = crowd or (crowd_of(plan) if plan.crowd else None)
     more: dict[str, Any] = {"turn_s": TURN_S, "weight": crowd.weight} if crowd else {}
-    with World(plan.seed, directory, nodes=plan.nodes, config=config_of(plan), **more) as world:
+    more |= {"skew_ms": plan.skew}
+    few = patched(PIECES) if plan.skew else contextlib.nullcontext()
+    with few, World(plan.seed, directory, nodes=plan.nodes, config=config_of(plan), **more) as world:
         running = Running(plan, world, shape or Shape(), crowd)
         try:
             wrong = running.run()
@@ -293,7 +336,7 @@ def run_plan(
             history.write(directory / "history.ndjson")
         return Run(
             plan=plan,
-            verdicts=judge(history, ANY_TIME if running.nemesis.clocks.ahead_s else BOUNDS),
+            verdicts=judge(history, bounds_of(plan, running)),
             fired=running.nemesis.fired,
             passed=running.nemesis.passed,
             hand_overs=len(history.of(Begun)),

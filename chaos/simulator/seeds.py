@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from chaos.ask_draw import with_asks
 from chaos.fault_draw import draw_plan
 from chaos.fault_plan import FaultPlan, kinds_of
 from chaos.simulator.run import Run, run_plan
@@ -85,7 +86,7 @@ def _some(seeds: Sequence[int]) -> str:
 
 def plans_of(seeds: Iterable[int], seconds: float, nodes: int | None) -> Iterator[FaultPlan]:
     """The plan of each seed."""
-    return (draw_plan(seed, seconds, nodes) for seed in seeds)
+    return (with_asks(draw_plan(seed, seconds, nodes)) for seed in seeds)
 
 
 def run_seeds(

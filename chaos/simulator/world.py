@@ -19,6 +19,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from random import Random
 from typing import Any, Self
 
 from chaos.simulator.client import Client
@@ -41,12 +42,15 @@ HTTP_PORT = 8000
 #: 2026-03-01T00:00:00Z; the seed says how long before or after it the world begins.
 EPOCH_S = 1_772_323_200.0
 HOUR_S = 3600.0
+#: How wrong a crystal runs at the most.
+CRYSTAL_PPM = 500.0
 
 
 class World:
     """See the module. `config`: tables and keys over the defaults, as in a node's file, e.g. {"storage":
     {"checkpoint_s": 2}}. `turn_s`: so many seconds after the beginning an hour begins (default: drawn, within the
-    first minute in half of the worlds). `weight`: how many each stored row stands for (cost.py)."""
+    first minute in half of the worlds). `weight`: how many each stored row stands for (cost.py). `skew_ms`: how far a
+    clock that nothing is wrong with may be off."""
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class World:
         config: Mapping[str, Mapping[str, Any]] | None = None,
         turn_s: float | None = None,
         weight: int = 1,
+        skew_ms: int = 0,
     ) -> None:
         self.seed = seed
         self.scheduler = Scheduler()
@@ -76,6 +81,7 @@ class World:
             turn_s = drawn.uniform(0, 60) if drawn.random() < 0.5 else drawn.uniform(60, HOUR_S)
         self.epoch_s = EPOCH_S - turn_s
         self._clients = 0
+        self._skew_ms = skew_ms
         self._around = Surroundings(
             self.scheduler,
             self.network,
@@ -138,10 +144,18 @@ class World:
     ) -> Process:
         """A machine for a node that believes in these peers; not started, and not in `processes`."""
         drawn = self.random(f"{node_id} machine")
-        clock = SimClock(lambda: self.scheduler.now, epoch_s=self.epoch_s, zero_s=1000 * drawn.random())
+        zero_s = 1000 * drawn.random()
+        off_s, ppm = self._apart(drawn) if self._skew_ms else (0.0, 0.0)
+        clock = SimClock(lambda: self.scheduler.now, epoch_s=self.epoch_s, zero_s=zero_s, off_s=off_s, ppm=ppm)
         root = self.directory / node_id / "data"
         platter = Platter(root, self.directory / node_id / "aside", self.random(f"{node_id} platter"))
         return Process(self.config_of(node_id, peers, tables, join=join), platter, clock, self._around)
+
+    def _apart(self, drawn: Random) -> tuple[float, float]:
+        """A host's offset, in half of them at the edge, and its crystal's error."""
+        most_s = self._skew_ms / 1000
+        off_s = drawn.choice([-most_s, most_s]) if drawn.random() < 0.5 else drawn.uniform(-most_s, most_s)
+        return off_s, drawn.uniform(-CRYSTAL_PPM, CRYSTAL_PPM)
 
     def config_of(
         self, node_id: str, peers: tuple[str, ...], tables: Mapping[str, Mapping[str, Any]], *, join: bool = False

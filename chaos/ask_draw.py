@@ -1,0 +1,54 @@
+"""Plans for what is said: clocks that are apart from the start, and storms in which answers have been untrue.
+
+They are laid over a plan that a seed draws without them, so that a seed known for a fault stays the plan that it was.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Final
+
+from chaos.fault_draw import FIRST_S, LAST_S
+from chaos.fault_plan import Fault, FaultPlan
+
+#: Each right clock is within 500 ms of the median. What crystals add until the end of a run is left out of it.
+SKEW_MS: Final = 400
+#: Where one clock may be wrong, the median is any of the others'.
+SKEW_BESIDE_WRONG_MS: Final = 200
+STORMS_MIN, STORMS_MAX = 1, 3
+#: Lines of a plan, their moments counted from the begin of the storm; A, B and C are three nodes, drawn.
+STORMS: Final = (
+    ("0 transfer A for=0.1", "1.5 jump B for=9 by=-4", "2 drain C for=8", "3.5 kill A for=5"),
+    ("0 kill leader for=0.5", "3 kill leader for=0.5"),
+    ("0 transfer A for=0.1", "2 transfer B for=0.1", "4 transfer C for=0.1"),
+    ("0 transfer A for=0.1", "3 transfer B for=0.1", "3.1 kill B for=2", "3.1 kill C for=2"),
+    ("0 pause leader for=1", "0.3 kill follower for=0.5"),
+    ("0 slow leader for=1 by=1.5", "0.3 power leader for=1.5 unsynced=lost"),
+    ("0 power leader for=1 unsynced=lost", "4 power leader for=1 unsynced=lost"),
+    ("0 power leader for=1 unsynced=lost", "0.1 cut leader-follower for=1"),
+)
+
+
+def with_asks(plan: FaultPlan) -> FaultPlan:
+    """The plan of the same seed with clocks apart and some of STORMS. Not where older builds are, which answer as they
+    did, nor beside a crowd, which has its own cost."""
+    if plan.older or plan.crowd:
+        return plan
+    chance = random.Random(f"asks {plan.seed}")
+    drawn = [_storm(chance, plan) for _ in range(chance.randint(STORMS_MIN, STORMS_MAX))]
+    faults = sorted((*plan.faults, *(fault for storm in drawn for fault in storm)), key=lambda fault: fault.at_s)
+    wrong = any(fault.kind in ("jump", "drift") for fault in faults)
+    return replace(plan, faults=tuple(faults), skew=SKEW_BESIDE_WRONG_MS if wrong else SKEW_MS)
+
+
+def _storm(chance: random.Random, plan: FaultPlan) -> list[Fault]:
+    names = [f"n{number}" for number in range(1, plan.nodes + 1)]
+    chance.shuffle(names)
+    lines = "\n".join(chance.choice(STORMS))
+    for letter, name in zip("ABC", names, strict=False):
+        lines = lines.replace(f" {letter} ", f" {name} ")
+    faults = FaultPlan.parse(f"plan seed=0 nodes=3 seconds={plan.seconds}\n{lines}").faults
+    begin_s = chance.uniform(FIRST_S, max(FIRST_S, plan.seconds - LAST_S - faults[-1].at_s))
+    stretch = chance.uniform(0.5, 1.5)
+    return [replace(fault, at_s=round(begin_s + stretch * fault.at_s, 3)) for fault in faults]

@@ -1,0 +1,138 @@
+"""What was so: the views of a history that its answers are held against."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable
+from typing import Final
+
+from chaos.bounds import Bounds
+from chaos.check.duplicates import Repeat, repeats
+from chaos.event import (
+    Applied,
+    Begun,
+    Cancelled,
+    Extended,
+    GaveBack,
+    HandedOver,
+    Led,
+    Offered,
+    Settled,
+    Sure,
+    Transferred,
+)
+from chaos.history import History
+
+Name = tuple[str, int, int]  # (message id, term, attempt)
+
+#: Codes of settles: given back by its consumer; dead and due again.
+NACKED: Final = 1006
+REDRIVEN: Final = 2001
+#: A doubt takes in what is due so shortly behind a change of leader (storage/doubt.py), by clocks that are apart.
+DOUBT_MS: Final = 3_000
+#: What a lease may seem to end early: times are floored, crystals run wrong.
+EARLY_MS: Final = 10
+
+
+class Truth:
+    """Of one history."""
+
+    def __init__(self, history: History, bounds: Bounds) -> None:
+        self.history, self.bounds = history, bounds
+        self.hand_overs = history.hand_overs()
+        self.received = history.of(HandedOver)
+        self.begun: dict[Name, Begun] = {}
+        for event in history.of(Begun):
+            self.begun.setdefault((event.message_id, event.term, event.attempt), event)
+        self._begun_ms: dict[str, list[float]] = {}
+        for (message_id, _, _), event in self.begun.items():
+            self._begun_ms.setdefault(message_id, []).append(event.mono_ms)
+        settled = history.of(Settled)
+        self.tells_begun, self.tells_settled = bool(self.begun), bool(settled)
+        self.nacked = {(each.message_id, each.term, each.attempt) for each in settled if each.code == NACKED}
+        redriven = [each for each in settled if each.code == REDRIVEN]
+        self.redriven = {each.message_id for each in redriven}
+        self._redriven_ms = sorted(
+            {(each.message_id, each.index): each.mono_ms for each in redriven}.values()
+        )  # a move has a record at the place and one at the home
+        acknowledged = history.acknowledged()
+        self._acknowledged = acknowledged
+        self.number_of = {event.message_id: number for number, event in acknowledged.items()}
+        self._offered: dict[int, Offered] = history.offered()
+        self._changes = _changes(history)
+        self.transfer_to = {event.term_after: event for event in history.of(Transferred)}
+        self._sealed = _sealed(history)
+        asked: list[Extended | GaveBack] = [*history.of(Extended), *history.of(GaveBack)]
+        self._prolonged = {(event.number, event.term, event.attempt) for event in asked}
+
+    def is_strict(self, number: int) -> bool:
+        """Whether it is a message of a strict topic."""
+        return number in self._offered and self._offered[number].strict
+
+    def topic(self, number: int) -> str:
+        """The name of its topic; empty where nobody says."""
+        return self._offered[number].topic if number in self._offered else ""
+
+    def pushed(self, number: int) -> bool:
+        """Whether its topic pushes."""
+        return self.topic(number) in ("push", "strict-push", "poison")
+
+    def begun_before(self, message_id: str, mono_ms: float) -> int | None:
+        """How many hand-overs of it nodes had begun by then; None where nobody looks into nodes."""
+        if not self.tells_begun:
+            return None
+        return sum(each <= mono_ms for each in self._begun_ms.get(message_id, ()))
+
+    def redriven_between(self, from_ms: float, until_ms: float) -> int:
+        """How many messages were redriven."""
+        return bisect.bisect_left(self._redriven_ms, until_ms) - bisect.bisect_left(self._redriven_ms, from_ms)
+
+    def nobody_died(self, number: int, cancel: Cancelled) -> bool:
+        """Whether every leader from shortly before a message was sent until its cancel was answered led on, or gave its
+        leadership away and all that it did went into the log."""
+        answered = self._acknowledged.get(number)
+        if answered is None or not self._changes:
+            return False
+        from_ms = answered.sent_mono_ms - DOUBT_MS
+        if self._changes[0][0] > from_ms:
+            return False  # the first leader was elected; what it found is in doubt for a moment
+        within = [term for at_ms, term in self._changes if from_ms <= at_ms <= cancel.mono_ms]
+        return all(term in self._sealed for term in within)
+
+    def early_repeats(self) -> Iterable[tuple[Repeat, int]]:
+        """What came again in a later term before its lease had run by the truth, and how much too early, ms; where all
+        clocks are right, and its consumer did not ask for another end."""
+        if not self.bounds.clocks_right:
+            return
+        for repeat in repeats(self.history, self.bounds):
+            before, after = repeat.before, repeat.after
+            told = before.begun_wall_ms and after.begun_wall_ms and before.handed_over_ms
+            asked = (before.number, before.term, before.attempt) in self._prolonged
+            if repeat.cause not in ("after_lease", "failover") or not told or asked or after.term == before.term:
+                continue
+            runs_ms = before.leased_until_ms - before.handed_over_ms
+            early_ms = before.begun_wall_ms + runs_ms - after.begun_wall_ms
+            if early_ms > EARLY_MS + runs_ms // 1000:
+                yield repeat, early_ms
+
+
+def _changes(history: History) -> list[tuple[float, int]]:
+    """(when, term) of each leader's begin, as far as anybody saw it."""
+    first_ms: dict[int, float] = {}
+    begun: list[Sure | Led] = [*history.of(Sure), *history.of(Led)]
+    for event in begun:
+        first_ms[event.term] = min(event.mono_ms, first_ms.get(event.term, event.mono_ms))
+    return sorted((at_ms, term) for term, at_ms in first_ms.items())
+
+
+def _sealed(history: History) -> set[int]:
+    """Terms that were given by the one before, with all that it did in the log; at the newest level of the history."""
+    newest = max((event.version for event in history.of(Applied)), default=0)
+    found: set[int] = set()
+    version = 0
+    for event in history.events:
+        if isinstance(event, Applied):
+            version = event.version
+        elif isinstance(event, Transferred) and event.term_after == event.term_before + 1 and version == newest:
+            found.add(event.term_after)
+    return found

@@ -1,0 +1,271 @@
+"""Clients who ask what is so, and change it where that is hardest to say: around retries and the ends of leases, just
+after changes of leader, and while a request of several entries is at work.
+
+Their answers go into the history as they came; chaos/check/answers.py holds them against what was.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from api.ledger import MessageLedger
+from api.message_query import BulkResult, DeadQuery
+from api.port import ANONYMOUS, KEPT, MessageView, ScheduleResult
+from chaos.event import Accounted, Answered, Event, GaveBack, Kept, Looked, Offered, Promoted, Redriven, Rescheduled
+from chaos.fault_plan import FaultPlan
+from chaos.history import History
+from chaos.simulator.changer import Changer
+from chaos.simulator.client import Outcome
+from chaos.simulator.load import POISON, TIMEOUT_S, Caller, Offer, code_of, is_not_done
+from chaos.simulator.world import World
+
+#: Of the messages that are acknowledged: looked at, moved, cancelled at some moment around or after their due time.
+LOOK_SHARE: Final = 0.15
+MOVE_SHARE: Final = 0.1
+CANCEL_SHARE: Final = 0.05
+AROUND_MS: Final = 50
+AFTER_MS: Final = 4_000
+#: What is far ahead is not waited for.
+FAR_MS: Final = 60_000
+#: So many of those that were acknowledged last are kept in mind; as many are asked about when a leader begins.
+LATELY: Final = 60
+AT_CHANGES: Final = 8
+SOON_S: Final = 0.4
+#: What was moved or given back is looked at so often, and asked for under its key.
+AGAIN_SHARE: Final = 0.4
+KEY_SHARE: Final = 0.3
+#: Between two redrives; after one whose outcome is unknown, which may be at work still.
+REDRIVE_S: Final = 6.0
+UNKNOWN_S: Final = 2 * TIMEOUT_S
+#: Faults that end a term: a redrive begins so much before or after.
+ENDS_TERM: Final = ("transfer", "kill", "stop", "power", "pause", "drain")
+BEFORE_S: Final = 0.015
+ACCOUNT_S: Final = 20.0
+AT_ONCE: Final = 8
+
+
+class _Both(NamedTuple):
+    """What is asked of each message at the end."""
+
+    view: MessageView
+    ledger: MessageLedger
+
+
+class Asker:
+    """One for a run whose plan has clocks apart."""
+
+    def __init__(self, world: World, history: History, changer: Changer, plan: FaultPlan) -> None:
+        self.in_flight = 0
+        self._world, self._history, self._changer, self._plan = world, history, changer, plan
+        self._caller = Caller(world, "asker")
+        self._chance = self._caller.chance
+        self._offers: dict[int, Offered] = {}
+        self._lately: deque[Answered] = deque(maxlen=LATELY)
+        self._known: dict[int, Answered] = {}
+        self._redrives_from_s = 0.0
+        self._over = True
+        # A key that is forgotten would make another message; all clocks together pass its retention.
+        self._keys = not any(fault.kind == "jump" and fault.target == "*" for fault in plan.faults)
+        history.listen(self._see)
+
+    def begin(self) -> None:
+        """The load begins."""
+        self._over = False
+        for fault in self._plan.faults:
+            if fault.kind in ENDS_TERM:
+                at_s = fault.at_s - BEFORE_S + 1.5 * BEFORE_S * self._chance.random()
+                self._world.after(max(0.0, at_s), self._redrive)
+        self._now_and_then()
+
+    def end(self) -> None:
+        """The load ends."""
+        self._over = True
+
+    # -- when
+
+    def _see(self, event: Event) -> None:
+        if isinstance(event, Offered):
+            self._offers[event.number] = event
+        if isinstance(event, Answered) and event.outcome == "acknowledged":
+            self._known[event.number] = event
+        if self._over:
+            return
+        if isinstance(event, Answered) and event.outcome == "acknowledged":
+            self._choose(event)
+        elif isinstance(event, Promoted):
+            for message in self._near_now():
+                ask = self._chance.choice([self._look, self._look, self._changer.cancel, self._changer.move])
+                self._world.after(SOON_S * self._chance.random() ** 2, ask, message)
+        elif isinstance(event, Rescheduled | GaveBack) and event.number in self._known:
+            message = self._known[event.number]
+            if self._chance.random() < AGAIN_SHARE:
+                self._world.after(SOON_S * self._chance.random(), self._look, message)
+            if isinstance(event, Rescheduled) and event.outcome == "moved" and self._chance.random() < KEY_SHARE:
+                self._world.after(SOON_S * self._chance.random(), self._keep, message)
+
+    def _choose(self, message: Answered) -> None:
+        chance = self._chance
+        if message.due_ms - message.wall_ms > FAR_MS:
+            return
+        self._lately.append(message)
+        for share, ask in (
+            (LOOK_SHARE, self._look),
+            (MOVE_SHARE, self._changer.move),
+            (CANCEL_SHARE, self._changer.cancel),
+        ):
+            if chance.random() < share:
+                around_ms = chance.randint(-AROUND_MS, AROUND_MS)
+                later_ms = around_ms if chance.random() < 0.5 else chance.randint(0, AFTER_MS)
+                wait_ms = message.due_ms - message.wall_ms + later_ms
+                self._world.after(max(0, wait_ms) / 1000, ask, message)
+
+    def _near_now(self) -> list[Answered]:
+        """Some of those that are due about now."""
+        _, now_ms = self._history.now()
+        near = [message for message in self._lately if abs(message.due_ms - now_ms) < AFTER_MS]
+        return self._chance.sample(near, min(AT_CHANGES, len(near)))
+
+    # -- GET, and a request under a key that is held
+
+    def _look(self, message: Answered) -> None:
+        if self._over:
+            return
+        asked_ms, name = self._history.now()[1], message.message_id
+
+        def done(outcome: Outcome) -> None:
+            if outcome.kind == "ok":
+                self._looked(message, asked_ms, outcome.value)
+
+        self._caller.call(
+            self._caller.node(), lambda port: port.message(name, local=False, principal=ANONYMOUS), done, "look"
+        )
+
+    def _looked(self, message: Answered, asked_ms: int, view: MessageView) -> None:
+        mono_ms, wall_ms = self._history.now()
+        self._history.record(
+            Looked(
+                mono_ms=mono_ms,
+                wall_ms=wall_ms,
+                number=message.number,
+                message_id=message.message_id,
+                asked_wall_ms=asked_ms,
+                state=view.state,
+                due_ms=view.due_ms,
+                attempt=view.attempt,
+                handed_over_ms=view.handed_over_ms,
+                lateness_ms=view.lateness_ms,
+                history=tuple((each.event, each.at_ms, each.node, each.term, each.attempt) for each in view.history),
+            )
+        )
+
+    def _keep(self, message: Answered) -> None:
+        offered = self._offers[message.number]
+        if self._over or not self._keys or not offered.keyed:
+            return
+        asked_ms = self._history.now()[1]
+        first = Offer(message.number, offered.topic, offered.asked_due_ms, True, False).message()
+        again = msgspec.structs.replace(first, fingerprint=bytes(16), on_conflict="keep")
+
+        def done(outcome: Outcome) -> None:
+            result: ScheduleResult | None = outcome.value
+            if result is None or result.status[0] != KEPT:
+                return
+            mono_ms, wall_ms = self._history.now()
+            self._history.record(
+                Kept(
+                    mono_ms=mono_ms,
+                    wall_ms=wall_ms,
+                    number=message.number,
+                    message_id=result.ids[0].decode(),
+                    asked_wall_ms=asked_ms,
+                    due_ms=int(result.due_ms[0]),
+                )
+            )
+
+        self._caller.call(self._caller.node(), lambda port: port.schedule([again], ANONYMOUS), done, "keep")
+
+    # -- redrives
+
+    def _now_and_then(self) -> None:
+        self._redrive()
+        if not self._over:
+            self._world.after(self._chance.expovariate(1 / REDRIVE_S), self._now_and_then)
+
+    def _redrive(self) -> None:
+        """All dead messages of the topic whose receiver refuses everything; one request at a time."""
+        if self._over or self._world.now_s < self._redrives_from_s:
+            return
+        self._redrives_from_s = self._world.now_s + TIMEOUT_S + UNKNOWN_S
+        asked_ms = self._history.now()[0]
+
+        def done(outcome: Outcome) -> None:
+            unknown = outcome.kind == "unknown"
+            self._redrives_from_s = self._world.now_s + (UNKNOWN_S if unknown else 1.0)
+            result: BulkResult | None = outcome.value
+            refused = is_not_done(outcome) or outcome.kind == "refused"
+            mono_ms, wall_ms = self._history.now()
+            self._history.record(
+                Redriven(
+                    mono_ms=mono_ms,
+                    wall_ms=wall_ms,
+                    topic=POISON,
+                    asked_mono_ms=asked_ms,
+                    outcome="done" if result else "refused" if refused else "unknown",
+                    changed=result.changed if result else 0,
+                    detail=code_of(outcome.problem),
+                )
+            )
+
+        query = DeadQuery(topic=POISON)
+        self._caller.call(
+            self._caller.node(),
+            lambda port: port.redrive(query, dry_run=False, principal=ANONYMOUS),
+            done,
+            "redrive",
+        )
+
+    # -- the end
+
+    def account(self) -> None:
+        """Ask GET and the ledger of every message, a few at a time; `in_flight` is 0 once all have answered."""
+        left = deque(self._known[number] for number in sorted(self._known))
+        self.in_flight = len(left)
+
+        def ask() -> None:
+            if not left:
+                return
+            message = left.popleft()
+            asked_ms, name = self._history.now()[1], message.message_id
+
+            async def both(port: Any) -> _Both:
+                view = await port.message(name, local=False, principal=ANONYMOUS)
+                return _Both(view, await port.message_ledger(name))
+
+            def done(outcome: Outcome) -> None:
+                self.in_flight -= 1
+                if outcome.kind == "ok":
+                    self._looked(message, asked_ms, outcome.value.view)
+                    self._accounted(message, outcome.value.ledger)
+                ask()
+
+            self._caller.insist(both, done, "account", for_s=ACCOUNT_S, again=True)
+
+        for _ in range(AT_ONCE):
+            ask()
+
+    def _accounted(self, message: Answered, found: MessageLedger) -> None:
+        mono_ms, wall_ms = self._history.now()
+        self._history.record(
+            Accounted(
+                mono_ms=mono_ms,
+                wall_ms=wall_ms,
+                number=message.number,
+                message_id=message.message_id,
+                kind=found.entry.kind,
+                hand_overs=len(found.hand_overs),
+                complete=not found.sight.unreachable and not found.sight.gaps,
+            )
+        )

@@ -1,0 +1,63 @@
+"""What clients are told beyond what a load needs; chaos/check/answers.py holds it against what was."""
+
+from typing import Literal
+
+from chaos.seen import Seen
+
+Told = tuple[str, int | None, str, int, int]
+"""One event of a message's history as GET tells it: (event, at ms, node, term, attempt)."""
+
+
+class Looked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to a GET of a message."""
+
+    number: int
+    message_id: str
+    asked_wall_ms: int
+    state: str
+    due_ms: int
+    attempt: int
+    handed_over_ms: int | None
+    lateness_ms: int | None
+    history: tuple[Told, ...]
+
+
+class Accounted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """What the ledger says of a message once all is over. `hand_overs`: those that it knows of; `complete`: whether it
+    says that no account is missing."""
+
+    number: int
+    message_id: str
+    kind: str
+    hand_overs: int
+    complete: bool
+
+
+class Redriven(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to a redrive of all dead messages of a topic, the only one under way: `changed` of `done`; `refused`
+    says that nothing was done."""
+
+    topic: str
+    asked_mono_ms: float
+    outcome: Literal["done", "refused", "unknown"]
+    changed: int = 0
+    detail: str = ""
+
+
+class Pulled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A pull that brought nothing to its consumer: `refused` says that nothing was leased to it."""
+
+    topic: str
+    node: str
+    asked_mono_ms: float
+    outcome: Literal["refused", "unknown"]
+    detail: str = ""
+
+
+class Kept(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to a request under the key of a message that is there: it is kept, and due then."""
+
+    number: int
+    message_id: str
+    asked_wall_ms: int
+    due_ms: int
