@@ -27,7 +27,10 @@ BODY_MAX_S: Final = 30.0
 class Exchange:
     """A request on its way through a handler. `params` are the path's, decoded; `principal` is who asks."""
 
-    __slots__ = ("_data", "bytes_max", "params", "port", "principal", "request", "request_id", "server", "target")
+    __slots__ = (
+        *("_data", "bytes_max", "params", "passed_on", "port", "principal", "request", "request_id", "server"),
+        "target",
+    )
 
     def __init__(self, server: "Server", request: web.BaseRequest, request_id: str, principal: Principal) -> None:
         self.server = server
@@ -38,6 +41,7 @@ class Exchange:
         self.target = request.raw_path
         self.params: Mapping[str, str] = {}
         self.bytes_max = self.port.limits.request_bytes_max
+        self.passed_on = False  # to the leader, which may have done what was asked
         self._data: bytes | None = None  # the body, once it was read
 
     # What came

@@ -224,7 +224,7 @@ class Server:
             task.uncancel()
             if ended:
                 return exchange.document({"messages": []})
-            raise _draining() from None
+            raise (_unanswered() if exchange.passed_on else _draining()) from None
         finally:
             self._waiting.pop(task, None)
 
@@ -241,6 +241,7 @@ class Server:
         body = await exchange.read() if method not in ("GET", "DELETE") else b""
         if body:  # an HTTP client would make up a type where there was none
             headers.setdefault("Content-Type", NDJSON if batch else JSON)
+        exchange.passed_on = True
         answer = await self.port.forward(ForwardRequest(method, exchange.target, headers, body))
         content_type = "application/octet-stream"
         back: dict[str, str] = {}
@@ -302,6 +303,14 @@ class Server:
         if leader is not None:
             context["leader"] = leader
         return msgspec.json.encode(problem.shape(**context))
+
+
+def _unanswered() -> Problem:
+    return Problem(
+        "outcome-unknown",
+        "this node is shutting down, and the leader's answer did not come; "
+        "what that handed over comes again when its lease has ended",
+    )
 
 
 def _draining() -> Problem:

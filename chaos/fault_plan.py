@@ -106,6 +106,13 @@ KINDS: Final[Mapping[str, Kind]] = {
         parties=("simulator",),
     ),
     "drain": Kind("node", "drained by an operator, and back after `for`", parties=("simulator",), drawn=False),
+    "catch": Kind(
+        "node",
+        "killed, or without power, a moment after it next hands something over; started again after `for`",
+        words={"how": ("kill", "power")},
+        parties=("simulator",),
+        drawn=False,
+    ),
     "rolling": Kind(
         "node", "stopped in order and started after `for`, of several the next when it is ready", parties=_LIVE
     ),

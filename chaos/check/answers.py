@@ -25,8 +25,9 @@ from chaos.event import (
 from chaos.history import History
 from chaos.verdict import Verdict
 
-#: A clock may be slewed, and a time is floored.
-ROUND_MS: Final = 60
+#: Of a strict push the moment is told that it was planned for; it may begin a little later, never before.
+ROUND_MS: Final = 5
+PLANNED_MS: Final = 1_000
 #: A pull's client may hear so much later that it heard nothing.
 LATE_MS: Final = 3_000
 
@@ -60,7 +61,8 @@ def _cancels(truth: Truth) -> Iterable[str]:
     for cancel in truth.history.of(Cancelled):
         if cancel.outcome != "cancelled" or cancel.message_id in truth.redriven:
             continue
-        before = [event for event in truth.hand_overs.get(cancel.number, ()) if event.mono_ms <= cancel.mono_ms]
+        events = truth.hand_overs.get(cancel.number, ())
+        before = [event for event in events if event.by_receipt or event.began_ms <= cancel.wall_ms]
         received = len({(event.term, event.attempt) for event in before})
         told = f"message {cancel.number}: cancel said {cancel.attempts_made} before ({cancel.prior})"
         if received and (cancel.prior == "none" or (cancel.prior == "known" and received > cancel.attempts_made)):
@@ -91,7 +93,7 @@ def _looks(truth: Truth) -> Iterable[str]:
                 if begun is None:
                     if truth.tells_begun and truth.pushed(look.number):
                         yield f"{told} {name}, and it was not"
-                elif (node and node != begun.node) or abs(begun.at_ms - at_ms) > ROUND_MS:
+                elif (node and node != begun.node) or not -ROUND_MS < begun.at_ms - at_ms < PLANNED_MS:
                     yield f"{told} {name}: it was at {begun.at_ms} by {begun.node}"
         if truth.is_strict(look.number) and look.message_id not in truth.redriven:
             asked_ms = look.asked_wall_ms

@@ -1,5 +1,7 @@
 """U: what is handed over though nobody scheduled it, or though it was cancelled or moved away."""
 
+from collections import defaultdict
+
 from chaos.bounds import Bounds
 from chaos.event import Rescheduled
 from chaos.history import History
@@ -42,12 +44,12 @@ def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
 
 def _before_moved(history: History, moved: list[Rescheduled]) -> list[str]:
     """Hand-overs begun after the answer to a reschedule, and, by their leader's clock, before the due time it gave;
-    unless another reschedule was asked for meanwhile.
+    unless another reschedule was under way at or behind this one.
     """
     hand_overs = history.hand_overs()
-    asked_ms: dict[int, list[int]] = {}
+    moves: dict[int, list[Rescheduled]] = defaultdict(list)
     for move in history.of(Rescheduled):
-        asked_ms.setdefault(move.number, []).append(move.asked_wall_ms)
+        moves[move.number].append(move)
     return [
         f"message {move.number}: handed over at {event.handed_over_ms}, moved to {move.due_ms} at {move.wall_ms}"
         for move in moved
@@ -55,5 +57,8 @@ def _before_moved(history: History, moved: list[Rescheduled]) -> list[str]:
         if move.wall_ms < event.began_ms
         and not event.by_receipt
         and event.handed_over_ms < move.due_ms
-        and not any(move.asked_wall_ms < ms <= event.began_ms for ms in asked_ms[move.number])
+        and not any(
+            other is not move and other.wall_ms >= move.asked_wall_ms and other.asked_wall_ms <= event.began_ms
+            for other in moves[move.number]
+        )
     ]

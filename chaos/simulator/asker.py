@@ -14,7 +14,19 @@ import msgspec
 from api.ledger import MessageLedger
 from api.message_query import BulkResult, DeadQuery
 from api.port import ANONYMOUS, KEPT, MessageView, ScheduleResult
-from chaos.event import Accounted, Answered, Event, GaveBack, Kept, Looked, Offered, Promoted, Redriven, Rescheduled
+from chaos.event import (
+    Accounted,
+    Answered,
+    Begun,
+    Event,
+    GaveBack,
+    Kept,
+    Looked,
+    Offered,
+    Promoted,
+    Redriven,
+    Rescheduled,
+)
 from chaos.fault_plan import FaultPlan
 from chaos.history import History
 from chaos.simulator.changer import Changer
@@ -30,18 +42,19 @@ AROUND_MS: Final = 50
 AFTER_MS: Final = 4_000
 #: What is far ahead is not waited for.
 FAR_MS: Final = 60_000
-#: So many of those that were acknowledged last are kept in mind; as many are asked about when a leader begins.
-LATELY: Final = 60
+#: So many of those that were handed over last are kept in mind; as many are asked about when a leader begins.
+LATELY: Final = 12
 AT_CHANGES: Final = 8
 SOON_S: Final = 0.4
+LATER_S: Final = 3.0
 #: What was moved or given back is looked at so often, and asked for under its key.
 AGAIN_SHARE: Final = 0.4
 KEY_SHARE: Final = 0.3
 #: Between two redrives; after one whose outcome is unknown, which may be at work still.
-REDRIVE_S: Final = 6.0
+REDRIVE_S: Final = 15.0
 UNKNOWN_S: Final = 2 * TIMEOUT_S
 #: Faults that end a term: a redrive begins so much before or after.
-ENDS_TERM: Final = ("transfer", "kill", "stop", "power", "pause", "drain")
+ENDS_TERM: Final = ("transfer", "kill", "stop", "power", "drain")
 BEFORE_S: Final = 0.015
 ACCOUNT_S: Final = 20.0
 AT_ONCE: Final = 8
@@ -63,7 +76,8 @@ class Asker:
         self._caller = Caller(world, "asker")
         self._chance = self._caller.chance
         self._offers: dict[int, Offered] = {}
-        self._lately: deque[Answered] = deque(maxlen=LATELY)
+        self._lately: deque[str] = deque(maxlen=LATELY)
+        self._by_id: dict[str, Answered] = {}
         self._known: dict[int, Answered] = {}
         self._redrives_from_s = 0.0
         self._over = True
@@ -90,15 +104,18 @@ class Asker:
         if isinstance(event, Offered):
             self._offers[event.number] = event
         if isinstance(event, Answered) and event.outcome == "acknowledged":
-            self._known[event.number] = event
+            self._known[event.number] = self._by_id[event.message_id] = event
+        if isinstance(event, Begun) and event.message_id in self._by_id:
+            self._lately.append(event.message_id)
         if self._over:
             return
         if isinstance(event, Answered) and event.outcome == "acknowledged":
             self._choose(event)
         elif isinstance(event, Promoted):
-            for message in self._near_now():
-                ask = self._chance.choice([self._look, self._look, self._changer.cancel, self._changer.move])
-                self._world.after(SOON_S * self._chance.random() ** 2, ask, message)
+            for message in self._handed_over_lately():
+                ask = self._chance.choice([self._look, self._changer.cancel, self._changer.cancel, self._changer.move])
+                within_s = self._chance.choice([SOON_S, SOON_S, LATER_S])
+                self._world.after(within_s * self._chance.random() ** 2, ask, message)
         elif isinstance(event, Rescheduled | GaveBack) and event.number in self._known:
             message = self._known[event.number]
             if self._chance.random() < AGAIN_SHARE:
@@ -110,7 +127,6 @@ class Asker:
         chance = self._chance
         if message.due_ms - message.wall_ms > FAR_MS:
             return
-        self._lately.append(message)
         for share, ask in (
             (LOOK_SHARE, self._look),
             (MOVE_SHARE, self._changer.move),
@@ -122,11 +138,10 @@ class Asker:
                 wait_ms = message.due_ms - message.wall_ms + later_ms
                 self._world.after(max(0, wait_ms) / 1000, ask, message)
 
-    def _near_now(self) -> list[Answered]:
-        """Some of those that are due about now."""
-        _, now_ms = self._history.now()
-        near = [message for message in self._lately if abs(message.due_ms - now_ms) < AFTER_MS]
-        return self._chance.sample(near, min(AT_CHANGES, len(near)))
+    def _handed_over_lately(self) -> list[Answered]:
+        """Some of those whose hand-over may have left no record."""
+        names = sorted(set(self._lately))
+        return [self._by_id[name] for name in self._chance.sample(names, min(AT_CHANGES, len(names)))]
 
     # -- GET, and a request under a key that is held
 

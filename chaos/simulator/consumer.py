@@ -33,6 +33,14 @@ ONCE_S: Final = 3.0
 ALL_BACK_SHARE: Final = 0.08
 GIVE_BACK_ONCE_S: Final = 0.0
 #: What is done with a message, and how often: the rest is forgotten.
+ASKED_FATES: Final = (
+    ("ack", 0.6),
+    ("give back", 0.1),
+    ("extend", 0.15),
+    ("late", 0.05),
+    ("twice", 0.05),
+    ("forget", 0.05),
+)
 FATES: Final = (("ack", 0.8), ("give back", 0.05), ("extend", 0.04), ("late", 0.03), ("twice", 0.03), ("forget", 0.05))
 
 
@@ -43,7 +51,7 @@ class Consumer:
         self, world: World, history: History, probe: Probe, node_id: str, topic: str, asks: bool = False
     ) -> None:
         self.calm = False
-        self._asks = asks
+        self._asks, self._fates = asks, ASKED_FATES if asks else FATES
         self._asked_ms = 0.0
         self.acks = 0  # under way
         self._world, self._history, self._probe = world, history, probe
@@ -127,7 +135,7 @@ class Consumer:
                     begun_wall_ms=begun.wall_ms if begun else 0,
                 )
             )
-            fate = "ack" if self.calm else self._chance.choices(*zip(*FATES, strict=True))[0]
+            fate = "ack" if self.calm else self._chance.choices(*zip(*self._fates, strict=True))[0]
             fates.setdefault(fate, []).append(delivery)
         if self._asks and not self.calm and self._topic != DEAD and self._chance.random() < ALL_BACK_SHARE:
             fates = {"give all back": list(deliveries)}

@@ -71,6 +71,12 @@ class Shape:
     around_ms: int = 50  # a cancel or move comes so near to the due time
 
 
+#: Where clients ask: more messages that die, which are redriven many at a time.
+ASKED: Final = Shape(
+    topics=((PULL, 0.4), (PUSH, 0.2), (POISON, 0.15), (STRICT_PULL, 0.12), (STRICT_PUSH, 0.13)),
+)
+
+
 @dataclass(frozen=True)
 class Offer:
     """One message; its number is its body."""

@@ -20,6 +20,7 @@ from chaos.event import Crashed, Fault, Transferred
 from chaos.fault_plan import Fault as PlannedFault
 from chaos.fault_plan import FaultPlan
 from chaos.history import History
+from chaos.simulator.catches import Catches
 from chaos.simulator.client import Outcome
 from chaos.simulator.clock_faults import ClockFaults
 from chaos.simulator.disk import finds_damage
@@ -67,6 +68,7 @@ class Nemesis:
         self.clocks = ClockFaults(world, self._aim, self._mark, self._after)
         self._strangers, self._upgrade, self._drains = Strangers(world), upgrade, Drains(world)
         world.on_end = self._ended
+        self._catches = Catches(world, history, self._kill, self._power)
 
     def begin(self) -> None:
         """The moments of the plan count from now."""
@@ -79,6 +81,7 @@ class Nemesis:
         world = self._world
         self._strangers.end()
         self._drains.end_all()
+        self._catches.end()
         self._upgrade.end()
         world.network.heal_all()
         self.clocks.heal()
@@ -205,12 +208,15 @@ class Nemesis:
 
         return self._each(fault, stop)
 
+    def _catch(self, fault: PlannedFault) -> bool:
+        return self._each(fault, lambda process: self._catches.wait(process.id, fault))
+
     def _drain(self, fault: PlannedFault) -> bool:
-        nodes = self._aim.nodes(fault.target)
-        for node_id in nodes:
-            self._drains.begin(node_id)
-            self._after(fault, self._drains.end, node_id)
-        return bool(nodes)
+        def drain(process: Process) -> None:
+            self._drains.begin(process.id)
+            self._after(fault, self._drains.end, process.id)
+
+        return self._each(fault, drain)
 
     def _wipe(self, fault: PlannedFault) -> bool:
         def wipe(process: Process) -> bool:

@@ -172,6 +172,7 @@ class _Answering:
 
     task: asyncio.Task[None]
     waits: bool
+    passed_on: bool = False
 
 
 class SimServing:
@@ -226,19 +227,22 @@ class SimServing:
 
     async def _answer(self, socket: Socket, request: Request) -> None:
         try:
-            reply = await self._run(request)
+            reply = await self._run(socket, request)
         except Problem as problem:
             reply = refusal(problem)
         except asyncio.CancelledError:
             if socket.closed or not self.draining:
                 raise
-            reply = refusal(Problem("draining", "this node is shutting down; ask another node"))
+            at_work = self._at_work.get(socket)
+            passed_on = at_work is not None and at_work.passed_on
+            code = "outcome-unknown" if passed_on else "draining"
+            reply = refusal(Problem(code, "this node is shutting down; ask another node"))
         except Exception as error:
             self._complain(error)
             reply = refusal(Problem("internal", repr(error)))
         self._reply(socket, reply)
 
-    async def _run(self, request: Request) -> Reply:
+    async def _run(self, socket: Socket, request: Request) -> Reply:
         if self.draining:
             raise Problem("draining", "this node is shutting down; ask another node")
         port = self._port
@@ -246,6 +250,7 @@ class SimServing:
             if "Hourwheel-Forwarded" in request.headers:
                 raise Problem("no-leader", "took this node for the leader, and it is not; try again")
             passed_on = msgspec.structs.replace(request, headers={"Hourwheel-Forwarded": port.node_id})
+            self._at_work[socket].passed_on = True
             reply = await port.forward(passed_on)
             assert isinstance(reply, Reply)
             return reply

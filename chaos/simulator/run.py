@@ -34,7 +34,7 @@ from chaos.simulator.consumer import Consumer
 from chaos.simulator.crowd import TURN_S, Crowd, CrowdShape
 from chaos.simulator.door_probe import DoorProbe
 from chaos.simulator.judge import ANY_TIME, BOUNDS, changes_of_leader, counts, judge
-from chaos.simulator.load import DEAD, PULL, STRICT_PULL, Caller, Producer, Shape, topic_settings
+from chaos.simulator.load import ASKED, DEAD, PULL, STRICT_PULL, Caller, Producer, Shape, topic_settings
 from chaos.simulator.mutant import Patch, patched
 from chaos.simulator.nemesis import Nemesis
 from chaos.simulator.probe import Probe
@@ -326,7 +326,7 @@ def run_plan(
     more |= {"skew_ms": plan.skew}
     few = patched(PIECES) if plan.skew else contextlib.nullcontext()
     with few, World(plan.seed, directory, nodes=plan.nodes, config=config_of(plan), **more) as world:
-        running = Running(plan, world, shape or Shape(), crowd)
+        running = Running(plan, world, shape or (ASKED if plan.skew else Shape()), crowd)
         try:
             wrong = running.run()
         except Exception:  # of the simulation itself, time that stands still say: one seed's, not the range's

@@ -14,6 +14,7 @@ memory where there is room (memory.py).
 
 from __future__ import annotations
 
+import math
 import random
 import shutil
 import tempfile
@@ -152,10 +153,10 @@ class World:
         return Process(self.config_of(node_id, peers, tables, join=join), platter, clock, self._around)
 
     def _apart(self, drawn: Random) -> tuple[float, float]:
-        """A host's offset, in half of them at the edge, and its crystal's error."""
+        """A host's offset, in half of them at the edge, and its crystal's error, which makes it no larger."""
         most_s = self._skew_ms / 1000
         off_s = drawn.choice([-most_s, most_s]) if drawn.random() < 0.5 else drawn.uniform(-most_s, most_s)
-        return off_s, drawn.uniform(-CRYSTAL_PPM, CRYSTAL_PPM)
+        return off_s, -math.copysign(drawn.uniform(0, CRYSTAL_PPM), off_s)
 
     def config_of(
         self, node_id: str, peers: tuple[str, ...], tables: Mapping[str, Mapping[str, Any]], *, join: bool = False

@@ -250,7 +250,7 @@ def test_draining() -> None:
 
 
 def test_a_pull_passed_on_ends_too() -> None:
-    """Draining a follower ends the waits it holds at the leader."""
+    """Draining a follower ends the waits it holds at the leader, which may have handed something over (FOUND D9)."""
 
     async def story() -> None:
         entered, left = asyncio.Event(), asyncio.Event()
@@ -269,7 +269,8 @@ def test_a_pull_passed_on_ends_too() -> None:
             pull = asyncio.create_task(client.send("POST", "/v1/topics/a/pull", {"wait": "30s"}))
             await entered.wait()
             client.server.drain()
-            assert (await pull).json["code"] == "draining"
+            ended = await pull
+            assert (ended.status, ended.json["code"]) == (504, "outcome-unknown")
             assert left.is_set()
 
     run(story())
