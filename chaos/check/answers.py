@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from chaos.bounds import Bounds
-from chaos.check.truth import Truth
 from chaos.event import (
     Accounted,
     Cancelled,
@@ -23,6 +22,7 @@ from chaos.event import (
     Transferred,
 )
 from chaos.history import History
+from chaos.truth import Truth
 from chaos.verdict import Verdict
 
 #: Of a strict push the moment is told that it was planned for; it may begin a little later, never before.
@@ -139,7 +139,7 @@ def _pulls(truth: Truth) -> Iterable[str]:
     received = {(event.message_id, event.term, event.attempt) for event in truth.received}
     for name, begun in truth.begun.items():
         number = truth.number_of.get(name[0])
-        if begun.pushed or name in received or number is None:
+        if begun.pushed or name in received or number is None or not truth.topic(number):
             continue
         pulls = unsure[truth.topic(number)]
         if not any(pull.asked_mono_ms <= begun.mono_ms <= pull.mono_ms + LATE_MS for pull in pulls):
