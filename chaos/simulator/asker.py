@@ -18,6 +18,7 @@ from chaos.event import (
     Accounted,
     Answered,
     Begun,
+    Ended,
     Event,
     GaveBack,
     Kept,
@@ -44,12 +45,15 @@ AFTER_MS: Final = 4_000
 FAR_MS: Final = 60_000
 #: So many of those that were handed over last are kept in mind; as many are asked about when a leader begins.
 LATELY: Final = 12
+LATELY_MS: Final = 2_000
 AT_CHANGES: Final = 8
 SOON_S: Final = 0.4
 LATER_S: Final = 3.0
 #: What was moved or given back is looked at so often, and asked for under its key.
 AGAIN_SHARE: Final = 0.4
 KEY_SHARE: Final = 0.3
+#: What failed or was given back is moved or cancelled before it comes again.
+MEANWHILE_SHARE: Final = 0.3
 #: Between two redrives; after one whose outcome is unknown, which may be at work still.
 REDRIVE_S: Final = 15.0
 UNKNOWN_S: Final = 2 * TIMEOUT_S
@@ -76,7 +80,7 @@ class Asker:
         self._caller = Caller(world, "asker")
         self._chance = self._caller.chance
         self._offers: dict[int, Offered] = {}
-        self._lately: deque[str] = deque(maxlen=LATELY)
+        self._lately: deque[Begun] = deque(maxlen=LATELY)
         self._by_id: dict[str, Answered] = {}
         self._known: dict[int, Answered] = {}
         self._redrives_from_s = 0.0
@@ -106,7 +110,7 @@ class Asker:
         if isinstance(event, Answered) and event.outcome == "acknowledged":
             self._known[event.number] = self._by_id[event.message_id] = event
         if isinstance(event, Begun) and event.message_id in self._by_id:
-            self._lately.append(event.message_id)
+            self._lately.append(event)
         if self._over:
             return
         if isinstance(event, Answered) and event.outcome == "acknowledged":
@@ -116,12 +120,22 @@ class Asker:
                 ask = self._chance.choice([self._look, self._changer.cancel, self._changer.cancel, self._changer.move])
                 within_s = self._chance.choice([SOON_S, SOON_S, LATER_S])
                 self._world.after(within_s * self._chance.random() ** 2, ask, message)
+        elif isinstance(event, Ended) and event.message_id in self._by_id:
+            self._meanwhile(self._by_id[event.message_id])
         elif isinstance(event, Rescheduled | GaveBack) and event.number in self._known:
             message = self._known[event.number]
             if self._chance.random() < AGAIN_SHARE:
                 self._world.after(SOON_S * self._chance.random(), self._look, message)
-            if isinstance(event, Rescheduled) and event.outcome == "moved" and self._chance.random() < KEY_SHARE:
+            if isinstance(event, GaveBack):
+                self._meanwhile(message)
+            elif event.outcome == "moved" and self._chance.random() < KEY_SHARE:
                 self._world.after(SOON_S * self._chance.random(), self._keep, message)
+
+    def _meanwhile(self, message: Answered) -> None:
+        """Its last hand-over came to nothing, and it waits for another one."""
+        if self._chance.random() < MEANWHILE_SHARE:
+            ask = self._chance.choice([self._changer.cancel, self._changer.move])
+            self._world.after(SOON_S * self._chance.random(), ask, message)
 
     def _choose(self, message: Answered) -> None:
         chance = self._chance
@@ -140,7 +154,8 @@ class Asker:
 
     def _handed_over_lately(self) -> list[Answered]:
         """Some of those whose hand-over may have left no record."""
-        names = sorted(set(self._lately))
+        since_ms = self._history.now()[0] - LATELY_MS
+        names = sorted({begun.message_id for begun in self._lately if begun.mono_ms > since_ms})
         return [self._by_id[name] for name in self._chance.sample(names, min(AT_CHANGES, len(names)))]
 
     # -- GET, and a request under a key that is held

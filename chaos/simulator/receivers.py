@@ -97,7 +97,7 @@ class Receivers:
             number = len(self._hosts) + 1
             host = self._hosts[name] = f"10.9.{number // 250}.{number % 250 + 1}"
             self._network.listen((host, PORT), _run, self._accepted)
-            self.behave(name, Behaviour())
+            self._behaviour.setdefault(name, Behaviour)
         return f"http://{host}:{PORT}/{name}"
 
     def host(self, name: str) -> str:

@@ -112,7 +112,7 @@ def test_a_doubt_needs_a_leader_that_died() -> None:
     answered = msgspec.convert(answer | {"message_id": "id900", "due_ms": EPOCH_MS + 9_000} | at(6_001), Event)
     told = cancel(8_000, "unknown", 0, number=900)
     assert wrong(History([*long_ago, offered, answered, told]))
-    given = {"source": "n2", "target": "n3", "asked": "n3", "term_before": 2, "term_after": 3, "took_ms": 9}
+    given: Any = {"source": "n2", "target": "n3", "asked": "n3", "term_before": 2, "term_after": 3, "took_ms": 9}
     elected = msgspec.convert({"type": "Led", "term": 3, "leader": "n3"} | at(7_000), Event)
     assert not wrong(History([*long_ago, offered, answered, elected, told]))
     transferred = Transferred(**at(7_000), **given)
@@ -221,7 +221,7 @@ def test_a_strict_lease_runs_as_long_as_it_was_given_for(early_ms: int) -> None:
 @pytest.mark.parametrize("repeated", [0, 1])
 def test_a_transfer_counts_what_came_again(repeated: int) -> None:
     """D2."""
-    given = {"source": "n1", "target": "n2", "asked": "n2", "term_before": 1, "term_after": 2, "took_ms": 9}
+    given: Any = {"source": "n1", "target": "n2", "asked": "n2", "term_before": 1, "term_after": 2, "took_ms": 9}
     again = hand_over(NUMBER, 1_600, 2, 2, begun_wall_ms=EPOCH_MS + 1_600)
     events = [
         msgspec.structs.replace(event, begun_wall_ms=event.handed_over_ms) if isinstance(event, HandedOver) else event
