@@ -4,14 +4,16 @@ Kept in memory while the run goes on (a client that writes files measures its ow
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from chaos.event import Answered, Cancelled, Event, Fault, HandedOver, Offered
+from chaos.event import Answered, Cancelled, Event, Fault, HandedOver, Offered, Settled
 from node.clock import NodeClock
+from replication.apply_move import CODE_REDRIVEN
 
 E = TypeVar("E", bound=Event)
 
@@ -75,6 +77,11 @@ class History:
             if event.number not in found or found[event.number].outcome != "cancelled":
                 found[event.number] = event
         return found
+
+    def redriven(self) -> Counter[str]:
+        """How often each message that was dead was made due again, by id; none where nobody looks into nodes."""
+        entries = {(event.message_id, event.index) for event in self.of(Settled) if event.code == CODE_REDRIVEN}
+        return Counter(message_id for message_id, _ in entries)
 
     def faults(self) -> list[Fault]:
         """Beginnings of faults, in order."""

@@ -22,12 +22,11 @@ from chaos.event import (
     Transferred,
 )
 from chaos.history import History
+from node.retry import NACKED
+from replication.apply_move import CODE_REDRIVEN
 
 Name = tuple[str, int, int]  # (message id, term, attempt)
 
-#: Codes of settles: given back by its consumer; dead and due again.
-NACKED: Final = 1006
-REDRIVEN: Final = 2001
 #: A doubt takes in what is due so shortly behind a change of leader (storage/doubt.py), by clocks that are apart.
 DOUBT_MS: Final = 3_000
 #: What a lease may seem to end early: times are floored, crystals run wrong.
@@ -50,8 +49,8 @@ class Truth:
         settled = history.of(Settled)
         self.tells_begun, self.tells_settled = bool(self.begun), bool(settled)
         self.nacked = {(each.message_id, each.term, each.attempt) for each in settled if each.code == NACKED}
-        redriven = [each for each in settled if each.code == REDRIVEN]
-        self.redriven = {each.message_id for each in redriven}
+        redriven = [each for each in settled if each.code == CODE_REDRIVEN]
+        self.redriven = history.redriven()
         self._redriven_ms = sorted(
             {(each.message_id, each.index): each.mono_ms for each in redriven}.values()
         )  # a move has a record at the place and one at the home

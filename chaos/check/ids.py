@@ -9,9 +9,10 @@ from chaos.verdict import Verdict
 
 
 def check_ids(history: History, bounds: Bounds) -> Verdict:
-    """A message has one id in every answer and hand-over and at most one dead letter, an id is of one message; and no
-    place that was ever given to a unit is given again, also not when its hour was unlinked.
+    """A message has one id in every answer and hand-over and at most one dead letter for each time that it died, an id
+    is of one message; and no place that was ever given to a unit is given again, also not when its hour was unlinked.
     """
+    redriven = history.redriven()
     ids: dict[int, set[str]] = defaultdict(set)
     letters: dict[int, set[str]] = defaultdict(set)
     numbers: dict[str, set[int]] = defaultdict(set)
@@ -22,10 +23,14 @@ def check_ids(history: History, bounds: Bounds) -> Verdict:
         if isinstance(event, DeadLettered):
             letters[event.number].add(event.letter_id)
     faults = [
-        f"message {number} has the {what} {', '.join(sorted(several))}"
-        for what, by_number in (("ids", ids), ("dead letters", letters))
-        for number, several in by_number.items()
+        f"message {number} has the ids {', '.join(sorted(several))}"
+        for number, several in ids.items()
         if len(several) > 1
+    ]
+    faults += [
+        f"message {number} has the dead letters {', '.join(sorted(several))}"
+        for number, several in letters.items()
+        if len(several) > 1 + sum(redriven[name] for name in ids[number])
     ]
     faults += [
         f"id {name} is of the messages {sorted(several)}" for name, several in numbers.items() if len(several) > 1

@@ -51,6 +51,10 @@ def check_linear(history: History, bounds: Bounds) -> Verdict:
     changes: list[Cancelled | Rescheduled] = [*history.of(Cancelled), *history.of(Rescheduled)]
     for change in changes:
         faults += _see_change(registers[change.number], change, hand_overs, strict)
+    redriven_ids = history.redriven()
+    redriven = {events[0].number for events in hand_overs.values() if events[0].message_id in redriven_ids}
+    for number in redriven:
+        del registers[number]  # it ended, and was opened again
     for number, register in sorted(registers.items()):
         faults += [f"message {number}: {fault}" for fault in _judge(register)]
     moves = history.of(Rescheduled)

@@ -42,5 +42,6 @@ def _may_have_ended(history: History) -> set[str]:
     ended = {event.message_id for event in history.of(Acked) if event.result in ("acked", "unknown")}
     ended |= {event.message_id for event in history.of(Cancelled) if event.outcome != "refused"}
     ended |= {event.message_id for event in history.of(Rescheduled) if event.outcome != "refused"}
-    ended |= {event.message_id for event in history.of(DeadLettered)}
+    for letter in history.of(DeadLettered):
+        ended |= {letter.message_id, letter.letter_id}  # nobody writes the acks of letters down
     return ended | {event.message_id for event in history.of(HandedOver) if event.pushed and event.taken}

@@ -25,7 +25,8 @@ from chaos.event import (
     Transferred,
 )
 from chaos.history import History
-from chaos.truth import NACKED, REDRIVEN
+from node.retry import NACKED
+from replication.apply_move import CODE_REDRIVEN
 from storage.format import FORWARDED
 from tests.chaos.planted import EPOCH_MS, LEASE_MS, at, hand_over
 from tests.chaos.planted_inside import good_inside, with_more
@@ -174,7 +175,7 @@ def test_a_nack_says_what_it_did(result: str, made_it: int, true: bool) -> None:
 def test_a_redrive_says_how_many_it_changed(outcome: Any, changed: int, true: bool) -> None:
     """D6, D7: two were redriven, each with two records."""
     moved = [
-        made(Settled, 300, message_id=f"id{number}", index=31, what=FORWARDED, term=0, attempt=0, code=REDRIVEN)
+        made(Settled, 300, message_id=f"id{number}", index=31, what=FORWARDED, term=0, attempt=0, code=CODE_REDRIVEN)
         for number in (1, 1, 2, 2)
     ]
     redrive = made(Redriven, 310, topic="poison", asked_mono_ms=290.0, outcome=outcome, changed=changed)
