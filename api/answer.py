@@ -60,9 +60,11 @@ class Answer(web.StreamResponse):
         return cls(status, head.encode("latin-1"), body, keep_alive=keep_alive, bodyless=bodyless)
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Write the whole answer; ConnectionResetError when the client has gone."""
+        """Write the whole answer; ConnectionResetError when the client has gone.
+
+        Nothing is written to a connection that closes: a pull that sees this (Exchange.gone) hands nothing over."""
         transport = request.transport
-        if transport is None:
+        if transport is None or transport.is_closing():
             raise ConnectionResetError("the client has closed the connection")
         if len(self._content) < _JOIN_BELOW:
             transport.write(self._head + self._content)

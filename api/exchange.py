@@ -149,6 +149,11 @@ class Exchange:
 
     # What goes back
 
+    def gone(self) -> bool:
+        """Whether the client's connection is closed or about to be: no answer is written to it any more."""
+        transport = self.request.transport
+        return transport is None or transport.is_closing()
+
     def answer(
         self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
     ) -> Answer:

@@ -14,6 +14,7 @@ from api.answer import JSON, Answer
 from api.cluster_route import read_node
 from api.document import Fields, read_object
 from api.exchange import Exchange
+from api.field import read_count
 from api.handing_on import OUTCOMES_MAX, TOLD_MAX, DrainView, OpenHandOvers, PushOutcome
 from api.problem import FieldFault, Problem
 from api.route import Route
@@ -23,12 +24,15 @@ class _Outcomes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outcomes: list[PushOutcome]
 
 
+CODE_MAX: Final = 0xFFFF
+INT63_MAX: Final = (1 << 63) - 1
 _OUTCOMES: Final = msgspec.json.Decoder(_Outcomes)
 _TOLD: Final = msgspec.json.Decoder(OpenHandOvers)
 _DRAIN: Final = Fields({"node": read_node})
-_WAITS: Final = Fields({"node": read_node}, required={"node": "node is required: who passed the waits on"})
-CODE_MAX: Final = 0xFFFF
-INT63_MAX: Final = (1 << 63) - 1
+_WAITS: Final = Fields(
+    {"node": read_node, "wait": lambda value: read_count(value, 1, INT63_MAX)},
+    required={"node": "node is required: who passed the waits on"},
+)
 
 
 async def drain(exchange: Exchange) -> Answer:
@@ -100,11 +104,11 @@ async def takeover(exchange: Exchange) -> Answer:
 
 
 async def waits(exchange: Exchange) -> Answer:
-    """POST /v1/cluster/waits: a node that stops asks the leader to answer the waits that it passed on, for it is about
-    to close their connections."""
+    """POST /v1/cluster/waits: a node asks the leader to answer the waits that it passed on. It stops, and closes their
+    connections in a moment; or the client behind one of them (`wait`) has gone."""
     exchange.query(())
-    node = read_object(await exchange.read(), _WAITS)["node"]
-    return exchange.document({"ended": exchange.server.end_waits(node)})
+    named = read_object(await exchange.read(), _WAITS)
+    return exchange.document({"ended": exchange.server.end_waits(named["node"], named.get("wait"))})
 
 
 def _decode(decoder: Any, data: bytes) -> Any:

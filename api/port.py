@@ -91,10 +91,9 @@ class MessageIn(msgspec.Struct, frozen=True, gc=False):
     """One message to schedule, parsed and validated.
 
     At most one of `deliver_at_ms` (absolute; the past means now) and `delay_ms` is set; neither means now; both are
-    within `Limits.max_delay_ms`.
-    `content_type` is "" for a JSON document (sent and given back as `body`, byte for byte); anything else are opaque
-    bytes, sent and given back as `body_base64`.
-    `fingerprint` (16 bytes, only with a key) covers the fields as sent except `key` and `on_conflict`.
+    within `Limits.max_delay_ms`. `content_type` is "" for a JSON document (sent and given back as `body`, byte for
+    byte); anything else are opaque bytes, sent and given back as `body_base64`. `fingerprint` (16 bytes, only with a
+    key) covers the fields as sent except `key` and `on_conflict`.
     """
 
     topic: str
@@ -213,6 +212,7 @@ class PullIn(msgspec.Struct, frozen=True):
     wait_ms: int = 0  # 0 .. 30,000
     lease_ms: int | None = None  # 1 s .. 12 h
     tags: tuple[tuple[str, ...], ...] = ()  # any of these groups, all tags of it; () takes every message
+    gone: Callable[[], bool] = lambda: False  # whether no answer reaches the client any more
 
 
 class RescheduleResult(msgspec.Struct, frozen=True):
@@ -226,8 +226,7 @@ class RescheduleResult(msgspec.Struct, frozen=True):
 
 class TransferResult(msgspec.Struct, frozen=True, kw_only=True):
     """A leadership that was moved on purpose. The last three are the new leader's account, None if it gave none:
-    the time from the last possible hand-over of the old leader to the first possible one of the new; leases carried
-    over; ids handed over in both terms."""
+    from the old leader's last possible hand-over to its own first; leases carried over; ids handed over in both."""
 
     from_node: str
     to_node: str
@@ -276,6 +275,7 @@ class ForwardRequest(msgspec.Struct, frozen=True):
     target: str
     headers: Mapping[str, str]  # the subset that means something to the leader, with Hourwheel-Forwarded set
     body: bytes
+    gone: Callable[[], bool] = lambda: False  # whether no answer reaches the client any more
 
 
 class ForwardAnswer(msgspec.Struct, frozen=True):
@@ -306,7 +306,7 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
         """Pass the request to the leader once. `no-leader` if none took the connection, `outcome-unknown` if it broke
-        after the request was sent. Cancelling closes the connection to the leader, which ends a long pull there."""
+        after the request was sent. Cancelling ends a long pull there, and gives back what it brought."""
 
     async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
         """Durable on a majority and applied when it returns. At least one message."""

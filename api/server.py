@@ -13,6 +13,7 @@ import logging
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -35,6 +36,7 @@ from api import (
 from api.answer import JSON, NDJSON, PROBLEM, Answer, http_date
 from api.connection import Listener
 from api.exchange import Exchange
+from api.handing_on import FORWARDED, WAIT
 from api.port import ANONYMOUS, ForwardRequest, Port, Principal
 from api.problem import FieldFault, Problem
 from api.route import Route, RouteTable
@@ -56,7 +58,6 @@ ROUTES: Final = (
     *node_route.ROUTES,
 )
 
-FORWARDED: Final = "Hourwheel-Forwarded"
 REQUEST_ID: Final = "X-Request-Id"
 _IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 #: Request headers that mean something to the leader; the rest ends here.
@@ -77,7 +78,15 @@ GRACE_S: Final = 10.0
 NO_GRACE_S: Final = 0.05
 #: How long a server that drains leaves the waits to whom it passed them on.
 PASSED_ON_S: Final = 0.5
-_ENDED: Final = "\n"  # instead of who passed a wait on: no node's id
+
+
+@dataclass(slots=True)
+class _Wait:
+    """A request that may wait for long: the node that passed it on, its number there, and whether that ended it."""
+
+    came_by: str
+    number: str
+    ended: bool = False
 
 
 class ListenFailed(Exception):
@@ -96,7 +105,7 @@ class Server:
         self._listener = Listener(self.handle, self._refuse_bytes)
         self._socket: asyncio.Server | None = None
         self._watchdog: asyncio.Task[None] | None = None
-        self._waiting: dict[asyncio.Task[Any], str] = {}  # and the node that passed it on
+        self._waiting: dict[asyncio.Task[Any], _Wait] = {}
         self._numbers = itertools.count(1)
         self._id_prefix = f"{port.node_id}-{port.now_ms():x}-"
         self._stamp = ("", -1, -1)
@@ -139,11 +148,14 @@ class Server:
         for task in list(self._waiting):
             task.cancel()
 
-    def end_waits(self, node_id: str) -> int:
-        """End the waits that this node passed on: each is answered as one that found nothing. Returns how many."""
-        passed_on = [task for task, came_by in self._waiting.items() if came_by == node_id]
-        for task in passed_on:
-            self._waiting[task] = _ENDED
+    def end_waits(self, node_id: str, number: int | None = None) -> int:
+        """End the waits that this node passed on, or the one of this number there: each is answered as one that found
+        nothing. Returns how many."""
+        named = None if number is None else str(number)
+        waits = [(task, wait) for task, wait in self._waiting.items() if wait.came_by == node_id]
+        passed_on = [(task, wait) for task, wait in waits if named in (None, wait.number)]
+        for task, wait in passed_on:
+            wait.ended = True
             task.cancel()
         return len(passed_on)
 
@@ -214,15 +226,15 @@ class Server:
         """Run a handler that may wait for long, so that draining can end it."""
         task = asyncio.current_task()
         assert task is not None
-        self._waiting[task] = exchange.request.headers.get(FORWARDED, "")
+        headers = exchange.request.headers
+        wait = self._waiting[task] = _Wait(headers.get(FORWARDED, ""), headers.get(WAIT, ""))
         try:
             return await self._run(route, exchange)
         except asyncio.CancelledError:
-            ended = self._waiting[task] == _ENDED
-            if not (self.draining or ended) or exchange.request.transport is None:
+            if not (self.draining or wait.ended) or exchange.request.transport is None:
                 raise
             task.uncancel()
-            if ended:
+            if wait.ended:
                 return exchange.document({"messages": []})
             raise (_unanswered() if exchange.passed_on else _draining()) from None
         finally:
@@ -242,7 +254,7 @@ class Server:
         if body:  # an HTTP client would make up a type where there was none
             headers.setdefault("Content-Type", NDJSON if batch else JSON)
         exchange.passed_on = True
-        answer = await self.port.forward(ForwardRequest(method, exchange.target, headers, body))
+        answer = await self.port.forward(ForwardRequest(method, exchange.target, headers, body, exchange.gone))
         content_type = "application/octet-stream"
         back: dict[str, str] = {}
         for name, text in answer.headers.items():

@@ -25,6 +25,7 @@ from yarl import URL
 
 from api.port import ForwardAnswer, ForwardRequest
 from api.problem import Problem
+from node.give_back import GiveBack, Sending, is_pull
 
 #: How long a request waits for a leader to appear.
 LEADER_WAIT_S = 2.0
@@ -53,9 +54,9 @@ class _Refusal(msgspec.Struct):
 
 @dataclass(eq=False, slots=True)
 class _UnderWay:
-    """A request at the leader: who waits for it, whom it was sent to, and whether it was ended for that."""
+    """A request at the leader: what sends it, whom to, and whether it was ended for that."""
 
-    task: asyncio.Task[object]
+    task: Sending
     address: str
     ended: bool = False
 
@@ -68,6 +69,7 @@ class Forwarder:
         self._changed = asyncio.Event()
         self._under_way: dict[_UnderWay, None] = {}  # in the order in which they came
         self._session: aiohttp.ClientSession | None = None
+        self._give_back = GiveBack(self.forward, self._send)
 
     async def start(self) -> None:
         """Open the session."""
@@ -85,6 +87,7 @@ class Forwarder:
 
     async def close(self) -> None:
         """Close the session; requests under way end."""
+        await self._give_back.close()
         if self._session is not None:
             await self._session.close()
 
@@ -138,19 +141,29 @@ class Forwarder:
         """The answer, or None when there was no connection."""
         task = asyncio.current_task()
         assert task is not None
-        under_way = _UnderWay(task, address)
+        pulls = is_pull(request)
+        if pulls:
+            request = self._give_back.numbered(request)
+        sending = asyncio.ensure_future(self._send(address, request))
+        under_way = _UnderWay(sending, address)
         path = request.target.partition("?")[0]
         if path != TRANSFER and not path.startswith(MEMBERS):
             self._under_way[under_way] = None
         try:
-            return await self._send(address, request)
+            answer = await asyncio.shield(sending)
         except asyncio.CancelledError:
-            if not under_way.ended:
-                raise
-            task.uncancel()
-            raise lost_answer(request, "another node leads now") from None
+            if under_way.ended and not task.cancelling():
+                raise lost_answer(request, "another node leads now") from None
+            if pulls:
+                self._give_back.left(address, request, sending)
+            else:
+                sending.cancel()
+            raise
         finally:
             self._under_way.pop(under_way, None)
+        if pulls and answer is not None and request.gone():
+            self._give_back.unread(request, answer)
+        return answer
 
     async def _send(self, address: str, request: ForwardRequest) -> ForwardAnswer | None:
         assert self._session is not None
@@ -195,6 +208,6 @@ def lost_answer(request: ForwardRequest, why: str) -> Problem:
     """The refusal for an answer that will not come. What changes nothing did nothing; a pull may have leased some."""
     if request.method in SAFE:
         return Problem("no-leader", f"{why}; ask again")
-    if request.target.partition("?")[0].endswith("/pull"):
+    if is_pull(request):
         return Problem("outcome-unknown", f"{why}; what it handed over comes again when its lease has ended")
     return Problem("outcome-unknown", f"{why}; send again with the same key")

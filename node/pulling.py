@@ -1,7 +1,9 @@
 """The pulls of one reign: hand-overs to consumers that ask, and to those that wait.
 
 A pull that waits makes its lease itself, in the step in which it wakes and with no await between, so that a consumer
-whose connection closed has cost nobody a lease, and trust is asked for at the moment of the hand-over.
+whose connection closed has cost nobody a lease, and trust is asked for at the moment of the hand-over. The answer is
+written in the same step. So the pull asks whether the connection is open (`gone`) before it takes anything: the end of
+a connection that was read in the step before has not yet ended the wait.
 
 In a strict topic it waits once more, for its Lease to be committed; only then is the hand-over made, if this node still
 acts as leader. If the consumer has gone by then, or trust has, the lease is released: nobody got anything.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -62,6 +65,9 @@ class Pulling:
         wanted = TagFilter.of(request.tags)
         again = False
         while True:
+            if request.gone():
+                self._reign.poke()  # what woke this pull wakes another one
+                return []
             lease_ms = request.lease_ms or settings_of(self._node, topic.number).get("lease_ms", LEASE_MS)
             now_ms, trusted = self._node.clock.now_ms(), self._reign.trusted()
             hand_over = self._dispatcher.hand_over(
@@ -75,7 +81,7 @@ class Pulling:
                 self._reign.poke()
             again = True
             if hand_over.strict:
-                hand_over = await self._leased(hand_over)
+                hand_over = await self._leased(hand_over, request.gone)
             if len(hand_over):
                 return self._deliver(hand_over, topic.name)
             left_s = deadline - loop.time()
@@ -127,7 +133,7 @@ class Pulling:
         if self._reign.over:
             raise ended()
 
-    async def _leased(self, hand_over: HandOver) -> HandOver:
+    async def _leased(self, hand_over: HandOver, gone: Callable[[], bool]) -> HandOver:
         """What of a strict hand-over may be made, its Lease committed; perhaps nothing. Raises `no-leader` when the
         reign ends, or the Lease is not written in time: then nothing was handed over, nor will it be."""
         strict = self._dispatcher.strict
@@ -135,7 +141,7 @@ class Pulling:
             async with asyncio.timeout(PLEDGE_S):
                 await self._reign.leased(hand_over)
             now_ms = self._node.clock.now_ms()
-            goes = self._reign.trusted() and now_ms < hand_over.lease_end_ms
+            goes = self._reign.trusted() and now_ms < hand_over.lease_end_ms and not gone()
             return strict.begin(hand_over.select(slice(None if goes else 0)), now_ms)
         except TimeoutError:
             raise Problem("no-leader", "the lease was not written in time; nothing was handed over") from None

@@ -1,11 +1,12 @@
 """Draining, and what nodes tell each other around a change of leader: what is taken, and how the rest is refused."""
 
+import asyncio
 import base64
 from typing import Any
 
 import pytest
 
-from api.handing_on import OUTCOMES_MAX, TOLD_MAX, PushOutcome
+from api.handing_on import FORWARDED, OUTCOMES_MAX, TOLD_MAX, WAIT, PushOutcome
 from tests.api.harness import run, running
 
 
@@ -61,6 +62,37 @@ def test_a_takeover_answers_with_an_account() -> None:
                 reply = await client.send("POST", "/v1/cluster/takeover", told)
                 account = {"node": "n1", "term": 8, "ready_us": 1, "in_flight_carried": count, "repeated": 0}
                 assert (reply.status, reply.json) == (200, account)
+
+    run(story())
+
+
+def test_one_wait_that_was_passed_on_ends_by_its_number() -> None:
+    """The client behind it has gone; the others of the same node go on."""
+
+    async def story() -> None:
+        async with running() as leader:
+            await leader.send("PUT", "/v1/topics/a", {})
+            waits = [
+                asyncio.create_task(leader.send("POST", "/v1/topics/a/pull", {"wait": "30s"}, headers))
+                for headers in (
+                    {FORWARDED: "n2", WAIT: "1"},
+                    {FORWARDED: "n2", WAIT: "2"},
+                    {FORWARDED: "n3", WAIT: "1"},
+                )
+            ]
+            while len(leader.server._waiting) < 3:
+                await leader.port.waiting.wait()
+                await asyncio.sleep(0)
+            for wait, ended in ((3, 0), (1, 1)):
+                asked = await leader.send("POST", "/v1/cluster/waits", {"node": "n2", "wait": wait})
+                assert (asked.status, asked.json) == (200, {"ended": ended})
+            assert (await waits[0]).json == {"messages": []}
+            assert not waits[1].done()
+            assert not waits[2].done()
+            refused = await leader.send("POST", "/v1/cluster/waits", {"node": "n2", "wait": 0})
+            assert (refused.status, refused.json["errors"][0]["pointer"]) == (422, "/wait")
+            leader.server.drain()
+            await asyncio.wait(waits)
 
     run(story())
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.port import Delivery
+from api.port import Delivery, Principal, PullIn
 from api.pull_route import render_pull
 from api.timestamp import render_time
-from tests.api.harness import run, running
+from tests.api.harness import run, running, talk
 from tests.api.memory_port import NOW_MS
 
 
@@ -117,6 +117,30 @@ def test_a_client_that_goes_ends_its_wait() -> None:
             writer.close()
             await client.port.wait_ended.wait()
             assert await reader.read() == b""
+
+    run(story())
+
+
+def test_a_pull_knows_whether_its_client_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the moment at which the connection begins to close; and nothing is written to it from then on."""
+
+    async def story() -> None:
+        async with running() as client:
+            gone: list[bool] = []
+
+            async def pull(request: PullIn, principal: Principal) -> list[Delivery]:
+                gone.append(request.gone())
+                (connection,) = client.server._listener.connections
+                assert connection.transport is not None
+                connection.transport.close()
+                gone.append(request.gone())
+                return []
+
+            monkeypatch.setattr(client.port, "pull", pull)
+            body = b"{}"
+            head = b"POST /v1/topics/a/pull HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+            assert await talk(client.server, head + body) == b""
+            assert gone == [False, True]
 
     run(story())
 

@@ -112,6 +112,25 @@ def test_a_consumer_that_goes_away_meanwhile_costs_nobody_a_lease(tmp_path: Path
     run_node(tmp_path / "n1", play)
 
 
+def test_a_connection_that_closes_as_its_lease_is_committed_gets_nothing(tmp_path: Path) -> None:
+    """Its end was read and has not ended the wait yet: the lease is released."""
+
+    async def play(node: Node) -> None:
+        await strict_pull(node)
+        await schedule(node, MessageIn("t", b"1"))
+        closing = False
+        async with Stalled(node):
+            request = PullIn("t", 100, 5_000, gone=lambda: closing)
+            gone = asyncio.ensure_future(node.service.pull(request, ANONYMOUS))
+            await pledged(node)
+            closing = True
+        assert await gone == []
+        (got,) = await pull(node, 5_000)
+        assert got.attempt == 1
+
+    run_node(tmp_path / "n1", play)
+
+
 def test_without_trust_after_the_commit_nothing_is_answered(tmp_path: Path) -> None:
     """The lease is released, and the message comes when trust is back."""
 

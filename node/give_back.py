@@ -1,0 +1,139 @@
+"""What a pull brought that was passed on to the leader, where its client had gone before it got the answer.
+
+The leader made the lease and wrote its answer, so it has to take the messages for received. The node that passed the
+pull on is the only way to the client, and knows that nobody has them.
+
+    client gone -> the leader is asked to end the wait -> its answer -> nothing: done
+                                                           |
+                                                           '-- messages: given back, uncounted, due at once
+
+Only what this node read and did not write is given back. Where the connection to the leader broke, the answer may have
+been on it: those leases run. A nack does it, not a Release: the receipts were in an answer, and keep their attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from api.handing_on import FORWARDED, WAIT
+from api.port import ForwardAnswer, ForwardRequest
+from api.problem import Problem
+
+log = structlog.get_logger()
+
+WAITS: Final = "/v1/cluster/waits"
+_PULL: Final = "/pull"
+#: How long the answer to a pull whose client has gone may take, once the leader is asked to end it. Past that the
+#: connection closes, which ends the wait too.
+ANSWER_S: Final = 1.0
+
+Sending = asyncio.Task[ForwardAnswer | None]
+
+
+class _Receipt(msgspec.Struct):
+    receipt: str
+
+
+class _Pulled(msgspec.Struct):
+    """What is read of the answer to a pull."""
+
+    messages: list[_Receipt] = []
+
+
+def is_pull(request: ForwardRequest) -> bool:
+    """Whether the request is a consumer's pull."""
+    return request.method == "POST" and _path(request).endswith(_PULL)
+
+
+class GiveBack:
+    """The pulls of one forwarder. `forward` sends a request to whoever leads, `post` to one address."""
+
+    def __init__(
+        self,
+        forward: Callable[[ForwardRequest], Awaitable[ForwardAnswer]],
+        post: Callable[[str, ForwardRequest], Awaitable[ForwardAnswer | None]],
+    ) -> None:
+        self._forward = forward
+        self._post = post
+        self._numbers = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def numbered(self, request: ForwardRequest) -> ForwardRequest:
+        """The pull with a number, by which the leader can be asked to end it."""
+        return msgspec.structs.replace(request, headers={**request.headers, WAIT: str(next(self._numbers))})
+
+    def left(self, address: str, request: ForwardRequest, sending: Sending) -> None:
+        """The client has gone, or gets another answer, while the pull is at this address."""
+        self._spawn(self._take_back(address, request, sending))
+
+    def unread(self, request: ForwardRequest, answer: ForwardAnswer) -> None:
+        """This answer came when the client had gone."""
+        self._spawn(self._give_back(request, answer))
+
+    async def close(self) -> None:
+        """End what is under way."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _take_back(self, address: str, request: ForwardRequest, sending: Sending) -> None:
+        answer = None
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                if sending.done() or await self._ended(address, request):
+                    answer = await sending
+        except (Problem, TimeoutError):
+            return  # nobody knows what was on the way: its leases run
+        finally:
+            sending.cancel()
+        if answer is not None:
+            await self._give_back(request, answer)
+
+    async def _ended(self, address: str, request: ForwardRequest) -> bool:
+        """Whether the leader heard that nobody waits any more. One that does not know single waits refuses."""
+        waits = {"node": request.headers.get(FORWARDED), "wait": int(request.headers[WAIT])}
+        asked = ForwardRequest("POST", WAITS, _headers(request), msgspec.json.encode(waits))
+        answer = await self._post(address, asked)
+        return answer is not None and answer.status == 200
+
+    async def _give_back(self, request: ForwardRequest, answer: ForwardAnswer) -> None:
+        receipts = _receipts(answer)
+        if not receipts:
+            return
+        body = msgspec.json.encode({"receipts": receipts, "delay": 0, "counted": False})
+        with contextlib.suppress(Problem):  # nobody leads: the leases run
+            target = f"{_path(request).removesuffix(_PULL)}/nack"
+            given = await self._forward(ForwardRequest("POST", target, _headers(request), body))
+            log.info("a pull's client had gone", given_back=len(receipts), status=given.status)
+
+
+def _receipts(answer: ForwardAnswer) -> list[str]:
+    """What was handed over with this answer."""
+    if answer.status != 200:
+        return []
+    return [each.receipt for each in msgspec.json.decode(answer.body, type=_Pulled).messages]
+
+
+def _headers(request: ForwardRequest) -> dict[str, str]:
+    """Those of a request that this node makes because of that one."""
+    return {
+        **{name: text for name, text in request.headers.items() if name != WAIT},
+        "Content-Type": "application/json",
+    }
+
+
+def _path(request: ForwardRequest) -> str:
+    return request.target.partition("?")[0]

@@ -1,0 +1,179 @@
+"""Pulls whose client goes before the answer: what surely nobody got is there for the next one, at once."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from api.port import ANONYMOUS, ForwardAnswer, ForwardRequest, MessageIn, PullIn, TopicChange
+from node.forward import ANSWER_TIMEOUT_S
+from node.give_back import WAITS, is_pull
+from node.server import Node
+from tests.node.single_node import run_node
+from tests.node.test_forward import request, with_leader
+from tests.node.three_nodes import leader_of, run_nodes
+from tests.waiting import until
+
+ONCE = TopicChange(retry={"max_attempts": 1})
+
+
+def test_a_connection_that_closes_gets_nothing(tmp_path: Path) -> None:
+    """Its end was read and has not ended the wait yet, and then the message comes: the next consumer gets it, as a
+    first attempt."""
+
+    async def play(node: Node) -> None:
+        closing = False
+        await node.service.schedule([MessageIn("t", b"0", delay_ms=3_600_000)], ANONYMOUS)
+        request = PullIn("t", 1, 20_000, 60_000, gone=lambda: closing)
+        gone = asyncio.ensure_future(node.service.pull(request, ANONYMOUS))
+        await until(lambda: node.reign is not None and node.reign.pulling._waiters)
+        next_one = asyncio.ensure_future(node.service.pull(PullIn("t", 1, 20_000), ANONYMOUS))
+        closing = True
+        await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        assert await gone == []
+        (got,) = await next_one
+        assert (got.body, got.attempt) == (b"1", 1)
+
+    run_node(tmp_path / "n1", play)
+
+
+class Client:
+    """A consumer that pulls over HTTP and can go at any moment."""
+
+    def __init__(self, node: Node, document: dict[str, Any]) -> None:
+        self._url = f"http://{node.config.http.listen}/v1/topics/t/pull"
+        self._document = document
+        self.pulling = asyncio.ensure_future(self._pull())
+
+    async def _pull(self) -> Any:
+        async with aiohttp.ClientSession() as http, http.post(self._url, json=self._document) as answer:
+            return answer.status, await answer.json()
+
+    async def go(self) -> None:
+        """Close the connection."""
+        self.pulling.cancel()
+        await asyncio.wait([self.pulling])
+
+
+class Late:
+    """Answers to pulls reach the node that passed them on, and are read by it only when `read` is set."""
+
+    def __init__(self, node: Node) -> None:
+        self.came, self.read = asyncio.Event(), asyncio.Event()
+        self._send = node.forwarder._send  # type: ignore[attr-defined]
+        node.forwarder._send = self  # type: ignore[attr-defined]
+
+    async def __call__(self, address: str, request: ForwardRequest) -> ForwardAnswer | None:
+        answer: ForwardAnswer | None = await self._send(address, request)
+        if is_pull(request):
+            self.came.set()
+            await self.read.wait()
+        return answer
+
+
+def test_what_was_pulled_for_a_client_that_has_gone_is_given_back(tmp_path: Path) -> None:
+    """The leader leased it and answered, and the client of the follower had gone by then: the next consumer gets it at
+    once, though the lease is long and the policy allows one attempt."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        follower = next(node for node in nodes if node is not leader)
+        await leader.service.put_topic("t", ONCE, create=True, if_match=None, principal=ANONYMOUS)
+        late = Late(follower)
+        await until(lambda: follower.group.leader_id == leader.config.node_id)
+        client = Client(follower, {"wait": "20s", "lease": "5m"})
+        await leader.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        await late.came.wait()
+        await client.go()
+        late.read.set()
+        (got,) = await leader.service.pull(PullIn("t", 1, 20_000), ANONYMOUS)
+        assert got.body == b"1"
+
+    run_nodes(tmp_path, scene)
+
+
+def test_an_answer_that_comes_as_the_client_goes_is_given_back() -> None:
+    """Its end was read and has not ended the request yet, so the answer is not written: the node gives back by itself,
+    beside it. An answer that the client can get is left alone."""
+    given: list[bytes] = []
+    gone, back = False, asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (head := await reader.readuntil(b"\r\n\r\n")).split()[1] != b"/v1/topics/t/nack":
+            body = b'{"messages": [{"id": "1", "receipt": "a"}, {"id": "2", "receipt": "b"}]}'
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        given.append(await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split()[0])))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        back.set()
+        await reader.read()
+        writer.close()
+
+    async def play(forwarder: Any, leader: list[str | None]) -> None:
+        nonlocal gone
+        pull = ForwardRequest("POST", "/v1/topics/t/pull", {}, b"", lambda: gone)
+        assert (await forwarder.forward(pull)).status == 200
+        gone = True
+        assert (await forwarder.forward(pull)).status == 200
+        await back.wait()
+        assert given == [b'{"receipts":["a","b"],"delay":0,"counted":false}']
+
+    asyncio.run(with_leader(serve, play))
+
+
+def test_a_wait_ends_at_the_leader_when_the_followers_client_goes(tmp_path: Path) -> None:
+    """Nothing is leased for it: what comes a moment later is a first attempt of who pulls then. Other waits of the same
+    node go on."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        follower = next(node for node in nodes if node is not leader)
+        await until(lambda: follower.group.leader_id == leader.config.node_id)
+        await leader.service.schedule([MessageIn("t", b"0", delay_ms=3_600_000)], ANONYMOUS)
+
+        def waiting() -> int:
+            assert leader.reign is not None
+            return sum(len(waiters) for waiters in leader.reign.pulling._waiters.values())
+
+        gone = Client(follower, {"wait": "30s"})
+        await until(lambda: waiting() == 1)
+        stays = Client(follower, {"wait": "30s"})
+        await until(lambda: waiting() == 2)
+        await gone.go()
+        await until(lambda: waiting() == 1)
+        await leader.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        status, document = await stays.pulling
+        assert (status, [each["attempt"] for each in document["messages"]]) == (200, [1])
+
+    run_nodes(tmp_path, scene)
+
+
+@pytest.mark.parametrize("status", ["422 Unprocessable Entity", "200 OK"])
+def test_a_leader_that_does_not_end_a_wait_has_its_connection_closed(status: str) -> None:
+    """It may be of a release before, which knows no single wait, or never answer: a connection that closes ends the
+    wait as well."""
+    pulls, closed = asyncio.Event(), asyncio.Event()
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if WAITS.encode() in head:
+            asked.append(head)
+            writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+            writer.close()
+            return
+        pulls.set()
+        await reader.read()
+        writer.close()
+        closed.set()
+
+    async def play(forwarder: Any, leader: list[str | None]) -> None:
+        pull = asyncio.ensure_future(forwarder.forward(request(target="/v1/topics/t/pull", body=b"")))
+        await pulls.wait()
+        pull.cancel()
+        async with asyncio.timeout(ANSWER_TIMEOUT_S / 2):
+            await closed.wait()
+        assert len(asked) == 1
+
+    asyncio.run(with_leader(serve, play))
