@@ -23,12 +23,13 @@ from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_MOVES_MAX
 from node.receipt import ReceiptColumns
 from node.reign import Reign
-from node.retry import NACKED, Retry, decide, effective
+from node.retry import MAX_AGE, NACKED, Retry, decide, effective
 from replication.apply_settle import ACKED, INVALID, STALE
 from replication.command import Extend, Fail, Settle
 from replication.command_handover import AGAIN, DEAD, RETRY
 from storage.array import U8
-from storage.format import UNKNOWN
+from storage.format import DEAD as DEAD_STATE
+from storage.format import FORWARDED, UNKNOWN
 from storage.topic import Topic
 
 if TYPE_CHECKING:
@@ -113,12 +114,31 @@ class Settling:
                 parts.append(reign.fail(self._failed(topic, named.select(piece), delay_ms, counted=counted)))
             results = await in_parts(parts)
             known = np.concatenate([_known(result, piece) for result, piece in zip(results, pieces, strict=True)])
-            shown.give(known)
             self._log_ends(shown, known == ACKED, GIVEN_BACK, NACKED)
+            await self._recall(named, known)
+            shown.give(known)
             if refusals := refusals_of(results):
                 words = zip(texts, shown.words("nacked"), strict=True)
                 raise unfinished(refusals[0], results=[{"receipt": text, "result": word} for text, word in words])
         return shown.words("nacked")
+
+    async def _recall(self, named: ReceiptColumns, results: U8) -> None:
+        """Turn `stale` into `nacked` where the records say that this very hand-over was given back before.
+
+        The machine looks at the newest record alone, and the message may have gone on since: a client whose answer was
+        lost learns all the same that its nack counted. (term, attempt) names one hand-over of a message for ever."""
+        store = self._node.store
+        stale = np.flatnonzero(results == STALE)
+        homes = store.homes(named.position[stale])
+        for row, home in zip(stale.tolist(), homes.tolist(), strict=True):
+            if store.states(np.array([home], np.uint64)).state[0] == UNKNOWN:
+                continue
+            history = store.history(home)
+            same = (history["term"] == named.term[row]) & (history["attempt"] == named.attempt[row])
+            given_back = np.isin(history["what"], (FORWARDED, DEAD_STATE)) & np.isin(history["code"], (NACKED, MAX_AGE))
+            if (same & given_back).any():
+                results[row] = ACKED
+            await asyncio.sleep(0)  # each reads the disk, and a request may hold 10,000
 
     async def extend(self, reign: Reign, topic: Topic, texts: Sequence[str], lease_ms: int | None) -> list[str]:
         """extended | stale | invalid. The leases end `lease_ms` from now, the topic's own if that is None."""

@@ -163,13 +163,17 @@ def _settle_round(store: Store, command: Settle, envelope: Envelope, claim: U64,
 
 
 def apply_extend(store: Store, command: Extend, envelope: Envelope) -> Extended:
-    """Let leases end at another time; of several rows by one hand-over the last one's."""
+    """Let leases end later: never earlier than they end by now, of several rows by one hand-over at the latest end.
+    Below level 3 the last row's end counts, earlier or later."""
     claim = fence(command.term, command.attempt)
     result = np.full(len(command.position), STALE, np.uint8)
     lease_end_ms = command.lease_end_ms.copy()
     extended: list[Rows] = []
     for turn in rounds(command.position, claim):
-        lease_end_ms[turn.repeated] = lease_end_ms[turn.repeats]
+        if has(store.level, "extend-later"):
+            np.maximum.at(lease_end_ms, turn.repeated, lease_end_ms[turn.repeats])
+        else:
+            lease_end_ms[turn.repeated] = lease_end_ms[turn.repeats]
         extended.append(_extend_round(store, command, envelope, claim, lease_end_ms, turn.rows, result))
         result[turn.repeats] = result[turn.repeated]
     rows = np.concatenate([np.empty(0, np.intp), *extended])
@@ -179,7 +183,7 @@ def apply_extend(store: Store, command: Extend, envelope: Envelope) -> Extended:
 def _extend_round(
     store: Store, command: Extend, envelope: Envelope, claim: U64, lease_end_ms: I64, rows: Rows, result: U8
 ) -> Rows:
-    """Extend rows that name each unit once and write their results; returns those that took effect.
+    """Extend rows that name each unit once and write their results and ends; returns those that took effect.
 
     The record is that of the lease again, with another end: when and by whom the unit was handed over stays the newest
     record's to say, unless the log never knew of this hand-over.
@@ -195,6 +199,8 @@ def _extend_round(
         return now
     known = (states.state[taken] == LEASED_STATE) & (claimed[taken] == newest[taken])
     lease = store.newest(position[taken])
+    if has(store.level, "extend-later"):
+        lease_end_ms[now] = np.maximum(lease_end_ms[now], np.where(known, states.lease_end_ms[taken], 0))
     store.settle(
         SettleBatch.of(
             position[taken],

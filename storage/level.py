@@ -17,6 +17,7 @@ LEVELS: Final = (1, 3)
 NEEDS: Final = {
     "by-receipt": 3,  # a lease says that its hand-over is known by an extension alone
     "doubt": 3,  # what a leader that died may have handed over is kept with the state, and settles say so
+    "extend-later": 3,  # no extension ends a lease earlier
     "hash-version": 2,  # the rolling hash says by which version it was made
     "hello-group": 2,  # a hello names its group
     "lease-grace": 3,  # to a later leader a lease ends when it has ended by every clock

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from api.port import ANONYMOUS, MessageIn, PullIn
+from api.port import ANONYMOUS, Delivery, MessageIn, PullIn
 from api.problem import Problem
 from node.delivery_log import DELIVERED, LATE
 from node.server import Node
@@ -100,6 +100,60 @@ def test_who_changes_a_message_at_its_due_time_is_told_the_truth(tmp_path: Path)
         assert {what for what, _, _ in promised.values()} == {"cancel", "reschedule"}
         for attempts in fences.values():
             assert attempts == sorted(set(attempts)), "a later hand-over bears no higher attempt"
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_nack_that_is_sent_again_says_so(tmp_path: Path) -> None:
+    """Whatever became of the message since: moved, handed over and given back by another, acked, cancelled. It is stale
+    only for a hand-over that was not given back."""
+
+    async def play(node: Node) -> None:
+        service = node.service
+
+        async def one() -> Delivery:
+            (delivery,) = await service.pull(PullIn("t", 1, 5_000, 60_000), ANONYMOUS)
+            return delivery
+
+        async def nack(*deliveries: Delivery, delay_ms: int = 0) -> list[str]:
+            receipts = [each.receipt for each in deliveries]
+            return [*await service.nack("t", receipts, delay_ms=delay_ms, principal=ANONYMOUS)]
+
+        await service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        first = await one()
+        assert await nack(first) == ["nacked"]
+        second = await one()
+        assert await nack(second, first) == ["nacked", "nacked"]
+        third = await one()
+        assert await nack(first, second) == ["nacked", "nacked"]
+        assert await service.ack("t", [third.receipt], ANONYMOUS) == ["acked"]
+        assert await nack(first, second, third) == ["nacked", "nacked", "stale"]
+
+        await service.schedule([MessageIn("t", b"2")], ANONYMOUS)
+        moved = await one()
+        assert await nack(moved, delay_ms=3_600_000) == ["nacked"]
+        await service.reschedule(moved.id, deliver_at_ms=None, delay_ms=7_200_000, if_match=None, principal=ANONYMOUS)
+        assert await nack(moved) == ["nacked"]
+        assert await service.ack("t", [moved.receipt], ANONYMOUS) == ["stale"]
+        await service.cancel(moved.id, if_match=None, principal=ANONYMOUS)
+        assert await nack(moved) == ["nacked"]
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_an_ack_after_the_lease_and_a_reschedule_is_stale_and_the_message_comes(tmp_path: Path) -> None:
+    """Who gave it another due time was told that it comes then, and asked for that after the consumer had lost it."""
+
+    async def play(node: Node) -> None:
+        service = node.service
+        await service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        (first,) = await service.pull(PullIn("t", 1, 5_000, 1_000), ANONYMOUS)
+        await until(lambda: node.clock.now_ms() > first.leased_until_ms)
+        moved = await service.reschedule(first.id, deliver_at_ms=None, delay_ms=50, if_match=None, principal=ANONYMOUS)
+        assert await service.ack("t", [first.receipt], ANONYMOUS) == ["stale"]
+        (second,) = await service.pull(PullIn("t", 1, 5_000, 1_000), ANONYMOUS)
+        assert (second.id, second.attempt) == (first.id, 2)
+        assert second.handed_over_ms >= moved.due_ms
 
     run_node(tmp_path / "n1", play)
 

@@ -5,7 +5,19 @@ import numpy as np
 from replication.apply_settle import ACKED, EXTENDED, INVALID, LEASED, STALE
 from storage.format import LEASED as LEASED_STATE
 from storage.format import PENDING
-from tests.replication.applied_log import T0, Log, ack, cancel, extend, fail, lease, placed, reschedule, schedule
+from tests.replication.applied_log import (
+    T0,
+    Log,
+    ack,
+    cancel,
+    extend,
+    fail,
+    lease,
+    placed,
+    raise_to,
+    reschedule,
+    schedule,
+)
 
 
 def lease_end(log: Log, position: int) -> int:
@@ -24,6 +36,24 @@ def test_a_lease_is_extended_by_the_hand_over_that_holds_it(log: Log) -> None:
     assert log.apply(cancel(one), now_ms=T0 + 89_999).results[0].result.tolist() == [LEASED]
     assert log.apply(extend((one, 1, 1, T0 + 95_000)), now_ms=T0 + 91_000).results[0].tolist() == [EXTENDED]
     assert log.apply(ack((one, 1, 1)), extend((one, 1, 1, T0 + 99_000))).results[1].tolist() == [STALE]
+
+
+def test_an_extension_never_ends_a_lease_earlier(log: Log) -> None:
+    """From level 3 on: a consumer that asks for less than it has keeps what it has. A hand-over that the log does not
+    know has the end that it asks for, whatever the older one had. Before, the last word counts."""
+    (before, one, two) = placed(log.apply(schedule(T0, T0, T0)))
+    log.apply(lease(before, one, two, end_ms=T0 + 60_000))
+    log.apply(extend((before, 1, 1, T0 + 20_000)))
+    assert lease_end(log, before) == T0 + 20_000
+    raise_to(log, 2)
+    raise_to(log, 3)
+    extended = log.apply(extend((one, 1, 1, T0 + 20_000), (one, 1, 1, T0 + 10_000), (two, 1, 2, T0 + 20_000))).results[
+        0
+    ]
+    assert extended.tolist() == [EXTENDED, EXTENDED, EXTENDED]
+    assert (lease_end(log, one), lease_end(log, two)) == (T0 + 60_000, T0 + 20_000)
+    log.apply(extend((one, 1, 1, T0 + 90_000), (one, 1, 1, T0 + 80_000)))
+    assert lease_end(log, one) == T0 + 90_000
 
 
 def test_an_extended_lease_still_says_when_it_began(log: Log) -> None:
