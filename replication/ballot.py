@@ -88,11 +88,13 @@ class Ballot:
         self._heard_s = now
         self._election.heard_leader(now)
 
-    def heard_heartbeat(self, term: int, last_index: int, median_ms: int) -> None:
-        """The leader of `term` said where its log ends, and what the median of the nodes' clocks shows."""
+    def heard_heartbeat(self, term: int, last_index: int, median_ms: int | None) -> None:
+        """The leader of `term` said where its log ends, and what the median of the nodes' clocks shows; None where that
+        was some time ago."""
         self._catch_up.heartbeat(term, last_index)
-        apart_ms = abs(self._station.vitals().wall_ms - median_ms)
-        self._election.reluctant = apart_ms > self._station.options.apart_ms
+        if median_ms is not None:
+            apart_ms = abs(self._station.vitals().wall_ms - median_ms)
+            self._election.reluctant = apart_ms > self._station.options.apart_ms
 
     def granted(self) -> None:
         """The library gives a vote."""

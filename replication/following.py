@@ -17,6 +17,7 @@ from collections.abc import Callable
 from replication.ballot import Ballot
 from replication.core import FOLLOWER, LEADER
 from replication.frame import Message
+from replication.median import MedianHeard
 from replication.station import Diverged, Station
 
 NEVER = float("-inf")
@@ -38,9 +39,7 @@ class Following:
         """Whether the leader said last that this node, which is leaving, is not needed for a majority any more."""
         self.leader_commit = 0
         """What the leader last said is committed; this node may not have it yet."""
-        self.median: tuple[int, float] | None = None
-        """The median of the nodes' clocks, ms, by the word of the leader heard last, and the monotonic second of that;
-        the way the word took makes it seem earlier."""
+        self.median = MedianHeard(station.options.heartbeat_s)
         self._station = station
         self._core = station.core
         self._ballot = ballot
@@ -142,7 +141,9 @@ class Following:
                 raise Diverged(f"{peer} leads term {core.term}, and so does this node: a vote was given twice")
             core.follow(peer)
         station.promises.showed(peer, core.term, message["durable_index"])
-        self._ballot.heard_heartbeat(core.term, message["last_index"], message["median_ms"])
+        now, stamp_s = station.monotonic(), message["stamp_us"] / 1e6
+        counts = self.median.hear((peer, core.term), stamp_s, message["median_ms"], now)
+        self._ballot.heard_heartbeat(core.term, message["last_index"], message["median_ms"] if counts else None)
         self._listen(message["wish_ms"] / 1000)
         self._heard()
         self.low_water, self.leader_commit = message["low_water"], message["commit_index"]
@@ -151,7 +152,6 @@ class Following:
         if term == core.term:
             core.commit_index = max(core.commit_index, min(message["commit_index"], verified))
         vitals, index = station.vitals(), message["check_index"]
-        self.median = (message["median_ms"], self.heard_s)
         held = station.agreement.sum_at(index)
         echo = {
             "type": "echo",

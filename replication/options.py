@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from replication.frame import ENTRIES_MAX, FRAME_BYTES_MAX, META_BYTES_MAX, Message
 
@@ -81,6 +82,12 @@ class Vitals:
     ahead_ms: int = 0
 
 
+DRIFT_MS_PER_S: Final = 2.0
+"""Two node clocks come apart no faster, unless one is set: 500 ppm in the rate of each, 500 ppm that each is slewed."""
+WHOLE_MS: Final = 1.0
+"""What rounding to whole milliseconds hides."""
+
+
 @dataclass(slots=True)
 class Peer:
     """A peer as this node knows it. All but `connected` and `store_id` are filled on the leader, from echoes."""
@@ -90,7 +97,10 @@ class Peer:
     applied_index: int = 0
     match_index: int = 0
     clock_offset_ms: float = 0.0
-    """Its node clock minus ours; the error is at most half the round trip."""
+    """Its node clock minus ours, by the echo that says it best."""
+    clock_error_ms: float = float("inf")
+    """How far that may be wrong: half the round trip of that echo, when it came (`last_clock_s`)."""
+    last_clock_s: float = 0.0
     free_bytes: int = 0
     low: bool = False
     """Inside its reserve of free space."""
@@ -113,5 +123,16 @@ class Peer:
         self.applied_index = message["applied_index"]
         self.free_bytes, self.low = message["free_bytes"], message["low"]
         self.retiring, self.leaving, self.busy = message["retiring"], message["leaving"], message["busy"]
-        self.clock_offset_ms = message["wall_ms"] - (wall_ms - (now - stamp) * 500)
+        half_ms = (now - stamp) * 500
+        self._hear_clock(message["wall_ms"] - (wall_ms - half_ms), half_ms + WHOLE_MS, now)
         self.last_echo_s = now
+
+    def _hear_clock(self, offset_ms: float, error_ms: float, now: float) -> None:
+        """Its clock was found so far ahead, give or take the error.
+
+        One that waited, in the socket of a process that was stopped, says little: what is known better stays, for as
+        long as both can be true. Where they contradict each other a clock was set since."""
+        known_error_ms = self.clock_error_ms + (now - self.last_clock_s) * DRIFT_MS_PER_S
+        contradicts = abs(offset_ms - self.clock_offset_ms) > error_ms + known_error_ms
+        if error_ms <= known_error_ms or contradicts:
+            self.clock_offset_ms, self.clock_error_ms, self.last_clock_s = offset_ms, error_ms, now

@@ -98,7 +98,7 @@ class Outlook:
     @property
     def median(self) -> tuple[int, float] | None:
         """The median of the nodes' clocks, ms, and the monotonic second at which a leader told it last; None before."""
-        return self._following.median
+        return self._following.median.told
 
     @property
     def pending_bytes(self) -> int:
