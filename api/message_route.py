@@ -18,6 +18,8 @@ from api.route import Route
 from api.target import show_target
 from api.timestamp import render_time
 
+#: How often a message and its ledger are read until they are of one moment.
+LOOKS: Final = 4
 _JSON_TYPES: Final = (JSON,)
 _NDJSON_TYPES: Final = (NDJSON, "application/ndjson", "application/jsonl")
 
@@ -80,10 +82,26 @@ async def look_up(exchange: Exchange) -> Answer:
     told = _choice(exchange, "ledger", ("true", "false")) != "false"
     port, id_text = exchange.port, exchange.params["id"]
     view = await port.message(id_text, local=local, principal=exchange.principal)
-    shape = _shape(view)
+    also: dict[str, Any] = {}
     if told and not local:
-        shape["ledger"] = await _ledger(exchange, id_text)
-    return exchange.document(shape, headers={"ETag": f'"{view.revision}"'})
+        view, also["ledger"] = await _as_of_one_moment(exchange, id_text, view)
+    return exchange.document(_shape(view) | also, headers={"ETag": f'"{view.revision}"'})
+
+
+async def _as_of_one_moment(exchange: Exchange, id_text: str, view: MessageView) -> tuple[MessageView, dict[str, Any]]:
+    """The message and the ledger's words on it, as of one moment.
+
+    The ledger asks other nodes, and the message may go on meanwhile. So it is read before and after: if both are the
+    same it was so in between. What is open is in flight exactly if the records say that it is leased: a leader that
+    died may have handed it over, and its lease is lost."""
+    for _ in range(LOOKS):
+        ledger = await _ledger(exchange, id_text)
+        before, view = view, await exchange.port.message(id_text, local=False, principal=exchange.principal)
+        if view == before:
+            if ledger["class"] in ("pending", "in_flight"):
+                ledger["class"] = "in_flight" if view.state == "leased" else "pending"
+            return view, ledger
+    return view, {"class": None, "why": "the message went on each time that it was looked up; ask again"}
 
 
 async def _ledger(exchange: Exchange, id_text: str) -> dict[str, Any]:

@@ -44,8 +44,14 @@ class Reserve:
     def check(self) -> None:
         """Raises `disk-full` when this node or a majority is inside the reserve."""
         if self._refusing:
-            raise Problem(
-                "disk-full",
-                f"free space is below the reserve of 1 GiB or 5 % on {self._low_nodes} of {self._nodes()} nodes; "
-                "deliveries go on",
-            )
+            raise Problem("disk-full", self._shortage())
+
+    def verdict(self, *, leads: bool) -> str:
+        """`ok`, or what is short; for /readyz. The leader alone knows of the others, and refuses for all."""
+        if leads:
+            return f"new messages are refused: {self._shortage()}" if self._refusing else "ok"
+        return "free space of this node is below the reserve of 1 GiB or 5 %" if self.low else "ok"
+
+    def _shortage(self) -> str:
+        nodes = f"{self._low_nodes} of {self._nodes()} nodes"
+        return f"free space is below the reserve of 1 GiB or 5 % on {nodes}; deliveries go on"

@@ -80,7 +80,10 @@ class Status:
         return {**member, "state": state, "draining": draining, **figures, "reads": node.levels.reads()[node_id]}
 
     def ready(self) -> Readiness:
-        """Ready: a leader is known, and what was committed when this node met it is applied here."""
+        """Ready: a leader is known, and what was committed when this node met it is applied here.
+
+        A node that is short of space says so and is ready: it serves acks and pulls, which make room, and whatever
+        node is asked instead, the same leader refuses the same new messages."""
         node = self._node
         group = node.group
         leader = group.leader_id
@@ -90,6 +93,7 @@ class Status:
             "caught_up": "ok",
             "clock": node.guard.clock_check(),
             "serving": "shutting down" if node.draining else "drained" if node.leaving.drained else "ok",
+            "disk": node.reserve.verdict(leads=node.reign is not None),
         }
         if leader == node.config.node_id and node.reign is None:
             checks["leader"] = "this node was elected and has not applied its first entry yet"
@@ -100,7 +104,7 @@ class Status:
         for node_id in node.members.ids():
             if not leader and node_id in refusals:  # most often the reason: another cluster's directory, a version
                 checks["leader"] += f"; {refusals[node_id].detail}"
-        return Readiness(all(check == "ok" for check in checks.values()), checks)
+        return Readiness(all(check == "ok" for name, check in checks.items() if name != "disk"), checks)
 
     def topic_name(self, number: int) -> str | None:
         """The topic's name; None if it was deleted."""

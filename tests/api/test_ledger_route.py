@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from api.ledger import ASKED_MAX, CLASSES, WINDOW_DEFAULT_MS, RecordsAsked
+from api.ledger import ASKED_MAX, CLASSES, WINDOW_DEFAULT_MS, MessageLedger, RecordsAsked
 from tests.api.harness import check_problem, run, running
-from tests.api.memory_ledger import AT_MS
+from tests.api.memory_ledger import AT_MS, SIGHT, entry
 from tests.api.memory_port import NOW_MS
 
 WINDOW = {
@@ -167,6 +167,58 @@ def test_a_message_is_shown_with_its_ledger_unless_that_is_not_wanted() -> None:
             message = (await client.send("GET", f"/v1/messages/{id_text}")).json
             assert message["ledger"] == {"class": None, "why": "n2: more than 4 records lie in that time"}
             assert message["id"] == id_text
+
+    run(story())
+
+
+def test_a_message_and_its_ledger_are_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger asks other nodes, and the message is handed over and acked meanwhile: both are read again. Of one that
+    goes on each time the ledger says nothing."""
+
+    async def story() -> None:
+        async with running() as client:
+            id_text = (await client.send("POST", "/v1/messages", {"topic": "t", "body": 1})).json["id"]
+            goes_on = iter(["leased", "delivered"])
+            states = iter(["leased", "ready"] * 9)
+
+            async def told(id: str) -> MessageLedger:
+                kind = {"scheduled": "pending", "leased": "in_flight", "delivered": "delivered_once"}
+                client.port.held[id_text].state = state = next(goes_on, client.port.held[id_text].state)
+                return MessageLedger(msgspec.structs.replace(entry(id), kind=kind[state]), [], SIGHT)
+
+            async def restless(id: str) -> MessageLedger:
+                client.port.held[id_text].state = next(states)
+                return MessageLedger(entry(id), [], SIGHT)
+
+            monkeypatch.setattr(client.port, "message_ledger", told)
+            message = (await client.send("GET", f"/v1/messages/{id_text}")).json
+            assert (message["state"], message["ledger"]["class"]) == ("delivered", "delivered_once")
+            monkeypatch.setattr(client.port, "message_ledger", restless)
+            message = (await client.send("GET", f"/v1/messages/{id_text}")).json
+            assert message["ledger"].keys() == {"class", "why"}
+            assert message["ledger"]["class"] is None
+
+    run(story())
+
+
+@pytest.mark.parametrize(("state", "kind"), [("ready", "pending"), ("scheduled", "pending"), ("leased", "in_flight")])
+def test_what_is_open_is_in_flight_if_its_records_say_that_it_is_leased(
+    monkeypatch: pytest.MonkeyPatch, state: str, kind: str
+) -> None:
+    """Not if a leader that died may have handed it over: its lease is lost, and the message comes again."""
+
+    async def story() -> None:
+        async with running() as client:
+            id_text = (await client.send("POST", "/v1/messages", {"topic": "t", "body": 1})).json["id"]
+            client.port.held[id_text].state = state
+            for found in ("pending", "in_flight"):
+
+                async def told(id: str, found: str = found) -> MessageLedger:
+                    return MessageLedger(msgspec.structs.replace(entry(id), kind=found), [], SIGHT)
+
+                monkeypatch.setattr(client.port, "message_ledger", told)
+                message = (await client.send("GET", f"/v1/messages/{id_text}")).json
+                assert (message["state"], message["ledger"]["class"]) == (state, kind)
 
     run(story())
 

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from api.port import ANONYMOUS, MessageIn
 from api.problem import Problem
 from node.reserve import Reserve
+from node.server import Node
 from storage.disk import Disk
 from storage.room import RESERVE_BYTES
+from tests.node.single_node import run_node
 
 TIB = 1 << 40
 
@@ -41,6 +44,36 @@ def test_the_leader_or_a_majority_inside_the_reserve_refuses_new_work(free: int,
         assert problem.value.code == "disk-full"
     else:
         reserve.check()
+
+
+def test_a_leader_that_refuses_new_messages_says_so_and_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken out of a load balancer it would get no acks either, which make room; who looks is told all the same."""
+
+    async def play(node: Node) -> None:
+        assert node.service.ready().checks["disk"] == "ok"
+        monkeypatch.setattr(node.reserve._disk, "free_bytes", lambda path: 0)
+        node.reserve.measure()
+        with pytest.raises(Problem) as refused:
+            await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        assert refused.value.code == "disk-full"
+        state = node.service.ready()
+        assert state.ready
+        assert state.checks["disk"] == f"new messages are refused: {refused.value.detail}"
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_node_that_does_not_lead_says_what_it_knows_of_its_own_space() -> None:
+    """Whether new messages are refused the leader decides, by all of them."""
+    disk = SizedDisk()
+    reserve = Reserve(Path("/nowhere"), disk, nodes=lambda: 3, low_peers=lambda: 2)
+    assert reserve.verdict(leads=False) == "ok"
+    assert "on 2 of 3 nodes" in reserve.verdict(leads=True)
+    disk.free = RESERVE_BYTES - 1
+    reserve.measure()
+    assert reserve.verdict(leads=False).startswith("free space of this node")
 
 
 def test_it_recovers_by_itself() -> None:
