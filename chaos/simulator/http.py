@@ -38,6 +38,10 @@ class _Connection:
     def __init__(self) -> None:
         self.written = bytearray()
 
+    def is_closing(self) -> bool:
+        """It stands."""
+        return False
+
     def write(self, data: bytes) -> None:
         """Keep it."""
         self.written += data
