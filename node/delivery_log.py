@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +47,17 @@ __all__ = [
     "PUSH",
     "STOPPED",
     "DeliveryLog",
+    "Mark",
 ]
+
+
+class Mark(NamedTuple):
+    """What the record of a term's beginning carries from level 3 on."""
+
+    boot: int
+    """The run of the machine's kernel (node/boot.py)."""
+    before: int
+    """The term that the log shows before this one, 0 before the first."""
 
 
 class DeliveryLog:
@@ -68,7 +79,7 @@ class DeliveryLog:
     ) -> None:
         self._directory = directory
         self._disk = disk
-        self._group = group
+        self.group = group
         self.node = node
         self._cluster_id = cluster_id
         self._state = state
@@ -116,11 +127,14 @@ class DeliveryLog:
         rows["took_ms"] = took_ms
         self._append(rows, at_ms)
 
-    def term_begun(self, term: int, at_ms: int) -> None:
+    def term_begun(self, term: int, at_ms: int, mark: Mark | None = None) -> None:
         """This node leads this term, and the dispatch state is what it found; before its first hand-over, and the first
-        record of a file."""
+        record of a file. Once more in a term when there is a mark to be made."""
         self.close()
-        self._append(self._term(term, at_ms, TERM_BEGUN), at_ms)
+        rows = self._term(term, at_ms, TERM_BEGUN)
+        if mark is not None:
+            rows["random"], rows["took_ms"] = mark.boot, mark.before
+        self._append(rows, at_ms)
 
     def term_ended(self, term: int, at_ms: int, how: int) -> None:
         """It leads no more; after its last hand-over, and the last record of a file. `how` is HANDED_ON, LOST or
@@ -171,7 +185,7 @@ class DeliveryLog:
         rows["topic"] = topic
         rows["subscription"] = subscription
         rows["node"] = self.node
-        rows["group"] = self._group
+        rows["group"] = self.group
         rows["kind"] = kind
         rows["mode"] = mode
         return rows
@@ -184,5 +198,5 @@ class DeliveryLog:
         if self._writer is None:
             cluster_id = self._cluster_id()
             assert cluster_id is not None, "a hand-over before the cluster was founded"
-            self._writer = DeliveryWriter(self._directory, self._disk, group=self._group, cluster_id=cluster_id)
+            self._writer = DeliveryWriter(self._directory, self._disk, group=self.group, cluster_id=cluster_id)
         return self._writer

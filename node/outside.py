@@ -11,6 +11,7 @@ from typing import Protocol
 
 from api.port import ForwardAnswer, ForwardRequest, Port
 from api.server import serve
+from node.boot import read_boot
 from node.clock import NodeClock
 from node.entropy import Entropy
 from node.forward import Forwarder
@@ -110,6 +111,10 @@ class Outside:
     def entropy(self) -> Entropy:
         """Where chance comes from."""
         return Entropy()
+
+    def boot(self) -> int:
+        """Which run of the machine's kernel this is."""
+        return read_boot(self.disk(), self.entropy())
 
     def transport(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> Transport:
         """The Raft peers."""

@@ -17,7 +17,6 @@ import structlog
 from api.problem import Problem
 from node.attempts import Attempts, give_up
 from node.catching_up import CatchingUp
-from node.delivery_log import HANDED_ON, LOST, STOPPED
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.holding import Holding
 from node.lease_book import HandOver
@@ -27,11 +26,11 @@ from node.pulling import Pulling, ended
 from node.receipt import Receipts
 from node.riding import Riding
 from node.takeover import Takeover
+from node.term_record import TermRecord
 from replication.apply_settle import ACKED
 from replication.command import Fail, Realign
 from replication.command_handover import DEAD
 from storage.array import I64, U8, U16, U32, U64
-from storage.disk import DiskFailed
 from storage.level import has
 from storage.position import HOUR_MS
 from storage.slot import SlotColumns
@@ -54,7 +53,7 @@ INLINE_ROWS = 10_000
 class Reign:
     """Made on the loop when this node is established as leader; `begin` starts it, `end` ends it."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, record: TermRecord) -> None:
         genesis = node.store.catalog.genesis
         assert genesis is not None, "a reign begins after genesis"
         options = node.config.dispatch
@@ -62,6 +61,7 @@ class Reign:
         self.term = node.group.term
         self.promoted_ms = node.clock.now_ms()
         self.promotion = Promoted(node, self.term)
+        self._record = record
         self.receipts = Receipts(genesis.secret, lambda: has(node.machine.level, "receipt-namespace"))
         self._loop = asyncio.get_running_loop()
         self._poked = False
@@ -128,7 +128,7 @@ class Reign:
 
     def begin(self) -> None:
         """Start: all that is due, then sleep, again and again until `end`. Raises DiskFailed."""
-        self._node.delivery_log.term_begun(self.term, self.promoted_ms)
+        self._record.begin(self.promoted_ms)
         if self._realign is None:
             self.poke()
         else:
@@ -141,7 +141,8 @@ class Reign:
         self._loop.call_soon(self._carry)  # behind the first step: it takes milliseconds, and nothing waits for it
 
     def level_rose(self) -> None:
-        """Say what a leader of this level says."""
+        """Say what a leader of this level says. Raises DiskFailed."""
+        self._record.level_rose()
         self._node.spawn(self.promotion.say(self))
 
     def _carry(self) -> None:
@@ -382,12 +383,4 @@ class Reign:
         self.ready.set()
         self.pulling.end()
         if not self._node.failed:
-            self._record_end()
-
-    def _record_end(self) -> None:
-        node = self._node
-        how = HANDED_ON if node.transfer.giving else STOPPED if node.draining else LOST
-        try:
-            node.delivery_log.term_ended(self.term, node.clock.now_ms(), how)
-        except DiskFailed as error:
-            node.fatal(error)
+            self._record.end()

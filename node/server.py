@@ -28,6 +28,7 @@ from node.config import Config
 from node.counting import Counting
 from node.delivery_log import DeliveryLog
 from node.export import Exports
+from node.founding import genesis_of
 from node.group_options import address_of, open_group
 from node.guard import Guard
 from node.housekeeping import keep_house, unlink_hours
@@ -47,11 +48,12 @@ from node.service import Service
 from node.skew import Skew
 from node.snapshot import Reinstalled, Snapshots
 from node.status import Status
+from node.term_record import TermRecord, end_killed
 from node.topic_metrics import TopicMetrics
 from node.transfer import Transfer
 from node.trimming import Trimming, segment_bytes
 from replication.agreement import OddOneOut
-from replication.command import DispatchState, Genesis
+from replication.command import DispatchState
 from replication.driver import GroupDriver
 from replication.envelope import version_of
 from replication.journal import Journal
@@ -78,7 +80,7 @@ class Node:
         self.config = config
         self.outside = outside = outside or Outside()
         self.clock = outside.clock()
-        self.disk, self.entropy = outside.disk(), outside.entropy()
+        self.disk, self.entropy, self.boot = outside.disk(), outside.entropy(), outside.boot()
         self._closing = contextlib.ExitStack()
         self._tasks: list[asyncio.Task[Any]] = []
         self._ended: asyncio.Future[None] | None = None
@@ -164,6 +166,7 @@ class Node:
             state=self._dispatch_state,
         )
         self._closing.callback(self.delivery_log.close)
+        end_killed(self)
         self.exports = Exports(self)
         self.retention = Retention(self.machine, self.proposer, self.clock, self.exports.covers)
         self.skew = Skew(self.group, self.clock, config.clock.skew_max_ms)
@@ -301,30 +304,25 @@ class Node:
         self.spawn(self._begin_reign(self.group.term))
 
     async def _begin_reign(self, term: int) -> None:
+        record = TermRecord(self, term)
         if self.leaving.gone:
             self.group.resign()  # elected at the last moment: another one shall be
+            record.pass_by()
             return
         self.transfer.frozen = self.draining  # elected while it leaves: a caretaker (node/leaving.py)
         await self.transfer.yield_if_outvoted()
         if self.store.cluster_id is None:
-            storage = self.config.storage
-            founders = sorted(self.config.peers, key=lambda peer: peer.id)
-            genesis = Genesis(
-                cluster_id=self.entropy.bytes(16),
-                secret=self.entropy.bytes(32),
-                nodes=tuple(peer.id for peer in founders),
-                addresses=tuple((peer.raft, peer.http) for peer in founders),
-                retention_ms=storage.retention_ms,
-                key_retention_ms=storage.key_retention_ms,
-            )
+            genesis = genesis_of(self.config, self.entropy)
             while self.store.cluster_id is None and self._leads(term):
                 with contextlib.suppress(Problem):  # not known to have happened; a second Genesis changes nothing
                     await self.proposer.propose_single(genesis)
         if self._leads(term):
-            self.reign = Reign(self)
+            self.reign = Reign(self, record)
             self.reign.begin()
             self.forwarder.leader_changed()
             log.info("leading", node=self.config.node_id, term=term)
+        else:
+            record.pass_by()
 
     def _leads(self, term: int) -> bool:
         return self.group.established and self.group.term == term

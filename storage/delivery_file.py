@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -97,10 +98,15 @@ class DeliveryWriter:
 
     def remove_before(self, before_ms: int, may_go: Callable[[DeliveryFile], bool] = lambda file: True) -> int:
         """Remove the files whose newest record is older than `before_ms`, if they may go; returns how many. Raises
-        DiskFailed."""
+        DiskFailed.
+
+        The newest of them stays. It tells of a time up to the next file, and that this log was not lost.
+        """
         files = delivery_files(self._directory, self._disk)
         # No record of a file is of a later hour than its name says: that hour would have begun another file.
-        old = [file for file in files if file != self._file and (file.hour + 1) * HOUR_MS <= before_ms and may_go(file)]
+        old = [file for file in files if file != self._file and (file.hour + 1) * HOUR_MS <= before_ms]
+        over = {file for file, following in pairwise(files) if (following.hour + 1) * HOUR_MS <= before_ms}
+        old = [file for file in old if file in over and may_go(file)]
         for file in old:
             self._disk.unlink(self._directory / file.name)
         return len(old)

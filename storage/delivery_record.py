@@ -17,6 +17,8 @@ bytes:
 `home` and `random` make the id. `tick` and `local_index` are the dispatch state at that moment; where a term begins it
 is the one that the new leader found. `took_ms`, `outcome` and `code` are of an end: how long after its start, what came
 of it, and the HTTP status or reason. Of a term's end `code` says how; a term's records have no id, topic and mode.
+From level 3 on the record of a term's beginning has a mark: `random` names the run of the machine's kernel in which it
+was written, and `took_ms` is the term that the log shows before this one, 0 before the first.
 
 | kind | | mode | | outcome | |
 |---|---|---|---|---|---|
@@ -31,6 +33,7 @@ of it, and the HTTP status or reason. Of a term's end `code` says how; a term's 
 | 1 | handed on: every hand-over was recorded, then leadership given to another |
 | 2 | lost: to another, or to nobody |
 | 3 | stopped: the node was, in order, and nobody took leadership from it |
+| 4 | killed: its node came back in the same run of the machine, where nothing of the log is lost (delivery_end.py) |
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ from storage.format import HEADER_SIZE, Corrupt
 START, END, TERM_BEGUN, TERM_ENDED = 1, 2, 3, 4
 PULL, PUSH = 1, 2
 DELIVERED, FAILED, GIVEN_BACK, LATE = 1, 2, 3, 4
-HANDED_ON, LOST, STOPPED = 1, 2, 3
+HANDED_ON, LOST, STOPPED, KILLED = 1, 2, 3, 4
 
 DELIVERY: Final = np.dtype(
     [

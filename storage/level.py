@@ -24,6 +24,7 @@ NEEDS: Final = {
     "lazy-keys": 2,  # the keys of an unlinked hour are dropped a few with each entry
     "longer-silence": 2,  # a node that is late owes its leader a longer silence than is configured
     "receipt-namespace": 2,  # receipts carry group and namespace
+    "term-mark": 3,  # the beginning of a term in a delivery log names the machine's run and the term before
 }
 """Since which level there is what. A new feature gets a line here and asks `has`; nothing else compares levels."""
 

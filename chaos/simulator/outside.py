@@ -295,8 +295,11 @@ class SimOutside(Outside):
         chance: random.Random,
         complain: Callable[[BaseException], None],
         older: bool = False,
+        *,
+        boot: int,
     ) -> None:
         self._loop = loop
+        self._boot = boot
         self._older = older
         self._network = network
         self._disk = disk
@@ -316,6 +319,10 @@ class SimOutside(Outside):
     def entropy(self) -> Entropy:
         """See Outside."""
         return SimEntropy(self._chance)
+
+    def boot(self) -> int:
+        """See Outside."""
+        return self._boot
 
     def transport(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> SimTransport:
         """See Outside."""

@@ -95,6 +95,7 @@ class Process:
         self.ends: list[End] = []
         self.errors: list[BaseException] = []
         self.starts = 0
+        self.boots = 1  # runs of the machine, each until its power is cut
         self.older = False  # whether it is started as the build before (build.py)
         self._around = around
         self._living: _Incarnation | None = None
@@ -157,6 +158,7 @@ class Process:
             around.chance(f"{name} entropy"),
             self._failed,
             older=self.older,
+            boot=around.chance(f"{self.id} boot {self.boots}").getrandbits(63) + 1,
         )
         incarnation = self._living = _Incarnation(loop, disk, outside)
         self.failure = None
@@ -176,6 +178,7 @@ class Process:
         if self._living is not None:
             self._end(self._living, "power-cut")
         self._bury()
+        self.boots += 1
         self._around.network.power(self.id, up=False)
         self._around.trace.note(self.id, "power-cut", torn)
         self.platter.power_cut(torn=torn)

@@ -83,14 +83,16 @@ def test_files_are_removed_when_their_hour_is_long_over_but_never_the_open_one(t
     log.append(rows(1), NOW_MS)
     log.append(rows(1, 1), NOW_MS + HOUR_MS)
     end_ms = (NOW_MS // HOUR_MS + 1) * HOUR_MS
-    assert log.remove_before(end_ms - 1) == 0
-    assert log.remove_before(end_ms) == 1
-    assert log.remove_before(end_ms + 100 * HOUR_MS) == 0
-    assert homes(tmp_path) == [1]
+    log.append(rows(1, 2), NOW_MS + 2 * HOUR_MS)
+    assert log.remove_before(end_ms) == 0  # up to the next file it tells of a time that is not over
+    assert log.remove_before(end_ms + HOUR_MS - 1) == 0
+    assert log.remove_before(end_ms + HOUR_MS) == 1
+    assert log.remove_before(end_ms + 100 * HOUR_MS) == 1
+    assert homes(tmp_path) == [2]
     (tmp_path / "notes.txt").write_text("not ours")
-    log.append(rows(1, 2), NOW_MS + HOUR_MS)
+    log.append(rows(1, 3), NOW_MS + 2 * HOUR_MS)
     log.close()
-    assert homes(tmp_path) == [1, 2]
+    assert homes(tmp_path) == [2, 3]
 
 
 @given(cut=st.integers(0, HEADER_SIZE + 5 * DELIVERY.itemsize))

@@ -1,0 +1,63 @@
+"""What this node's delivery log says of a term that it was elected for: that it began, and how it ended.
+
+From level 3 on the beginning is marked with the run of the machine's kernel and with the term before. Then whoever
+reads the logs of all nodes sees which ends of logs may be lost, and which terms no log tells of (ledger/unrecorded.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from node.delivery_log import HANDED_ON, LOST, STOPPED, Mark
+from storage.delivery_end import end_killed_term
+from storage.disk import DiskFailed
+from storage.level import has
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+
+class TermRecord:
+    """Of one term; made when the no-op of that term is applied, and before a cluster is founded in it."""
+
+    def __init__(self, node: Node, term: int) -> None:
+        self._node = node
+        self._term = term
+        # What was before the cluster was founded handed nothing over.
+        self._mark = Mark(node.boot, node.group.term_before if node.store.cluster_id is not None else 0)
+        self._marked = False
+
+    def begin(self, at_ms: int) -> None:
+        """Before the first hand-over. Raises DiskFailed."""
+        self._marked = self._may_mark()
+        self._node.delivery_log.term_begun(self._term, at_ms, self._mark if self._marked else None)
+
+    def level_rose(self) -> None:
+        """Say it once more, with the mark, from the level on that has one. Raises DiskFailed."""
+        if not self._marked and self._may_mark():
+            self.begin(self._node.clock.now_ms())
+
+    def pass_by(self) -> None:
+        """This node led the term, and gave it up before anything could be handed over."""
+        if not self._node.failed and self._node.store.cluster_id is not None and self._may_mark():
+            self._end(LOST)
+
+    def end(self) -> None:
+        """After the last hand-over."""
+        node = self._node
+        self._end(HANDED_ON if node.transfer.giving else STOPPED if node.draining else LOST)
+
+    def _end(self, how: int) -> None:
+        node = self._node
+        try:
+            node.delivery_log.term_ended(self._term, node.clock.now_ms(), how)
+        except DiskFailed as error:
+            node.fatal(error)
+
+    def _may_mark(self) -> bool:
+        return has(self._node.store.level, "term-mark")
+
+
+def end_killed(node: Node) -> None:
+    """At the start: write the end of a term in which this node's process was killed. Raises DiskFailed."""
+    end_killed_term(node.directory.deliveries, node.disk, node.boot)
