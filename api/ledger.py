@@ -18,6 +18,7 @@ CLASSES: Final = (
     "pending",
     "in_flight",
     "lost",
+    "delivered",
 )
 #: Most homes that one request for records may name, 8 bytes each.
 ASKED_MAX: Final = 1 << 20
@@ -94,7 +95,8 @@ class HandOverEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 class LedgerSight(msgspec.Struct, frozen=True, kw_only=True):
     """What the ledger was made from. `unreachable`: members whose accounts are missing, and why; what only they know is
-    unknown. `gaps`: (node, from_ms, until_ms) of which a node's own account holds nothing, after a power cut."""
+    unknown. `gaps`: (node, from_ms, until_ms) of which an account holds nothing, and in which some of the messages may
+    have been handed over; the node is "" where nobody tells which one led."""
 
     from_ms: int
     until_ms: int

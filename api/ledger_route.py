@@ -136,7 +136,7 @@ def _sight(sight: LedgerSight) -> dict[str, Any]:
         "complete": not sight.unreachable and not sight.gaps,
         "unreachable": [{"node": node, "why": why} for node, why in sight.unreachable.items()],
         "gaps": [
-            {"node": node, "from": render_time(from_ms), "to": render_time(until_ms)}
+            {"node": node or None, "from": render_time(from_ms), "to": render_time(until_ms)}
             for node, from_ms, until_ms in sight.gaps
         ],
     }

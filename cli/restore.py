@@ -6,6 +6,7 @@ storage/restore.py.
 
 import os
 import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,7 @@ def command(
         node_id=_node_id(node_id),
         cluster_id=os.urandom(16),
         store_id=os.urandom(16),
+        now_ms=int(time.time() * 1000),
         raft=_address("--raft", raft),
         http=_address("--http", http),
         alone=alone,

@@ -77,12 +77,15 @@ TERM: Final = np.dtype(
         ("begun_ms", "<i8"),  # when it could hand over first
         ("ended_ms", "<i8"),  # 0: no record of its end; its leader was killed, or still leads
         ("seen_ms", "<i8"),  # latest moment of any hand-over or record that bears it, at least begun_ms
+        ("first_ms", "<i8"),  # earliest such moment
+        ("before", "<u4"),  # if marked, the term that the log shows before it; 0: none
+        ("marked", "<u4"),  # 1: the record of its beginning says so (level 3)
     ]
 )
 """A term in which a node led."""
 
 SPAN: Final = np.dtype([("node", "<u2"), ("pad", "<u2"), ("pad2", "<u4"), ("from_ms", "<i8"), ("until_ms", "<i8")])
-"""A stretch of time of one node's account: from_ms <= t < until_ms."""
+"""A stretch of time of one node's account: from_ms <= t < until_ms. Node 0: of whichever node led."""
 
 
 class Topic(NamedTuple):
@@ -109,7 +112,9 @@ class Context:
     covered: Rows = field(default_factory=lambda: np.zeros(0, SPAN))
     """SPAN rows: the time for which each node's account of its hand-overs was given."""
     gaps: Rows = field(default_factory=lambda: np.zeros(0, SPAN))
-    """SPAN rows: of that, what a power cut took."""
+    """SPAN rows: of that, what a power cut took, and what the terms show to be missing (ledger/unrecorded.py)."""
+    restored_ms: int = 0
+    """Not 0: the cluster was made from a backup of that moment, and nobody tells what became of its open messages."""
     topics: Mapping[int, Topic] = field(default_factory=dict)
     late_ms: int = 100
     """A first hand-over that begins so long after its due time counts as late."""

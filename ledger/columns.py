@@ -23,7 +23,8 @@ Columns = dict[str, npt.NDArray[Any]]
 
 class MessageClass(IntEnum):
     """What became of a message. `pending` is also one that was handed over, whose lease ended without outcome, and
-    that will go out again; `in_flight` one whose lease runs at the end of the records."""
+    that will go out again; `in_flight` one whose lease runs at the end of the records. `delivered` is one that a
+    hand-over ended, where an account of some time is missing: whether that was the only one is not known."""
 
     DELIVERED_ONCE = 1
     DELIVERED_MORE = 2
@@ -33,6 +34,11 @@ class MessageClass(IntEnum):
     PENDING = 6
     IN_FLIGHT = 7
     LOST = 8
+    DELIVERED = 9
+
+
+DELIVERED_CLASSES: Final = (MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_MORE, MessageClass.DELIVERED)
+"""The classes of messages that a hand-over ended."""
 
 
 class Flag(IntFlag):
@@ -54,7 +60,7 @@ class Flag(IntFlag):
     """Due before the window in which all records are retained: what is seen is told, what is not seen means nothing."""
     RECORDS_MISSING = 1 << 7
     """A hand-over is known from the settle records only, and falls where a node's own account has a hole or is not
-    given: it is unknown, not lost."""
+    given: it is unknown, not lost. Or a hand-over may have been in a time of which an account is missing."""
     UNTRACED = 1 << 8
     """A hand-over that ended the message is in no node's account, though the accounts cover its time."""
     DELIVERED_UNSETTLED = 1 << 9

@@ -3,11 +3,13 @@
 Nearly all messages are told by two facts: the newest settle record of their unit, and the one hand-over that a node
 wrote down. These are judged where they stand, in arrays by global_index (`quick`):
 
-    delivered                       by the hand-over that is the only one
+    delivered                       by the hand-over that is the only one on record
     cancelled, expired, pending     without any hand-over
 
 What is anything else (moved, several hand-overs, a lease, a failure, no trace) has a story to be told (story.py), which
 sorts; there the rules stand that tell a retry from a duplicate and one cause from another.
+
+That the one hand-over was the only one is said last, of those alone whose time no gap of an account touches.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy.typing as npt
 
 from ledger.bucket import BUCKET_UNITS, Bucket, Context
 from ledger.columns import (
+    DELIVERED_CLASSES,
     DUPLICATES,
     LEDGER,
     Cause,
@@ -35,6 +38,7 @@ from ledger.sight import Sight
 from ledger.story import tell
 from ledger.trail import Newest, Trail, lift, name_of, newest_of, storied, trail_of
 from ledger.twins import find_twins, twin_rows
+from ledger.unrecorded import restored_over, unseen
 from storage.array import I64
 from storage.format import CANCELLED, DELIVERED, EXPIRED, PENDING
 
@@ -53,6 +57,10 @@ class Ledger:
     """Hand-overs, settle records and receipts that name no message of the bucket, or one with other random bits."""
     beyond: int = 0
     """Starts and ends of hand-overs after Context.until_ms: not judged."""
+    gaps: tuple[int, ...] = ()
+    """Ordinals of those of Context.gaps in which a message of the bucket may have been handed over."""
+    restored: bool = False
+    """Some of the messages were open in the backup that the cluster was made from."""
 
 
 def judge(bucket: Bucket, context: Context) -> Ledger:
@@ -66,12 +74,24 @@ def judge(bucket: Bucket, context: Context) -> Ledger:
     long = np.flatnonzero(trail.born & ~quick)
     sight = Sight(context)
     duplicates = tell(bucket, trail, newest, long, rows, context, sight) if len(long) else empty_columns(DUPLICATES)
+    gaps, restored = _doubt(bucket, rows, trail, context)
     _flag_all(rows, context, sight)
     if bucket.headers is not None and context.twins_ms:
         duplicates = _with_twins(bucket, rows, duplicates, context)
     if not trail.born.all():
         rows = take_columns(rows, trail.born)
-    return Ledger(rows, duplicates, trail.foreign, trail.beyond)
+    return Ledger(rows, duplicates, trail.foreign, trail.beyond, gaps, restored)
+
+
+def _doubt(bucket: Bucket, rows: Columns, trail: Trail, context: Context) -> tuple[tuple[int, ...], bool]:
+    """Say of messages that gaps touch that a hand-over may be missing; returns which gaps do, and whether the restore
+    of a backup does."""
+    hidden, gaps = unseen(bucket, rows, trail.born, context)
+    restored = restored_over(rows, context.restored_ms) & trail.born
+    hidden |= restored
+    rows["flags"][hidden] |= np.uint32(Flag.RECORDS_MISSING)
+    rows["class"][hidden & (rows["class"] == MessageClass.DELIVERED_ONCE)] = MessageClass.DELIVERED
+    return gaps, bool(restored.any())
 
 
 def _known(bucket: Bucket, trail: Trail, context: Context) -> Columns:
@@ -190,7 +210,7 @@ def _ask_receivers(rows: Columns, context: Context) -> None:
     if context.receipt_topics is not None:
         asked &= np.isin(rows["topic"], np.array(sorted(context.receipt_topics), np.uint32))
     rows["flags"][asked] |= np.uint32(Flag.NOT_RECEIVED)
-    settled = (rows["class"] == MessageClass.DELIVERED_ONCE) | (rows["class"] == MessageClass.DELIVERED_MORE)
+    settled = np.isin(rows["class"], DELIVERED_CLASSES)
     lost = asked & settled & ((rows["flags"] & np.uint32(Flag.OUTSIDE_WINDOW)) == 0)
     rows["class"][lost] = MessageClass.LOST
     rows["lost"][lost] = Lost.NEVER_RECEIVED

@@ -55,10 +55,11 @@ class Sight:
 
 
 def _seen(covered: Rows, gaps: Rows, node: int) -> tuple[I64, I64]:
-    """Begin and end (exclusive) of each stretch that is covered and in no gap, joined where they touch."""
+    """Begin and end (exclusive) of each stretch that is covered and in no gap, of whichever node, joined where they
+    touch."""
     changes: dict[int, list[int]] = {}  # moment -> how many more spans, and how many more gaps, from then on
     for which, rows in enumerate((covered, gaps)):
-        its = rows[(rows["node"] == node) & (rows["from_ms"] < rows["until_ms"])]
+        its = rows[((rows["node"] == node) | (rows["node"] == 0)) & (rows["from_ms"] < rows["until_ms"])]
         for begin_ms, end_ms in zip(its["from_ms"].tolist(), its["until_ms"].tolist(), strict=True):
             changes.setdefault(begin_ms, [0, 0])[which] += 1
             changes.setdefault(end_ms, [0, 0])[which] -= 1

@@ -1,6 +1,7 @@
 """The counts of a ledger: one for each bucket, added up to one for all, with the checks that they hold together.
 
 scheduled = delivered_once + delivered_more + dead + cancelled + expired + pending + in_flight + lost
+          + delivered
 duplicates by cause = sum of the messages' duplicates + those scheduled twice
 """
 
@@ -112,7 +113,7 @@ class Summary:
         if set(self.classes) - set(map(int, MessageClass)):
             found.append(f"messages of no class: {self.classes}")
         if self.scheduled != sum(self.classes.values()):
-            found.append(f"{self.scheduled} messages, and {sum(self.classes.values())} in the eight classes")
+            found.append(f"{self.scheduled} messages, and {sum(self.classes.values())} in the nine classes")
         by_cause = sum(self.causes.values())
         twice = self.causes.get(Cause.SCHEDULED_TWICE, 0)
         if by_cause != self.duplicates + twice:

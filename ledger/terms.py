@@ -20,9 +20,10 @@ _SEEN: Final = (START, TERM_BEGUN, TERM_ENDED)
 def terms_of(deliveries: Rows) -> Rows:
     """TERM rows, in order of term and node, of what these DELIVERY rows tell of it; rows of all kinds may be among
     them. One of which no begin is told has `begun_ms` 0."""
-    kind, term, node, at_ms, code = lift(deliveries, ["kind", "term", "node", "at_ms", "code"])
+    fields = ["kind", "term", "node", "at_ms", "code", "random", "took_ms"]
+    kind = deliveries["kind"]
     its = np.flatnonzero(np.isin(kind, _SEEN))
-    kind, term, node, at_ms, code = kind[its], term[its], node[its], at_ms[its], code[its]
+    kind, term, node, at_ms, code, random, took_ms = lift(deliveries, fields, its)
     name = term.astype(np.uint64) << np.uint64(16) | node
     names, which = np.unique(name, return_inverse=True)
     terms = np.zeros(len(names), TERM)
@@ -34,6 +35,12 @@ def terms_of(deliveries: Rows) -> Rows:
     latest_ms = np.zeros(len(names), np.int64)
     np.maximum.at(latest_ms, which, at_ms)
     terms["seen_ms"] = latest_ms
+    first_ms: I64 = np.full(len(names), _NEVER)
+    np.minimum.at(first_ms, which, at_ms)
+    terms["first_ms"] = first_ms
+    marked = begun & (random > 0)
+    terms["marked"][which[marked]] = 1
+    terms["before"][which[marked]] = took_ms[marked]
     order = np.argsort(at_ms[ended], kind="stable")  # the last end stays
     terms["ended_ms"][which[ended][order]] = at_ms[ended][order]
     terms["how"][which[ended][order]] = code[ended][order]
@@ -70,5 +77,7 @@ def _by_term_and_node(parts: Sequence[Rows]) -> Rows:
     order = np.argsort(rows["ended_ms"], kind="stable")
     for field in ("ended_ms", "how"):
         merged[field][which[order]] = rows[field][order]
-    np.maximum.at(merged["seen_ms"], which, rows["seen_ms"])
+    for field in ("seen_ms", "before", "marked"):
+        np.maximum.at(merged[field], which, rows[field])
+    np.minimum.at(merged["first_ms"], which, rows["first_ms"])
     return merged

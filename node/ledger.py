@@ -203,7 +203,6 @@ class Ledgers:
             accounts = await self._accounts(story, moment_ms, within_s)
         for node_id, why in accounts.unreachable.items():
             seen.unreachable.setdefault(node_id, why)
-        seen.gaps |= {(node.members.name(number), from_ms, until_ms) for number, from_ms, until_ms in accounts.holes}
         judging = partial(
             judge_story,
             story,
@@ -211,9 +210,11 @@ class Ledgers:
             moment_ms=moment_ms,
             members=[member.number for member in node.members.table.current()],
             topics=self._topics(),
+            restored=node.store.catalog.restored,
         )
         quick = max(len(accounts.rows), len(at)) <= INLINE_ROWS
         judged = judging() if quick else await asyncio.to_thread(judging)
+        seen.gaps |= {(node.members.name(number) or "", from_ms, until_ms) for number, from_ms, until_ms in judged.gaps}
         for number in judged.unheard:
             node_id = node.members.name(number) or f"number {number}"
             seen.unreachable.setdefault(node_id, "made hand-overs, and is no member any more")
@@ -266,7 +267,7 @@ class Ledgers:
             until_ms=until_ms,
             retained_from_ms=self._retained_ms(self._node.clock.now_ms()),
             unreachable=seen.unreachable,
-            gaps=sorted(seen.gaps),
+            gaps=sorted((name, begin or min(from_ms, end), end) for name, begin, end in seen.gaps),
         )
 
     def _retained_ms(self, now_ms: int) -> int:

@@ -13,11 +13,13 @@ from ledger.bucket import SPAN, Context, Topic
 from ledger.columns import Columns
 from ledger.judge import Ledger, judge
 from ledger.terms import merge_terms, terms_of
+from ledger.unrecorded import NOBODY, closed, unrecorded
 from node.ledger_accounts import Accounts
 from node.ledger_reading import Story
 from storage.array import I64, U64
 from storage.delivery_record import START, Deliveries
 from storage.format import FORWARDED, LEASED, PENDING, RELEASED, take_rows
+from storage.restored import Restored
 
 #: Hand-overs are looked for from so long before a message fell due, the clocks of two leaders apart.
 BEFORE_MS: Final = 10_000
@@ -45,7 +47,8 @@ class HandOverTime(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Judged:
     """Some messages of one hour. `rows` are the messages in the order in which they are shown; `unheard` are numbers of
-    nodes that leased some of them and gave no account."""
+    nodes that leased some of them and gave no account. `gaps` are (number of a node, from_ms, until_ms) in which some
+    of them may have been handed over without an account; the number is 0 where nobody tells which node led."""
 
     story: Story
     ledger: Ledger
@@ -54,6 +57,7 @@ class Judged:
     rows: I64
     deliveries: Deliveries
     unheard: tuple[int, ...]
+    gaps: tuple[tuple[int, int, int], ...]
 
     def hand_overs_of(self, home: int) -> Deliveries:
         """The records of one message's hand-overs."""
@@ -88,28 +92,44 @@ def judge_story(
     moment_ms: int,
     members: Iterable[int],
     topics: Mapping[int, Topic],
+    restored: Restored | None = None,
 ) -> Judged:
-    """The ledger of these messages, whose records were read at `moment_ms`."""
+    """The ledger of these messages, whose records were read at `moment_ms`; `restored`: in a cluster made from a
+    backup."""
     settles, abroad = story.trail.settles, story.abroad
     named = {*np.unique(settles["node"]).tolist(), *np.unique(abroad["node"]).tolist()} - {0}
     covered = [
         (number, 0, 0, _covered_from(story, number, *begun), moment_ms + COVER_AFTER_MS)
         for number, begun in accounts.begun.items()
     ]
+    terms = merge_terms([terms_of(accounts.edges), terms_of(accounts.rows)])
+    holes = closed(np.array([(number, 0, 0, *span) for number, *span in accounts.holes], SPAN), terms)
     context = Context(
         from_ms=max((first_ms for first_ms, removed in accounts.begun.values() if removed), default=0),
         until_ms=moment_ms,
-        terms=merge_terms([terms_of(accounts.edges), terms_of(accounts.rows)]),
+        terms=terms,
         nodes=tuple(sorted({*members, *named} - {0})),
         covered=np.array(covered, SPAN),
-        gaps=np.array([(number, 0, 0, *span) for number, *span in accounts.holes], SPAN),
+        gaps=np.concatenate([holes, unrecorded(terms)]),
+        restored_ms=restored.created_ms if restored is not None else 0,
         topics=topics,
     )
     unheard = tuple(sorted(named - accounts.begun.keys()))
     ledger = judge(story.bucket(accounts.rows), context)
     order = np.lexsort((story.homes, story.trail.units["due_ms"]))
+    touched = context.gaps[list(ledger.gaps)]
+    gaps = list(zip(*(touched[name].tolist() for name in ("node", "from_ms", "until_ms")), strict=True))
+    if restored is not None and ledger.restored:
+        gaps.append((NOBODY, restored.created_ms, restored.restored_ms))
     return Judged(
-        story, ledger, story.named(ledger.messages), story.named(ledger.duplicates), order, accounts.rows, unheard
+        story=story,
+        ledger=ledger,
+        messages=story.named(ledger.messages),
+        duplicates=story.named(ledger.duplicates),
+        rows=order,
+        deliveries=accounts.rows,
+        unheard=unheard,
+        gaps=tuple(gaps),
     )
 
 

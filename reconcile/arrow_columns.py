@@ -20,6 +20,7 @@ from storage.delivery_record import (
     FAILED,
     GIVEN_BACK,
     HANDED_ON,
+    KILLED,
     LATE,
     LOST,
     PULL,
@@ -68,7 +69,7 @@ WHAT: Final = _words(
 KIND: Final = _words((START, "start"), (END, "end"))
 MODE: Final = _words((PULL, "pull"), (PUSH, "push"))
 EVENT: Final = _words((TERM_BEGUN, "begun"), (TERM_ENDED, "ended"))
-HOW: Final = _words((HANDED_ON, "handed_on"), (LOST, "lost"), (STOPPED, "stopped"))
+HOW: Final = _words((HANDED_ON, "handed_on"), (LOST, "lost"), (STOPPED, "stopped"), (KILLED, "killed"))
 OUTCOME: Final = _words((DELIVERED, "delivered"), (FAILED, "failed"), (GIVEN_BACK, "given_back"), (LATE, "late"))
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from ledger.bucket import SPAN, Context, Rows, Topic
 from ledger.terms import merge_terms
+from ledger.unrecorded import closed, unrecorded
 from reconcile.inventory import Inventory
 from reconcile.receipts import Said
 from reconcile.survey import Account, Survey
@@ -48,7 +49,7 @@ def context_of(inventory: Inventory, survey: Survey, receipts: Said, options: Ma
         terms=terms,
         nodes=tuple(sorted(members)),
         covered=_spans(covered),
-        gaps=_spans(gaps),
+        gaps=np.concatenate([closed(_spans(gaps), terms), unrecorded(terms)]),
         topics={number: _topic(topic.name, topic.settings) for number, topic in inventory.topics.items()},
         receipts_from_ms=receipts.from_ms,
         receipts_until_ms=receipts.until_ms,

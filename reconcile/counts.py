@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ledger.bucket import Context, Rows
-from ledger.columns import Cause, Lost, MessageClass, word
+from ledger.columns import DELIVERED_CLASSES, Cause, Lost, MessageClass, word
 from ledger.summary import Summary
 from ledger.terms import rival_terms
 from reconcile.buckets import BucketAnswer
@@ -31,7 +31,7 @@ from reconcile.whole import redeliver_refused
 
 PROBLEMS_MAX: Final = 1000
 """Problems that are told one by one; the rest is counted."""
-_HOW: Final = {0: "", 1: "handed_on", 2: "lost", 3: "stopped"}
+_HOW: Final = {0: "", 1: "handed_on", 2: "lost", 3: "stopped", 4: "killed"}
 
 
 @dataclass(slots=True)
@@ -200,7 +200,7 @@ def _checks(
     messages = summary.scheduled - missing + surveyed.moved + totals.unreadable.get("units", 0)
     hand_overs = totals.hand_overs + totals.unplaced
     twice = summary.causes.get(Cause.SCHEDULED_TWICE, 0)
-    delivered = sum(summary.classes.get(kind, 0) for kind in (MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_MORE))
+    delivered = sum(summary.classes.get(kind, 0) for kind in DELIVERED_CLASSES)
     canonical = totals.rows.get(CANONICAL_TABLE, 0)
     for name, left, right, said in (
         ("units", units, messages, "units = messages - found in no hour + moved + unreadable"),

@@ -78,7 +78,7 @@ TERMS: Final = (
     Column("term", "bigint", ""),
     Column("event", "string", "begun or ended"),
     Column("at_ms", "bigint", "by the clock of the node"),
-    Column("how", "string", "of an end: handed_on, lost or stopped; null for a begin"),
+    Column("how", "string", "of an end: handed_on, lost, stopped or killed; null for a begin"),
     Column("node", "int", "number of the node that led"),
     Column("node_id", "string", "the same by name: whose log this is"),
     Column("tick", "bigint", "of the dispatch state that a begin found"),

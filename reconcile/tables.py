@@ -15,7 +15,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ledger.columns import CAUSE_WORDS, CLASS_WORDS, LATE_WORDS, LOST_WORDS, Cause, Columns, Flag, MessageClass
+from ledger.columns import (
+    CAUSE_WORDS,
+    CLASS_WORDS,
+    DELIVERED_CLASSES,
+    LATE_WORDS,
+    LOST_WORDS,
+    Cause,
+    Columns,
+    Flag,
+    MessageClass,
+)
 from ledger.columns import flag_words as words_of_flags
 from reconcile.ids import id_column
 from storage.array import U32
@@ -168,7 +178,7 @@ def to_table(columns: Columns, schema: pa.Schema, group: int, names: Names) -> p
 def canonical_rows(messages: Columns, duplicates: Columns) -> npt.NDArray[np.bool_]:
     """Which messages were delivered, each once: of those that were scheduled twice the first alone counts."""
     kind = messages["class"]
-    delivered: npt.NDArray[np.bool_] = (kind == MessageClass.DELIVERED_ONCE) | (kind == MessageClass.DELIVERED_MORE)
+    delivered: npt.NDArray[np.bool_] = np.isin(kind, DELIVERED_CLASSES)
     twins = duplicates["home"][duplicates["cause"] == Cause.SCHEDULED_TWICE]
     if len(twins):
         delivered &= ~np.isin(messages["home"], twins)

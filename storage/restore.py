@@ -46,11 +46,13 @@ WriteJournal = Callable[[Path, Manifest], None]
 class RestoreOptions:
     """Whose directory it becomes. `cluster_id` and `store_id`: 16 random bytes each. `raft`, `http`: host:port of this
     node as others reach it, None for what the backup says. `alone`: the other members are removed; else they are
-    learners, who may start empty and catch up. `catch_up`: None hands over everything that is overdue."""
+    learners, who may start empty and catch up. `catch_up`: None hands over everything that is overdue. `now_ms`: when
+    it is made."""
 
     node_id: str
     cluster_id: bytes
     store_id: bytes
+    now_ms: int
     raft: str | None = None
     http: str | None = None
     alone: bool = False
@@ -152,7 +154,7 @@ def _refound(path: Path, manifest: Manifest, options: RestoreOptions, disk: Disk
         catalog.refound(msgspec.structs.replace(catalog.genesis, cluster_id=options.cluster_id))
         _set_members(catalog, record.applied_index, options)
         catalog.set_catch_up(options.catch_up)
-        catalog.set_restored(Restored(created_ms=record.max_now_ms))
+        catalog.set_restored(Restored(created_ms=record.max_now_ms, restored_ms=options.now_ms))
         rolling = hashlib.blake2b(record.rolling_hash + options.cluster_id, digest_size=16).digest()
         frozen = catalog.begin(replace(record, rolling_hash=rolling))
         frozen.commit()

@@ -14,9 +14,11 @@ _KEY: Final = b"restored"
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """No message in the backup was created after `created_ms`, by the stamps of its log."""
+    """No message in the backup was created after `created_ms`, by the stamps of its log. At `restored_ms` the cluster
+    was made, by the clock of whoever did it."""
 
     created_ms: int
+    restored_ms: int
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")

@@ -24,6 +24,9 @@ CLASSES: Final = {
     "lost": Said(
         "Lost", "Acknowledged or settled, and no trace of a hand-over although all records cover the time.", RED
     ),
+    "delivered": Said(
+        "Delivered, at least once", "Ended by a hand-over; an account that may tell of another is missing.", SOFT
+    ),
 }
 
 FLAGS: Final = {
@@ -34,7 +37,9 @@ FLAGS: Final = {
     "unknown_outcome": Said("Outcome unknown", "What came of at least one hand-over is in no record."),
     "nodes_disagree": Said("Nodes disagree", "The nodes' copies of its records differ."),
     "outside_window": Said("Outside the window", "Due before the time that all records cover: told, not judged."),
-    "records_missing": Said("Records missing", "A hand-over falls into a hole of a node's account: unknown, not lost."),
+    "records_missing": Said(
+        "Records missing", "A hand-over falls, or may fall, where an account is missing: unknown, not lost."
+    ),
     "untraced": Said("Untraced", "What ended it is in no node's account, though the accounts cover its time."),
     "delivered_unsettled": Said(
         "Delivered, not settled", "Handed over by one record, open by another: it may come again."

@@ -96,10 +96,15 @@ class Life:
         return Judged(judge(bucket, context_of(**context)))
 
 
+def told(term: int, node: int, begun_ms: int, seen_ms: int, *, ended_ms: int = 0, before: int = -1) -> tuple[int, ...]:
+    """A row of TERM, marked if it names a term before."""
+    return term, node, 0, begun_ms, ended_ms, seen_ms, begun_ms, max(before, 0), int(before >= 0)
+
+
 def context_of(**given: Any) -> Context:
     """Terms 5 and 6, all accounts whole, records until ten minutes after the due time."""
     everywhere = np.array([(node, 0, 0, 0, 1 << 60) for node in (1, 2, 3)], SPAN)
-    terms = np.array([(5, 1, 0, T - 500_000, 0, T + 50), (6, 2, 0, T + 700, 0, T + 600_000)], TERM)
+    terms = np.array([told(5, 1, T - 500_000, T + 50), told(6, 2, T + 700, T + 600_000)], TERM)
     fields = {
         "from_ms": 0,
         "until_ms": T + 600_000,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 
 from ledger.bucket import Bucket, Context
-from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
+from ledger.columns import DELIVERED_CLASSES, Cause, Flag, LateCause, Lost, MessageClass
 from tests.ledger.model_records import Message, Row, all_see, messages_of, name, rows_of, sees
 
 PUSH = 2
@@ -46,6 +46,7 @@ class Verdict:
         self._flag()
         self._trace()
         self._lateness()
+        self._doubt()
         self._after_all()
 
     # -- what is known of one hand-over
@@ -257,6 +258,20 @@ class Verdict:
             push = first["mode"] == PUSH
             self.late_cause = LateCause.WAITING_FOR_RECEIVER if push else LateCause.WAITING_FOR_CONSUMER
 
+    def _doubt(self) -> None:
+        places = [row["due_ms"] for row in self.message.places]
+        from_ms = max(min(self.message.unit["due_ms"], self.due_ms, *places), self.created_ms)
+        until_ms = self.settled_ms or self.context.until_ms
+        gaps = rows_of(self.context.gaps)
+        hidden = any(from_ms < gap["until_ms"] and until_ms >= gap["from_ms"] for gap in gaps)
+        restored_ms = self.context.restored_ms
+        open_then = not self.settled_ms or self.settled_ms > restored_ms
+        hidden |= bool(restored_ms) and self.created_ms <= restored_ms and open_then
+        if hidden:
+            self.flags |= Flag.RECORDS_MISSING
+            if self.kind == MessageClass.DELIVERED_ONCE:
+                self.kind = MessageClass.DELIVERED
+
     def _after_all(self) -> None:
         message, context = self.message, self.context
         first_ms = message.starts[0]["at_ms"] if message.starts else 0
@@ -272,7 +287,7 @@ class Verdict:
         asked &= max(first_ms, self.settled_ms) + context.grace_ms < context.receipts_until_ms
         if asked and first_ms > 0 and not message.receipts:
             self.flags |= Flag.NOT_RECEIVED
-            delivered = self.kind in (MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_MORE)
+            delivered = self.kind in DELIVERED_CLASSES
             if delivered and not self.flags & Flag.OUTSIDE_WINDOW:
                 self.kind, self.lost = MessageClass.LOST, Lost.NEVER_RECEIVED
 

@@ -97,7 +97,7 @@ def name(row: Row) -> tuple[int, int]:
 def sees(context: Context, node: int, from_ms: int, until_ms: int) -> bool:
     """Whether this node's account covers every moment of from_ms .. until_ms; looks at the edges between them."""
     spans = [row for row in rows_of(context.covered) if row["node"] == node and node in context.nodes]
-    gaps = [row for row in rows_of(context.gaps) if row["node"] == node]
+    gaps = [row for row in rows_of(context.gaps) if row["node"] in (node, 0)]
     edges = {from_ms, until_ms}
     for row in spans + gaps:
         edges |= {time for time in (row["from_ms"], row["until_ms"]) if from_ms <= time <= until_ms}

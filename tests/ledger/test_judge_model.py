@@ -154,6 +154,12 @@ class Maker:
             self.times(rows, name)
         return rows
 
+    def gaps(self) -> Rows:
+        """Also of nobody."""
+        rows = self.spans(3)
+        rows["node"][self.chance.random(len(rows)) < 0.3] = 0
+        return rows if self.chance.random() < 0.7 else rows[:0]
+
     def terms(self) -> Rows:
         rows = np.zeros(int(self.chance.integers(0, 4)), TERM)
         rows["term"] = 1 + np.arange(len(rows))
@@ -172,7 +178,8 @@ class Maker:
             terms=self.terms(),
             nodes=() if self.chance.random() < 0.1 else (1, 2, 3),
             covered=everywhere if wide else self.spans(8),
-            gaps=self.spans(3),
+            gaps=self.gaps(),
+            restored_ms=int(self.chance.choice([0, 0, HOUR_MS])),
             topics={1: Topic("a", strict=True), 2: Topic("b", push=True)},
             skew_ms=50,
             grace_ms=int(self.chance.choice([100, 5_000])),

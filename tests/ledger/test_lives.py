@@ -246,7 +246,7 @@ def test_delivered_without_a_trace_is_lost_where_all_is_seen() -> None:
     assert (judged.kind, judged.lost, judged.flags) == (MessageClass.LOST, Lost.NO_TRACE, Flag.UNTRACED)
     hole = np.array([(1, 0, 0, T - 50, T + 50)], SPAN)
     judged = life.judged(gaps=hole)
-    assert (judged.kind, judged.lost, judged.flags) == (ONCE, Lost.NONE, Flag.RECORDS_MISSING)
+    assert (judged.kind, judged.lost, judged.flags) == (MessageClass.DELIVERED, Lost.NONE, Flag.RECORDS_MISSING)
     elsewhere = hole.copy()
     elsewhere["node"] = 2
     assert life.judged(gaps=elsewhere).kind == MessageClass.LOST

@@ -225,7 +225,8 @@ def test_what_does_not_add_up_is_said() -> None:
 def test_words_are_those_of_the_numbers() -> None:
     """Stable: files and answers are read by them."""
     assert words_of(MessageClass) == (
-        "", "delivered_once", "delivered_more", "dead", "cancelled", "expired", "pending", "in_flight", "lost"
+        "", "delivered_once", "delivered_more", "dead", "cancelled", "expired", "pending", "in_flight", "lost",
+        "delivered",
     )  # fmt: skip
     assert words_of(Cause)[1:] == (
         "failover", "lease_ended", "unknown_outcome", "acked_late", "scheduled_twice", "unexplained"

@@ -176,7 +176,7 @@ def test_all_that_was_in_a_backup_is_in_doubt_in_strict_too(risen: Log) -> None:
     the doubt goes along with a move."""
     risen.apply(STRICT)
     old, moved, far = placed(risen.apply(schedule(T0, T0, T0 + 86_400_000), now_ms=T0 + 5))
-    risen.store.catalog.set_restored(Restored(created_ms=T0 + 5))
+    risen.store.catalog.set_restored(Restored(created_ms=T0 + 5, restored_ms=T0 + 9))
     (new,) = placed(risen.apply(schedule(T0), now_ms=T0 + 6))
     risen.apply(reschedule((moved, LATER_MS)))
     answers = [told(risen, home) for home in (old, moved, far, new)]

@@ -60,7 +60,7 @@ def journal(directory: Path, manifest: Manifest) -> None:
 
 def options(node_id: str = "n1", **more: object) -> RestoreOptions:
     """Of a restore."""
-    return RestoreOptions(node_id=node_id, cluster_id=NEW_ID, store_id=bytes(16), **more)  # type: ignore[arg-type]
+    return RestoreOptions(node_id=node_id, cluster_id=NEW_ID, store_id=bytes(16), now_ms=1, **more)  # type: ignore[arg-type]
 
 
 def test_backup_is_the_checkpoint(quick_path: Path) -> None:

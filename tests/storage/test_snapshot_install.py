@@ -136,7 +136,7 @@ def test_a_look_behind_it_does_not_read_an_hour(quick_path: Path, again: bool) -
         for piece in writer.pieces():
             writer.copy(*piece)
         writer.finish()
-    options = RestoreOptions(node_id="n1", cluster_id=bytes(16), store_id=bytes(16), raft="h:1", http="h:2")
+    options = RestoreOptions(node_id="n1", cluster_id=bytes(16), store_id=bytes(16), now_ms=1, raft="h:1", http="h:2")
     restore(writer.path, quick_path / "c", options, lambda directory, _: (directory / "1").touch(), Disk())
     for directory in (follower, quick_path / "c"):
         DataDirectory.open(directory, "n1", Disk(), bytes(16)).close()
@@ -253,7 +253,7 @@ def test_files_of_several_pieces(quick_path: Path) -> None:
             writer.copy(*piece)
         writer.finish()
     assert state(follower) == digest(leader)[0]
-    options = RestoreOptions(node_id="n1", cluster_id=bytes(16), store_id=bytes(16), raft="h:1", http="h:2")
+    options = RestoreOptions(node_id="n1", cluster_id=bytes(16), store_id=bytes(16), now_ms=1, raft="h:1", http="h:2")
     restore(writer.path, quick_path / "c", options, lambda directory, _: (directory / "1").touch(), Disk())
     restored = (quick_path / "c" / name).read_bytes()
     assert restored[64:] == (leader / name).read_bytes()[64:]

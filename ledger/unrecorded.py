@@ -1,0 +1,93 @@
+"""Times of which no account tells, seen from the terms; and the messages that may have been handed over in them.
+
+    term 5  n1  |begun .. a hand-over|            n1 lost power: its last records went with it, and its end
+    term 6                                        no account tells of it: its log was lost with its disk
+    term 7  n2                          |begun, after term 6 by the log ...
+                 <------ 5 -------------->        from the last record of 5 to the first of the next told term
+                 <------ 6 -------------->        from the end of the term before, to the first of the next
+
+A term that is marked (level 3) says which one the log shows before it. A marked term without an end lost its newest
+records with the power, or its leader is cut off: a leader that was killed alone gets its end when its node is back
+(storage/delivery_end.py). The end of such a time is by another node's clock, so it is taken CLOCKS_MS later.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ledger.bucket import SPAN, Bucket, Context, Rows
+from ledger.columns import Columns
+from storage.array import I64
+from storage.doubt import CLOCKS_MS
+
+NOBODY = 0
+"""In place of a node's number: which node led is not told."""
+
+
+def unrecorded(terms: Rows) -> Rows:
+    """SPAN rows of what these TERM rows, in order of term, show to be missing; of several terms in a row one."""
+    told = set(terms["term"].tolist())
+    spans: list[tuple[int, int, int, int, int]] = []
+    for row, term in enumerate(terms):
+        before = terms[row - 1] if row else np.zeros(1, terms.dtype)[0]
+        first_ms = int(term["first_ms"])
+        until_ms = first_ms + CLOCKS_MS
+        if before["marked"] and not before["ended_ms"]:
+            spans.append((int(before["node"]), 0, 0, min(int(before["seen_ms"]), first_ms), until_ms))
+        if term["marked"] and term["before"] and int(term["before"]) not in told:
+            ended_ms = int(before["ended_ms"]) or int(before["seen_ms"])
+            spans.append((NOBODY, 0, 0, min(ended_ms, first_ms), until_ms))
+    return np.array(spans, SPAN)
+
+
+def closed(holes: Rows, terms: Rows) -> Rows:
+    """SPAN rows of holes in accounts, each at most up to where another node begins a marked term: what this one led
+    afterwards, and lost, the terms show."""
+    holes = holes.copy()
+    for hole in holes:
+        later = terms[(terms["first_ms"] > hole["from_ms"]) & (terms["node"] != hole["node"]) & (terms["marked"] > 0)]
+        if len(later):
+            hole["until_ms"] = min(int(hole["until_ms"]), int(later["first_ms"].min()) + CLOCKS_MS)
+    return holes
+
+
+class Open:
+    """From when to when each message of a bucket can have been handed over, [n] each."""
+
+    def __init__(self, bucket: Bucket, rows: Columns, context: Context) -> None:
+        self.from_ms: I64 = np.minimum(bucket.units["due_ms"], rows["due_ms"])
+        at = (bucket.places["home"] - rows["home"][0]).view(np.int64)
+        within = (at >= 0) & (at < len(self.from_ms))
+        np.minimum.at(self.from_ms, at[within], bucket.places["due_ms"][within])
+        self.from_ms = np.maximum(self.from_ms, rows["created_ms"])
+        self.until_ms: I64 = np.where(rows["settled_ms"] > 0, rows["settled_ms"], context.until_ms)
+
+    def within(self, from_ms: int, until_ms: int) -> npt.NDArray[np.bool_]:
+        """Which of them in from_ms <= t < until_ms."""
+        found: npt.NDArray[np.bool_] = (self.from_ms < until_ms) & (self.until_ms >= from_ms)
+        return found
+
+
+def restored_over(rows: Columns, restored_ms: int) -> npt.NDArray[np.bool_]:
+    """Messages, [n], that were open in the backup of that moment that the cluster was made from, 0: from none. The
+    cluster before went on with them, and may have moved them to any time."""
+    open_then = (rows["settled_ms"] == 0) | (rows["settled_ms"] > restored_ms)
+    found: npt.NDArray[np.bool_] = (rows["created_ms"] <= restored_ms) & open_then & (restored_ms > 0)
+    return found
+
+
+def unseen(
+    bucket: Bucket, rows: Columns, born: npt.NDArray[np.bool_], context: Context
+) -> tuple[npt.NDArray[np.bool_], tuple[int, ...]]:
+    """Messages born here, [n], that may have been handed over in a gap; and the ordinals of those gaps."""
+    hidden = np.zeros(len(bucket.units), np.bool_)
+    gaps: list[int] = []
+    if len(context.gaps) and len(hidden):
+        open_ = Open(bucket, rows, context)
+        for row, gap in enumerate(context.gaps):
+            within = open_.within(int(gap["from_ms"]), int(gap["until_ms"])) & born
+            if within.any():
+                gaps.append(row)
+                hidden |= within
+    return hidden, tuple(gaps)
