@@ -1,0 +1,150 @@
+"""The ledger over real routes, when a leader pushed a message and neither the log nor its own account kept it (FOUND
+D5)."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from chaos.simulator.client import Outcome
+from chaos.simulator.world import World
+
+LEVEL = 3
+
+
+def asked(world: World, node: str, method: str, target: str, body: Any = None) -> Any:
+    """The answer's document; a good one has to come within ten seconds."""
+    answers: list[Outcome] = []
+    data = b"" if body is None else json.dumps(body).encode()
+    world.client(node).http(method, target, answers.append, body=data)
+    assert world.run_until(lambda: bool(answers), 10)
+    assert answers[0].kind == "ok", answers
+    assert answers[0].value.status < 300, answers[0].value.body
+    return json.loads(answers[0].value.body)
+
+
+def grown(world: World) -> str:
+    """The leader of a cluster that has reached the newest level."""
+    world.start()
+    assert world.run_until(lambda: {node.store.level for node in world.nodes().values()} == {LEVEL}, 20)
+    return led(world)
+
+
+def led(world: World, *, but: str | None = None) -> str:
+    """The node that leads, as soon as one does; another one than `but`."""
+    assert world.run_until(lambda: world.leader() not in (None, but), 20)
+    return world.leader() or ""
+
+
+def written_back(world: World, node_id: str) -> None:
+    """The kernel wrote this node's account to its disk, as it does after a while."""
+    disk, directory = world.processes[node_id].disk, world.nodes()[node_id].directory.deliveries
+    for name in disk.list_directory(directory):
+        fd = disk.open_write(directory / name)
+        disk.fdatasync(fd)
+        disk.close(fd)
+    disk.fsync_directory(directory)
+
+
+def lost_power(world: World, node_id: str) -> None:
+    """And its whole account, which was young."""
+    world.processes[node_id].power_cut(torn=False)
+
+
+def lost_disk(world: World, node_id: str) -> None:
+    """And its directory was emptied, as operating.md says."""
+    world.processes[node_id].kill()
+    world.processes[node_id].wipe()
+
+
+def was_killed(world: World, node_id: str) -> None:
+    """The machine runs on, and nothing of its account is lost."""
+    world.processes[node_id].kill()
+
+
+def pushed_twice(world: World, ends: Callable[[World, str], None], *, old: bool) -> tuple[str, str]:
+    """A message that one leader pushed before it ended so, and the next one delivered; the first one is back. Returns
+    the message's id and the leader."""
+    first = grown(world)
+    settings = {"mode": "push", "handover": "fast", "target": {"url": world.receivers.url("r")}}
+    asked(world, first, "PUT", "/v1/topics/hooks", settings)
+    id_text = asked(world, first, "POST", "/v1/messages", {"topic": "hooks", "body": 1, "delay": "1s"})["id"]
+    if old:
+        written_back(world, first)
+    followers = [node_id for node_id in world.ids if node_id != first]
+    world.run(0.8)  # before the push is planned
+    for node_id in followers:
+        world.network.cut(first, node_id)  # a Lease goes nowhere; this leader is trusted a while longer
+    assert world.run_until(lambda: bool(world.receivers.log), 0.4)
+    ends(world, first)
+    led(world, but=first)
+    world.network.heal_all()
+    assert world.run_until(lambda: len(world.receivers.log) == 2, 30)
+    world.processes[first].start()
+    world.run(5)
+    leader = led(world)
+    assert {received.id for received in world.receivers.log} == {id_text}
+    return id_text, leader
+
+
+@pytest.mark.parametrize(("ends", "old"), [(lost_power, False), (lost_power, True), (lost_disk, False)])
+def test_d5_what_a_lost_account_may_have_told_is_not_delivered_once_and_complete(
+    ends: Callable[[World, str], None], old: bool
+) -> None:
+    """The receiver got two. Whether the term's beginning is left, or nothing of it, or no directory; and the gap ends:
+    of what is scheduled later all is told."""
+    with World(seed=5) as world:
+        id_text, leader = pushed_twice(world, ends, old=old)
+        ledger = asked(world, leader, "GET", f"/v1/messages/{id_text}")["ledger"]
+        assert ledger["class"] == "delivered"
+        assert "records_missing" in ledger["flags"]
+        assert not ledger["window"]["complete"]
+        assert not ledger["window"]["unreachable"]
+        (gap,) = ledger["window"]["gaps"]
+        assert (gap["node"] is None) == (not old)
+        summary = asked(world, leader, "GET", "/v1/ledger/summary")
+        assert not summary["window"]["complete"]
+        assert summary["classes"]["delivered_once"] == 0
+        later = asked(world, leader, "POST", "/v1/messages", {"topic": "hooks", "body": 2})["id"]
+        world.run(2)
+        ledger = asked(world, leader, "GET", f"/v1/messages/{later}")["ledger"]
+        assert (ledger["class"], ledger["flags"]) == ("delivered_once", [])
+        assert ledger["window"]["complete"]
+
+
+def test_d5_a_leader_that_was_only_killed_leaves_no_gap() -> None:
+    """Its account has both hand-overs between it and the next, and says so."""
+    with World(seed=5) as world:
+        id_text, leader = pushed_twice(world, was_killed, old=False)
+        ledger = asked(world, leader, "GET", f"/v1/messages/{id_text}")["ledger"]
+        assert ledger["class"] == "delivered_more"
+        assert [each["cause"] for each in ledger["duplicates"]] == ["failover"]
+        assert ledger["window"]["complete"]
+
+
+def test_d5_a_cluster_that_starts_hands_leadership_on_and_restarts_in_order_leaves_no_gap() -> None:
+    """Nor does one that is stopped as a whole."""
+    with World(seed=5) as world:
+        leader = grown(world)
+        ids = []
+        for _ in range(3):
+            ids.append(asked(world, leader, "POST", "/v1/messages", {"topic": "t", "body": 1})["id"])
+            (message,) = asked(world, leader, "POST", "/v1/topics/t/pull", {"max": 1})["messages"]
+            asked(world, leader, "POST", "/v1/topics/t/ack", {"receipts": [message["receipt"]]})
+            former = leader
+            world.processes[former].stop()
+            leader = led(world, but=former)
+            world.run(3)
+            world.processes[former].start()
+            world.run(3)
+        for process in world.processes.values():
+            process.stop()
+        world.run(15)
+        world.start()
+        leader = led(world)
+        world.run(2)
+        for id_text in ids:
+            ledger = asked(world, leader, "GET", f"/v1/messages/{id_text}")["ledger"]
+            assert ledger["class"] == "delivered_once"
+            assert ledger["window"]["complete"], ledger["window"]
