@@ -25,19 +25,22 @@ NOBODY = 0
 """In place of a node's number: which node led is not told."""
 
 
-def unrecorded(terms: Rows) -> Rows:
-    """SPAN rows of what these TERM rows, in order of term, show to be missing; of several terms in a row one."""
+def unrecorded(terms: Rows, window_ms: int) -> Rows:
+    """SPAN rows of what these TERM rows, in order of term, show to be missing; of several terms in a row one. What was
+    before `window_ms` is not told by all accounts any more: files go by age."""
     told = set(terms["term"].tolist())
     spans: list[tuple[int, int, int, int, int]] = []
     for row, term in enumerate(terms):
         before = terms[row - 1] if row else np.zeros(1, terms.dtype)[0]
         first_ms = int(term["first_ms"])
         until_ms = first_ms + CLOCKS_MS
+        if first_ms <= window_ms:
+            continue
         if before["marked"] and not before["ended_ms"]:
             spans.append((int(before["node"]), 0, 0, min(int(before["seen_ms"]), first_ms), until_ms))
         if term["marked"] and term["before"] and int(term["before"]) not in told:
             ended_ms = int(before["ended_ms"]) or int(before["seen_ms"])
-            spans.append((NOBODY, 0, 0, min(ended_ms, first_ms), until_ms))
+            spans.append((NOBODY, 0, 0, max(min(ended_ms, first_ms), window_ms), until_ms))
     return np.array(spans, SPAN)
 
 

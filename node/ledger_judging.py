@@ -104,13 +104,14 @@ def judge_story(
     ]
     terms = merge_terms([terms_of(accounts.edges), terms_of(accounts.rows)])
     holes = closed(np.array([(number, 0, 0, *span) for number, *span in accounts.holes], SPAN), terms)
+    window_ms = max((first_ms for first_ms, removed in accounts.begun.values() if removed), default=0)
     context = Context(
-        from_ms=max((first_ms for first_ms, removed in accounts.begun.values() if removed), default=0),
+        from_ms=window_ms,
         until_ms=moment_ms,
         terms=terms,
         nodes=tuple(sorted({*members, *named} - {0})),
         covered=np.array(covered, SPAN),
-        gaps=np.concatenate([holes, unrecorded(terms)]),
+        gaps=np.concatenate([holes, unrecorded(terms, window_ms)]),
         restored_ms=restored.created_ms if restored is not None else 0,
         topics=topics,
     )

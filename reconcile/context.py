@@ -49,7 +49,7 @@ def context_of(inventory: Inventory, survey: Survey, receipts: Said, options: Ma
         terms=terms,
         nodes=tuple(sorted(members)),
         covered=_spans(covered),
-        gaps=np.concatenate([closed(_spans(gaps), terms), unrecorded(terms)]),
+        gaps=np.concatenate([closed(_spans(gaps), terms), unrecorded(terms, from_ms)]),
         topics={number: _topic(topic.name, topic.settings) for number, topic in inventory.topics.items()},
         receipts_from_ms=receipts.from_ms,
         receipts_until_ms=receipts.until_ms,

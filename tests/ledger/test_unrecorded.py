@@ -1,0 +1,174 @@
+"""What the terms show to be missing: tails that went with the power, and terms that no account tells of (FOUND D5)."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ledger.bucket import SPAN, TERM, Rows
+from ledger.columns import Flag, MessageClass
+from ledger.terms import merge_terms, terms_of
+from ledger.unrecorded import closed, unrecorded
+from node.delivery_log import HANDED_ON, PULL, DeliveryLog, Mark
+from replication.command import DispatchState
+from storage.delivery_end import end_killed_term
+from storage.delivery_file import delivery_files
+from storage.delivery_record import FAILED
+from storage.delivery_search import DeliverySearch, Found, Search
+from storage.disk import Disk
+from storage.doubt import CLOCKS_MS
+from storage.format import DELIVERED
+from storage.position import HOUR_MS
+from tests.ledger.life import Life, T, told
+
+NOW_MS = 1_790_000_000_000
+BOOT = 7
+ONCE, DOUBTED = MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED
+
+
+class Logs:
+    """The delivery logs of nodes 1 to 3 in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.paths = {node: directory / f"n{node}" for node in (1, 2, 3)}
+        for path in self.paths.values():
+            path.mkdir()
+
+    def log(self, node: int) -> DeliveryLog:
+        """Of a node that has just started."""
+        state = DispatchState(0, 0, 0)
+        return DeliveryLog(
+            self.paths[node], Disk(), group=0, node=node, cluster_id=lambda: bytes(16), state=lambda: state
+        )
+
+    def lead(
+        self, node: int, term: int, from_ms: int, until_ms: int, *, before: int | None, ended: bool = False
+    ) -> None:
+        """A term with a hand-over at its beginning and one at its end; `before` None: below level 3."""
+        log = self.log(node)
+        log.term_begun(term, NOW_MS + from_ms, None if before is None else Mark(BOOT, before))
+        home = np.array([5], np.uint64)
+        for at_ms in (from_ms, until_ms):
+            log.start(
+                home=home, random=home, attempt=np.array([1], np.uint16), asked_due_ms=np.array([0]), topic=1,
+                term=term, at_ms=NOW_MS + at_ms, mode=PULL,
+            )  # fmt: skip
+        if ended:
+            log.term_ended(term, NOW_MS + until_ms, HANDED_ON)
+        log.close()
+
+    def lose(self, node: int) -> None:
+        """Its disk."""
+        for file in delivery_files(self.paths[node], Disk()):
+            (self.paths[node] / file.name).unlink()
+
+    def found(self) -> list[Found]:
+        """What each node answers of no message."""
+        search = Search(np.zeros(0, np.uint64), 0, 0)
+        return [DeliverySearch(path, Disk()).run(search) for path in self.paths.values()]
+
+    @property
+    def terms(self) -> Rows:
+        """As the ledger sees them: by the edges of files alone."""
+        return merge_terms([terms_of(each.edges) for each in self.found()])
+
+    def missing(self) -> list[tuple[int, int, int]]:
+        """(node, from, until) of what the terms show, after NOW_MS."""
+        window_ms = max((each.first_ms for each in self.found() if each.removed), default=0)
+        rows = unrecorded(self.terms, window_ms)[["node", "from_ms", "until_ms"]].tolist()
+        return [(node, from_ms - NOW_MS if from_ms else 0, until_ms - NOW_MS) for node, from_ms, until_ms in rows]
+
+
+@pytest.fixture(name="logs")
+def _logs(tmp_path: Path) -> Logs:
+    return Logs(tmp_path)
+
+
+def test_d5_a_term_without_an_end_misses_from_its_last_record_to_the_next_term(logs: Logs) -> None:
+    """A second longer, for that is another node's clock. By the clocks the next may seem to begin before."""
+    logs.lead(1, 1, 0, 500, before=0)
+    logs.lead(2, 2, 900, 4_000, before=1)
+    assert logs.missing() == [(1, 500, 900 + CLOCKS_MS)]
+    logs.lead(1, 3, 3_700, 5_000, before=2)
+    assert logs.missing() == [(1, 500, 900 + CLOCKS_MS), (2, 3_700, 3_700 + CLOCKS_MS)]
+
+
+def test_d5_a_term_that_ended_in_order_or_whose_killed_node_came_back_misses_nothing(logs: Logs) -> None:
+    """Nor does the newest, which may still be led; nor one of a build that made no mark."""
+    logs.lead(1, 1, 0, 500, before=0, ended=True)
+    logs.lead(2, 2, 900, 2_000, before=1)
+    assert end_killed_term(logs.paths[2], Disk(), BOOT)
+    logs.lead(3, 5, 3_000, 4_000, before=None)  # terms 3 and 4 were elections that nobody won
+    logs.lead(1, 6, 5_000, 6_000, before=5)
+    assert logs.missing() == []
+
+
+def test_d5_a_term_that_no_account_tells_of_misses_from_the_end_of_the_one_before(logs: Logs) -> None:
+    """Or from ever, where none is. Of several that are gone the time is one."""
+    logs.lead(1, 1, 0, 500, before=0, ended=True)
+    logs.lead(2, 2, 900, 2_000, before=1)
+    logs.lead(2, 3, 2_500, 2_600, before=2)
+    logs.lead(3, 5, 3_000, 4_000, before=3)
+    logs.lose(2)
+    assert logs.missing() == [(0, 500, 3_000 + CLOCKS_MS)]
+    logs.lose(1)
+    assert logs.missing() == [(0, 0, 3_000 + CLOCKS_MS)]
+
+
+def test_d5_a_log_that_lost_its_old_files_by_age_is_no_lost_log(logs: Logs) -> None:
+    """The newest of the old files stays, and tells that its node led: else each failover would be a gap when the files
+    of the term before it are over."""
+    logs.lead(1, 1, 0, 500, before=0, ended=True)
+    logs.lead(1, 2, HOUR_MS, HOUR_MS + 9, before=1, ended=True)
+    logs.lead(2, 3, 30 * HOUR_MS, 31 * HOUR_MS, before=2)
+    for node in (1, 2):
+        logs.log(node).remove_before(NOW_MS + 30 * HOUR_MS)
+    assert len(delivery_files(logs.paths[1], Disk())) == 1
+    assert logs.missing() == []
+
+
+def test_a_hole_ends_at_the_latest_where_another_node_begins_a_marked_term(logs: Logs) -> None:
+    """Zeros at the end of a log have nothing behind them that could end the hole."""
+    logs.lead(1, 1, 0, 500, before=0)
+    logs.lead(1, 2, 600, 700, before=1)
+    logs.lead(2, 3, 900, 2_000, before=2)
+    holes = np.array([(1, 0, 0, NOW_MS + 500, 1 << 60), (2, 0, 0, NOW_MS + 950, NOW_MS + 960)], SPAN)
+    assert (closed(holes, logs.terms)["until_ms"] - NOW_MS).tolist() == [900 + CLOCKS_MS, 960]
+    logs.lead(3, 4, 3_000, 4_000, before=None)
+    holes["from_ms"] = NOW_MS + 2_500
+    assert closed(holes, logs.terms)["until_ms"].tolist() == holes["until_ms"].tolist()
+
+
+def gap(from_ms: int, until_ms: int, node: int = 0) -> Rows:
+    """One gap around the due time of a life's message."""
+    return np.array([(node, 0, 0, T + from_ms, T + until_ms)], SPAN)
+
+
+@pytest.mark.parametrize("node", [0, 1, 2])
+def test_d5_delivered_once_is_said_only_where_no_gap_touches(node: int) -> None:
+    """In the quick verdict too: from when it is due, or was made, to its end; whichever node's account has the gap."""
+    quick = Life().start(3).settle(DELIVERED, 20)
+    retried = Life().made(3).end(9, FAILED).made(12, attempt=2).settle(DELIVERED, 20, attempt=2)
+    for life in (quick, retried):
+        for from_ms, until_ms, kind in (
+            (-900, 0, ONCE), (-900, 1, DOUBTED), (5, 9, DOUBTED), (20, 900, DOUBTED), (21, 900, ONCE)
+        ):  # fmt: skip
+            judged = life.judged(gaps=gap(from_ms, until_ms, node))
+            assert judged.kind == kind, (from_ms, until_ms)
+            assert (Flag.RECORDS_MISSING in judged.flags) == (kind == DOUBTED)
+    late = Life(created=600).start(700).settle(DELIVERED, 720)
+    assert late.judged(gaps=gap(-900, 600)).kind == MessageClass.DELIVERED_ONCE
+    pending = Life().judged(gaps=gap(5, 9))
+    assert (pending.kind, Flag.RECORDS_MISSING in pending.flags) == (MessageClass.PENDING, True)
+
+
+def test_d5_the_ledger_of_a_cluster_whose_leader_lost_power_asks_the_terms() -> None:
+    """As a whole: the terms make the gap, the gap makes the verdict."""
+    terms = np.array([told(5, 1, T - 9_000, T - 500, before=4), told(6, 2, T + 700, T + 900, before=5)], TERM)
+    life = Life().start(720, 6, tick=1).settle(DELIVERED, 800, 6)
+    gaps = unrecorded(terms, 0)
+    assert gaps[["node", "from_ms", "until_ms"]].tolist() == [
+        (0, 0, T - 9_000 + CLOCKS_MS),
+        (1, T - 500, T + 700 + CLOCKS_MS),
+    ]
+    assert life.judged(terms=terms, gaps=gaps).kind == MessageClass.DELIVERED
