@@ -266,11 +266,11 @@ class Plan:
         if (messages.place != messages.unit).any():
             self.settle(messages.unit, what, at_ms, made, code=code)
 
-    def deliver(self, messages: Messages, made: HandOver, after_ms: int = 20, *, lost: bool = False) -> None:
+    def deliver(self, messages: Messages, made: HandOver, after_ms: int = 20) -> None:
         """The consumer is done with it."""
         code = 200 if messages.mode == PUSH else 0
         self.end(messages, DELIVERED, made.at_ms + after_ms, made, code=code)
-        self.tell(messages, made, END, made.at_ms + after_ms + 1, outcome=DONE, code=code, lost=lost)
+        self.tell(messages, made, END, made.at_ms + after_ms + 1, outcome=DONE, code=code)
 
     def move(self, messages: Messages, made: HandOver | None, at_ms: I64, due_ms: I64, code: int) -> None:
         """To another due time: for another try, or on a client's wish."""
