@@ -119,4 +119,5 @@ def _show_missing(window: dict[str, Any]) -> None:
     for each in window.get("unreachable", []):
         click.echo(f"missing: the account of {each['node']}, which {each['why']}", err=True)
     for each in window.get("gaps", []):
-        click.echo(f"missing: what {each['node']} did from {each['from']} to {each['to']}", err=True)
+        who = each["node"] or "the cluster before, or a leader that no account tells of,"
+        click.echo(f"missing: what {who} did from {each['from']} to {each['to']}", err=True)

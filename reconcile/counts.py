@@ -2,7 +2,7 @@
 
 | check | |
 |---|---|
-| classes | messages scheduled = the sum of the eight classes, duplicates = the sum of their causes (ledger.summary) |
+| classes | messages scheduled = the sum of the nine classes, duplicates = the sum of their causes (ledger.summary) |
 | units | units of the hours = messages - those found in no hour + units that moves appended + unreadable ones |
 | hand-overs | start and end records read = those given to a bucket + those that name none |
 | ledger, duplicates, canonical | rows written = rows counted |

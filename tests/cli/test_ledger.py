@@ -12,7 +12,7 @@ WHOLE = {"from": FROM, "to": TO, "complete": True, "unreachable": [], "gaps": []
 MISSING = WHOLE | {
     "complete": False,
     "unreachable": [{"node": "n3", "why": "is down, or cannot be reached"}],
-    "gaps": [{"node": "n2", "from": FROM, "to": TO}],
+    "gaps": [{"node": "n2", "from": FROM, "to": TO}, {"node": None, "from": FROM, "to": TO}],
 }
 SUMMARY = {
     "window": MISSING,
@@ -62,6 +62,7 @@ def test_counts_are_shown_by_class_and_cause(node: ScriptedNode, call: Call) -> 
     assert "unexplained" not in words
     assert "the account of n3, which is down" in result.stderr
     assert f"what n2 did from {FROM} to {TO}" in result.stderr
+    assert f"a leader that no account tells of, did from {FROM} to {TO}" in result.stderr
     node.say(200, SUMMARY)
     assert json.loads(call("ledger", "-o", "json").stdout) == SUMMARY
     assert asked(node, 1) == ("/v1/ledger/summary", {})

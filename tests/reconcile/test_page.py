@@ -119,10 +119,10 @@ def test_every_picture_is_said_in_words() -> None:
 
 
 def test_page_says_that_all_was_kept() -> None:
-    """The verdict, the sum of the eight, the change of terms with its duplicates, their span and the gap."""
+    """The verdict, the sum of the nine, the change of terms with its duplicates, their span and the gap."""
     text = Page(render(document())).text
     assert "Every promise kept" in text
-    assert "Sum of the eight 395 ✓ equals the 395 scheduled" in text
+    assert "Sum of the nine 395 ✓ equals the 395 scheduled" in text
     assert "1 → 2 n1 → n2" in text
     assert re.search(r"600 ms 2 30 ms", text)
     assert "Late 100 First handed over well after its due time" in text
@@ -163,7 +163,7 @@ def test_page_of_nothing_is_a_page() -> None:
         "window": {"from_ms": 0, "until_ms": 0},
     }
     text = Page(render(bare)).text
-    assert "Sum of the eight 0 ✓ equals the 0 scheduled" in text
+    assert "Sum of the nine 0 ✓ equals the 0 scheduled" in text
     assert Page(render(document(figures=figures([], []).document()))).pictures == 1
 
 
