@@ -88,7 +88,7 @@ def view_message(
     at = np.array([found.place], np.uint64)
     state, unit = store.states(at), store.units(at)[0]
     due_ms = int(unit["due_ms"])
-    history, begun = _made(store.history(found.home), pledged, now_ms)
+    history, begun = _made(store.history(found.home), pledged, now_ms, term)
     attempt = int(state.attempt[0] if begun else store.before_newest(at)["attempt"][0])
     ends_ms = lease_ends_ms(state.lease_end_ms, state.term, term)
     shown = _shown(int(state.state[0]) if begun else states.PENDING, int(ends_ms[0]), due_ms, now_ms)
@@ -173,9 +173,10 @@ def _moved_since(history: Settles) -> bool:
     return bool(((after["what"] == states.FORWARDED) & np.isin(after["code"], MOVES)).any())
 
 
-def _made(history: Settles, pledged: tuple[int, int] | None, now_ms: int) -> tuple[Settles, bool]:
-    """The story without leases whose hand-overs were not made: released, or not begun yet. And whether the newest is no
-    such lease. Who is not the leader knows of a plan only that it is for later."""
+def _made(history: Settles, pledged: tuple[int, int] | None, now_ms: int, term: int) -> tuple[Settles, bool]:
+    """The story without leases whose hand-overs were not made: released, or not begun yet in this term. And whether the
+    newest is no such lease. Who is not the leader knows of a plan only that it is for later. What a leader before
+    planned may have begun by its clock, whatever this one shows."""
     what = history["what"]
     keep = np.ones(len(history), np.bool_)
     released = np.flatnonzero(what == states.RELEASED)
@@ -184,7 +185,7 @@ def _made(history: Settles, pledged: tuple[int, int] | None, now_ms: int) -> tup
     if len(history) and what[-1] == states.LEASED:
         newest = history[-1]
         planned = int(newest["code"]) & states.PLANNED and int(newest["at_ms"]) > now_ms
-        begun = not planned and (int(newest["term"]), int(newest["attempt"])) != pledged
+        begun = not (planned and newest["term"] >= term) and (int(newest["term"]), int(newest["attempt"])) != pledged
         keep[-1] = begun
     return history[keep], begun
 

@@ -27,7 +27,7 @@ from chaos.verdict import Verdict
 
 #: Of a strict push the moment is told that it was planned for; it may begin a little later, never before.
 ROUND_MS: Final = 5
-PLANNED_MS: Final = 1_000
+PLANNED_MS: Final = 5_000
 #: A pull's client may hear so much later that it heard nothing.
 LATE_MS: Final = 3_000
 

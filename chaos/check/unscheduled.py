@@ -43,8 +43,8 @@ def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
 
 
 def _before_moved(history: History, moved: list[Rescheduled]) -> list[str]:
-    """Hand-overs begun after the answer to a reschedule, and, by their leader's clock, before the due time it gave;
-    unless another reschedule was under way at or behind this one.
+    """First hand-overs begun after the answer to a reschedule, and, by their leader's clock, before the due time that it
+    gave; unless another reschedule was under way at or behind this one.
     """
     hand_overs = history.hand_overs()
     moves: dict[int, list[Rescheduled]] = defaultdict(list)
@@ -53,9 +53,8 @@ def _before_moved(history: History, moved: list[Rescheduled]) -> list[str]:
     return [
         f"message {move.number}: handed over at {event.handed_over_ms}, moved to {move.due_ms} at {move.wall_ms}"
         for move in moved
-        for event in hand_overs.get(move.number, ())
-        if move.wall_ms < event.began_ms
-        and not event.by_receipt
+        for event in [each for each in hand_overs.get(move.number, ()) if move.wall_ms < each.began_ms][:1]
+        if not event.by_receipt
         and event.handed_over_ms < move.due_ms
         and not any(
             other is not move and other.wall_ms >= move.asked_wall_ms and other.asked_wall_ms <= event.began_ms

@@ -59,10 +59,11 @@ class Client:
     ) -> None:
         """Ask for `call(port)`; `done` is called once.
 
-        `reads`: it changes nothing (GET); `pulls`: it may wait for long; both so that an answer that got lost on the
-        way from the leader is told as HTTP tells it. `leader` False: whatever node answers (`?consistency=local`).
+        `reads`: it changes nothing (GET); `pulls`: it may wait for long, and the label ends with its topic; both so
+        that an answer that got lost on the way from the leader is told, and given back, as over HTTP. `leader` False:
+        whatever node answers (`?consistency=local`).
         """
-        target = "/v1/topics/-/pull" if pulls else f"/{label}"
+        target = f"/v1/topics/{label.rpartition(' ')[2]}/pull" if pulls else f"/{label}"
         method = "GET" if reads else "POST"
         request = Request(method, target, {}, b"", call=call, leader=leader, waits=pulls)
         self._ask(_Asking(self, request, label, done), timeout_s)

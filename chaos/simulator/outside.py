@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from api.port import ForwardAnswer, ForwardRequest, Port
+from api.port import Delivery, ForwardAnswer, ForwardRequest, Port
 from api.problem import Problem
 from chaos.simulator.disk import SimDisk
 from chaos.simulator.http import Routes
@@ -254,7 +254,8 @@ class SimServing:
             reply = await port.forward(passed_on)
             assert isinstance(reply, Reply)
             return reply
-        return Reply(200, {}, b"", value=await request.call(port))
+        value = await request.call(port)
+        return Reply(200, {}, _receipts(value) if request.waits else b"", value=value)
 
     def drain(self) -> None:
         """Refuse new work and end every wait."""
@@ -275,6 +276,11 @@ class SimServing:
             at_work.task.cancel()
         for socket in list(self._sockets):
             socket.finish()
+
+
+def _receipts(deliveries: Sequence[Delivery]) -> bytes:
+    """What the node that passed a pull on reads of its answer when the client has gone."""
+    return msgspec.json.encode({"messages": [{"receipt": each.receipt} for each in deliveries]})
 
 
 def refusal(problem: Problem) -> Reply:

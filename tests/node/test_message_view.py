@@ -66,6 +66,14 @@ def test_a_planned_push_of_a_term_that_is_over_is_not_told_as_handed_over(log: L
     assert events(log, home, 2) == [("leased", T0, "n1"), ("delivered", T0 + 5, "n1")]
 
 
+def test_a_plan_of_a_leader_before_may_have_begun_whatever_this_ones_clock_shows(log: Log) -> None:
+    """D1: a clock that is behind says that it is for later, and its receiver has it (seed 24032)."""
+    (home,) = placed(log.apply(schedule(T0)))
+    log.apply(replace(lease(home), planned=True))
+    early = [view(log, home, term=term, now_ms=T0 - 200) for term in (1, 2)]
+    assert [(each.state, each.attempt) for each in early] == [("scheduled", 0), ("leased", 1)]
+
+
 def test_a_planned_push_whose_lease_was_extended_was_made(log: Log) -> None:
     """Who extends it has it; and it may fail later."""
     one, two = placed(log.apply(schedule(T0, T0)))
