@@ -23,8 +23,8 @@ class Looked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Accounted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """What the ledger says of a message once all is over. `hand_overs`: those that it knows of; `complete`: whether it
-    says that no account is missing."""
+    """What the ledger says of a message once all is over. `hand_overs`: those that it knows of; `complete`: it says
+    that no account is missing, and of the message that nothing of it was forgotten."""
 
     number: int
     message_id: str

@@ -90,7 +90,8 @@ def _doubt(bucket: Bucket, rows: Columns, trail: Trail, context: Context) -> tup
     restored = restored_over(rows, context.restored_ms) & trail.born
     hidden |= restored
     rows["flags"][hidden] |= np.uint32(Flag.RECORDS_MISSING)
-    rows["class"][hidden & (rows["class"] == MessageClass.DELIVERED_ONCE)] = MessageClass.DELIVERED
+    missing = rows["flags"] & np.uint32(Flag.RECORDS_MISSING) > 0
+    rows["class"][missing & (rows["class"] == MessageClass.DELIVERED_ONCE)] = MessageClass.DELIVERED
     return gaps, bool(restored.any())
 
 

@@ -135,7 +135,7 @@ def _at_the_ends(plan: Plan, each: int, until_ms: int) -> None:
     made = HandOver(due_ms + 3, one, 1, one)
     plan.settle(messages.place, 1, made.at_ms, made, when=made.at_ms + 30_000)
     plan.end(messages, 2, made.at_ms + 20, made)
-    plan.expect(messages, MessageClass.DELIVERED_ONCE, Flag.OUTSIDE_WINDOW | Flag.RECORDS_MISSING)
+    plan.expect(messages, MessageClass.DELIVERED, Flag.OUTSIDE_WINDOW | Flag.RECORDS_MISSING)
     messages = plan.messages("in_flight", until_ms - 3_000 + plan.chance.integers(0, 500, each))
     plan.hand_over(messages, 1, messages.due_ms + 3)
     plan.expect(messages, MessageClass.IN_FLIGHT)

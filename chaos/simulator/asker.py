@@ -61,6 +61,8 @@ UNKNOWN_S: Final = 2 * TIMEOUT_S
 ENDS_TERM: Final = ("transfer", "kill", "stop", "power", "drain")
 BEFORE_S: Final = 0.015
 ACCOUNT_S: Final = 20.0
+#: What the ledger says of a message some of whose records are gone.
+FORGOTTEN: Final = {"outside_window", "records_missing"}
 AT_ONCE: Final = 8
 
 
@@ -296,6 +298,6 @@ class Asker:
                 message_id=message.message_id,
                 kind=found.entry.kind,
                 hand_overs=len(found.hand_overs),
-                complete=not found.sight.unreachable and not found.sight.gaps,
+                complete=not (found.sight.unreachable or found.sight.gaps or FORGOTTEN & set(found.entry.flags)),
             )
         )

@@ -269,8 +269,8 @@ class Verdict:
         hidden |= bool(restored_ms) and self.created_ms <= restored_ms and open_then
         if hidden:
             self.flags |= Flag.RECORDS_MISSING
-            if self.kind == MessageClass.DELIVERED_ONCE:
-                self.kind = MessageClass.DELIVERED
+        if self.flags & Flag.RECORDS_MISSING and self.kind == MessageClass.DELIVERED_ONCE:
+            self.kind = MessageClass.DELIVERED
 
     def _after_all(self) -> None:
         message, context = self.message, self.context

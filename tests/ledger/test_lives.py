@@ -263,7 +263,7 @@ def test_what_was_leased_in_a_term_that_no_account_tells_of_is_no_loss() -> None
     terms = context_of().terms[1:]
     for life in (Life().lease(3).settle(DELIVERED, 20), Life().settle(DELIVERED, 20)):
         judged = life.judged(terms=terms)
-        assert (judged.kind, judged.flags) == (ONCE, Flag.RECORDS_MISSING)
+        assert (judged.kind, judged.flags) == (MessageClass.DELIVERED, Flag.RECORDS_MISSING)
     assert Life().lease(3, until=40).judged(terms=terms).flags == Flag.RECORDS_MISSING | Flag.OVERDUE
 
 
@@ -273,7 +273,7 @@ def test_what_was_leased_after_an_account_breaks_off_is_no_loss() -> None:
     for life in (Life().lease(3).settle(DELIVERED, 20), Life().settle(DELIVERED, 20)):
         for seen in (2, 3):  # in the same millisecond, too: all of one pull bear one
             judged = life.judged(terms=terms_with(seen=seen))
-            assert (judged.kind, judged.flags) == (ONCE, Flag.RECORDS_MISSING)
+            assert (judged.kind, judged.flags) == (MessageClass.DELIVERED, Flag.RECORDS_MISSING)
         ended = terms_with(seen=2)
         ended["ended_ms"][0] = T + 2
         assert life.judged(terms=ended).kind == MessageClass.LOST
