@@ -1,5 +1,5 @@
 """Cancels and reschedules a share of the acknowledged messages around their due time, where the truth of the answer is
-hardest.
+hardest, and looks at each afterwards.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import aiohttp
 import msgspec
 import numpy as np
 
+from chaos.account import look
 from chaos.event import Answered, Cancelled, Event, Rescheduled
 from chaos.history import History
 from chaos.plan import Plan
@@ -80,6 +81,7 @@ class Racer:
         else:
             event = Rescheduled(**common, outcome="moved" if answer.kind == "done" else answer.kind, due_ms=due_ms)
         self._history.record(event)
+        await look(http, node, message, self._history)
 
 
 class CommandAnswer(msgspec.Struct):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from chaos.account import take_account
 from chaos.bounds import Bounds
 from chaos.checker import judge
 from chaos.cluster import READY_S, Cluster, ClusterFailed
@@ -21,6 +22,9 @@ from chaos.verdict import Verdict
 from chaos.webhooks import PUSH_SETTINGS, account, starts
 from chaos.workload import Workload
 from storage.verify import verify
+
+#: So many messages are asked about at the end: a trial is short.
+ACCOUNTED = 200
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,7 @@ class Trial:
 
     async def judge(self, bounds: Bounds) -> Outcome:
         """Stops all nodes gracefully and judges the history and the files."""
+        await take_account(list(self.cluster.nodes.values()), self.history, self.plan.seed, ACCOUNTED)
         digests = await self.cluster.digests()
         if self.plan.push_share:
             everybody = self.cluster.nodes | self.cluster.gone

@@ -40,6 +40,7 @@ class Truth:
         self.history, self.bounds = history, bounds
         self.hand_overs = history.hand_overs()
         self.received = history.of(HandedOver)
+        self._handed_over_ms = {(each.number, each.term, each.attempt): each.handed_over_ms for each in self.received}
         self.begun: dict[Name, Begun] = {}
         for event in history.of(Begun):
             self.begun.setdefault((event.message_id, event.term, event.attempt), event)
@@ -81,6 +82,11 @@ class Truth:
         if not self.tells_begun:
             return None
         return sum(each <= mono_ms for each in self._begun_ms.get(message_id, ()))
+
+    def handed_over_ms(self, name: tuple[int, int, int]) -> int | None:
+        """When a hand-over (number, term, attempt) was made, as it says itself; None where nobody got it, or its node's
+        account is gone."""
+        return self._handed_over_ms.get(name) or None
 
     def redriven_between(self, from_ms: float, until_ms: float) -> int:
         """How many messages were redriven."""

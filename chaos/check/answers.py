@@ -90,11 +90,13 @@ def _looks(truth: Truth) -> Iterable[str]:
             if event == "leased" and at_ms is not None:
                 begun = truth.begun.get((look.message_id, term, attempt))
                 name = f"handed over at {at_ms} by {node} as term {term}, attempt {attempt}"
-                if begun is None:
-                    if truth.tells_begun and truth.pushed(look.number):
-                        yield f"{told} {name}, and it was not"
-                elif (node and node != begun.node) or not -ROUND_MS < begun.at_ms - at_ms < PLANNED_MS:
-                    yield f"{told} {name}: it was at {begun.at_ms} by {begun.node}"
+                seen_ms = begun.at_ms if begun else truth.handed_over_ms((look.number, term, attempt))
+                if begun is None and truth.tells_begun and truth.pushed(look.number):
+                    yield f"{told} {name}, and it was not"
+                elif begun and node and node != begun.node:
+                    yield f"{told} {name}: it was by {begun.node}"
+                elif seen_ms is not None and not -ROUND_MS < seen_ms - at_ms < PLANNED_MS:
+                    yield f"{told} {name}: it was at {seen_ms}"
         if truth.is_strict(look.number) and look.message_id not in truth.redriven:
             asked_ms = look.asked_wall_ms
             attempts = [each.attempt for each in truth.hand_overs.get(look.number, ()) if each.wall_ms < asked_ms]

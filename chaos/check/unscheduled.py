@@ -43,8 +43,8 @@ def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
 
 
 def _before_moved(history: History, moved: list[Rescheduled]) -> list[str]:
-    """First hand-overs begun after the answer to a reschedule, and, by their leader's clock, before the due time that it
-    gave; unless another reschedule was under way at or behind this one.
+    """First hand-overs after the answer to a reschedule and, by their leader's clock, before its due time; unless
+    another reschedule was under way at or behind this one.
     """
     hand_overs = history.hand_overs()
     moves: dict[int, list[Rescheduled]] = defaultdict(list)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from chaos.account import take_account
 from chaos.cluster import READY_S, Cluster, ClusterFailed
 from chaos.event import Digest, Fault, HandedOver, Offered
 from chaos.fault_plan import FaultPlan
@@ -143,6 +144,8 @@ class LiveRun:
             await disk_faults.heal()
             self._say("waiting for what is outstanding")
             drained = await load
+            self._say("asking what became of some")
+            await take_account(list(cluster.nodes.values()), self._history, self._plan.seed)
             telling.cancel()
         self._say("stopping the nodes in order, comparing their files")
         await self._digests(cluster)

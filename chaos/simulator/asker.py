@@ -14,6 +14,7 @@ import msgspec
 from api.ledger import MessageLedger
 from api.message_query import BulkResult, DeadQuery
 from api.port import ANONYMOUS, KEPT, MessageView, ScheduleResult
+from chaos.account import FORGOTTEN
 from chaos.event import (
     Accounted,
     Answered,
@@ -61,8 +62,6 @@ UNKNOWN_S: Final = 2 * TIMEOUT_S
 ENDS_TERM: Final = ("transfer", "kill", "stop", "power", "drain")
 BEFORE_S: Final = 0.015
 ACCOUNT_S: Final = 20.0
-#: What the ledger says of a message some of whose records are gone.
-FORGOTTEN: Final = {"outside_window", "records_missing"}
 AT_ONCE: Final = 8
 
 
@@ -298,6 +297,6 @@ class Asker:
                 message_id=message.message_id,
                 kind=found.entry.kind,
                 hand_overs=len(found.hand_overs),
-                complete=not (found.sight.unreachable or found.sight.gaps or FORGOTTEN & set(found.entry.flags)),
+                complete=not (found.sight.unreachable or found.sight.gaps or FORGOTTEN.intersection(found.entry.flags)),
             )
         )
