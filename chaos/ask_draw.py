@@ -19,14 +19,18 @@ SKEW_BESIDE_WRONG_MS: Final = 200
 STORMS_MIN, STORMS_MAX = 1, 3
 #: Lines of a plan, their moments counted from the begin of the storm; A, B and C are three nodes, drawn.
 STORMS: Final = (
-    ("0 transfer A for=0.1", "1.5 jump B for=9 by=-4", "2 drain C for=8", "3.5 catch A for=5 how=kill"),
-    ("0 catch leader for=0.5 how=kill", "4 catch leader for=0.5 how=kill", "8 catch leader for=0.5 how=kill"),
-    ("0 transfer A for=0.1", "2 catch A for=0.5 how=kill"),
+    ("0 transfer A for=0.1", "1.5 jump B for=9 by=-4", "2 drain C for=8", "3.5 catch A for=5 how=kill what=any"),
+    (
+        "0 catch leader for=0.5 how=kill what=new",
+        "4 catch leader for=0.5 how=kill what=any",
+        "8 catch leader for=0.5 how=kill what=new",
+    ),
+    ("0 transfer A for=0.1", "2 catch A for=0.5 how=kill what=new"),
     ("0 transfer A for=0.1", "2 transfer B for=0.1", "4 transfer C for=0.1"),
     ("0 transfer A for=0.1", "3 transfer B for=0.1", "3.1 kill B for=2", "3.1 kill C for=2"),
     ("0 pause leader for=1", "0.3 kill follower for=0.5"),
     ("0 slow leader for=1 by=1.5", "0.3 power leader for=1.5 unsynced=lost"),
-    ("0 catch leader for=1 how=power", "4 catch leader for=1 how=power"),
+    ("0 catch leader for=1 how=power what=any", "4 catch leader for=1 how=power what=new"),
     ("0 power leader for=1 unsynced=lost", "0.1 cut leader-follower for=1"),
 )
 

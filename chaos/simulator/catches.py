@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from chaos.event import Begun, Event
+from chaos.event import Answered, Begun, Event
 from chaos.fault_plan import Fault
 from chaos.history import History
 from chaos.simulator.world import World
 
 WITHIN_S: Final = 0.05
+#: A message is new so long after it was acknowledged.
+NEW_MS: Final = 300
 
 
 class Catches:
@@ -24,6 +26,7 @@ class Catches:
         self._chance = world.random("catches")
         self._strikes = {"kill": kill, "power": power}
         self._waiting: dict[str, Fault] = {}
+        self._old: dict[str, float] = {}  # id: when it was acknowledged
         history.listen(self._see)
 
     def wait(self, node_id: str, fault: Fault) -> None:
@@ -35,7 +38,12 @@ class Catches:
         self._waiting.clear()
 
     def _see(self, event: Event) -> None:
-        if isinstance(event, Begun) and (fault := self._waiting.pop(event.node, None)) is not None:
+        if isinstance(event, Answered) and event.outcome == "acknowledged":
+            self._old[event.message_id] = event.mono_ms
+        if not isinstance(event, Begun) or (fault := self._waiting.get(event.node)) is None:
+            return
+        if fault.word("what") == "any" or event.mono_ms < self._old.get(event.message_id, event.mono_ms) + NEW_MS:
+            del self._waiting[event.node]
             strike = self._strikes[fault.word("how")]
             hit = replace(fault, target=event.node, arguments=(("unsynced", "lost"),))
             self._world.after(WITHIN_S * self._chance.random(), strike, hit)
