@@ -108,7 +108,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "drain": Kind("node", "drained by an operator, and back after `for`", parties=("simulator",), drawn=False),
     "catch": Kind(
         "node",
-        "killed, or without power, a moment after it next hands over any message, or a new one; started again after `for`",
+        "killed, or without power, a moment after it next hands over any message, or a new one; started again",
         words={"how": ("kill", "power"), "what": ("any", "new")},
         parties=("simulator",),
         drawn=False,

@@ -153,9 +153,9 @@ class World:
         return Process(self.config_of(node_id, peers, tables, join=join), platter, clock, self._around)
 
     def _apart(self, drawn: Random) -> tuple[float, float]:
-        """A host's offset, in half of them at the edge, and its crystal's error, which makes it no larger."""
+        """A host's offset, mostly at the edge, and its crystal's error, which makes it no larger."""
         most_s = self._skew_ms / 1000
-        off_s = drawn.choice([-most_s, most_s]) if drawn.random() < 0.5 else drawn.uniform(-most_s, most_s)
+        off_s = drawn.choice([-most_s, most_s]) if drawn.random() < 0.75 else drawn.uniform(-most_s, most_s)
         return off_s, -math.copysign(drawn.uniform(0, CRYSTAL_PPM), off_s)
 
     def config_of(
