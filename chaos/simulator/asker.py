@@ -62,7 +62,8 @@ UNKNOWN_S: Final = 2 * TIMEOUT_S
 ENDS_TERM: Final = ("transfer", "kill", "stop", "power", "drain")
 BEFORE_S: Final = 0.015
 ACCOUNT_S: Final = 20.0
-AT_ONCE: Final = 8
+ACCOUNTED: Final = 200
+AT_ONCE: Final = 2
 
 
 class _Both(NamedTuple):
@@ -261,8 +262,9 @@ class Asker:
     # -- the end
 
     def account(self) -> None:
-        """Ask GET and the ledger of every message, a few at a time; `in_flight` is 0 once all have answered."""
-        left = deque(self._known[number] for number in sorted(self._known))
+        """Ask GET and the ledger of some, a few at a time; `in_flight` is 0 once all have answered."""
+        known = [self._known[number] for number in sorted(self._known)]
+        left = deque(self._chance.sample(known, min(ACCOUNTED, len(known))))
         self.in_flight = len(left)
 
         def ask() -> None:
