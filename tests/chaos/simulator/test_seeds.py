@@ -13,7 +13,7 @@ from chaos.simulator.run import run_plan
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 60.0
-SEEDS = (2, 8, 11)
+SEEDS = (2, 11)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
