@@ -45,11 +45,14 @@ def unrecorded(terms: Rows, window_ms: int) -> Rows:
 
 
 def closed(holes: Rows, terms: Rows) -> Rows:
-    """SPAN rows of holes in accounts, each at most up to where another node begins a marked term: what this one led
-    afterwards, and lost, the terms show."""
+    """SPAN rows of holes in accounts, each at most up to where another node begins a later marked term: what this one
+    led afterwards, and lost, the terms show. A term is later than all that this node had begun before the hole; by
+    another clock an earlier one may seem to begin behind it."""
     holes = holes.copy()
     for hole in holes:
+        its = terms[(terms["node"] == hole["node"]) & (terms["first_ms"] <= hole["from_ms"])]
         later = terms[(terms["first_ms"] > hole["from_ms"]) & (terms["node"] != hole["node"]) & (terms["marked"] > 0)]
+        later = later[later["term"] > its["term"].max(initial=0)]
         if len(later):
             hole["until_ms"] = min(int(hole["until_ms"]), int(later["first_ms"].min()) + CLOCKS_MS)
     return holes

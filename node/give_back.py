@@ -121,10 +121,13 @@ class GiveBack:
 
 
 def _receipts(answer: ForwardAnswer) -> list[str]:
-    """What was handed over with this answer."""
+    """What was handed over with this answer; nothing where it cannot be read, as one of a later build may be."""
     if answer.status != 200:
         return []
-    return [each.receipt for each in msgspec.json.decode(answer.body, type=_Pulled).messages]
+    try:
+        return [each.receipt for each in msgspec.json.decode(answer.body, type=_Pulled).messages]
+    except msgspec.DecodeError:  # malformed, or of another shape
+        return []
 
 
 def _headers(request: ForwardRequest) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """How this node came to lead, and what the leaders before may have handed over without a record of it.
 
+    founds     nobody led before: nothing to doubt
     given      the leader before gave leadership away, and its own first word is in the log: all it did is there
     elected    what was there, and can have been due by its clock, is in doubt (storage/doubt.py)
 
@@ -9,7 +10,7 @@ much that two of them may be apart.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -26,22 +27,27 @@ if TYPE_CHECKING:
     from node.server import Node
 
 MS_PER_TICK: Final = 1000
+#: Between two tries to say it: a refusal may come at once.
+AGAIN_S: Final = 0.02
 
 
 class Promoted:
-    """One reign's; made when all entries of earlier terms are applied, and none of this one but the no-op."""
+    """One reign's; made when all entries of earlier terms are applied, and none of this one but the no-op and what
+    founds the cluster. `founds`: it is founded in this term."""
 
-    def __init__(self, node: Node, term: int) -> None:
+    def __init__(self, node: Node, term: int, *, founds: bool = False) -> None:
         self._node, self._store, self._term = node, node.store, term
-        self._given = node.group.given and node.store.doubt.term == term - 1
-        self._until_ms = HANDED_ON if self._given else _latest_ms(node)
-        self._doubt = NO_DOUBT if self._given else Doubt.at(node.store, self._until_ms)
+        known = founds or (node.group.given and node.store.doubt.term == term - 1)
+        self._until_ms = HANDED_ON if known else _latest_ms(node)
+        self._doubt = NO_DOUBT if known else Doubt.at(node.store, self._until_ms)
 
     async def say(self, reign: Reign) -> None:
         """Put it into the log, from the level on at which that says so."""
         while has(self._store.level, "doubt") and self._store.doubt.term < self._term and not reign.over:
-            with suppress(Problem):  # not known to have happened: said twice, it says the same
+            try:
                 await self._node.proposer.propose_single(Promotion(self._until_ms))
+            except Problem:  # not known to have happened: said twice, it says the same
+                await asyncio.sleep(AGAIN_S)
 
     def doubts(self, found: Found) -> bool:
         """Whether a leader before this one may have handed this message over, or not, though nothing tells of it."""

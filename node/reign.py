@@ -60,7 +60,7 @@ class Reign:
         self._node = node
         self.term = node.group.term
         self.promoted_ms = node.clock.now_ms()
-        self.promotion = Promoted(node, self.term)
+        self.promotion = Promoted(node, self.term, founds=record.founds)
         self._record = record
         self.receipts = Receipts(genesis.secret, lambda: has(node.machine.level, "receipt-namespace"))
         self._loop = asyncio.get_running_loop()

@@ -23,8 +23,9 @@ class TermRecord:
     def __init__(self, node: Node, term: int) -> None:
         self._node = node
         self._term = term
-        # What was before the cluster was founded handed nothing over.
-        self._mark = Mark(node.boot, node.group.term_before if node.store.cluster_id is not None else 0)
+        self.founds = node.store.cluster_id is None
+        """The cluster is founded in it: nobody before handed anything over."""
+        self._mark = Mark(node.boot, 0 if self.founds else node.group.term_before)
         self._marked = False
 
     def begin(self, at_ms: int) -> None:

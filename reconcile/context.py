@@ -14,6 +14,7 @@ and a message that only it could have handed over is unknown, not lost.
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -22,9 +23,11 @@ from ledger.bucket import SPAN, Context, Rows, Topic
 from ledger.terms import merge_terms
 from ledger.unrecorded import closed, unrecorded
 from reconcile.inventory import Inventory
+from reconcile.read_deliveries import Gap
 from reconcile.receipts import Said
 from reconcile.survey import Account, Survey
 
+_EVER_MS: Final = 1 << 62
 COVER_AFTER_MS: Final = 60_000
 """So long after the last record an account still counts as given: what would have been written by then was."""
 
@@ -41,7 +44,8 @@ def context_of(inventory: Inventory, survey: Survey, receipts: Said, options: Ma
         for node in inventory.nodes
         if node.name in numbers
     ]
-    gaps = [(numbers[gap.node], 0, 0, gap.from_ms, gap.until_ms) for gap in survey.gaps if gap.node in numbers]
+    found = [*survey.gaps, *_cut_short(survey.accounts)]
+    gaps = [(numbers[gap.node], 0, 0, gap.from_ms, gap.until_ms) for gap in found if gap.node in numbers]
     members = set(inventory.members) | set(numbers.values())
     return Context(
         from_ms=from_ms,
@@ -89,6 +93,16 @@ def _covered_from(node: str, numbers: Mapping[str, int], survey: Survey, skew_ms
     if not begun_ms and leased_ms:
         return survey.delivered_ms + survey.settled_ms + COVER_AFTER_MS  # it led, and has no log at all
     return 0
+
+
+def _cut_short(accounts: list[Account]) -> list[Gap]:
+    """Where a file goes on with one that has lost its end, or is gone; as the nodes see it (delivery_search.py)."""
+    gaps: list[Gap] = []
+    for before, account in pairwise(sorted(accounts, key=lambda account: (account.store, account.sequence))):
+        there = before.rows if before.sequence + 1 == account.sequence else 0
+        if account.store == before.store and there < account.before:
+            gaps.append(Gap(account.node, before.last_ms, account.first_ms + 1 if account.first_ms else _EVER_MS))
+    return gaps
 
 
 def _spans(rows: list[tuple[int, int, int, int, int]]) -> Rows:

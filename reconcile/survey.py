@@ -23,9 +23,9 @@ from reconcile.inventory import HourPart, Inventory, Span
 from reconcile.problem import Problem
 from reconcile.read_deliveries import Gap, delivery_blocks, hand_overs
 from reconcile.read_hour import read_headers, read_units, settle_blocks
-from reconcile.read_rows import Rows
+from reconcile.read_rows import Rows, read_rows
 from reconcile.scatter import BUCKET_BITS, Piece, buckets_of, scatter
-from storage.delivery_record import DELIVERY
+from storage.delivery_record import DELIVERY, before_by
 from storage.format import LEASED, SETTLE, UNIT_MOVED, join_rows, take_rows
 
 _EDGE_ROWS: Final = 4096
@@ -65,6 +65,12 @@ class Account:
     last_ms: int
     numbers: tuple[int, ...]
     """What the records call the node: one number, or more where files were mixed up."""
+    rows: int = 0
+    """All that there are, whole ones and others."""
+    before: int = 0
+    """How many the file before has by this one's first record."""
+    store: str = ""
+    """Whose files go on with each other."""
 
 
 @dataclass(slots=True)
@@ -164,10 +170,29 @@ def _survey_deliveries(task: DeliveryTask, scratch: Path) -> Survey:
         if not own.all():
             strays.append(take_rows(handed, np.flatnonzero(~own)))
     found.terms = [merge_terms(terms)] if terms else []
-    found.accounts = [Account(source.node, source.sequence, first_ms, last_ms, tuple(sorted(numbers)))]
+    found.accounts = [
+        Account(
+            source.node,
+            source.sequence,
+            first_ms,
+            last_ms,
+            tuple(sorted(numbers)),
+            source.rows,
+            _before(source),
+            source.store,
+        )
+    ]
     found.delivered_ms = last_ms
     found.strays = scatter(join_rows(strays, DELIVERY), scratch, "strays")
     return found
+
+
+def _before(source: DeliverySource) -> int:
+    """How many records the file before has by this one's first record; more than any file where that is not told."""
+    try:
+        return before_by(read_rows(source.path, DELIVERY, 0, min(1, source.rows)))
+    except OSError:
+        return before_by(np.zeros(1, DELIVERY))
 
 
 def _survey_moved(task: MovedTask, scratch: Path) -> Survey:

@@ -39,8 +39,10 @@ def apply_put_topic(store: Store, command: PutTopic, envelope: Envelope) -> Topi
     if settings.get("handover") == "strict":
         before = topic.settings if topic is not None else {}
         settings[STRICT_SINCE] = before.get(STRICT_SINCE, envelope.now_ms)
-        if STRICT_DOUBT in before or (STRICT_SINCE not in before and has(store.level, "doubt")):
-            doubt = NO_DOUBT if topic is None else store.doubt
+        doubt = NO_DOUBT if topic is None else store.doubt
+        # Until a leader has said what it doubts there may be more to doubt than is kept.
+        said = topic is None or store.doubt.term > 0
+        if STRICT_DOUBT in before or (STRICT_SINCE not in before and said and has(store.level, "doubt")):
             settings[STRICT_DOUBT] = before.get(STRICT_DOUBT, doubt.until_ms)
     return TopicPut(
         store.catalog.put_topic(command.name, settings, now_ms=envelope.now_ms, namespace=command.namespace), True

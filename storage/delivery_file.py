@@ -1,9 +1,10 @@
 """The files of the delivery log: appended to, begun anew by the hour, by size and at every start, removed by age.
 
-Three things hold of every file, so that a reader finds what it looks for without reading all of them:
+Four things hold of every file, so that a reader finds what it looks for without reading all of them:
 - Its first record is of the hour in its name, and none is of a later one.
 - Its times rise, but for BACK_MS: where the clock went back by more another file was begun.
 - It belongs to one term at most: where a term begins its record is the first of a file, where one ends the last.
+- Where it goes on with what the file before began, its first record counts the records of that one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.delivery_record import DELIVERY, Deliveries, read_deliveries, seal_deliveries
+import numpy as np
+
+from storage.delivery_record import DELIVERY, GOES_ON, Deliveries, read_deliveries, seal_deliveries
 from storage.disk import Disk
 from storage.format import HEADER_SIZE, MAGIC_DELIVERIES, FileHeader
 from storage.position import HOUR_MS
@@ -89,8 +92,11 @@ class DeliveryWriter:
         """
         hour, back = at_ms // HOUR_MS, at_ms < self._latest_ms - BACK_MS
         if self._file is None or hour > self._file.hour or self._end >= FILE_BYTES_MAX or back:
+            before = self.written()
             self._begin(hour)
             self._latest_ms = at_ms
+            if before is not None:
+                rows = np.concatenate([_goes_on(rows, at_ms, before[1]), rows])
         self._latest_ms = max(self._latest_ms, at_ms)
         seal_deliveries(rows)
         self._disk.write(self._fd, rows.view("u1").data, self._end)
@@ -129,3 +135,12 @@ class DeliveryWriter:
         header = FileHeader(MAGIC_DELIVERIES, self._group, hour, self._cluster_id)
         self._disk.write(self._fd, header.encode(), 0)
         self._end = HEADER_SIZE
+
+
+def _goes_on(rows: Deliveries, at_ms: int, count: int) -> Deliveries:
+    """The first record of a file, before these, that goes on with a file of `count` records."""
+    first: Deliveries = np.zeros(1, DELIVERY)
+    for name in ("tick", "local_index", "term", "node", "group"):
+        first[name] = rows[name][0]
+    first["kind"], first["at_ms"], first["took_ms"] = GOES_ON, at_ms, count
+    return first

@@ -20,13 +20,16 @@ of it, and the HTTP status or reason. Of a term's end `code` says how; a term's 
 From level 3 on the record of a term's beginning has a mark: `random` names the run of the machine's kernel in which it
 was written, and `took_ms` is the term that the log shows before this one, 0 before the first.
 
+A file that goes on with what another one began has a record of that first. Its `took_ms` counts the records of the file
+before it: a power cut may take some of those, and leave what was written later.
+
 | kind | | mode | | outcome | |
 |---|---|---|---|---|---|
 | 1 | start | 0 | none: a term | 0 | none: a start, a term |
 | 2 | end | 1 | pull | 1 | delivered |
 | 3 | term begun | 2 | push | 2 | failed: an attempt that was answered otherwise, or not at all |
 | 4 | term ended | | | 3 | given back by its consumer |
-| | | | | 4 | done, and said too late: the message had ended, or had been handed over again |
+| 5 | goes on | | | 4 | done, and said too late: the message had ended, or had been handed over again |
 
 | how a term ended | |
 |---|---|
@@ -46,7 +49,7 @@ import numpy.typing as npt
 from storage.checksum import checksum_rows
 from storage.format import HEADER_SIZE, Corrupt
 
-START, END, TERM_BEGUN, TERM_ENDED = 1, 2, 3, 4
+START, END, TERM_BEGUN, TERM_ENDED, GOES_ON = 1, 2, 3, 4, 5
 PULL, PUSH = 1, 2
 DELIVERED, FAILED, GIVEN_BACK, LATE = 1, 2, 3, 4
 HANDED_ON, LOST, STOPPED, KILLED = 1, 2, 3, 4
@@ -99,6 +102,15 @@ def sound(rows: Deliveries) -> npt.NDArray[np.bool_]:
         checksum_rows(_words(rows), _CHECKSUM_FIELD) == rows["checksum"]
     )
     return good
+
+
+def before_by(head: Deliveries) -> int:
+    """How many records the file before has by the first record of a file, `head`, [1] or none: 0 where it does not go
+    on with that file; more than any file where it is not as written."""
+    if not sound(head).all():
+        return 1 << 62
+    goes_on: int = head["took_ms"][head["kind"] == GOES_ON].sum()
+    return int(goes_on)
 
 
 def read_deliveries(data: bytes, file: str, first: int = 0) -> tuple[Deliveries, int]:

@@ -6,23 +6,24 @@ moment.
 The terms are in the first and the last record of each file, nowhere else.
 
 Rows that are zeros, which a power cut leaves, and rows whose checksum is wrong are a hole in the account: between the
-records on either side of it nobody knows what was done. Here that is no reason to stop: it is said.
+records on either side of it nobody knows what was done. So is the end of a file of which the next one counts more
+records than there are. Here that is no reason to stop: it is said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.array import I64, U64
 from storage.delivery_file import BACK_MS, READ_ROWS, DeliveryFile, delivery_files
-from storage.delivery_record import DELIVERY, END, START, Deliveries, sound
+from storage.delivery_record import DELIVERY, END, START, Deliveries, before_by, sound
 from storage.disk import Disk
 from storage.format import (
     HEADER_SIZE,
@@ -74,13 +75,22 @@ class Found:
     matched: int = 0
 
 
+class _Edge(NamedTuple):
+    """What is remembered of a file: its first and last records, how many it has, and how many the file before has by
+    its first one; more than any file if that cannot be read."""
+
+    rows: Deliveries
+    size: int
+    before: int
+
+
 class DeliverySearch:
     """Searches one directory, in any thread, one at a time; remembers the edges of files that grow no more."""
 
     def __init__(self, directory: Path, disk: Disk) -> None:
         self._directory = directory
         self._disk = disk
-        self._edges: dict[DeliveryFile, Deliveries] = {}
+        self._edges: dict[DeliveryFile, _Edge] = {}
 
     def run(
         self,
@@ -95,30 +105,41 @@ class DeliverySearch:
         files = delivery_files(self._directory, self._disk)
         if written is not None:
             files = [file for file in files if file.sequence <= written[0].sequence]
-        found, parts, edges = Found(removed=bool(files) and files[0].sequence > 1), [], []
-        known: dict[DeliveryFile, Deliveries] = {}
+        found, parts = Found(removed=bool(files) and files[0].sequence > 1), []
+        edges: dict[DeliveryFile, _Edge] = {}
         for file, following in zip_longest(files, files[1:]):
             live = written is not None and file == written[0]
             with_rows = file.hour * HOUR_MS - BACK_MS < search.until_ms and (file.hour + 1) * HOUR_MS > search.from_ms
             if stopped():
                 break
             if not with_rows and file in self._edges:
-                known[file] = self._edges[file]
-                edges.append(known[file])
+                edges[file] = self._edges[file]
                 continue
             reader = _Reader(self._directory / file.name, self._disk, written[1] if live and written else None)
             with reader:
-                edge = reader.edge()
-                edges.append(edge)
-                if not live:
-                    known[file] = edge
+                edges[file] = reader.edge()
                 if with_rows:
                     until_ms = following.hour * HOUR_MS if following is not None else _EVER_MS
                     parts += list(_matching(reader, search, found, max(until_ms, (file.hour + 1) * HOUR_MS), stopped))
-        self._edges = known
-        found.rows, found.edges = join_rows(parts, DELIVERY), join_rows(edges, DELIVERY)
+        found.rows = join_rows(parts, DELIVERY)
+        found.edges = join_rows([edge.rows for edge in edges.values()], DELIVERY)
+        found.holes += _cut_short(edges)
+        self._edges = {file: edge for file, edge in edges.items() if written is None or file != written[0]}
         found.first_ms = int(found.edges["at_ms"][0]) if len(found.edges) else 0
         return found
+
+
+def _cut_short(edges: dict[DeliveryFile, _Edge]) -> list[tuple[int, int]]:
+    """Where a file goes on with one that has lost its end, or is gone. Of what was before the first nobody asks: files
+    go by age."""
+    holes: list[tuple[int, int]] = []
+    last_ms = 0
+    for (before, its), (file, edge) in pairwise(edges.items()):
+        last_ms = int(its.rows["at_ms"][-1]) if len(its.rows) else last_ms
+        there = its.size if before.sequence + 1 == file.sequence else 0
+        if there < edge.before:
+            holes.append((last_ms, int(edge.rows["at_ms"][0]) + 1 if len(edge.rows) else _EVER_MS))
+    return holes
 
 
 def _matching(
@@ -209,14 +230,14 @@ class _Reader:
         data = self._disk.read(self._fd, (last - first) * _SIZE, HEADER_SIZE + first * _SIZE)
         return np.frombuffer(data, DELIVERY, len(data) // _SIZE)
 
-    def edge(self) -> Deliveries:
+    def edge(self) -> _Edge:
         """The first and the last record, and the last start, if it is near; those of them that are as written."""
         head = self.read(0, min(1, self.count))
         tail = self.read(max(len(head), self.count - SAMPLE_ROWS), self.count)
         good = np.flatnonzero(sound(tail))
         which = sorted({*good[tail["kind"][good] == START][-1:].tolist(), *good[-1:].tolist()})
         parts = [take_rows(head, np.flatnonzero(sound(head))), take_rows(tail, np.array(which, np.intp))]
-        return join_rows(parts, DELIVERY)
+        return _Edge(join_rows(parts, DELIVERY), self.count, before_by(head))
 
     def parts(self, from_ms: int, until_ms: int) -> list[tuple[int, int]]:
         """The runs of records, at most READ_ROWS each, that may hold some of this time."""

@@ -13,7 +13,7 @@ from node.delivery_log import HANDED_ON, PULL, DeliveryLog, Mark
 from replication.command import DispatchState
 from storage.delivery_end import end_killed_term
 from storage.delivery_file import delivery_files
-from storage.delivery_record import FAILED
+from storage.delivery_record import DELIVERY, FAILED
 from storage.delivery_search import DeliverySearch, Found, Search
 from storage.disk import Disk
 from storage.doubt import CLOCKS_MS
@@ -127,14 +127,30 @@ def test_d5_a_log_that_lost_its_old_files_by_age_is_no_lost_log(logs: Logs) -> N
     assert logs.missing() == []
 
 
-def test_a_hole_ends_at_the_latest_where_another_node_begins_a_marked_term(logs: Logs) -> None:
+def test_d5_a_term_over_two_files_of_which_the_older_lost_its_end(logs: Logs) -> None:
+    """Its end is on record, in the newer one, and the terms show nothing missing."""
+    logs.lead(1, 1, HOUR_MS - 500, 2 * HOUR_MS, before=0, ended=True)
+    logs.lead(2, 2, 3 * HOUR_MS, 3 * HOUR_MS + 9, before=1)
+    older, _ = delivery_files(logs.paths[1], Disk())
+    path = logs.paths[1] / older.name
+    path.write_bytes(path.read_bytes()[: -DELIVERY.itemsize])
+    assert logs.missing() == []
+    holes = logs.found()[0].holes
+    assert [(from_ms - NOW_MS, until_ms - NOW_MS) for from_ms, until_ms in holes] == [(HOUR_MS - 500, 2 * HOUR_MS + 1)]
+
+
+def test_a_hole_ends_at_the_latest_where_another_node_begins_a_later_marked_term(logs: Logs) -> None:
     """Zeros at the end of a log have nothing behind them that could end the hole."""
     logs.lead(1, 1, 0, 500, before=0)
     logs.lead(1, 2, 600, 700, before=1)
     logs.lead(2, 3, 900, 2_000, before=2)
     holes = np.array([(1, 0, 0, NOW_MS + 500, 1 << 60), (2, 0, 0, NOW_MS + 950, NOW_MS + 960)], SPAN)
     assert (closed(holes, logs.terms)["until_ms"] - NOW_MS).tolist() == [900 + CLOCKS_MS, 960]
-    logs.lead(3, 4, 3_000, 4_000, before=None)
+    logs.lead(1, 5, 2_100, 2_200, before=4)
+    logs.lead(3, 4, 2_300, 2_400, before=3)  # before it, by a clock that is ahead
+    hole = np.array([(1, 0, 0, NOW_MS + 2_200, 1 << 60)], SPAN)
+    assert closed(hole, logs.terms)["until_ms"].tolist() == [1 << 60]
+    logs.lead(3, 6, 3_000, 4_000, before=None)
     holes["from_ms"] = NOW_MS + 2_500
     assert closed(holes, logs.terms)["until_ms"].tolist() == holes["until_ms"].tolist()
 

@@ -9,7 +9,7 @@ import pytest
 
 from api.port import ANONYMOUS, ForwardAnswer, ForwardRequest, MessageIn, PullIn, TopicChange
 from node.forward import ANSWER_TIMEOUT_S
-from node.give_back import WAITS, is_pull
+from node.give_back import WAITS, GiveBack, is_pull
 from node.server import Node
 from tests.node.single_node import run_node
 from tests.node.test_forward import request, with_leader
@@ -120,6 +120,31 @@ def test_an_answer_that_comes_as_the_client_goes_is_given_back() -> None:
         assert given == [b'{"receipts":["a","b"],"delay":0,"counted":false}']
 
     asyncio.run(with_leader(serve, play))
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"messages": [{"id": "1"}]}'])
+def test_an_answer_that_cannot_be_read_gives_nothing_back(body: bytes) -> None:
+    """And nothing fails: whose answer it was has gone."""
+    asked: list[ForwardRequest] = []
+    wrong: list[dict[str, Any]] = []
+
+    async def forward(request: ForwardRequest) -> ForwardAnswer:
+        asked.append(request)
+        return ForwardAnswer(200, {}, b"")
+
+    async def post(address: str, request: ForwardRequest) -> ForwardAnswer | None:
+        return await forward(request)
+
+    async def play() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: wrong.append(context))
+        before = asyncio.all_tasks()
+        GiveBack(forward, post).unread(
+            ForwardRequest("POST", "/v1/topics/t/pull", {}, b""), ForwardAnswer(200, {}, body)
+        )
+        ended = await asyncio.gather(*(asyncio.all_tasks() - before), return_exceptions=True)
+        assert (ended, asked, wrong) == ([None], [], [])
+
+    asyncio.run(play())
 
 
 def test_a_wait_ends_at_the_leader_when_the_followers_client_goes(tmp_path: Path) -> None:

@@ -13,16 +13,15 @@ from replication.command import Extend
 from storage.doubt import CLOCKS_MS
 from storage.message_id import encode_ids
 from tests.replication.applied_log import (
-    GENESIS,
     T0,
     Log,
     ack,
     fail,
     lease,
     placed,
-    raise_to,
     redrive,
     reschedule,
+    risen_log,
     schedule,
 )
 
@@ -32,12 +31,8 @@ END_MS = T0 + 30_000
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
     """A log of level 3."""
-    log = Log(tmp_path)
-    log.apply(GENESIS)
-    for level in (2, 3):
-        raise_to(log, level)
-    yield log
-    log.store.close()
+    with risen_log(tmp_path) as log:
+        yield log
 
 
 def view(log: Log, home: int, *, term: int = 1, now_ms: int = T0 + 1_000) -> MessageView:

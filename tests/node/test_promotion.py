@@ -12,22 +12,20 @@ from node.promotion import Promoted
 from replication.command import Promotion
 from replication.command_promotion import HANDED_ON
 from storage.doubt import CLOCKS_MS
-from tests.replication.applied_log import GENESIS, T0, Log, placed, raise_to, schedule
+from tests.replication.applied_log import T0, Log, placed, risen_log, schedule
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
     """A log of level 3 whose first leader has said that it leads."""
-    log = Log(tmp_path)
-    log.apply(GENESIS)
-    for level in (2, 3):
-        raise_to(log, level)
-    log.apply(Promotion(0), term=1)
-    yield log
-    log.store.close()
+    with risen_log(tmp_path) as log:
+        log.apply(Promotion(0), term=1)
+        yield log
 
 
-def promoted(log: Log, own_ms: int, *, right_ms: float = 0.0, term: int = 2, given: bool = False) -> Promoted:
+def promoted(
+    log: Log, own_ms: int, *, right_ms: float = 0.0, term: int = 2, given: bool = False, founds: bool = False
+) -> Promoted:
     """The leader of a term, whose clock shows `own_ms` and some right one so much more."""
     node = SimpleNamespace(
         store=log.store,
@@ -36,7 +34,7 @@ def promoted(log: Log, own_ms: int, *, right_ms: float = 0.0, term: int = 2, giv
         clock=SimpleNamespace(own_ms=lambda: own_ms),
         skew=SimpleNamespace(some_right_ms=lambda: right_ms),
     )
-    return Promoted(cast(Any, node), term)
+    return Promoted(cast(Any, node), term, founds=founds)
 
 
 def doubted(log: Log, leader: Promoted, homes: list[int]) -> list[bool]:
@@ -64,6 +62,13 @@ def test_who_was_given_leadership_doubts_nothing_new(log: Log) -> None:
     assert doubted(log, promoted(log, T0 + 60_000, given=True, term=3), [home]) == [True]
     log.apply(Promotion(HANDED_ON), term=2)
     assert doubted(log, promoted(log, T0 + 60_000, given=True, term=3), [home]) == [False]
+
+
+def test_who_founds_a_cluster_doubts_nothing(tmp_path: Path) -> None:
+    """Nobody led before, though it was not given leadership."""
+    with risen_log(tmp_path) as log:
+        (home,) = placed(log.apply(schedule(T0)))
+        assert doubted(log, promoted(log, T0 + 60_000, term=1, founds=True), [home]) == [False]
 
 
 def test_what_came_to_this_leader_is_not_in_doubt(log: Log) -> None:

@@ -1,6 +1,7 @@
 """A machine on a real store in a temporary directory, fed with entries as Raft would, and makers of commands."""
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from replication.command_handover import DEAD, RETRY
 from replication.envelope import encode_entry
 from replication.machine import Applied, Machine
 from storage.disk import Disk
+from storage.level import LEVELS
 from storage.record import Drafts, Record, encode_records
 from storage.store import Store
 
@@ -67,6 +69,22 @@ def raise_to(log: Log, level: int, *, basis: int | None = None, version: int | N
     raised = RaiseLevel(level, log.store.catalog.members.index if basis is None else basis)
     entry = encode_entry(group=0, term=1, node=1, now_ms=T0, sections=[raised.pack()], version=version or level)
     return log.machine.apply(log.index, 1, entry)
+
+
+def rise(log: Log) -> None:
+    """To the newest level of this build."""
+    for level in range(2, LEVELS[1] + 1):
+        raise_to(log, level)
+
+
+@contextlib.contextmanager
+def risen_log(directory: Path) -> Iterator[Log]:
+    """A founded log of the newest level, closed at the end."""
+    log = Log(directory)
+    log.apply(GENESIS)
+    rise(log)
+    yield log
+    log.store.close()
 
 
 def schedule(*due_ms: int, topic: str = "orders", keys: tuple[Key, ...] = (), body: bytes = b'"x"') -> Schedule:

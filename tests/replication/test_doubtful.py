@@ -21,6 +21,7 @@ from tests.replication.applied_log import (
     redrive,
     release,
     reschedule,
+    rise,
     schedule,
 )
 
@@ -30,8 +31,7 @@ STRICT = PutTopic("default", "orders", {"handover": "strict", "mode": "push"}, r
 @pytest.fixture
 def risen(log: Log) -> Log:
     """A log of level 3."""
-    for level in (2, 3):
-        raise_to(log, level)
+    rise(log)
     return log
 
 
@@ -129,6 +129,17 @@ def test_strict_is_in_doubt_only_for_what_was_before(risen: Log) -> None:
     failover(risen, T0 + 10_000, term=3)
     risen.apply(PutTopic("default", "orders", {"handover": "strict", "paused": True}, replace=True), term=3)
     assert [told(risen, home, 3) for home in (old, new)] == [(0, DOUBTFUL), (0, NONE)]
+
+
+def test_a_topic_that_becomes_strict_before_any_leader_has_said_what_it_doubts(log: Log) -> None:
+    """As below level 3 then: in doubt is what is due until a while after."""
+    topic = PutTopic("default", "orders", {}, replace=False)
+    log.apply(topic)
+    rise(log)
+    (old,) = placed(log.apply(schedule(T0 + 300)))
+    log.apply(STRICT)
+    failover(log, T0 + 10_000)
+    assert told(log, old) == (0, DOUBTFUL)
 
 
 def test_a_topic_that_is_strict_from_its_first_message_is_never_in_doubt(risen: Log) -> None:

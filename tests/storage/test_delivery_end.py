@@ -11,7 +11,7 @@ from node.entropy import Entropy
 from replication.command import DispatchState
 from storage.delivery_end import end_killed_term
 from storage.delivery_file import delivery_files, read_delivery_file
-from storage.delivery_record import DELIVERY, KILLED, LOST, START, TERM_BEGUN, TERM_ENDED, Deliveries
+from storage.delivery_record import DELIVERY, GOES_ON, KILLED, LOST, START, TERM_BEGUN, TERM_ENDED, Deliveries
 from storage.disk import Disk
 from storage.format import join_rows
 from storage.position import HOUR_MS
@@ -70,7 +70,7 @@ def test_a_killed_term_ends_at_its_last_record_and_what_it_wrote_is_durable_firs
     assert (disk.files, disk.directories) == (2, 1)
     assert not end_killed_term(tmp_path, disk, BOOT)
     rows = records(tmp_path)
-    assert rows["kind"].tolist() == [TERM_BEGUN, START, START, TERM_ENDED]
+    assert rows["kind"].tolist() == [TERM_BEGUN, START, GOES_ON, START, TERM_ENDED]
     assert rows[["term", "node", "at_ms", "code"]].tolist()[-1] == (7, 2, NOW_MS + HOUR_MS, KILLED)
     assert (rows["random"].tolist()[-1], rows["took_ms"].tolist()[-1]) == (0, 0)
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.delivery_file import BACK_MS, DeliveryWriter, delivery_files, read_delivery_file
-from storage.delivery_record import DELIVERY, PUSH, START, Deliveries, read_deliveries, seal_deliveries
+from storage.delivery_record import DELIVERY, GOES_ON, PUSH, START, Deliveries, read_deliveries, seal_deliveries
 from storage.disk import Disk
-from storage.format import HEADER_SIZE, Corrupt
+from storage.format import HEADER_SIZE, Corrupt, join_rows
 from storage.position import HOUR_MS
 
 CLUSTER = bytes(range(16))
@@ -34,14 +34,19 @@ def writer(directory: Path) -> DeliveryWriter:
 
 
 def homes(directory: Path) -> list[int]:
-    """The homes of all records, in order."""
+    """The homes of all hand-overs, in order."""
+    rows = records(directory)
+    homes: list[int] = rows["home"][rows["kind"] != GOES_ON].tolist()
+    return homes
+
+
+def records(directory: Path) -> Deliveries:
+    """All records, in order."""
     disk = Disk()
-    return [
-        home
-        for file in delivery_files(directory, disk)
-        for found, _ in read_delivery_file(directory / file.name, disk)
-        for home in found["home"].tolist()
-    ]
+    files = delivery_files(directory, disk)
+    return join_rows(
+        [found for file in files for found, _ in read_delivery_file(directory / file.name, disk)], DELIVERY
+    )
 
 
 def test_what_is_appended_is_read_back_in_order_over_restarts(tmp_path: Path) -> None:
@@ -64,6 +69,10 @@ def test_another_hour_begins_another_file_and_so_does_a_clock_that_goes_far_back
     hours = [file.hour for file in delivery_files(tmp_path, Disk())]
     assert hours == [NOW_MS // HOUR_MS, NOW_MS // HOUR_MS + 1, NOW_MS // HOUR_MS]
     assert len(homes(tmp_path)) == 5
+    found = records(tmp_path)
+    heads = found[found["kind"] == GOES_ON]
+    assert heads["took_ms"].tolist() == [1, 3]  # each with what goes on
+    assert heads["at_ms"].tolist() == [NOW_MS + HOUR_MS, NOW_MS]
 
 
 def test_a_full_file_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from storage import delivery_search
 from storage.delivery_file import DeliveryWriter, delivery_files
-from storage.delivery_record import DELIVERY, END, PUSH, START, TERM_BEGUN, TERM_ENDED, Deliveries
+from storage.delivery_record import DELIVERY, END, GOES_ON, PUSH, START, TERM_BEGUN, TERM_ENDED, Deliveries
 from storage.delivery_search import DeliverySearch, Search, TooMuch
 from storage.disk import Disk
 from storage.format import HEADER_SIZE
@@ -82,9 +82,9 @@ def test_terms_stand_at_the_edges_of_files_also_of_those_that_are_not_read(tmp_p
     search = DeliverySearch(tmp_path, Disk())
     late = sought(2, from_ms=NOW_MS + 3 * HOUR_MS)
     found = search.run(late, log.written())
-    edges = [(TERM_BEGUN, START, TERM_BEGUN), (START, START), (END, START, END), (TERM_ENDED, START, TERM_ENDED)]
-    assert found.edges["kind"].tolist() == [kind for file in edges for kind in file]
-    assert (found.rows["home"].tolist(), found.looked) == ([2], 3)
+    edges = [TERM_BEGUN, START, TERM_BEGUN, GOES_ON, START, GOES_ON, START, END, GOES_ON, START, TERM_ENDED]
+    assert found.edges["kind"].tolist() == edges
+    assert (found.rows["home"].tolist(), found.looked) == ([2], 4)
     log.append(rows((END, 7, at_ms)), at_ms)
     again = search.run(late, log.written())
     assert again.edges["home"].tolist()[-1] == 7
@@ -113,6 +113,36 @@ def test_rows_that_cannot_be_read_are_a_hole_between_those_that_can(tmp_path: Pa
     assert found.rows["home"].tolist() == [0, 1, 4, 5, 7, 8, 3]
     hour_ms = later_ms // HOUR_MS * HOUR_MS
     assert found.holes == [(NOW_MS + 100, NOW_MS + 401), (NOW_MS + 500, NOW_MS + 701), (NOW_MS + 800, hour_ms)]
+
+
+@pytest.mark.parametrize("lost", ["end", "file", "count"])
+def test_a_file_that_lost_its_end_is_a_hole_to_the_one_that_goes_on_with_it(tmp_path: Path, lost: str) -> None:
+    """FOUND D5 over two files: the older one's end went with the power, or all of it, or nobody can tell. Files that
+    are whole, and those whose forerunner went by age, are none; remembered ones tell the same."""
+    log = writer(tmp_path)
+    for hour in range(3):
+        for home in (1, 2):
+            log.append(rows((START, home, NOW_MS + hour * HOUR_MS + home)), NOW_MS + hour * HOUR_MS)
+    log.close()
+    before, cut, after = (tmp_path / file.name for file in delivery_files(tmp_path, Disk()))
+    search = DeliverySearch(tmp_path, Disk())
+    assert not search.run(sought(1)).holes
+    size = DELIVERY.itemsize
+    if lost == "end":
+        cut.write_bytes(cut.read_bytes()[:-size])
+    elif lost == "file":
+        cut.unlink()
+    else:
+        data = after.read_bytes()
+        after.write_bytes(data[:HEADER_SIZE] + bytes(size) + data[HEADER_SIZE + size :])
+    last_ms = {"end": NOW_MS + HOUR_MS + 1, "file": NOW_MS + 2, "count": NOW_MS + HOUR_MS + 2}[lost]
+    next_ms = NOW_MS + 2 * HOUR_MS + 2 * (lost == "count")
+    search = DeliverySearch(tmp_path, Disk())
+    for _ in range(2):
+        assert (last_ms, next_ms + 1) in search.run(sought(from_ms=EVER[1])).holes
+    before.unlink()
+    if lost == "file":
+        assert not search.run(sought(from_ms=EVER[1])).holes
 
 
 def test_a_search_is_bounded(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""What is put together from the nodes' accounts before any bucket is judged."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reconcile.context import context_of
+from reconcile.find_files import DeliverySource
+from reconcile.inventory import Inventory
+from reconcile.receipts import Said
+from reconcile.survey import DeliveryTask, Survey, survey
+from storage.delivery_file import DeliveryWriter, delivery_files
+from storage.delivery_record import DELIVERY, START, Deliveries
+from storage.disk import Disk
+from storage.format import HEADER_SIZE
+from storage.position import HOUR_MS
+
+NOW_MS = 1_790_000_000_000
+
+
+def start(at_ms: int) -> Deliveries:
+    """Of one hand-over by node 1."""
+    row = np.zeros(1, DELIVERY)
+    row["kind"], row["at_ms"], row["node"], row["term"] = START, at_ms, 1, 1
+    return row
+
+
+def gaps(directory: Path, store: str = "n1") -> list[tuple[int, int]]:
+    """(from, until) of the gaps in this node's account, after NOW_MS."""
+    found = Survey()
+    for file in delivery_files(directory, Disk()):
+        path = directory / file.name
+        count = (path.stat().st_size - HEADER_SIZE) // DELIVERY.itemsize
+        source = DeliverySource("n1", store, path, file.hour, file.sequence, count)
+        found.add(survey(DeliveryTask(source, ()), directory))
+    context = context_of(Inventory((), (), (), (), (), b""), found, Said(), {})
+    return [(int(gap["from_ms"]) - NOW_MS, int(gap["until_ms"]) - NOW_MS) for gap in context.gaps]
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ("nothing", []),
+        ("end", [(HOUR_MS, 2 * HOUR_MS + 1)]),
+        ("file", [(1, 2 * HOUR_MS + 1)]),
+        ("count", [(HOUR_MS + 1, 2 * HOUR_MS + 1)]),
+    ],
+)
+def test_a_file_that_lost_its_end_is_a_gap_to_the_one_that_goes_on_with_it(
+    tmp_path: Path, lost: str, expected: list[tuple[int, int]]
+) -> None:
+    """FOUND D5 over two files, as the nodes see it: tests/storage/test_delivery_search.py."""
+    writer = DeliveryWriter(tmp_path, Disk(), group=0, cluster_id=bytes(16))
+    for hour in range(3):
+        for at_ms in (0, 1):
+            writer.append(start(NOW_MS + hour * HOUR_MS + at_ms), NOW_MS + hour * HOUR_MS)
+    writer.close()
+    _, cut, after = (tmp_path / file.name for file in delivery_files(tmp_path, Disk()))
+    size = DELIVERY.itemsize
+    if lost == "end":
+        cut.write_bytes(cut.read_bytes()[:-size])
+    elif lost == "file":
+        cut.unlink()
+    elif lost == "count":
+        data = after.read_bytes()
+        after.write_bytes(data[:HEADER_SIZE] + bytes(size) + data[HEADER_SIZE + size :])
+    assert set(gaps(tmp_path)) >= set(expected)
+    assert bool(gaps(tmp_path)) == bool(expected)
