@@ -26,6 +26,7 @@ STORMS: Final = (
         "8 catch leader for=0.5 how=kill what=new",
     ),
     ("0 transfer A for=0.1", "2 catch A for=0.5 how=kill what=new"),
+    ("0 transfer n1 for=0.1", "1.5 drain n3 for=6", "3 catch n1 for=0.5 how=kill what=new"),
     ("0 transfer A for=0.1", "2 transfer B for=0.1", "4 transfer C for=0.1"),
     ("0 transfer A for=0.1", "3 transfer B for=0.1", "3.1 kill B for=2", "3.1 kill C for=2"),
     ("0 pause leader for=1", "0.3 kill follower for=0.5"),

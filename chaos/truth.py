@@ -29,8 +29,9 @@ Name = tuple[str, int, int]  # (message id, term, attempt)
 
 #: A doubt takes in what is due so shortly behind a change of leader (storage/doubt.py), by clocks that are apart.
 DOUBT_MS: Final = 3_000
-#: A leader is seen to lead so long after it began at the most.
-SEEN_MS: Final = 2_000
+#: A leader is seen to lead so long after it began at the most: from inside a simulated node, or by asking a real one.
+INSIDE_MS: Final = 20
+ASKED_MS: Final = 2_000
 #: What a lease may seem to end early: times are floored, crystals run wrong.
 EARLY_MS: Final = 10
 
@@ -103,7 +104,7 @@ class Truth:
         from_ms = answered.sent_mono_ms - DOUBT_MS
         if self._changes[0][0] > from_ms:
             return False  # the first leader was elected; what it found is in doubt for a moment
-        until_ms = cancel.mono_ms + SEEN_MS
+        until_ms = cancel.mono_ms + (INSIDE_MS if self.tells_begun else ASKED_MS)
         within = [term for at_ms, term in self._changes if from_ms <= at_ms <= until_ms]
         return all(term in self._sealed for term in within)
 

@@ -33,7 +33,7 @@ from chaos.fault_plan import FaultPlan
 from chaos.history import History
 from chaos.simulator.changer import Changer
 from chaos.simulator.client import Outcome
-from chaos.simulator.load import POISON, TIMEOUT_S, Caller, Offer, code_of, is_not_done
+from chaos.simulator.load import IDLE, POISON, TIMEOUT_S, Caller, Offer, code_of, is_not_done
 from chaos.simulator.world import World
 
 #: Of the messages that are acknowledged: looked at, moved, cancelled at some moment around or after their due time.
@@ -50,6 +50,11 @@ LATELY_MS: Final = 2_000
 AT_CHANGES: Final = 8
 SOON_S: Final = 0.4
 LATER_S: Final = 3.0
+#: Of those that came so shortly before their hand-over many are cancelled at once; and some of those that wait.
+NEW_MS: Final = 300
+NEW_SHARE: Final = 0.6
+AT_ONCE_S: Final = 0.1
+WAITING_AT_CHANGES: Final = 2
 #: What was moved or given back is looked at so often, and asked for under its key.
 AGAIN_SHARE: Final = 0.4
 KEY_SHARE: Final = 0.3
@@ -62,7 +67,7 @@ UNKNOWN_S: Final = 2 * TIMEOUT_S
 ENDS_TERM: Final = ("transfer", "kill", "stop", "power", "drain")
 BEFORE_S: Final = 0.015
 ACCOUNT_S: Final = 20.0
-ACCOUNTED: Final = 200
+ACCOUNTED: Final = 100
 AT_ONCE: Final = 2
 
 
@@ -85,6 +90,7 @@ class Asker:
         self._lately: deque[Begun] = deque(maxlen=LATELY)
         self._by_id: dict[str, Answered] = {}
         self._known: dict[int, Answered] = {}
+        self._waiting: set[int] = set()
         self._redrives_from_s = 0.0
         self._over = True
         # A key that is forgotten would make another message; all clocks together pass its retention.
@@ -111,6 +117,8 @@ class Asker:
             self._offers[event.number] = event
         if isinstance(event, Answered) and event.outcome == "acknowledged":
             self._known[event.number] = self._by_id[event.message_id] = event
+            if self._offers[event.number].topic == IDLE:
+                self._waiting.add(event.number)
         if isinstance(event, Begun) and event.message_id in self._by_id:
             self._lately.append(event)
         if self._over:
@@ -118,10 +126,7 @@ class Asker:
         if isinstance(event, Answered) and event.outcome == "acknowledged":
             self._choose(event)
         elif isinstance(event, Promoted):
-            for message in self._handed_over_lately():
-                ask = self._chance.choice([self._look, self._changer.cancel, self._changer.cancel, self._changer.move])
-                within_s = self._chance.choice([SOON_S, SOON_S, LATER_S])
-                self._world.after(within_s * self._chance.random() ** 2, ask, message)
+            self._leader_begins()
         elif isinstance(event, Ended) and event.message_id in self._by_id:
             self._meanwhile(self._by_id[event.message_id])
         elif isinstance(event, Rescheduled | GaveBack) and event.number in self._known:
@@ -132,6 +137,19 @@ class Asker:
                 self._meanwhile(message)
             elif event.outcome == "moved" and self._chance.random() < KEY_SHARE:
                 self._world.after(SOON_S * self._chance.random(), self._keep, message)
+
+    def _leader_begins(self) -> None:
+        """What may be in doubt: what was handed over last, most of all what was new then, and what waits."""
+        for message, is_new in self._handed_over_lately():
+            ask = self._chance.choice([self._look, self._changer.cancel, self._changer.cancel, self._changer.move])
+            within_s = self._chance.choice([SOON_S, SOON_S, LATER_S])
+            if is_new and self._chance.random() < NEW_SHARE:
+                ask, within_s = self._changer.cancel, AT_ONCE_S
+            self._world.after(within_s * self._chance.random() ** 2, ask, message)
+        waiting = [self._known[number] for number in sorted(self._waiting)]
+        for message in self._chance.sample(waiting, min(WAITING_AT_CHANGES, len(waiting))):
+            self._waiting.discard(message.number)
+            self._world.after(LATER_S * self._chance.random(), self._changer.cancel, message)
 
     def _meanwhile(self, message: Answered) -> None:
         """Its last hand-over came to nothing, and it waits for another one."""
@@ -154,11 +172,13 @@ class Asker:
                 wait_ms = message.due_ms - message.wall_ms + later_ms
                 self._world.after(max(0, wait_ms) / 1000, ask, message)
 
-    def _handed_over_lately(self) -> list[Answered]:
-        """Some of those whose hand-over may have left no record."""
+    def _handed_over_lately(self) -> list[tuple[Answered, bool]]:
+        """Some of those whose hand-over may have left no record, and whether they had just come then."""
         since_ms = self._history.now()[0] - LATELY_MS
-        names = sorted({begun.message_id for begun in self._lately if begun.mono_ms > since_ms})
-        return [self._by_id[name] for name in self._chance.sample(names, min(AT_CHANGES, len(names)))]
+        begun_ms = {begun.message_id: begun.mono_ms for begun in self._lately if begun.mono_ms > since_ms}
+        names = self._chance.sample(sorted(begun_ms), min(AT_CHANGES, len(begun_ms)))
+        messages = [self._by_id[name] for name in names]
+        return [(each, begun_ms[each.message_id] < each.mono_ms + NEW_MS) for each in messages]
 
     # -- GET, and a request under a key that is held
 

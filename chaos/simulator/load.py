@@ -46,6 +46,8 @@ SOON_PER_S: Final = 5.0
 
 PULL, PUSH, POISON, DEAD = "pull", "push", "poison", "dead"
 STRICT_PULL, STRICT_PUSH = "strict-pull", "strict-push"
+#: Where clients ask: nobody pulls it before the load ends.
+IDLE = "idle"
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,9 @@ class Shape:
     around_ms: int = 50  # a cancel or move comes so near to the due time
 
 
-#: Where clients ask: more messages that die, which are redriven many at a time.
+#: Where clients ask: more messages that die, which are redriven many at a time; some that wait.
 ASKED: Final = Shape(
-    topics=((PULL, 0.4), (PUSH, 0.2), (POISON, 0.15), (STRICT_PULL, 0.12), (STRICT_PUSH, 0.13)),
+    topics=((PULL, 0.36), (PUSH, 0.2), (POISON, 0.15), (STRICT_PULL, 0.12), (STRICT_PUSH, 0.13), (IDLE, 0.04)),
 )
 
 
@@ -120,6 +122,7 @@ def topic_settings(world: World) -> dict[str, TopicChange]:
         DEAD: topic("pull", retry),
         PUSH: topic("push", retry, "mixed"),
         POISON: topic("push", few, "poison", DEAD),
+        IDLE: topic("pull", retry),
         STRICT_PULL: topic("pull", retry, way="strict"),
         STRICT_PUSH: topic("push", retry, "strict", way="strict"),
     }

@@ -34,7 +34,7 @@ from chaos.simulator.consumer import Consumer
 from chaos.simulator.crowd import TURN_S, Crowd, CrowdShape
 from chaos.simulator.door_probe import DoorProbe
 from chaos.simulator.judge import ANY_TIME, BOUNDS, changes_of_leader, counts, judge
-from chaos.simulator.load import ASKED, DEAD, PULL, STRICT_PULL, Caller, Producer, Shape, topic_settings
+from chaos.simulator.load import ASKED, DEAD, IDLE, PULL, STRICT_PULL, Caller, Producer, Shape, topic_settings
 from chaos.simulator.mutant import Patch, patched
 from chaos.simulator.nemesis import Nemesis
 from chaos.simulator.probe import Probe
@@ -171,9 +171,7 @@ class Running:
             return [f"the cluster did not rise to level {LEVELS[1]}"]
         for topic, nodes in ((PULL, world.ids), (STRICT_PULL, world.ids), (DEAD, world.ids[:1])):
             for node_id in nodes:
-                consumer = Consumer(world, self.history, self.probe, node_id, topic, asks=self._asker is not None)
-                self._consumers.append(consumer)
-                consumer.begin()
+                self._consume(node_id, topic)
         producer = Producer(world, self.history, self.shape, self._topics)
         producer.begin()
         self.changer.begin(self.plan.seconds)
@@ -190,6 +188,7 @@ class Running:
         self.changer.end()
         if self._asker:
             self._asker.end()
+            self._consume(world.ids[0], IDLE)
         self.nemesis.heal()
         self.targets.calm()
         for consumer in self._consumers:
@@ -203,6 +202,11 @@ class Running:
         self.probe.stop()
         return wrong + self._compare()
 
+    def _consume(self, node_id: str, topic: str) -> None:
+        consumer = Consumer(self.world, self.history, self.probe, node_id, topic, asks=self._asker is not None)
+        self._consumers.append(consumer)
+        consumer.begin()
+
     def _account(self, asker: Asker) -> list[str]:
         """What is said of each message once all is over."""
         asker.account()
@@ -210,7 +214,11 @@ class Running:
         return [] if over else [f"{asker.in_flight} messages whose account nobody gave within {ACCOUNTS_S:g} s"]
 
     def _make_topics(self) -> bool:
-        settings = topic_settings(self.world)
+        settings = {
+            name: change
+            for name, change in topic_settings(self.world).items()
+            if name != IDLE or IDLE in dict(self.shape.topics)
+        }
         caller = Caller(self.world, "topics")
         made: Counter[str] = Counter()
         for name, change in settings.items():
