@@ -135,14 +135,15 @@ def _changes(history: History) -> list[tuple[float, int]]:
 
 
 def _sealed(history: History) -> set[int]:
-    """Terms that were given by the one before, with all that it did in the log: that is known at the newest level of
-    the history, and not where nobody looks into nodes."""
+    """Terms that were given by the one before, with all that it did in the log: that is known once the history has come
+    to its newest level, and not where nobody looks into nodes. No level is taken back; an entry that needs no newer
+    version has an older one."""
     newest = max((event.version for event in history.of(Applied)), default=0)
     found: set[int] = set()
-    version = 0
+    risen = False
     for event in history.events:
         if isinstance(event, Applied):
-            version = event.version
-        elif isinstance(event, Transferred) and event.term_after == event.term_before + 1 and 0 < version == newest:
+            risen |= event.version == newest
+        elif isinstance(event, Transferred) and event.term_after == event.term_before + 1 and risen:
             found.add(event.term_after)
     return found
