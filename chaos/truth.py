@@ -17,6 +17,7 @@ from chaos.event import (
     HandedOver,
     Led,
     Offered,
+    Promoted,
     Settled,
     Sure,
     Transferred,
@@ -128,9 +129,9 @@ class Truth:
 def _changes(history: History) -> list[tuple[float, int]]:
     """(when, term) of each leader's begin, as far as anybody saw it."""
     first_ms: dict[int, float] = {}
-    begun: list[Sure | Led] = [*history.of(Sure), *history.of(Led)]
-    for event in begun:
-        first_ms[event.term] = min(event.mono_ms, first_ms.get(event.term, event.mono_ms))
+    for event in history.events:
+        if isinstance(event, Begun | Led | Promoted | Sure):
+            first_ms[event.term] = min(event.mono_ms, first_ms.get(event.term, event.mono_ms))
     return sorted((at_ms, term) for term, at_ms in first_ms.items())
 
 
