@@ -71,11 +71,11 @@ class History:
         return by_number
 
     def cancels(self) -> dict[int, Cancelled]:
-        """Answers to cancels by number: the first that took effect, else the last."""
+        """Answers to cancels by number: the first that took effect; else the last that may have, else the last."""
         found: dict[int, Cancelled] = {}
-        for event in self.of(Cancelled):
-            if event.number not in found or found[event.number].outcome != "cancelled":
-                found[event.number] = event
+        for weight in ("refused", "unknown", "cancelled"):
+            its = [event for event in self.of(Cancelled) if event.outcome == weight]
+            found |= {event.number: event for event in (reversed(its) if weight == "cancelled" else its)}
         return found
 
     def redriven(self) -> Counter[str]:

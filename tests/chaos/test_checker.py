@@ -8,7 +8,7 @@ import pytest
 from chaos.bounds import Bounds
 from chaos.check.duplicates import repeats
 from chaos.checker import judge
-from chaos.event import Answered, Event, Fault, GaveBack, HandedOver, Led, Offered, Rescheduled
+from chaos.event import Answered, Cancelled, Event, Fault, GaveBack, HandedOver, Led, Offered, Rescheduled
 from chaos.history import History
 from chaos.verdict import Verdict
 from tests.chaos.planted import (
@@ -75,6 +75,17 @@ def test_unknown_outcome_may_come_out_or_not() -> None:
             lambda event: msgspec.structs.replace(event, outcome="unknown", message_id=""),
         )
         assert broken(history) == "", change
+
+
+@pytest.mark.parametrize(("first", "lost"), [("unknown", ""), ("refused", "L")])
+def test_a_cancel_that_may_have_succeeded_counts_whatever_a_later_one_met(first: str, lost: str) -> None:
+    """L (seed 27020): the second one found nobody, and said nothing of the first."""
+    events = list(changed(lambda event: is_hand_over(event, 20), lambda event: None).events)
+    (cancel,) = (event for event in events if isinstance(event, Cancelled))
+    for outcome in (first, "refused"):
+        again = msgspec.structs.replace(cancel, number=20, outcome=outcome, prior="", attempts_made=0)
+        events.append(again)
+    assert broken(History(events)) == lost
 
 
 def test_refused_message_must_not_come_out() -> None:
