@@ -48,7 +48,7 @@ from node.service import Service
 from node.skew import Skew
 from node.snapshot import Reinstalled, Snapshots
 from node.status import Status
-from node.term_record import TermRecord, end_killed
+from node.term_record import TermRecord, end_killed, pass_by
 from node.topic_metrics import TopicMetrics
 from node.transfer import Transfer
 from node.trimming import Trimming, segment_bytes
@@ -87,6 +87,7 @@ class Node:
         self._failure: BaseException | None = None
         self._verdict: Exception | None = None
         self.reign: Reign | None = None
+        self._established_term = 0
         self.draining = False
         self._caught_up = False
         self.lateness, self.watchdog = Lateness(), outside.watchdog(config.watchdog.held_ms)
@@ -301,13 +302,14 @@ class Node:
         """The no-op of the own term is applied: found the cluster if nobody did, then reign."""
         self.clock.leading = True
         self.clock.bound(self.skew.median_ms())  # before the first stamp: who committed the no-op has echoed too
+        self._established_term = self.group.term
         self.spawn(self._begin_reign(self.group.term))
 
     async def _begin_reign(self, term: int) -> None:
         record = TermRecord(self, term)
         if self.leaving.gone:
             self.group.resign()  # elected at the last moment: another one shall be
-            record.pass_by()
+            pass_by(self, term)
             return
         self.transfer.frozen = self.draining  # elected while it leaves: a caretaker (node/leaving.py)
         await self.transfer.yield_if_outvoted()
@@ -322,7 +324,7 @@ class Node:
             self.forwarder.leader_changed()
             log.info("leading", node=self.config.node_id, term=term)
         else:
-            record.pass_by()
+            pass_by(self, term)
 
     def _leads(self, term: int) -> bool:
         return self.group.established and self.group.term == term
@@ -334,6 +336,9 @@ class Node:
             self.reign.end()
             self.reign = None
             log.info("stepped down", node=self.config.node_id, term=self.group.term)
+        if self.group.led_term > self._established_term:
+            self._established_term = self.group.led_term
+            pass_by(self, self.group.led_term)
         self.proposer.step_down()
 
     def _trusted(self) -> None:

@@ -118,6 +118,7 @@ class RaftGroup(Outlook):
         """What killed the group, if anything."""
         self.established = False
         """Leader, and the no-op of its term is applied: all that any former leader committed is applied here."""
+        self.led_term = 0  # the newest that this node was elected for since it started
         self._closed = False
         self._apply_command = apply
         self._monotonic = monotonic
@@ -388,6 +389,7 @@ class RaftGroup(Outlook):
     def _state_changed(self, old: int, new: int) -> None:
         if new == LEADER:
             self._change_index = 0  # what an earlier reign proposed is applied before this one is established, or gone
+            self.led_term = self._core.term
             self._leading.begin(self._monotonic())
         elif old == LEADER:
             assert new == FOLLOWER, new

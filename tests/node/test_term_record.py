@@ -10,7 +10,7 @@ from ledger.terms import terms_of
 from ledger.unrecorded import unrecorded
 from node.delivery_log import LOST
 from node.server import Node
-from node.term_record import TermRecord
+from node.term_record import TermRecord, pass_by
 from storage.delivery_file import delivery_files, read_delivery_file
 from storage.delivery_record import DELIVERY, TERM_BEGUN, TERM_ENDED, Deliveries
 from storage.disk import Disk
@@ -61,7 +61,7 @@ def test_a_term_that_was_given_up_at_once_is_told_by_its_end(tmp_path: Path, lev
             store=SimpleNamespace(level=level, cluster_id=node.store.cluster_id), draining=False,
             group=SimpleNamespace(term_before=1),
         )  # fmt: skip
-        TermRecord(fake, 2).pass_by()
+        pass_by(fake, 2)
         fake.group.term_before = 2
         TermRecord(fake, 3).begin(node.clock.now_ms())
 
@@ -69,4 +69,30 @@ def test_a_term_that_was_given_up_at_once_is_told_by_its_end(tmp_path: Path, lev
     rows = records(tmp_path / "n1")
     ends = rows[(rows["term"] == 2) & (rows["kind"] == TERM_ENDED)]
     assert ends["code"].tolist() == ([LOST] if level == LEVELS[1] else [])
+    assert len(unrecorded(terms_of(rows), 0)) == 0
+
+
+def test_a_term_that_was_lost_before_its_leader_was_established_is_told_by_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its no-op may be in the log, so the next term names it, and nobody else tells of it."""
+    terms: list[int] = []
+
+    async def play(node: Node) -> None:
+        await until(lambda: node.store.level == LEVELS[1])
+        with monkeypatch.context() as held:
+            held.setattr(node.group, "_apply", lambda now: False)
+            node.group.resign()
+            await until(lambda: node.group.is_leader)
+            terms.append(node.group.term)
+            assert not node.group.established
+            node.group.resign()
+        await until(lambda: node.reign is not None)
+        terms.append(node.group.term)
+
+    run_node(tmp_path / "n1", play)
+    rows = records(tmp_path / "n1")
+    assert rows[rows["term"] == terms[0]][["kind", "code"]].tolist() == [(TERM_ENDED, LOST)]
+    (begun,) = rows[(rows["term"] == terms[1]) & (rows["kind"] == TERM_BEGUN)]
+    assert begun["took_ms"] == terms[0]
     assert len(unrecorded(terms_of(rows), 0)) == 0
