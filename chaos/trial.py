@@ -24,7 +24,7 @@ from chaos.workload import Workload
 from storage.verify import verify
 
 #: So many messages are asked about at the end: a trial is short.
-ACCOUNTED = 200
+ACCOUNTED = 100
 
 
 @dataclass(frozen=True)

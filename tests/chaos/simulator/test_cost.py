@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from api.port import ANONYMOUS, MessageIn
 from chaos.fault_plan import FaultPlan
 from chaos.simulator.client import Outcome
 from chaos.simulator.cost import BOUNDS, CALLS, Meter, _owner, counted, free
-from chaos.simulator.crowd import CrowdShape
 from chaos.simulator.run import run_plan
 from chaos.simulator.world import World
 from node.housekeeping import keep_house
@@ -169,36 +166,3 @@ def test_what_only_looks_is_free() -> None:
         assert Meter.running is meter
     finally:
         Meter.running = None
-
-
-CROWD = """
-from chaos.fault_draw import draw_plan
-from chaos.simulator.crowd import CrowdShape
-from chaos.simulator.run import run_plan
-run = run_plan(draw_plan(6, 12), crowd=CrowdShape(hours=200, keyed=100))
-print(run.trace, run.hand_overs, run.changes, sorted(run.promises - {"held"}))
-"""
-
-
-def test_a_crowd_is_one_history_under_any_hash_seed() -> None:
-    """What is charged follows from counts alone, and breaks no other promise."""
-    runs = [
-        subprocess.Popen(
-            [sys.executable, "-c", CROWD],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for hash_seed in ("1", "2")
-    ]
-    told = {run.communicate(timeout=120)[0] for run in runs}
-    assert [run.returncode for run in runs] == [0, 0]
-    assert len(told) == 1
-    assert told.pop().endswith(" []\n")
-
-
-def test_a_crowd_holds_nobody() -> None:
-    """Hundreds of hours and the keys of one, rows as of a larger hour: no step over the bound, no promise broken."""
-    run = run_plan(FaultPlan.parse("plan seed=2 nodes=3 seconds=10\n"), crowd=CrowdShape(hours=500, keyed=50))
-    assert not run.broken, "\n".join(run.broken)

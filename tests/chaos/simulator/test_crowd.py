@@ -30,10 +30,6 @@ class Scene(NamedTuple):
 
 
 SCENES: Final = {
-    # The keyed hour is over when the clocks pass it, and unlinked 20 s after its last ack.
-    "keys-dropped-at-once": Scene(
-        "plan seed=2 nodes=3 seconds=46\n12 jump * for=34 by=400000\n", CrowdShape(hours=5, keyed=300), "keys dropped"
-    ),
     "look-at-all-hours": Scene(
         "plan seed=2 nodes=3 seconds=14\n5 jump * for=9 by=4900000\n",
         CrowdShape(hours=1_300, keyed=5),
@@ -95,6 +91,7 @@ def test_a_crowd_beside_older_builds_has_no_keys() -> None:
     assert crowd_of(replace(plan, older=0)) == CrowdShape(keyed=800)
 
 
+# The keyed hour is over when the clocks pass it, and unlinked 20 s after its last ack.
 OLDER: Final = "plan seed=2 nodes=3 seconds=46 older=3\n12 jump * for=34 by=400000\n"
 UPGRADED: Final = OLDER + "".join(f"{4 + 2 * number} version n{number} for=0.3 to=newer\n" for number in (1, 2, 3))
 KEYED: Final = CrowdShape(hours=5, keyed=300)

@@ -8,7 +8,6 @@ from chaos.event import Intruded
 from chaos.fault_plan import FaultPlan
 from chaos.simulator.run import Run, Running, run_plan
 from replication.door import GUEST_KINDS, UNHEARD_KINDS
-from tests.chaos.simulator.same import traces
 
 ALL_QUIET = """plan seed=1 nodes=3 seconds=14
 3 stranger * for=8 knows=nothing
@@ -54,8 +53,3 @@ def test_a_guest_is_heard_and_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     assert (run.fired["stranger"], run.passed["stranger"]) == (2, 1)
     assert heard & GUEST_KINDS
     assert heard & UNHEARD_KINDS
-
-
-def test_strangers_are_part_of_the_seed() -> None:
-    """Two interpreters with different hash seeds see the same of them."""
-    assert len(traces(ONE_AWAY)) == 1

@@ -12,7 +12,6 @@ from chaos.simulator.run import Run, Running, run_plan
 from replication.envelope import UnknownCommand
 from storage.format import FormatRefused
 from storage.level import LEVELS
-from tests.chaos.simulator.same import traces
 
 THERE_AND_BACK = """plan seed={seed} nodes=3 seconds=22 older=3
 4 version n1 for=0.3 to=newer
@@ -67,8 +66,3 @@ def test_while_one_lags_nothing_rises(seen: list[Running]) -> None:
     assert {event.lags for event in asked if event.mono_ms > 14_000 and event.reads} == {"n3"}
     assert figure(run)["raised"] == LEVELS[1] - 1
     assert not seen[0].history.of(Crashed)
-
-
-def test_two_builds_are_one_history() -> None:
-    """Two interpreters with different hash seeds go through the same upgrade."""
-    assert len(traces(THERE_AND_BACK.format(seed=2) + LAST)) == 1
