@@ -26,9 +26,10 @@ def pulled(number: int) -> Pulled:
     return Pulled(f"id{number}", f"r{number}", 1, 1, now, now, now, until, number)
 
 
-async def decided(
-    share: str, seconds: float, status: int = 200
-) -> tuple[list[float], History, list[tuple[str, object]]]:
+Decided = tuple[list[float], History, list[tuple[str, object]]]
+
+
+async def decided(share: str, seconds: float, status: int = 200) -> Decided:
     """Two messages of this fate: when they were given to be acked, the history, and what the node was asked."""
     asked: list[tuple[str, object]] = []
 
@@ -67,14 +68,24 @@ async def decided(
     return times, history, asked
 
 
-@pytest.mark.parametrize(
-    ("share", "acks"),
-    [("", 2), ("twice_share", 4), ("late_share", 2), ("forget_share", 0), ("nack_share", 0), ("extend_share", 2)],
-)
-def test_each_fate(share: str, acks: int) -> None:
+ACKS = {"": 2, "twice_share": 4, "late_share": 2, "forget_share": 0, "nack_share": 0, "extend_share": 2}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Decided]:
+    """What came of each fate, all at the same time."""
+
+    async def all_at_once() -> list[Decided]:
+        return await asyncio.gather(*(decided(share, 1.0) for share in ACKS))
+
+    return dict(zip(ACKS, asyncio.run(all_at_once()), strict=True))
+
+
+@pytest.mark.parametrize("share", ACKS)
+def test_each_fate(share: str, found: dict[str, Decided]) -> None:
     """Acked once, twice, when the lease is over, or never; given back and extended by one request for what waits."""
-    times, history, asked = asyncio.run(decided(share, 1.0))
-    assert len(times) == acks
+    times, history, asked = found[share]
+    assert len(times) == ACKS[share]
     if share == "late_share":
         assert min(times) >= LEASE_S + LATE_S - 0.05
     given_back, extended = history.of(GaveBack), history.of(Extended)

@@ -91,6 +91,7 @@ def test_a_crowd_beside_older_builds_has_no_keys() -> None:
     assert crowd_of(replace(plan, older=0)) == CrowdShape(keyed=800)
 
 
+AT_ONCE: Final = "keys-dropped-at-once"
 # The keyed hour is over when the clocks pass it, and unlinked 20 s after its last ack.
 OLDER: Final = "plan seed=2 nodes=3 seconds=46 older=3\n12 jump * for=34 by=400000\n"
 UPGRADED: Final = OLDER + "".join(f"{4 + 2 * number} version n{number} for=0.3 to=newer\n" for number in (1, 2, 3))
@@ -132,7 +133,7 @@ def test_at_level_1_the_keys_of_an_hour_hold_a_node_and_nobody_is_to_blame(dropp
 @pytest.mark.parametrize("mistake", [True, False])
 def test_after_an_upgrade_who_drops_them_at_once_is_found(mistake: bool, dropped: Counter[str]) -> None:
     """Founded by older builds, and at level 2 when the hour goes."""
-    with planted("keys-dropped-at-once") if mistake else nullcontext():
+    with planted(AT_ONCE) if mistake else nullcontext():
         run = run_plan(FaultPlan.parse(UPGRADED), crowd=KEYED)
     assert run.promises == ({"held"} if mistake else set()), "\n".join(run.broken)
     assert ("keys dropped" in held(run)) is mistake
