@@ -139,13 +139,14 @@ class RecordsAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class RecordsFound(msgspec.Struct, frozen=True):
     """`rows` and `edges` are rows of storage.delivery_record.DELIVERY, each with its checksum (see
-    storage.delivery_search.Found, where the last three are told too); `number` is the node's in records."""
+    storage.delivery_search.Found, where the last four are told too); `number` is the node's in records."""
 
     node: str
     number: int
     rows: bytes
     edges: bytes
     holes: Sequence[tuple[int, int]] = ()
+    open_holes: Sequence[tuple[int, int]] = ()
     first_ms: int = 0
     removed: bool = False
 

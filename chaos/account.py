@@ -22,7 +22,8 @@ TRIES: Final = 10
 AGAIN_S: Final = 0.3
 REQUEST_S: Final = 20.0
 #: What the ledger says of a message some of whose records are gone.
-FORGOTTEN: Final = frozenset({"outside_window", "records_missing"})
+OUTSIDE: Final = "outside_window"
+FORGOTTEN: Final = frozenset({OUTSIDE, "records_missing"})
 
 
 async def take_account(nodes: Sequence[LocalNode], history: History, seed: int, count: int = SAMPLE) -> None:
@@ -76,7 +77,8 @@ async def look(
     if words is not None and words["class"] is not None:
         whole = words["window"]["complete"] and not FORGOTTEN & set(words["flags"])
         hand_overs = len(words["deliveries"])
-        history.record(Accounted(**common, kind=words["class"], hand_overs=hand_overs, complete=whole))
+        old = OUTSIDE in words["flags"]
+        history.record(Accounted(**common, kind=words["class"], hand_overs=hand_overs, complete=whole, old=old))
     return True
 
 

@@ -24,13 +24,15 @@ class Looked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 class Accounted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """What the ledger says of a message once all is over. `hand_overs`: those that it knows of; `complete`: it says
-    that no account is missing, and of the message that nothing of it was forgotten."""
+    that no account is missing, and of the message that nothing of it was forgotten; `old`: that it is from before its
+    records."""
 
     number: int
     message_id: str
     kind: str
     hand_overs: int
     complete: bool
+    old: bool = False
 
 
 class Redriven(Seen, frozen=True, kw_only=True, tag=True, gc=False):

@@ -33,12 +33,12 @@ def terms_of(deliveries: Rows) -> Rows:
     np.minimum.at(begun_ms, which[begun], at_ms[begun])
     terms["begun_ms"] = np.where(begun_ms == _NEVER, 0, begun_ms)
     latest_ms = np.zeros(len(names), np.int64)
-    np.maximum.at(latest_ms, which, at_ms)
+    np.maximum.at(latest_ms, which[~ended], at_ms[~ended])
     terms["seen_ms"] = latest_ms
     first_ms: I64 = np.full(len(names), _NEVER)
     np.minimum.at(first_ms, which, at_ms)
     terms["first_ms"] = first_ms
-    marked = begun & (random > 0)
+    marked = (begun | ended) & (random > 0)
     terms["marked"][which[marked]] = 1
     terms["before"][which[marked]] = took_ms[marked]
     order = np.argsort(at_ms[ended], kind="stable")  # the last end stays

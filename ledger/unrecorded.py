@@ -4,7 +4,7 @@
     term 6                                        no account tells of it: its log was lost with its disk
     term 7  n2                          |begun, after term 6 by the log ...
                  <------ 5 -------------->        from the last record of 5 to the first of the next told term
-                 <------ 6 -------------->        from the end of the term before, to the first of the next
+             <---------- 6 -------------->        from CLOCKS_MS before the last that an earlier term tells of
 
 A term that is marked (level 3) says which one the log shows before it. A marked term without an end lost its newest
 records with the power, or its leader is cut off: a leader that was killed alone gets its end when its node is back
@@ -30,6 +30,7 @@ def unrecorded(terms: Rows, window_ms: int) -> Rows:
     before `window_ms` is not told by all accounts any more: files go by age."""
     told = set(terms["term"].tolist())
     spans: list[tuple[int, int, int, int, int]] = []
+    latest_ms = np.maximum.accumulate(terms["seen_ms"])
     for row, term in enumerate(terms):
         before = terms[row - 1] if row else np.zeros(1, terms.dtype)[0]
         first_ms = int(term["first_ms"])
@@ -39,15 +40,16 @@ def unrecorded(terms: Rows, window_ms: int) -> Rows:
         if before["marked"] and not before["ended_ms"]:
             spans.append((int(before["node"]), 0, 0, min(int(before["seen_ms"]), first_ms), until_ms))
         if term["marked"] and term["before"] and int(term["before"]) not in told:
-            ended_ms = int(before["ended_ms"]) or int(before["seen_ms"])
-            spans.append((NOBODY, 0, 0, max(min(ended_ms, first_ms), window_ms), until_ms))
+            # An end may be written late, by a leader that stood still meanwhile: what it did last counts.
+            from_ms = min(int(latest_ms[row - 1]) - CLOCKS_MS, first_ms) if row else 0
+            spans.append((NOBODY, 0, 0, max(from_ms, window_ms), until_ms))
     return np.array(spans, SPAN)
 
 
 def closed(holes: Rows, terms: Rows) -> Rows:
-    """SPAN rows of holes in accounts, each at most up to where another node begins a later marked term: what this one
-    led afterwards, and lost, the terms show. A term is later than all that this node had begun before the hole; by
-    another clock an earlier one may seem to begin behind it."""
+    """SPAN rows of holes at the ends of accounts, which nothing of their term is behind, each at most up to where
+    another node begins a later marked term: what this one led afterwards, and lost, the terms show. A term is later
+    than all that this node had begun before the hole; by another clock an earlier one may seem to begin behind it."""
     holes = holes.copy()
     for hole in holes:
         its = terms[(terms["node"] == hole["node"]) & (terms["first_ms"] <= hole["from_ms"])]

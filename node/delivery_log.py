@@ -52,7 +52,7 @@ __all__ = [
 
 
 class Mark(NamedTuple):
-    """What the record of a term's beginning carries from level 3 on."""
+    """What the record of a term's beginning carries from level 3 on, or that of its end where it has none."""
 
     boot: int
     """The run of the machine's kernel (node/boot.py)."""
@@ -131,15 +131,12 @@ class DeliveryLog:
         """This node leads this term, and the dispatch state is what it found; before its first hand-over, and the first
         record of a file. Once more in a term when there is a mark to be made."""
         self.close()
-        rows = self._term(term, at_ms, TERM_BEGUN)
-        if mark is not None:
-            rows["random"], rows["took_ms"] = mark.boot, mark.before
-        self._append(rows, at_ms)
+        self._append(self._term(term, at_ms, TERM_BEGUN, mark), at_ms)
 
-    def term_ended(self, term: int, at_ms: int, how: int) -> None:
+    def term_ended(self, term: int, at_ms: int, how: int, mark: Mark | None = None) -> None:
         """It leads no more; after its last hand-over, and the last record of a file. `how` is HANDED_ON, LOST or
-        STOPPED."""
-        rows = self._term(term, at_ms, TERM_ENDED)
+        STOPPED. `mark`: of a term that has no beginning."""
+        rows = self._term(term, at_ms, TERM_ENDED, mark)
         rows["code"] = how
         self._append(rows, at_ms)
         self.close()
@@ -157,10 +154,12 @@ class DeliveryLog:
         if self._writer is not None:
             self._writer.close()
 
-    def _term(self, term: int, at_ms: int, kind: int) -> Deliveries:
+    def _term(self, term: int, at_ms: int, kind: int, mark: Mark | None) -> Deliveries:
         none = np.zeros(1, np.uint64)
         rows = self._rows(none, none, np.zeros(1, np.uint16), at_ms, kind, mode=0, topic=0, subscription=0)
         rows["term"] = term
+        if mark is not None:
+            rows["random"], rows["took_ms"] = mark.boot, mark.before
         return rows
 
     def _rows(

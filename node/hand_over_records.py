@@ -47,6 +47,7 @@ class HandOverRecords:
             rows=found.rows.tobytes(),
             edges=found.edges.tobytes(),
             holes=found.holes,
+            open_holes=found.open_holes,
             first_ms=found.first_ms,
             removed=found.removed,
         )

@@ -46,6 +46,7 @@ class Accounts:
     edges: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
     begun: dict[int, tuple[int, bool]] = field(default_factory=dict)
     holes: list[tuple[int, int, int]] = field(default_factory=list)
+    open_holes: list[tuple[int, int, int]] = field(default_factory=list)
     unreachable: dict[str, str] = field(default_factory=dict)
 
 
@@ -80,7 +81,8 @@ def _joined(names: Sequence[str], answers: Sequence[RecordsFound | str]) -> Acco
         rows.append(its_rows)
         edges.append(its_edges)
         accounts.begun[answer.number] = answer.first_ms, answer.removed
-        accounts.holes += [(answer.number, *hole) for hole in answer.holes]
+        accounts.holes += [(answer.number, *hole) for hole in answer.holes if hole not in answer.open_holes]
+        accounts.open_holes += [(answer.number, *hole) for hole in answer.open_holes]
     accounts.rows, accounts.edges = join_rows(rows, DELIVERY), join_rows(edges, DELIVERY)
     return accounts
 

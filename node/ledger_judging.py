@@ -103,7 +103,10 @@ def judge_story(
         for number, begun in accounts.begun.items()
     ]
     terms = merge_terms([terms_of(accounts.edges), terms_of(accounts.rows)])
-    holes = closed(np.array([(number, 0, 0, *span) for number, *span in accounts.holes], SPAN), terms)
+    holes, open_holes = (
+        np.array([(number, 0, 0, *span) for number, *span in spans], SPAN)
+        for spans in (accounts.holes, accounts.open_holes)
+    )
     window_ms = max((first_ms for first_ms, removed in accounts.begun.values() if removed), default=0)
     context = Context(
         from_ms=window_ms,
@@ -111,7 +114,7 @@ def judge_story(
         terms=terms,
         nodes=tuple(sorted({*members, *named} - {0})),
         covered=np.array(covered, SPAN),
-        gaps=np.concatenate([holes, unrecorded(terms, window_ms)]),
+        gaps=np.concatenate([holes, closed(open_holes, terms), unrecorded(terms, window_ms)]),
         restored_ms=restored.created_ms if restored is not None else 0,
         topics=topics,
     )

@@ -48,7 +48,7 @@ from node.service import Service
 from node.skew import Skew
 from node.snapshot import Reinstalled, Snapshots
 from node.status import Status
-from node.term_record import TermRecord, end_killed, pass_by
+from node.term_record import TermRecord, end_killed
 from node.topic_metrics import TopicMetrics
 from node.transfer import Transfer
 from node.trimming import Trimming, segment_bytes
@@ -87,7 +87,7 @@ class Node:
         self._failure: BaseException | None = None
         self._verdict: Exception | None = None
         self.reign: Reign | None = None
-        self._established_term = 0
+        self._told_term = 0  # the newest that a TermRecord tells of
         self.draining = False
         self._caught_up = False
         self.lateness, self.watchdog = Lateness(), outside.watchdog(config.watchdog.held_ms)
@@ -302,14 +302,14 @@ class Node:
         """The no-op of the own term is applied: found the cluster if nobody did, then reign."""
         self.clock.leading = True
         self.clock.bound(self.skew.median_ms())  # before the first stamp: who committed the no-op has echoed too
-        self._established_term = self.group.term
+        self._told_term = self.group.term
         self.spawn(self._begin_reign(self.group.term))
 
     async def _begin_reign(self, term: int) -> None:
         record = TermRecord(self, term)
         if self.leaving.gone:
             self.group.resign()  # elected at the last moment: another one shall be
-            pass_by(self, term)
+            record.pass_by()
             return
         self.transfer.frozen = self.draining  # elected while it leaves: a caretaker (node/leaving.py)
         await self.transfer.yield_if_outvoted()
@@ -324,7 +324,7 @@ class Node:
             self.forwarder.leader_changed()
             log.info("leading", node=self.config.node_id, term=term)
         else:
-            pass_by(self, term)
+            record.pass_by()
 
     def _leads(self, term: int) -> bool:
         return self.group.established and self.group.term == term
@@ -336,9 +336,9 @@ class Node:
             self.reign.end()
             self.reign = None
             log.info("stepped down", node=self.config.node_id, term=self.group.term)
-        if self.group.led_term > self._established_term:
-            self._established_term = self.group.led_term
-            pass_by(self, self.group.led_term)
+        if self.group.elected_term > self._told_term:
+            self._told_term = self.group.elected_term
+            TermRecord(self, self._told_term).pass_by()
         self.proposer.step_down()
 
     def _trusted(self) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TermRecord:
-    """Of one term; made when the no-op of that term is applied, and before a cluster is founded in it."""
+    """Of the term that the group was elected for last; made before a cluster is founded in it."""
 
     def __init__(self, node: Node, term: int) -> None:
         self._node = node
@@ -38,26 +38,26 @@ class TermRecord:
         if not self._marked and self._may_mark():
             self.begin(self._node.clock.now_ms())
 
+    def pass_by(self) -> None:
+        """This node was elected, and lost the term before anything could be handed over in it. The record of its end
+        says so, with the mark: else no account told of the term before it, if that one's was lost."""
+        if not self._node.failed and self._node.store.cluster_id is not None and self._may_mark():
+            self._end(LOST, self._mark)
+
     def end(self) -> None:
         """After the last hand-over."""
         node = self._node
-        _end(node, self._term, HANDED_ON if node.transfer.giving else STOPPED if node.draining else LOST)
+        self._end(HANDED_ON if node.transfer.giving else STOPPED if node.draining else LOST)
+
+    def _end(self, how: int, mark: Mark | None = None) -> None:
+        node = self._node
+        try:
+            node.delivery_log.term_ended(self._term, node.clock.now_ms(), how, mark)
+        except DiskFailed as error:
+            node.fatal(error)
 
     def _may_mark(self) -> bool:
         return has(self._node.store.level, "term-mark")
-
-
-def pass_by(node: Node, term: int) -> None:
-    """This node was elected for the term, and lost it before anything could be handed over: nothing is missing."""
-    if not node.failed and node.store.cluster_id is not None and has(node.store.level, "term-mark"):
-        _end(node, term, LOST)
-
-
-def _end(node: Node, term: int, how: int) -> None:
-    try:
-        node.delivery_log.term_ended(term, node.clock.now_ms(), how)
-    except DiskFailed as error:
-        node.fatal(error)
 
 
 def end_killed(node: Node) -> None:

@@ -26,6 +26,7 @@ from reconcile.inventory import Inventory
 from reconcile.read_deliveries import Gap
 from reconcile.receipts import Said
 from reconcile.survey import Account, Survey
+from storage.position import HOUR_MS
 
 _EVER_MS: Final = 1 << 62
 COVER_AFTER_MS: Final = 60_000
@@ -44,8 +45,11 @@ def context_of(inventory: Inventory, survey: Survey, receipts: Said, options: Ma
         for node in inventory.nodes
         if node.name in numbers
     ]
-    found = [*survey.gaps, *_cut_short(survey.accounts)]
-    gaps = [(numbers[gap.node], 0, 0, gap.from_ms, gap.until_ms) for gap in found if gap.node in numbers]
+    found = [gap for gap in (*survey.gaps, *_cut_short(survey.accounts)) if gap.node in numbers]
+    gaps, open_gaps = (
+        _spans([(numbers[gap.node], 0, 0, gap.from_ms, gap.until_ms) for gap in found if gap.open is is_open])
+        for is_open in (False, True)
+    )
     members = set(inventory.members) | set(numbers.values())
     return Context(
         from_ms=from_ms,
@@ -53,7 +57,7 @@ def context_of(inventory: Inventory, survey: Survey, receipts: Said, options: Ma
         terms=terms,
         nodes=tuple(sorted(members)),
         covered=_spans(covered),
-        gaps=np.concatenate([closed(_spans(gaps), terms), unrecorded(terms, from_ms)]),
+        gaps=np.concatenate([gaps, closed(open_gaps, terms), unrecorded(terms, from_ms)]),
         topics={number: _topic(topic.name, topic.settings) for number, topic in inventory.topics.items()},
         receipts_from_ms=receipts.from_ms,
         receipts_until_ms=receipts.until_ms,
@@ -98,10 +102,17 @@ def _covered_from(node: str, numbers: Mapping[str, int], survey: Survey, skew_ms
 def _cut_short(accounts: list[Account]) -> list[Gap]:
     """Where a file goes on with one that has lost its end, or is gone; as the nodes see it (delivery_search.py)."""
     gaps: list[Gap] = []
-    for before, account in pairwise(sorted(accounts, key=lambda account: (account.store, account.sequence))):
+    accounts = sorted(accounts, key=lambda account: (account.node, account.store, account.sequence))
+    last_ms = 0
+    for before, account in pairwise(accounts):
+        if (account.node, account.store) != (before.node, before.store):
+            last_ms = 0
+            continue
+        last_ms = before.last_ms or last_ms
         there = before.rows if before.sequence + 1 == account.sequence else 0
-        if account.store == before.store and there < account.before:
-            gaps.append(Gap(account.node, before.last_ms, account.first_ms + 1 if account.first_ms else _EVER_MS))
+        if there < account.before:
+            next_ms = account.first_ms + 1 if account.first_ms else _EVER_MS
+            gaps.append(Gap(account.node, last_ms, max(next_ms, (before.hour + 1) * HOUR_MS)))
     return gaps
 
 

@@ -29,6 +29,8 @@ class Gap:
     node: str
     from_ms: int
     until_ms: int
+    open: bool = False
+    """Nothing of the same term is behind it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,14 +52,14 @@ def delivery_blocks(source: DeliverySource, first: int = 0, count: int | None = 
             rows = read_rows(source.path, DELIVERY, start, wanted)
         except OSError as error:
             problem = Problem(DAMAGED, source.node, _name(source), str(error), end - start)
-            yield DeliveryRead(rows_none(), (Gap(source.node, last_ms, _end_ms(source)),), (problem,))
+            yield DeliveryRead(rows_none(), (Gap(source.node, last_ms, _end_ms(source), open=True),), (problem,))
             return
         read = _checked(source, start, rows, last_ms)
         if len(read.rows):
             last_ms = int(read.rows["at_ms"][-1])
         if len(rows) < wanted:
             problem = Problem(DAMAGED, source.node, _name(source), f"ends at record {start + len(rows)}", wanted)
-            gap = Gap(source.node, last_ms, _end_ms(source))
+            gap = Gap(source.node, last_ms, _end_ms(source), open=True)
             yield DeliveryRead(read.rows, (*read.gaps, gap), (*read.problems, problem))
             return
         yield read
@@ -109,20 +111,23 @@ def _checked(source: DeliverySource, first: int, rows: Rows, last_ms: int) -> De
                 f"records {int(at[0])} to {int(at[-1])}: {'never written' if kind == UNWRITTEN else 'not as written'}"
             )
             problems.append(Problem(kind, source.node, _name(source), what, len(at)))
-    return DeliveryRead(whole, tuple(_gaps(source, rows, good, last_ms)), tuple(problems))
+    ends = first + len(rows) >= source.rows
+    return DeliveryRead(whole, tuple(_gaps(source, rows, good, last_ms, ends)), tuple(problems))
 
 
 def _gaps(
-    source: DeliverySource, rows: Rows, good: "np.ndarray[tuple[int], np.dtype[np.bool_]]", last_ms: int
+    source: DeliverySource, rows: Rows, good: "np.ndarray[tuple[int], np.dtype[np.bool_]]", last_ms: int, ends: bool
 ) -> list[Gap]:
-    """A gap for each run of rows that are not whole, bounded by the records beside it."""
+    """A gap for each run of rows that are not whole, bounded by the records beside it. `ends`: the file does with these
+    rows."""
     edges = np.diff(good.astype(np.int8), prepend=np.int8(1), append=np.int8(1))
     at_ms = rows["at_ms"]
     gaps = []
     for start, end in zip(np.flatnonzero(edges == -1).tolist(), np.flatnonzero(edges == 1).tolist(), strict=True):
         before = int(at_ms[start - 1]) if start else last_ms
         # Exclusive: what is missing may be of the millisecond of the whole record behind it, as all of one pull are.
-        gaps.append(Gap(source.node, before, int(at_ms[end]) + 1 if end < len(rows) else _end_ms(source)))
+        until_ms = int(at_ms[end]) + 1 if end < len(rows) else _end_ms(source)
+        gaps.append(Gap(source.node, before, until_ms, open=ends and end == len(rows)))
     return gaps
 
 

@@ -25,7 +25,7 @@ from reconcile.read_deliveries import Gap, delivery_blocks, hand_overs
 from reconcile.read_hour import read_headers, read_units, settle_blocks
 from reconcile.read_rows import Rows, read_rows
 from reconcile.scatter import BUCKET_BITS, Piece, buckets_of, scatter
-from storage.delivery_record import DELIVERY, before_by
+from storage.delivery_record import DELIVERY, before_by, sound
 from storage.format import LEASED, SETTLE, UNIT_MOVED, join_rows, take_rows
 
 _EDGE_ROWS: Final = 4096
@@ -65,12 +65,13 @@ class Account:
     last_ms: int
     numbers: tuple[int, ...]
     """What the records call the node: one number, or more where files were mixed up."""
+    hour: int = 0
     rows: int = 0
-    """All that there are, whole ones and others."""
+    """How many there are, 0 where the last is not whole."""
     before: int = 0
     """How many the file before has by this one's first record."""
     store: str = ""
-    """Whose files go on with each other."""
+    """Of the files of one node those of one store go on with each other."""
 
 
 @dataclass(slots=True)
@@ -160,7 +161,8 @@ def _survey_deliveries(task: DeliveryTask, scratch: Path) -> Survey:
         if not len(rows):
             continue
         first_ms = first_ms or int(rows["at_ms"][0])
-        last_ms = max(last_ms, int(rows["at_ms"].max()))
+        last_ms = int(rows["at_ms"][-1])
+        found.delivered_ms = max(found.delivered_ms, int(rows["at_ms"].max()))
         numbers |= set(np.flatnonzero(np.bincount(rows["node"])).tolist())
         terms.append(terms_of(rows))
         handed = hand_overs(rows)
@@ -177,22 +179,22 @@ def _survey_deliveries(task: DeliveryTask, scratch: Path) -> Survey:
             first_ms,
             last_ms,
             tuple(sorted(numbers)),
-            source.rows,
-            _before(source),
+            source.hour,
+            source.rows if sound(_row(source, source.rows - 1)).all() else 0,
+            before_by(_row(source, 0)),
             source.store,
         )
     ]
-    found.delivered_ms = last_ms
     found.strays = scatter(join_rows(strays, DELIVERY), scratch, "strays")
     return found
 
 
-def _before(source: DeliverySource) -> int:
-    """How many records the file before has by this one's first record; more than any file where that is not told."""
+def _row(source: DeliverySource, row: int) -> Rows:
+    """One record, [1]; zeros where it cannot be read, nothing where the file has none."""
     try:
-        return before_by(read_rows(source.path, DELIVERY, 0, min(1, source.rows)))
+        return read_rows(source.path, DELIVERY, max(row, 0), min(1, source.rows))
     except OSError:
-        return before_by(np.zeros(1, DELIVERY))
+        return np.zeros(1, DELIVERY)
 
 
 def _survey_moved(task: MovedTask, scratch: Path) -> Survey:

@@ -40,8 +40,8 @@ def apply_put_topic(store: Store, command: PutTopic, envelope: Envelope) -> Topi
         before = topic.settings if topic is not None else {}
         settings[STRICT_SINCE] = before.get(STRICT_SINCE, envelope.now_ms)
         doubt = NO_DOUBT if topic is None else store.doubt
-        # Until a leader has said what it doubts there may be more to doubt than is kept.
-        said = topic is None or store.doubt.term > 0
+        # Until the leader of the term has said what it doubts there may be more to doubt than is kept.
+        said = topic is None or store.doubt.term == envelope.term
         if STRICT_DOUBT in before or (STRICT_SINCE not in before and said and has(store.level, "doubt")):
             settings[STRICT_DOUBT] = before.get(STRICT_DOUBT, doubt.until_ms)
     return TopicPut(

@@ -118,7 +118,7 @@ class RaftGroup(Outlook):
         """What killed the group, if anything."""
         self.established = False
         """Leader, and the no-op of its term is applied: all that any former leader committed is applied here."""
-        self.led_term = 0  # the newest that this node was elected for since it started
+        self.elected_term = self.term_before = 0  # elected for last; and what the log showed then
         self._closed = False
         self._apply_command = apply
         self._monotonic = monotonic
@@ -389,7 +389,9 @@ class RaftGroup(Outlook):
     def _state_changed(self, old: int, new: int) -> None:
         if new == LEADER:
             self._change_index = 0  # what an earlier reign proposed is applied before this one is established, or gone
-            self.led_term = self._core.term
+            self.elected_term = self._core.term
+            self.term_before = self.journal.term_at(self.journal.last_index) or 0  # the own no-op comes behind this
+            assert self.term_before < self.elected_term, (self.term_before, self.elected_term)
             self._leading.begin(self._monotonic())
         elif old == LEADER:
             assert new == FOLLOWER, new

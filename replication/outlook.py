@@ -55,11 +55,6 @@ class Outlook:
         return self._core.term
 
     @property
-    def term_before(self) -> int:
-        """As leader, with the own no-op just applied: the term that the log shows before it, 0 in a new log."""
-        return self.journal.term_at(self._core.noop_index - 1) or 0
-
-    @property
     def leader_id(self) -> str | None:
         """The leader of the current term, None if there is none or it has been silent for an election timeout."""
         leader = self._core.leader_id

@@ -106,16 +106,18 @@ class DeliveryWriter:
         """Remove the files whose newest record is older than `before_ms`, if they may go; returns how many. Raises
         DiskFailed.
 
-        The newest of them stays. It tells of a time up to the next file, and that this log was not lost.
+        The newest of them stays. It tells of a time up to the next file, and that this log was not lost. So does each
+        that is behind one that stays: a file that is missing between others was lost.
         """
-        files = delivery_files(self._directory, self._disk)
-        # No record of a file is of a later hour than its name says: that hour would have begun another file.
-        old = [file for file in files if file != self._file and (file.hour + 1) * HOUR_MS <= before_ms]
-        over = {file for file, following in pairwise(files) if (following.hour + 1) * HOUR_MS <= before_ms}
-        old = [file for file in old if file in over and may_go(file)]
-        for file in old:
+        removed = 0
+        for file, following in pairwise(delivery_files(self._directory, self._disk)):
+            # No record of a file is of a later hour than its name says: that hour would have begun another file.
+            over = (max(file.hour, following.hour) + 1) * HOUR_MS <= before_ms
+            if not over or file == self._file or not may_go(file):
+                break
             self._disk.unlink(self._directory / file.name)
-        return len(old)
+            removed += 1
+        return removed
 
     def written(self) -> tuple[DeliveryFile, int] | None:
         """The file that is appended to, and how many records it has; None if the next one begins another."""

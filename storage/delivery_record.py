@@ -18,7 +18,8 @@ bytes:
 is the one that the new leader found. `took_ms`, `outcome` and `code` are of an end: how long after its start, what came
 of it, and the HTTP status or reason. Of a term's end `code` says how; a term's records have no id, topic and mode.
 From level 3 on the record of a term's beginning has a mark: `random` names the run of the machine's kernel in which it
-was written, and `took_ms` is the term that the log shows before this one, 0 before the first.
+was written, and `took_ms` is the term that the log shows before this one, 0 before the first. So has the end of a term
+that was lost before its leader was established, and has no beginning.
 
 A file that goes on with what another one began has a record of that first. Its `took_ms` counts the records of the file
 before it: a power cut may take some of those, and leave what was written later.

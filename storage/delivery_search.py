@@ -6,8 +6,9 @@ moment.
 The terms are in the first and the last record of each file, nowhere else.
 
 Rows that are zeros, which a power cut leaves, and rows whose checksum is wrong are a hole in the account: between the
-records on either side of it nobody knows what was done. So is the end of a file of which the next one counts more
-records than there are. Here that is no reason to stop: it is said.
+records on either side of it nobody knows what was done. So is the end of a file that a later one goes on with, where
+that counts more records than there are. A hole at the end of a log is open: nothing behind it tells when it ends, up to
+the end of its hour. Here that is no reason to stop: it is said.
 """
 
 from __future__ import annotations
@@ -63,12 +64,13 @@ class Search:
 class Found:
     """`rows` are starts and ends, in the order in which they were written; `edges` the first and last records of all
     files, among which those of the terms are, and their last starts; `holes` [(from_ms, until_ms)] times of which
-    nothing is known. `first_ms` is the time of the first record of all, 0 without one; `removed`: older ones are
-    gone."""
+    nothing is known, `open_holes` those of them that nothing of the same term is behind. `first_ms` is the time of the
+    first record of all, 0 without one; `removed`: older ones are gone."""
 
     rows: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
     edges: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
     holes: list[tuple[int, int]] = field(default_factory=list)
+    open_holes: list[tuple[int, int]] = field(default_factory=list)
     first_ms: int = 0
     removed: bool = False
     looked: int = 0
@@ -76,8 +78,8 @@ class Found:
 
 
 class _Edge(NamedTuple):
-    """What is remembered of a file: its first and last records, how many it has, and how many the file before has by
-    its first one; more than any file if that cannot be read."""
+    """What is remembered of a file: its first and last records, how many it has, 0 where the last is not as written,
+    and how many the file before has by its first one; more than any file if that cannot be read."""
 
     rows: Deliveries
     size: int
@@ -117,6 +119,9 @@ class DeliverySearch:
                 continue
             reader = _Reader(self._directory / file.name, self._disk, written[1] if live and written else None)
             with reader:
+                if reader.gone:  # by age, since the files were listed
+                    found.removed = True
+                    continue
                 edges[file] = reader.edge()
                 if with_rows:
                     until_ms = following.hour * HOUR_MS if following is not None else _EVER_MS
@@ -124,21 +129,23 @@ class DeliverySearch:
         found.rows = join_rows(parts, DELIVERY)
         found.edges = join_rows([edge.rows for edge in edges.values()], DELIVERY)
         found.holes += _cut_short(edges)
-        self._edges = {file: edge for file, edge in edges.items() if written is None or file != written[0]}
+        # The newest may grow, also where none did when the caller looked: a term may have begun since.
+        self._edges = {file: edge for file, edge in edges.items() if file != files[-1]}
         found.first_ms = int(found.edges["at_ms"][0]) if len(found.edges) else 0
         return found
 
 
 def _cut_short(edges: dict[DeliveryFile, _Edge]) -> list[tuple[int, int]]:
-    """Where a file goes on with one that has lost its end, or is gone. Of what was before the first nobody asks: files
-    go by age."""
+    """Where a file goes on with one that has lost its end, or is gone: up to the record behind, and as long as the lost
+    ones can be of that file. Of what was before the first nobody asks: files go by age."""
     holes: list[tuple[int, int]] = []
     last_ms = 0
     for (before, its), (file, edge) in pairwise(edges.items()):
         last_ms = int(its.rows["at_ms"][-1]) if len(its.rows) else last_ms
         there = its.size if before.sequence + 1 == file.sequence else 0
         if there < edge.before:
-            holes.append((last_ms, int(edge.rows["at_ms"][0]) + 1 if len(edge.rows) else _EVER_MS))
+            next_ms = int(edge.rows["at_ms"][0]) + 1 if len(edge.rows) else _EVER_MS
+            holes.append((last_ms, max(next_ms, (before.hour + 1) * HOUR_MS)))
     return holes
 
 
@@ -172,6 +179,7 @@ def _matching(
             yield take_rows(rows, at)
     if begun_ms >= 0:
         found.holes.append((begun_ms, end_ms))
+        found.open_holes.append((begun_ms, end_ms))
 
 
 def _holes(at_ms: I64, good: npt.NDArray[np.bool_], before_ms: int, begun_ms: int) -> tuple[int, list[tuple[int, int]]]:
@@ -205,9 +213,11 @@ class _Reader:
         self._fd = -1
         self.count = 0
         self.hour_ms = 0
+        self.gone = False
         try:
             self._fd = disk.open_read(path)
         except FileNotFoundError:
+            self.gone = True
             return
         try:
             header = FileHeader.decode(disk.read(self._fd, HEADER_SIZE, 0), path.name)
@@ -237,7 +247,8 @@ class _Reader:
         good = np.flatnonzero(sound(tail))
         which = sorted({*good[tail["kind"][good] == START][-1:].tolist(), *good[-1:].tolist()})
         parts = [take_rows(head, np.flatnonzero(sound(head))), take_rows(tail, np.array(which, np.intp))]
-        return _Edge(join_rows(parts, DELIVERY), self.count, before_by(head))
+        size = self.count if sound(tail[-1:]).all() else 0
+        return _Edge(join_rows(parts, DELIVERY), size, before_by(head))
 
     def parts(self, from_ms: int, until_ms: int) -> list[tuple[int, int]]:
         """The runs of records, at most READ_ROWS each, that may hold some of this time."""

@@ -39,7 +39,9 @@ def check_answers(history: History, bounds: Bounds) -> Verdict:
     faults = [fault for check in _CHECKS for fault in check(truth)]
     counted = Counter(type(event).__name__.lower() for event in history.events if isinstance(event, _ANSWERS))
     doubts = sum(event.prior == "unknown" for event in history.of(Cancelled))
-    return Verdict("answers", {**dict(sorted(counted.items())), "doubts": doubts, "wrong": len(faults)}, faults)
+    whole = sum(account.complete for account in history.of(Accounted))
+    figure = {**dict(sorted(counted.items())), "whole": whole, "doubts": doubts, "wrong": len(faults)}
+    return Verdict("answers", figure, faults)
 
 
 _ANSWERS: Final = (
@@ -193,7 +195,8 @@ def _ledger(truth: Truth) -> Iterable[str]:
     for account in truth.history.of(Accounted):
         names = {(event.term, event.attempt) for event in truth.hand_overs.get(account.number, ())}
         told = f"message {account.number}: the ledger said {account.kind}, {account.hand_overs} hand-overs"
-        if account.kind == "lost" and names:
+        once = account.kind == "delivered_once" and not account.old
+        if (account.kind == "lost" and names) or (once and len(names) > 1):
             yield f"{told}, {len(names)} received"
         elif account.complete and account.hand_overs < len(names):
             yield f"{told}, complete, {len(names)} received"

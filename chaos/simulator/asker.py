@@ -14,7 +14,7 @@ import msgspec
 from api.ledger import MessageLedger
 from api.message_query import BulkResult, DeadQuery
 from api.port import ANONYMOUS, KEPT, MessageView, ScheduleResult
-from chaos.account import FORGOTTEN
+from chaos.account import FORGOTTEN, OUTSIDE
 from chaos.event import (
     Accounted,
     Answered,
@@ -320,5 +320,6 @@ class Asker:
                 kind=found.entry.kind,
                 hand_overs=len(found.hand_overs),
                 complete=not (found.sight.unreachable or found.sight.gaps or FORGOTTEN.intersection(found.entry.flags)),
+                old=OUTSIDE in found.entry.flags,
             )
         )

@@ -244,3 +244,12 @@ def test_the_ledger_knows_of_all_that_was_received(kind: str, hand_overs: int, c
     """D5: or says that an account is missing. Nothing that was received is lost."""
     account = made(Accounted, 9_000, kind=kind, hand_overs=hand_overs, complete=complete)
     assert bool(wrong(with_more(account))) is not true
+
+
+@pytest.mark.parametrize(("old", "complete"), [(False, True), (False, False), (True, False)])
+def test_what_was_received_twice_was_not_delivered_once(old: bool, complete: bool) -> None:
+    """Whatever else is said of its account; but for one from before the records."""
+    again = hand_over(NUMBER, 1_600, 2, 2, begun_wall_ms=EPOCH_MS + 1_600)
+    account = made(Accounted, 9_000, kind="delivered_once", hand_overs=2, complete=complete, old=old)
+    assert not wrong(with_more(again))
+    assert bool(wrong(with_more(again, account))) is not old

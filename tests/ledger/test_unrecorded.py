@@ -9,7 +9,7 @@ from ledger.bucket import SPAN, TERM, Rows
 from ledger.columns import Flag, MessageClass
 from ledger.terms import merge_terms, terms_of
 from ledger.unrecorded import closed, unrecorded
-from node.delivery_log import HANDED_ON, PULL, DeliveryLog, Mark
+from node.delivery_log import HANDED_ON, LOST, PULL, DeliveryLog, Mark
 from replication.command import DispatchState
 from storage.delivery_end import end_killed_term
 from storage.delivery_file import delivery_files
@@ -17,7 +17,7 @@ from storage.delivery_record import DELIVERY, FAILED
 from storage.delivery_search import DeliverySearch, Found, Search
 from storage.disk import Disk
 from storage.doubt import CLOCKS_MS
-from storage.format import DELIVERED
+from storage.format import DELIVERED, HEADER_SIZE
 from storage.position import HOUR_MS
 from tests.ledger.life import Life, T, told
 
@@ -104,13 +104,13 @@ def test_d5_a_term_that_ended_in_order_or_whose_killed_node_came_back_misses_not
 
 
 def test_d5_a_term_that_no_account_tells_of_misses_from_the_end_of_the_one_before(logs: Logs) -> None:
-    """Or from ever, where none is. Of several that are gone the time is one."""
+    """Or from ever, where none is. Of several that are gone the time is one. By the clocks it may have begun before."""
     logs.lead(1, 1, 0, 500, before=0, ended=True)
     logs.lead(2, 2, 900, 2_000, before=1)
     logs.lead(2, 3, 2_500, 2_600, before=2)
     logs.lead(3, 5, 3_000, 4_000, before=3)
     logs.lose(2)
-    assert logs.missing() == [(0, 500, 3_000 + CLOCKS_MS)]
+    assert logs.missing() == [(0, 500 - CLOCKS_MS, 3_000 + CLOCKS_MS)]
     logs.lose(1)
     assert logs.missing() == [(0, 0, 3_000 + CLOCKS_MS)]
 
@@ -127,6 +127,61 @@ def test_d5_a_log_that_lost_its_old_files_by_age_is_no_lost_log(logs: Logs) -> N
     assert logs.missing() == []
 
 
+def test_d5_a_term_that_was_passed_by_hides_none_before_it(logs: Logs) -> None:
+    """It was lost before its leader was established. It says which one was before, as one that was led does."""
+    logs.lead(1, 1, 0, 500, before=0, ended=True)
+    logs.lead(2, 2, 900, 2_000, before=1)
+    logs.lose(2)
+    log = logs.log(3)
+    log.term_ended(3, NOW_MS + 2_500, LOST, Mark(BOOT, 2))
+    log.close()
+    logs.lead(1, 4, 3_000, 4_000, before=3)
+    assert logs.missing() == [(0, 500 - CLOCKS_MS, 2_500 + CLOCKS_MS)]
+
+
+def test_d5_an_end_that_was_written_late_hides_nothing(logs: Logs) -> None:
+    """Its leader stood still while another one led: its last hand-over counts."""
+    log = logs.log(1)
+    log.term_begun(1, NOW_MS, Mark(BOOT, 0))
+    log.term_ended(1, NOW_MS + 10_000, LOST)
+    log.close()
+    logs.lead(2, 2, 900, 5_000, before=1)
+    logs.lose(2)
+    logs.lead(3, 3, 6_000, 7_000, before=2)
+    assert logs.missing() == [(0, -CLOCKS_MS, 6_000 + CLOCKS_MS)]
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("older", [False, True])
+def test_d5_a_file_that_was_lost_whole_after_another_node_led(
+    logs: Logs, zeros: bool, older: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that goes on with it tells its end. Term 4, of another node, lies in the hole, and does not end it."""
+    if older:
+        logs.lead(1, 3, -400_000, -350_000, before=2, ended=True)
+    logs.lead(2, 4, -300_000, -200_000, before=3, ended=True)
+    log = logs.log(1)
+    log.term_begun(5, NOW_MS - 199_000, Mark(BOOT, 4))
+    home = np.array([5], np.uint64)
+    log.start(
+        home=home, random=home, attempt=np.array([1], np.uint16), asked_due_ms=np.array([0]), topic=1,
+        term=5, at_ms=NOW_MS, mode=PULL,
+    )  # fmt: skip
+    lost = logs.paths[1] / delivery_files(logs.paths[1], Disk())[-1].name
+    monkeypatch.setattr("storage.delivery_file.FILE_BYTES_MAX", HEADER_SIZE + 2 * DELIVERY.itemsize)
+    log.term_ended(5, NOW_MS + 50, LOST)
+    log.close()
+    lost.write_bytes(lost.read_bytes()[:HEADER_SIZE] + bytes(2 * DELIVERY.itemsize) if zeros else b"")
+    logs.lead(2, 6, 700, 720, before=5)
+    search = Search(np.zeros(0, np.uint64), NOW_MS - 10_000, NOW_MS + 60_000)
+    found = DeliverySearch(logs.paths[1], Disk()).run(search)
+    holes = [hole for hole in found.holes if hole not in found.open_holes]
+    holes += closed(np.array([(1, 0, 0, *hole) for hole in found.open_holes], SPAN), logs.terms)[
+        ["from_ms", "until_ms"]
+    ].tolist()
+    assert any(from_ms <= NOW_MS < until_ms for from_ms, until_ms in holes)
+
+
 def test_d5_a_term_over_two_files_of_which_the_older_lost_its_end(logs: Logs) -> None:
     """Its end is on record, in the newer one, and the terms show nothing missing."""
     logs.lead(1, 1, HOUR_MS - 500, 2 * HOUR_MS, before=0, ended=True)
@@ -136,6 +191,7 @@ def test_d5_a_term_over_two_files_of_which_the_older_lost_its_end(logs: Logs) ->
     path.write_bytes(path.read_bytes()[: -DELIVERY.itemsize])
     assert logs.missing() == []
     holes = logs.found()[0].holes
+    assert not logs.found()[0].open_holes
     assert [(from_ms - NOW_MS, until_ms - NOW_MS) for from_ms, until_ms in holes] == [(HOUR_MS - 500, 2 * HOUR_MS + 1)]
 
 

@@ -10,7 +10,7 @@ from ledger.terms import terms_of
 from ledger.unrecorded import unrecorded
 from node.delivery_log import LOST
 from node.server import Node
-from node.term_record import TermRecord, pass_by
+from node.term_record import TermRecord
 from storage.delivery_file import delivery_files, read_delivery_file
 from storage.delivery_record import DELIVERY, TERM_BEGUN, TERM_ENDED, Deliveries
 from storage.disk import Disk
@@ -61,7 +61,7 @@ def test_a_term_that_was_given_up_at_once_is_told_by_its_end(tmp_path: Path, lev
             store=SimpleNamespace(level=level, cluster_id=node.store.cluster_id), draining=False,
             group=SimpleNamespace(term_before=1),
         )  # fmt: skip
-        pass_by(fake, 2)
+        TermRecord(fake, 2).pass_by()
         fake.group.term_before = 2
         TermRecord(fake, 3).begin(node.clock.now_ms())
 
@@ -92,7 +92,13 @@ def test_a_term_that_was_lost_before_its_leader_was_established_is_told_by_its_e
 
     run_node(tmp_path / "n1", play)
     rows = records(tmp_path / "n1")
-    assert rows[rows["term"] == terms[0]][["kind", "code"]].tolist() == [(TERM_ENDED, LOST)]
+    (ended,) = rows[rows["term"] == terms[0]]
+    assert (ended["kind"], ended["code"], ended["took_ms"], ended["random"] > 0) == (
+        TERM_ENDED,
+        LOST,
+        terms[0] - 1,
+        True,
+    )
     (begun,) = rows[(rows["term"] == terms[1]) & (rows["kind"] == TERM_BEGUN)]
     assert begun["took_ms"] == terms[0]
     assert len(unrecorded(terms_of(rows), 0)) == 0

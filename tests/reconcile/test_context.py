@@ -26,14 +26,24 @@ def start(at_ms: int) -> Deliveries:
     return row
 
 
-def gaps(directory: Path, store: str = "n1") -> list[tuple[int, int]]:
-    """(from, until) of the gaps in this node's account, after NOW_MS."""
+def write(directory: Path) -> None:
+    """A log of three files."""
+    writer = DeliveryWriter(directory, Disk(), group=0, cluster_id=bytes(16))
+    for hour in range(3):
+        for at_ms in (0, 1):
+            writer.append(start(NOW_MS + hour * HOUR_MS + at_ms), NOW_MS + hour * HOUR_MS)
+    writer.close()
+
+
+def gaps(*directories: Path) -> list[tuple[int, int]]:
+    """(from, until) of the gaps in the accounts of the first node, after NOW_MS. Copies, of which no store is told."""
     found = Survey()
-    for file in delivery_files(directory, Disk()):
-        path = directory / file.name
-        count = (path.stat().st_size - HEADER_SIZE) // DELIVERY.itemsize
-        source = DeliverySource("n1", store, path, file.hour, file.sequence, count)
-        found.add(survey(DeliveryTask(source, ()), directory))
+    for directory in directories:
+        for file in delivery_files(directory, Disk()):
+            path = directory / file.name
+            count = (path.stat().st_size - HEADER_SIZE) // DELIVERY.itemsize
+            source = DeliverySource(directory.name, "", path, file.hour, file.sequence, count)
+            found.add(survey(DeliveryTask(source, ()), directory))
     context = context_of(Inventory((), (), (), (), (), b""), found, Said(), {})
     return [(int(gap["from_ms"]) - NOW_MS, int(gap["until_ms"]) - NOW_MS) for gap in context.gaps]
 
@@ -51,12 +61,10 @@ def test_a_file_that_lost_its_end_is_a_gap_to_the_one_that_goes_on_with_it(
     tmp_path: Path, lost: str, expected: list[tuple[int, int]]
 ) -> None:
     """FOUND D5 over two files, as the nodes see it: tests/storage/test_delivery_search.py."""
-    writer = DeliveryWriter(tmp_path, Disk(), group=0, cluster_id=bytes(16))
-    for hour in range(3):
-        for at_ms in (0, 1):
-            writer.append(start(NOW_MS + hour * HOUR_MS + at_ms), NOW_MS + hour * HOUR_MS)
-    writer.close()
-    _, cut, after = (tmp_path / file.name for file in delivery_files(tmp_path, Disk()))
+    for name in ("n1", "n2"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name)
+    _, cut, after = (tmp_path / "n1" / file.name for file in delivery_files(tmp_path / "n1", Disk()))
     size = DELIVERY.itemsize
     if lost == "end":
         cut.write_bytes(cut.read_bytes()[:-size])
@@ -65,5 +73,6 @@ def test_a_file_that_lost_its_end_is_a_gap_to_the_one_that_goes_on_with_it(
     elif lost == "count":
         data = after.read_bytes()
         after.write_bytes(data[:HEADER_SIZE] + bytes(size) + data[HEADER_SIZE + size :])
-    assert set(gaps(tmp_path)) >= set(expected)
-    assert bool(gaps(tmp_path)) == bool(expected)
+    found = gaps(tmp_path / "n1", tmp_path / "n2")
+    assert set(found) >= set(expected)
+    assert bool(found) == bool(expected)

@@ -65,7 +65,7 @@ def test_a_damaged_record_is_a_gap_and_a_problem(tmp_path: Path) -> None:
     flip(log, HEADER_SIZE + (2 * COUNT - 1) * DELIVERY.itemsize + 8)
     (source,) = Inventory.open([path]).deliveries
     read = read_deliveries(source)
-    assert read.gaps == (Gap("n1", NOW, TIMES[0] + 3), Gap("n1", TIMES[-1], NOW + HOUR_MS))
+    assert read.gaps == (Gap("n1", NOW, TIMES[0] + 3), Gap("n1", TIMES[-1], NOW + HOUR_MS, open=True))
     assert [(problem.kind, problem.rows) for problem in read.problems] == [(DAMAGED, 2)]
 
 
@@ -77,11 +77,11 @@ def test_a_file_that_became_shorter_is_told(tmp_path: Path) -> None:
     cut(log, HEADER_SIZE + 20 * DELIVERY.itemsize)
     read = read_deliveries(source)
     assert (len(read.rows), [problem.kind for problem in read.problems]) == (20, [DAMAGED])
-    assert read.gaps == (Gap("n1", TIMES[9] + 2, NOW + HOUR_MS),)
+    assert read.gaps == (Gap("n1", TIMES[9] + 2, NOW + HOUR_MS, open=True),)
     log.unlink()
     read = read_deliveries(source)
     assert (len(read.rows), len(read.problems)) == (0, 1)
-    assert read.gaps == (Gap("n1", NOW, NOW + HOUR_MS),)
+    assert read.gaps == (Gap("n1", NOW, NOW + HOUR_MS, open=True),)
 
 
 def test_a_hole_within_one_millisecond_is_a_gap(tmp_path: Path) -> None:

@@ -142,6 +142,16 @@ def test_a_topic_that_becomes_strict_before_any_leader_has_said_what_it_doubts(l
     assert told(log, old) == (0, DOUBTFUL)
 
 
+def test_what_an_earlier_leader_doubted_is_not_what_this_one_does(risen: Log) -> None:
+    """A topic becomes strict as the second leader's first word is on its way."""
+    risen.apply(PutTopic("default", "orders", {}, replace=False))
+    failover(risen, T0, term=1)
+    (old,) = placed(risen.apply(schedule(T0 + 300)))
+    risen.apply(STRICT, term=2)
+    failover(risen, T0 + 10_000, term=2)
+    assert told(risen, old) == (0, DOUBTFUL)
+
+
 def test_a_topic_that_is_strict_from_its_first_message_is_never_in_doubt(risen: Log) -> None:
     """Not of what was due before the election that came right before it, either."""
     failover(risen, T0 + 10_000)

@@ -145,6 +145,55 @@ def test_a_file_that_lost_its_end_is_a_hole_to_the_one_that_goes_on_with_it(tmp_
         assert not search.run(sought(from_ms=EVER[1])).holes
 
 
+def test_a_lost_end_before_a_clock_that_went_back_is_a_hole_to_the_end_of_its_hour(tmp_path: Path) -> None:
+    """What was lost may be of any time up to then, later than the record behind."""
+    log = writer(tmp_path)
+    for at_ms in (NOW_MS, NOW_MS + 10_000, NOW_MS - 5_000):
+        log.append(rows((START, 1, at_ms)), at_ms)
+    log.close()
+    cut, _ = (tmp_path / file.name for file in delivery_files(tmp_path, Disk()))
+    cut.write_bytes(cut.read_bytes()[: -DELIVERY.itemsize])
+    (hole,) = DeliverySearch(tmp_path, Disk()).run(sought(1)).holes
+    assert hole == (NOW_MS, (NOW_MS // HOUR_MS + 1) * HOUR_MS)
+
+
+def test_a_file_that_is_begun_as_a_search_starts_is_looked_at_again(tmp_path: Path) -> None:
+    """Nobody knew that it grows: remembered as it was, it would have lost its end when another one goes on with it."""
+    log = writer(tmp_path)
+    log.append(rows((START, 1, NOW_MS)), NOW_MS)
+    log.close()
+    search, early = DeliverySearch(tmp_path, Disk()), sought(1, from_ms=NOW_MS, until_ms=NOW_MS + 9)
+    written = log.written()
+    later_ms = NOW_MS + 5 * HOUR_MS
+    log.append(rows((TERM_BEGUN, 0, later_ms)), later_ms)
+    search.run(early, written)
+    for at_ms in (later_ms, later_ms + HOUR_MS):
+        log.append(rows((START, 1, at_ms)), at_ms)
+    for _ in range(2):
+        assert not search.run(early, log.written()).holes
+    log.close()
+
+
+def test_what_goes_by_age_is_no_hole(tmp_path: Path) -> None:
+    """Also after a clock that was ahead, when an older file is of a later hour; and while a search runs."""
+    log = writer(tmp_path)
+    for hour in (0, 10, 1, 2, 3):
+        log.append(rows((START, 1, NOW_MS + hour * HOUR_MS)), NOW_MS + hour * HOUR_MS)
+
+    class Removing(Disk):
+        def list_directory(self, directory: Path) -> list[str]:
+            names = super().list_directory(directory)
+            self.removed = log.remove_before(NOW_MS + 12 * HOUR_MS, lambda file: file.sequence < 4)
+            return names
+
+    assert log.remove_before(NOW_MS + 5 * HOUR_MS) == 0
+    assert not DeliverySearch(tmp_path, Disk()).run(sought(1), log.written()).holes
+    disk = Removing()
+    found = DeliverySearch(tmp_path, disk).run(sought(1), log.written())
+    assert (disk.removed, found.holes, found.removed) == (3, [], True)
+    log.close()
+
+
 def test_a_search_is_bounded(tmp_path: Path) -> None:
     """In what it reads and in what it returns."""
     log = writer(tmp_path)

@@ -63,9 +63,24 @@ def was_killed(world: World, node_id: str) -> None:
     world.processes[node_id].kill()
 
 
-def pushed_twice(world: World, ends: Callable[[World, str], None], *, old: bool) -> tuple[str, str]:
-    """A message that one leader pushed before it ended so, and the next one delivered; the first one is back. Returns
-    the message's id and the leader."""
+def passed_by(world: World, node_ids: list[str]) -> None:
+    """One of these is elected, and loses its term before it is established; its no-op is in the log."""
+    nodes = {node_id: world.nodes()[node_id] for node_id in node_ids}
+    with pytest.MonkeyPatch.context() as held:
+        for node in nodes.values():
+            held.setattr(node.group, "_apply", lambda now: False)
+        assert world.run_until(lambda: any(node.group.is_leader for node in nodes.values()), 20)
+        (second,) = (node for node in nodes.values() if node.group.is_leader)
+        world.run(0.05)  # its no-op goes out
+        assert not second.group.established
+        second.group.resign()
+
+
+def pushed_twice(
+    world: World, ends: Callable[[World, str], None], *, old: bool, between: bool = False
+) -> tuple[str, str]:
+    """A message that one leader pushed before it ended so, and a later one delivered, the next one or, if one was
+    `between`, that behind it; the first one is back. Returns the message's id and the leader."""
     first = grown(world)
     settings = {"mode": "push", "handover": "fast", "target": {"url": world.receivers.url("r")}}
     asked(world, first, "PUT", "/v1/topics/hooks", settings)
@@ -78,6 +93,8 @@ def pushed_twice(world: World, ends: Callable[[World, str], None], *, old: bool)
         world.network.cut(first, node_id)  # a Lease goes nowhere; this leader is trusted a while longer
     assert world.run_until(lambda: bool(world.receivers.log), 0.4)
     ends(world, first)
+    if between:
+        passed_by(world, followers)
     led(world, but=first)
     world.network.heal_all()
     assert world.run_until(lambda: len(world.receivers.log) == 2, 30)
@@ -88,14 +105,15 @@ def pushed_twice(world: World, ends: Callable[[World, str], None], *, old: bool)
     return id_text, leader
 
 
+@pytest.mark.parametrize("between", [False, True])
 @pytest.mark.parametrize(("ends", "old"), [(lost_power, False), (lost_power, True), (lost_disk, False)])
 def test_d5_what_a_lost_account_may_have_told_is_not_delivered_once_and_complete(
-    ends: Callable[[World, str], None], old: bool
+    ends: Callable[[World, str], None], old: bool, between: bool
 ) -> None:
     """The receiver got two. Whether the term's beginning is left, or nothing of it, or no directory; and the gap ends:
     of what is scheduled later all is told."""
     with World(seed=5) as world:
-        id_text, leader = pushed_twice(world, ends, old=old)
+        id_text, leader = pushed_twice(world, ends, old=old, between=between)
         ledger = asked(world, leader, "GET", f"/v1/messages/{id_text}")["ledger"]
         assert ledger["class"] == "delivered"
         assert "records_missing" in ledger["flags"]
