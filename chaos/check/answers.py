@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from chaos.bounds import Bounds
+from chaos.check.duplicates import repeats
 from chaos.event import (
     Accounted,
     Cancelled,
@@ -31,6 +32,8 @@ ROUND_MS: Final = 5
 PLANNED_MS: Final = 5_000
 #: A pull's client may hear so much later that it heard nothing.
 LATE_MS: Final = 3_000
+#: Why a message came again though nobody had asked for it.
+UNASKED: Final = ("failover", "after_lease")
 
 
 def check_answers(history: History, bounds: Bounds) -> Verdict:
@@ -192,11 +195,12 @@ def _leases(truth: Truth) -> Iterable[str]:
 
 def _ledger(truth: Truth) -> Iterable[str]:
     """The ledger knows of all that was received, or says that an account is missing; nothing received is lost."""
+    again = {repeat.before.number for repeat in repeats(truth.history, truth.bounds) if repeat.cause in UNASKED}
     for account in truth.history.of(Accounted):
         names = {(event.term, event.attempt) for event in truth.hand_overs.get(account.number, ())}
         told = f"message {account.number}: the ledger said {account.kind}, {account.hand_overs} hand-overs"
         once = account.kind == "delivered_once" and not account.old
-        if (account.kind == "lost" and names) or (once and len(names) > 1):
+        if (account.kind == "lost" and names) or (once and account.number in again):
             yield f"{told}, {len(names)} received"
         elif account.complete and account.hand_overs < len(names):
             yield f"{told}, complete, {len(names)} received"
