@@ -105,7 +105,8 @@ def apply_lease(store: Store, command: Lease, envelope: Envelope) -> U8:
     effective = (states.state <= LEASED_STATE) & newer & first_of_each(command.position)
     rows = effective.nonzero()[0]
     if len(rows):
-        before = planned_before(store, command.position[rows], states.attempt[rows] > 0, envelope.term)
+        again = states.attempt[rows] > 0
+        before = planned_before(store, command.position[rows], again, envelope.term) if again.any() else np.uint16(0)
         store.settle(
             SettleBatch.of(
                 command.position[rows],
