@@ -31,11 +31,13 @@ def end_killed_term(directory: Path, disk: Disk, boot: int) -> bool:
     for file in reversed(delivery_files(directory, disk)):
         files.append(file)
         cluster_id, edges = _look(directory / file.name, disk)
+        if len(edges) and edges["kind"][-1] == TERM_ENDED:
+            return False  # what is behind are ends of its hand-overs, heard of later
         last = last if len(last) else edges[-1:]
         if len(edges) and edges["kind"][0] == TERM_BEGUN:
             begun = edges[:1]
             break
-    if not len(begun) or last["kind"][0] == TERM_ENDED or int(begun["random"][0]) != boot:
+    if not len(begun) or int(begun["random"][0]) != boot:
         return False
     for file in files:
         _sync(directory / file.name, disk)

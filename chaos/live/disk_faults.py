@@ -329,8 +329,8 @@ class DiskFaults:
 def _harmless(damage: Damage) -> str:
     """Why nobody had to find it; empty if somebody had to."""
     old_copy = damage.wound.what == OLD
-    if old_copy and damage.kind == "deliveries":
-        return "a node's log of its own hand-overs: nothing of it is replicated"
+    if damage.kind == "deliveries" and (old_copy or damage.wound.what == rot.CUT):
+        return "a node's log of its own hand-overs, not synced: nothing of it is replicated"
     if old_copy or damage.wound.mended():
         return "its start made that anew from the journal"
     if damage.kind == "hours" and _left_over(damage.wound.path.parent):

@@ -24,6 +24,7 @@ FILES: Final = {
 }
 PAGE: Final = 4096
 TORN_BYTES_MAX: Final = 4096
+CUT: Final = "the end"
 #: Below the length of the shortest record of a delivery log: half of one is a torn tail, a whole one of noise is not.
 TORN_ROW_BYTES_MAX: Final = 63
 
@@ -97,7 +98,7 @@ def truncate(data: Path, kind: str, at: float, chance: random.Random) -> Wound |
         held = file.read(PAGE)
     size = path.stat().st_size - offset
     os.truncate(path, offset)
-    return Wound("the end", path, offset, size, held)
+    return Wound(CUT, path, offset, size, held)
 
 
 def tear(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:

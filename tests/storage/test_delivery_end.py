@@ -11,7 +11,19 @@ from node.entropy import Entropy
 from replication.command import DispatchState
 from storage.delivery_end import end_killed_term
 from storage.delivery_file import delivery_files, read_delivery_file
-from storage.delivery_record import DELIVERY, GOES_ON, KILLED, LOST, START, TERM_BEGUN, TERM_ENDED, Deliveries
+from storage.delivery_record import (
+    DELIVERED,
+    DELIVERY,
+    END,
+    GOES_ON,
+    HANDED_ON,
+    KILLED,
+    LOST,
+    START,
+    TERM_BEGUN,
+    TERM_ENDED,
+    Deliveries,
+)
 from storage.disk import Disk
 from storage.format import join_rows
 from storage.position import HOUR_MS
@@ -110,3 +122,19 @@ def test_the_run_of_the_machine_has_a_number_that_stays_and_without_one_each_pro
         path.write_text(text)
         assert read_boot(disk, entropy, path) != read_boot(disk, entropy, path)
     assert read_boot(disk, entropy, tmp_path / "none") != 0
+
+
+def test_a_term_that_ended_is_not_ended_again_by_what_is_heard_later(tmp_path: Path) -> None:
+    """The outcome of one of its hand-overs is in a file of its own. The term was handed on, not killed."""
+    log = log_of(tmp_path)
+    log.term_begun(7, NOW_MS, Mark(BOOT, 6))
+    hand_over(log, NOW_MS + 10)
+    log.term_ended(7, NOW_MS + 20, HANDED_ON)
+    home = np.array([5], np.uint64)
+    log.end(
+        home=home, random=home, attempt=np.array([1], np.uint16), term=7, topic=1, at_ms=NOW_MS + 30, mode=PULL,
+        outcome=DELIVERED,
+    )  # fmt: skip
+    log.close()
+    assert not end_killed_term(tmp_path, Disk(), BOOT)
+    assert records(tmp_path)["kind"].tolist() == [TERM_BEGUN, START, TERM_ENDED, END]

@@ -174,6 +174,14 @@ def test_a_page_of_the_catalog_may_mean_nothing(tmp_path: Path) -> None:
     assert (faults.broken, "anew" in faults.damages[0].harmless) == ([], True)
 
 
+@pytest.mark.parametrize(("fault", "broken"), [("truncate", False), ("zero", True)])
+def test_the_end_of_a_log_of_hand_overs_may_go(tmp_path: Path, fault: str, broken: bool) -> None:
+    """Of a file that is written and not synced (seed 2101); a damaged record has to be found."""
+    faults, _, _ = asyncio.run(struck(tmp_path, f"0 {fault} n2 for=0.01 at=0.5 file=deliveries"))
+    assert bool(faults.broken) is broken
+    assert ("not synced" in faults.damages[0].harmless) is not broken
+
+
 @pytest.mark.parametrize("fault", ["truncate", "flip"])
 def test_a_node_that_had_not_caught_up_promised_nothing(tmp_path: Path, fault: str) -> None:
     """Seeds 990107, 990115: of an emptied disk the last record of the journal is cut off, or loses a bit: a term
