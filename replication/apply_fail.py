@@ -104,7 +104,7 @@ def _retry(store: Store, command: Fail, envelope: Envelope, floor_ms: int, rows:
     uncounted += (command.fate[rows] == AGAIN) & (uncounted < leaving.attempt)
     return move(
         store, leaving, records, envelope,
-        extensions=extensions, uncounted=uncounted, subscription=command.subscription,
+        extensions=extensions, uncounted=uncounted, subscription=command.subscription, heard=True,
     )  # fmt: skip
 
 

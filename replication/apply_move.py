@@ -81,10 +81,12 @@ def move(
     asked_due_ms: I64 | None = None,
     uncounted: U16 | None = None,
     subscription: int = 0,
+    heard: bool = False,
 ) -> Moves:
     """Append the messages at their new places, with the doubts about where they were, and say so at home and there.
-    `uncounted` attempts do not count for the retry policy any more; what is None stays as it was."""
-    extensions = with_doubt(store, leaving.place, extensions, envelope.term)
+    `uncounted` attempts do not count for the retry policy any more; what is None stays as it was. `heard`: what became
+    of the newest hand-over is why they move."""
+    extensions = with_doubt(store, leaving.place, extensions, 0 if heard else envelope.term)
     again = redraft(records, asked_due_ms=asked_due_ms, attempts=uncounted, extensions=extensions)
     units = store.units(leaving.place)
     batch = UnitBatch(

@@ -51,7 +51,8 @@ def doubtful_at(store: Store, doubt: Doubt, places: U64, term: int) -> Mask:
 
 
 def with_doubt(store: Store, places: U64, extensions: Sequence[dict[str, Any]], term: int) -> Sequence[dict[str, Any]]:
-    """The extensions of messages that leave these places, with the doubt that they take along."""
+    """The extensions of messages that leave these places, with the doubt that they take along. `term` 0: somebody heard
+    what became of the newest hand-over, in whatever term it was planned."""
     if not has(store.level, "doubt"):
         return extensions
     doubtful = doubtful_at(store, store.doubt, places, term)

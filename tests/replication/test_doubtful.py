@@ -81,6 +81,19 @@ def _reschedule(log: Log, home: int) -> None:
 MOVES: dict[str, Callable[[Log, int], None]] = {"retry": _retry, "redrive": _redrive, "reschedule": _reschedule}
 
 
+def test_a_planned_push_whose_failure_a_later_leader_was_told_of_is_known(risen: Log) -> None:
+    """Seed 28022: the outcome came with the leadership that was given. What was not told of before stays in doubt."""
+    risen.apply(STRICT)
+    one, other = placed(risen.apply(schedule(T0, T0)))
+    risen.apply(planned(one, T0))
+    risen.apply(planned(other, T0))
+    risen.apply(Promotion(HANDED_ON), term=2)
+    risen.apply(fail((one, 1, 1), due_ms=LATER_MS), term=2)
+    risen.apply(lease(other, attempt=2), term=2)
+    risen.apply(fail((other, 2, 2), due_ms=LATER_MS), term=2)
+    assert [told(risen, home) for home in (one, other)] == [(1, KNOWN), (2, DOUBTFUL)]
+
+
 @pytest.mark.parametrize("move", MOVES)
 def test_the_doubt_goes_along_with_a_move(risen: Log, move: str) -> None:
     """To a time that no leader had reached when the other one died; and past another change of leader."""
