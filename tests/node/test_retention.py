@@ -99,7 +99,7 @@ def test_a_look_reads_no_hour_twice_and_makes_none_warm(tmp_path: Path) -> None:
     held = used.states()
     before, descriptors = disk.reads, len(os.listdir("/proc/self/fd"))
     assert retention.over() == []
-    assert len(os.listdir("/proc/self/fd")) == descriptors, (
+    assert len(os.listdir("/proc/self/fd")) <= descriptors, (
         "each hour kept its descriptors: with a year of them none are left"
     )
     assert disk.reads - before <= 200 * 7  # a first look at an hour checks its files
