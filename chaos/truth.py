@@ -43,6 +43,7 @@ class Truth:
     def __init__(self, history: History, bounds: Bounds) -> None:
         self.history, self.bounds = history, bounds
         self.hand_overs = history.hand_overs()
+        self.repeats = repeats(history, bounds)
         self.received = history.of(HandedOver)
         self._handed_over_ms = {(each.number, each.term, each.attempt): each.handed_over_ms for each in self.received}
         self.begun: dict[Name, Begun] = {}
@@ -114,7 +115,7 @@ class Truth:
         clocks are right, and its consumer did not ask for another end."""
         if not self.bounds.clocks_right:
             return
-        for repeat in repeats(self.history, self.bounds):
+        for repeat in self.repeats:
             before, after = repeat.before, repeat.after
             told = before.begun_wall_ms and after.begun_wall_ms and before.handed_over_ms
             asked = (before.number, before.term, before.attempt) in self._prolonged

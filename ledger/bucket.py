@@ -76,10 +76,7 @@ TERM: Final = np.dtype(
         ("how", "<u2"),  # `code` of the record that ended it; 0 without one
         ("begun_ms", "<i8"),  # when it could hand over first
         ("ended_ms", "<i8"),  # 0: no record of its end; its leader was killed, or still leads
-        (
-            "seen_ms",
-            "<i8",
-        ),  # latest moment that is told of it, its end left out; 0: that alone is told
+        ("seen_ms", "<i8"),  # latest moment that is told of it, but for its end; 0: its end alone is told
         ("first_ms", "<i8"),  # earliest such moment
         ("before", "<u4"),  # if marked, the term that the log shows before it; 0: none
         ("marked", "<u4"),  # 1: the record of its beginning says so (level 3)

@@ -52,7 +52,7 @@ __all__ = [
 
 
 class Mark(NamedTuple):
-    """What the record of a term's beginning carries from level 3 on, or that of its end where it has none."""
+    """What a term's first record carries from level 3 on: that of its beginning, or of its end if it never began."""
 
     boot: int
     """The run of the machine's kernel (node/boot.py)."""
@@ -145,9 +145,13 @@ class DeliveryLog:
         """The file that grows, and how many records it has; None: none does."""
         return self._writer.written() if self._writer is not None else None
 
-    def remove_before(self, before_ms: int, may_go: Callable[[DeliveryFile], bool] = lambda file: True) -> int:
+    def remove_before(
+        self, before_ms: int, *, now_ms: int, may_go: Callable[[DeliveryFile], bool] = lambda file: True
+    ) -> int:
         """Remove files that only hold records from before then, if they may go; returns how many."""
-        return self._open().remove_before(before_ms, may_go) if self._cluster_id() is not None else 0
+        if self._cluster_id() is None:
+            return 0
+        return self._open().remove_before(before_ms, now_ms=now_ms, may_go=may_go)
 
     def close(self) -> None:
         """Let go of the file; the next record begins another."""

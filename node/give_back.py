@@ -121,7 +121,7 @@ class GiveBack:
 
 
 def _receipts(answer: ForwardAnswer) -> list[str]:
-    """What was handed over with this answer; nothing where it cannot be read, as one of a later build may be."""
+    """Receipts of the messages in this answer; none if it cannot be read, as that of a later build may be."""
     if answer.status != 200:
         return []
     try:

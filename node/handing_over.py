@@ -109,7 +109,7 @@ class HandingOver:
         return self._outlet.take_exhausted()
 
     def unrecorded(self, position: int) -> bool:
-        """Whether the unit was handed over and the records do not say so yet."""
+        """Whether the unit was handed over, or a hand-over of it taken back, and the records do not say so yet."""
         return self._book.holds(position)
 
     def hold(self, positions: Iterable[int]) -> None:

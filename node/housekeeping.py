@@ -51,8 +51,9 @@ async def unlink_hours(node: Node) -> None:
     """Until cancelled: hours that are over, on the leader; old delivery logs, on every node."""
     while True:
         await asyncio.sleep(min(RETENTION_S, node.config.storage.retention_ms / KEPT_LOOKS / 1000))
-        before_ms = node.clock.now_ms() - node.config.storage.retention_ms
-        node.delivery_log.remove_before(before_ms, node.exports.covers_log)
+        now_ms = node.clock.now_ms()
+        before_ms = now_ms - node.config.storage.retention_ms
+        node.delivery_log.remove_before(before_ms, now_ms=now_ms, may_go=node.exports.covers_log)
         if node.reign is not None:
             with contextlib.suppress(Problem):  # the leader changed: the next one sees to it
                 unlinked = await node.retention.propose()

@@ -167,10 +167,11 @@ class LeaseBook:
         return batch.riding()
 
     def holds(self, position: int) -> bool:
-        """Whether a hand-over of this unit was made and is not committed yet."""
+        """Whether a hand-over of this unit was made, or taken back, and that is not committed yet."""
         batches = (*self._sent, self._open)
-        made = (each for batch in batches if batch.fast for each in batch.hand_overs if not each.strict)
-        return any(bool((each.position == position).any()) for each in made)
+        made = (each.position for batch in batches if batch.fast for each in batch.hand_overs if not each.strict)
+        taken_back = (each.position for batch in batches for each in batch.released)
+        return any(bool((positions == position).any()) for positions in (*made, *taken_back))
 
     def committed(self) -> list[HandOver]:
         """The entry with the oldest collected batch is applied: its hand-overs, which the records hold from now on."""

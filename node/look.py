@@ -33,12 +33,10 @@ def look(store: Store, positions: U64, now_ms: int, latest_ms: int, term: int) -
     dispatcher has seen."""
     states = store.states(positions)
     pending, leased = states.state == PENDING, states.state == LEASED
-    ready = pending
+    ready = stays = pending.copy()
     if leased.any():
-        ready = pending | (leased & (lease_ends_ms(states.lease_end_ms, states.term, term) <= now_ms))
-    stays = ready
+        ready = stays = pending | (leased & (lease_ends_ms(states.lease_end_ms, states.term, term) <= now_ms))
     if now_ms < latest_ms:
         stays = pending | leased
-        ready = ready.copy()
         ready[pending] = store.units(positions[pending])["due_ms"] <= now_ms
     return Look(ready, stays, states.term, states.attempt)

@@ -275,8 +275,9 @@ class Reign:
     # -- readers
 
     async def recorded(self, position: int) -> None:
-        """Until the records hold every hand-over of this unit: who asks after a consumer got it must not read less.
-        Raises `no-leader` when the reign ends meanwhile."""
+        """Until the records hold every hand-over of this unit that was made, and none that was taken back: who asks
+        after a consumer got it must not read less, and who asks beside a cancel not more. Raises `no-leader` when the
+        reign ends meanwhile."""
         while self.dispatcher.unrecorded(position):
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._readers.append(waiter)

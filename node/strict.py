@@ -38,7 +38,6 @@ class Strict:
         self.term = term
         self._number = 0
         self._pledged: dict[int, tuple[int, int]] = {}  # position -> number of its hand-over, attempt
-        self._withdrawn: dict[int, int] = {}  # position -> attempt, of the latest: their Release may be on its way
         self.topics: set[int] = set()
         self.pushed: set[int] = set()  # of those, the ones that are pushed: a subset
         self.released = 0
@@ -78,7 +77,6 @@ class Strict:
         self._book.add(pledged)
         for position, attempt in zip(pledged.position.tolist(), pledged.attempt.tolist(), strict=True):
             self._pledged[position] = self._number, attempt
-            self._withdrawn.pop(position, None)
         return pledged
 
     def failed(self, hand_over: HandOver) -> None:
@@ -109,15 +107,13 @@ class Strict:
         self._release(list(self._pledged))
 
     def pledged(self, position: int) -> tuple[int, int] | None:
-        """(term, attempt) of the unit's hand-over, if it has one that has not begun, or never will."""
+        """(term, attempt) of the unit's hand-over, if it has one that has not begun."""
         kept = self._pledged.get(position)
-        attempt = kept[1] if kept is not None else self._withdrawn.get(position)
-        return None if attempt is None else (self.term, attempt)
+        return None if kept is None else (self.term, kept[1])
 
     def clear(self) -> None:
         """The term is over: what was leased and not begun waits for its lease to end."""
         self._pledged.clear()
-        self._withdrawn.clear()
 
     def _holds(self, hand_over: HandOver, position: int) -> bool:
         kept = self._pledged.get(position)
@@ -130,9 +126,6 @@ class Strict:
         taken = [(position, self._pledged.pop(position)[1]) for position in positions]
         if taken:
             self.released += len(taken)
-            self._withdrawn |= taken
-            while len(self._withdrawn) > PLEDGED_MAX:
-                del self._withdrawn[next(iter(self._withdrawn))]
             term: U32 = np.full(len(taken), self.term, np.uint32)
             self._book.release(
                 Released(

@@ -14,7 +14,7 @@ and a message that only it could have handed over is unknown, not lost.
 """
 
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -26,9 +26,8 @@ from reconcile.inventory import Inventory
 from reconcile.read_deliveries import Gap
 from reconcile.receipts import Said
 from reconcile.survey import Account, Survey
-from storage.position import HOUR_MS
+from storage.delivery_file import Ends, cut_short
 
-_EVER_MS: Final = 1 << 62
 COVER_AFTER_MS: Final = 60_000
 """So long after the last record an account still counts as given: what would have been written by then was."""
 
@@ -79,19 +78,20 @@ def node_numbers(inventory: Inventory, accounts: list[Account]) -> dict[str, int
 
 
 def _window_begin(accounts: list[Account]) -> int:
-    first: dict[str, Account] = {}
+    first: dict[str, Ends] = {}
     for account in accounts:
-        if account.first_ms and (account.node not in first or account.sequence < first[account.node].sequence):
-            first[account.node] = account
-    return max((account.first_ms for account in first.values() if account.sequence > 1), default=0)
+        ends = account.ends
+        if ends.first_ms and (account.node not in first or ends.file.sequence < first[account.node].file.sequence):
+            first[account.node] = ends
+    return max((ends.first_ms for ends in first.values() if ends.file.sequence > 1), default=0)
 
 
 def _covered_from(node: str, numbers: Mapping[str, int], survey: Survey, skew_ms: int) -> int:
     """Since when a node's account is whole, 0: since ever."""
-    its = [account for account in survey.accounts if account.node == node]
-    begun_ms = min((account.first_ms for account in its if account.first_ms), default=0)
+    its = [account.ends for account in survey.accounts if account.node == node]
+    begun_ms = min((ends.first_ms for ends in its if ends.first_ms), default=0)
     leased_ms = survey.leased_ms.get(numbers[node], 0)
-    removed = bool(its) and min(account.sequence for account in its) > 1
+    removed = bool(its) and min(ends.file.sequence for ends in its) > 1
     if begun_ms and (removed or (leased_ms and leased_ms < begun_ms - skew_ms)):
         return begun_ms
     if not begun_ms and leased_ms:
@@ -100,20 +100,13 @@ def _covered_from(node: str, numbers: Mapping[str, int], survey: Survey, skew_ms
 
 
 def _cut_short(accounts: list[Account]) -> list[Gap]:
-    """Where a file goes on with one that has lost its end, or is gone; as the nodes see it (delivery_search.py)."""
-    gaps: list[Gap] = []
-    accounts = sorted(accounts, key=lambda account: (account.node, account.store, account.sequence))
-    last_ms = 0
-    for before, account in pairwise(accounts):
-        if (account.node, account.store) != (before.node, before.store):
-            last_ms = 0
-            continue
-        last_ms = before.last_ms or last_ms
-        there = before.rows if before.sequence + 1 == account.sequence else 0
-        if there < account.before:
-            next_ms = account.first_ms + 1 if account.first_ms else _EVER_MS
-            gaps.append(Gap(account.node, last_ms, max(next_ms, (before.hour + 1) * HOUR_MS)))
-    return gaps
+    """As each node sees it of its own log (storage/delivery_search.py)."""
+    logs = groupby(sorted(accounts, key=_place), lambda account: (account.node, account.store))
+    return [Gap(node, *hole) for (node, _), its in logs for hole in cut_short(account.ends for account in its)]
+
+
+def _place(account: Account) -> tuple[str, str, int]:
+    return account.node, account.store, account.ends.file.sequence
 
 
 def _spans(rows: list[tuple[int, int, int, int, int]]) -> Rows:

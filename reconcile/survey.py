@@ -25,7 +25,8 @@ from reconcile.read_deliveries import Gap, delivery_blocks, hand_overs
 from reconcile.read_hour import read_headers, read_units, settle_blocks
 from reconcile.read_rows import Rows, read_rows
 from reconcile.scatter import BUCKET_BITS, Piece, buckets_of, scatter
-from storage.delivery_record import DELIVERY, before_by, sound
+from storage.delivery_file import DeliveryFile, Ends
+from storage.delivery_record import DELIVERY
 from storage.format import LEASED, SETTLE, UNIT_MOVED, join_rows, take_rows
 
 _EDGE_ROWS: Final = 4096
@@ -57,21 +58,14 @@ SurveyTask = DeliveryTask | MovedTask | EdgeTask
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What one file of a node's delivery log covers. Times are node clock ms, 0 without records."""
+    """What one file of a node's delivery log covers."""
 
     node: str
-    sequence: int
-    first_ms: int
-    last_ms: int
+    store: str
+    """Of the files of one node those of one store go on with each other."""
+    ends: Ends
     numbers: tuple[int, ...]
     """What the records call the node: one number, or more where files were mixed up."""
-    hour: int = 0
-    rows: int = 0
-    """How many there are, 0 where the last is not whole."""
-    before: int = 0
-    """How many the file before has by this one's first record."""
-    store: str = ""
-    """Of the files of one node those of one store go on with each other."""
 
 
 @dataclass(slots=True)
@@ -153,15 +147,14 @@ def _survey_deliveries(task: DeliveryTask, scratch: Path) -> Survey:
     strays: list[Rows] = []
     terms: list[Rows] = []
     numbers: set[int] = set()
-    first_ms = last_ms = 0
+    whole_ms: list[int] = []
     for read in delivery_blocks(source):
         found.gaps += read.gaps
         found.problems += read.problems
         rows = read.rows
         if not len(rows):
             continue
-        first_ms = first_ms or int(rows["at_ms"][0])
-        last_ms = int(rows["at_ms"][-1])
+        whole_ms += rows["at_ms"][[0, -1]].tolist()
         found.delivered_ms = max(found.delivered_ms, int(rows["at_ms"].max()))
         numbers |= set(np.flatnonzero(np.bincount(rows["node"])).tolist())
         terms.append(terms_of(rows))
@@ -172,19 +165,9 @@ def _survey_deliveries(task: DeliveryTask, scratch: Path) -> Survey:
         if not own.all():
             strays.append(take_rows(handed, np.flatnonzero(~own)))
     found.terms = [merge_terms(terms)] if terms else []
-    found.accounts = [
-        Account(
-            source.node,
-            source.sequence,
-            first_ms,
-            last_ms,
-            tuple(sorted(numbers)),
-            source.hour,
-            source.rows if sound(_row(source, source.rows - 1)).all() else 0,
-            before_by(_row(source, 0)),
-            source.store,
-        )
-    ]
+    first, last = _row(source, 0), _row(source, source.rows - 1)
+    ends = Ends.of(DeliveryFile(source.hour, source.sequence), first, last, source.rows, np.array(whole_ms, np.int64))
+    found.accounts = [Account(source.node, source.store, ends, tuple(sorted(numbers)))]
     found.strays = scatter(join_rows(strays, DELIVERY), scratch, "strays")
     return found
 

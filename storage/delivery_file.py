@@ -10,14 +10,15 @@ Four things hold of every file, so that a reader finds what it looks for without
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from storage.delivery_record import DELIVERY, GOES_ON, Deliveries, read_deliveries, seal_deliveries
+from storage.array import I64
+from storage.delivery_record import DELIVERY, GOES_ON, Deliveries, read_deliveries, seal_deliveries, sound
 from storage.disk import Disk
 from storage.format import HEADER_SIZE, MAGIC_DELIVERIES, FileHeader
 from storage.position import HOUR_MS
@@ -26,6 +27,8 @@ FILE_BYTES_MAX: Final = 64 << 20
 BACK_MS: Final = 10_000
 READ_ROWS: Final = 65_536
 """Records read at a time: 5 MB."""
+EVER_MS: Final = 1 << 62
+_MANY: Final = 1 << 62  # more records than any file has
 
 _NAME: Final = re.compile(r"(\d{1,8})-(\d{6,})\.log")
 
@@ -40,6 +43,44 @@ class DeliveryFile(NamedTuple):
     def name(self) -> str:
         """Its name in `deliveries/`."""
         return f"{self.hour}-{self.sequence:06d}.log"
+
+
+class Ends(NamedTuple):
+    """What the two ends of a file tell. Times are 0 where it has no record as written."""
+
+    file: DeliveryFile
+    first_ms: int
+    last_ms: int
+    records: int
+    """How many there are; 0 where the last is not as written."""
+    before: int
+    """How many the file before has if this one goes on with it, else 0; _MANY where the first record is not as
+    written."""
+
+    @classmethod
+    def of(cls, file: DeliveryFile, first: Deliveries, last: Deliveries, size: int, whole: I64) -> Ends:
+        """Of a file of `size` records. `first` and `last` are those as they are, [1], or [0] of an empty file. `whole`
+        has times of records that are as written, in order: at least of the first such and the last."""
+        before = int(first["took_ms"][first["kind"] == GOES_ON].sum()) if sound(first).all() else _MANY
+        first_ms, last_ms = (int(whole[0]), int(whole[-1])) if len(whole) else (0, 0)
+        return cls(file, first_ms, last_ms, size if sound(last).all() else 0, before)
+
+
+def cut_short(files: Iterable[Ends]) -> list[tuple[int, int]]:
+    """Holes, [(from_ms, until_ms)], where a file goes on with one that has lost its end, or is gone.
+
+    A hole lasts to the record behind it, and as long as lost records can be of the older file. `files` are of one log,
+    oldest first. Of what was before the first nobody asks: files go by age.
+    """
+    holes: list[tuple[int, int]] = []
+    last_ms = 0
+    for before, ends in pairwise(files):
+        last_ms = before.last_ms or last_ms
+        there = before.records if before.file.sequence + 1 == ends.file.sequence else 0
+        if there < ends.before:
+            next_ms = ends.first_ms + 1 if ends.first_ms else EVER_MS
+            holes.append((last_ms, max(next_ms, (before.file.hour + 1) * HOUR_MS)))
+    return holes
 
 
 def delivery_files(directory: Path, disk: Disk) -> list[DeliveryFile]:
@@ -102,7 +143,9 @@ class DeliveryWriter:
         self._disk.write(self._fd, rows.view("u1").data, self._end)
         self._end += rows.nbytes
 
-    def remove_before(self, before_ms: int, may_go: Callable[[DeliveryFile], bool] = lambda file: True) -> int:
+    def remove_before(
+        self, before_ms: int, *, now_ms: int, may_go: Callable[[DeliveryFile], bool] = lambda file: True
+    ) -> int:
         """Remove the files whose newest record is older than `before_ms`, if they may go; returns how many. Raises
         DiskFailed.
 
@@ -110,10 +153,10 @@ class DeliveryWriter:
         that is behind one that stays: a file that is missing between others was lost.
         """
         removed = 0
-        for file, following in pairwise(delivery_files(self._directory, self._disk)):
+        files = delivery_files(self._directory, self._disk)
+        for file, hour in zip(files, _old_by(files, now_ms), strict=False):
             # No record of a file is of a later hour than its name says: that hour would have begun another file.
-            over = (max(file.hour, following.hour) + 1) * HOUR_MS <= before_ms
-            if not over or file == self._file or not may_go(file):
+            if (hour + 1) * HOUR_MS > before_ms or file == self._file or not may_go(file):
                 break
             self._disk.unlink(self._directory / file.name)
             removed += 1
@@ -137,6 +180,15 @@ class DeliveryWriter:
         header = FileHeader(MAGIC_DELIVERIES, self._group, hour, self._cluster_id)
         self._disk.write(self._fd, header.encode(), 0)
         self._end = HEADER_SIZE
+
+
+def _old_by(files: Sequence[DeliveryFile], now_ms: int) -> list[int]:
+    """By which hour each but the last is old: its own and that of the next. An hour that lies ahead was written by a
+    clock that was wrong, and says nothing of age."""
+    hours: list[int] = []
+    for file in reversed(files):
+        hours.append(file.hour if file.hour * HOUR_MS <= now_ms or not hours else hours[-1])
+    return [max(pair) for pair in pairwise(reversed(hours))]
 
 
 def _goes_on(rows: Deliveries, at_ms: int, count: int) -> Deliveries:

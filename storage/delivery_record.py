@@ -105,15 +105,6 @@ def sound(rows: Deliveries) -> npt.NDArray[np.bool_]:
     return good
 
 
-def before_by(head: Deliveries) -> int:
-    """How many records the file before has by the first record of a file, `head`, [1] or none: 0 where it does not go
-    on with that file; more than any file where it is not as written."""
-    if not sound(head).all():
-        return 1 << 62
-    goes_on: int = head["took_ms"][head["kind"] == GOES_ON].sum()
-    return int(goes_on)
-
-
 def read_deliveries(data: bytes, file: str, first: int = 0) -> tuple[Deliveries, int]:
     """(records, rows never written) of what stands in `file` from record `first` on; half a record at the end is left
     out, since whoever wrote it was killed. Rows of zeros, which a power cut leaves, are counted and left out.

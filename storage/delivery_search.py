@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.array import I64, U64
-from storage.delivery_file import BACK_MS, READ_ROWS, DeliveryFile, delivery_files
-from storage.delivery_record import DELIVERY, END, START, Deliveries, before_by, sound
+from storage.delivery_file import BACK_MS, EVER_MS, READ_ROWS, DeliveryFile, Ends, cut_short, delivery_files
+from storage.delivery_record import DELIVERY, END, START, Deliveries, sound
 from storage.disk import Disk
 from storage.format import (
     HEADER_SIZE,
@@ -42,7 +42,6 @@ SAMPLE_ROWS: Final = 4_096
 
 _AT_MS: Final = 16
 _SIZE: Final = DELIVERY.itemsize
-_EVER_MS: Final = 1 << 62
 
 
 class TooMuch(Exception):
@@ -78,12 +77,10 @@ class Found:
 
 
 class _Edge(NamedTuple):
-    """What is remembered of a file: its first and last records, how many it has, 0 where the last is not as written,
-    and how many the file before has by its first one; more than any file if that cannot be read."""
+    """What is remembered of a file: its first and last records, and what they tell."""
 
     rows: Deliveries
-    size: int
-    before: int
+    ends: Ends
 
 
 class DeliverySearch:
@@ -122,31 +119,17 @@ class DeliverySearch:
                 if reader.gone:  # by age, since the files were listed
                     found.removed = True
                     continue
-                edges[file] = reader.edge()
+                edges[file] = reader.edge(file)
                 if with_rows:
-                    until_ms = following.hour * HOUR_MS if following is not None else _EVER_MS
+                    until_ms = following.hour * HOUR_MS if following is not None else EVER_MS
                     parts += list(_matching(reader, search, found, max(until_ms, (file.hour + 1) * HOUR_MS), stopped))
         found.rows = join_rows(parts, DELIVERY)
         found.edges = join_rows([edge.rows for edge in edges.values()], DELIVERY)
-        found.holes += _cut_short(edges)
+        found.holes += cut_short(edge.ends for edge in edges.values())
         # The newest may grow, also where none did when the caller looked: a term may have begun since.
         self._edges = {file: edge for file, edge in edges.items() if file != files[-1]}
         found.first_ms = int(found.edges["at_ms"][0]) if len(found.edges) else 0
         return found
-
-
-def _cut_short(edges: dict[DeliveryFile, _Edge]) -> list[tuple[int, int]]:
-    """Where a file goes on with one that has lost its end, or is gone: up to the record behind, and as long as the lost
-    ones can be of that file. Of what was before the first nobody asks: files go by age."""
-    holes: list[tuple[int, int]] = []
-    last_ms = 0
-    for (before, its), (file, edge) in pairwise(edges.items()):
-        last_ms = int(its.rows["at_ms"][-1]) if len(its.rows) else last_ms
-        there = its.size if before.sequence + 1 == file.sequence else 0
-        if there < edge.before:
-            next_ms = int(edge.rows["at_ms"][0]) + 1 if len(edge.rows) else _EVER_MS
-            holes.append((last_ms, max(next_ms, (before.hour + 1) * HOUR_MS)))
-    return holes
 
 
 def _matching(
@@ -240,23 +223,23 @@ class _Reader:
         data = self._disk.read(self._fd, (last - first) * _SIZE, HEADER_SIZE + first * _SIZE)
         return np.frombuffer(data, DELIVERY, len(data) // _SIZE)
 
-    def edge(self) -> _Edge:
+    def edge(self, file: DeliveryFile) -> _Edge:
         """The first and the last record, and the last start, if it is near; those of them that are as written."""
-        head = self.read(0, min(1, self.count))
-        tail = self.read(max(len(head), self.count - SAMPLE_ROWS), self.count)
+        first, last = self.read(0, min(1, self.count)), self.read(max(self.count - 1, 0), self.count)
+        tail = self.read(max(len(first), self.count - SAMPLE_ROWS), self.count)
         good = np.flatnonzero(sound(tail))
         which = sorted({*good[tail["kind"][good] == START][-1:].tolist(), *good[-1:].tolist()})
-        parts = [take_rows(head, np.flatnonzero(sound(head))), take_rows(tail, np.array(which, np.intp))]
-        size = self.count if sound(tail[-1:]).all() else 0
-        return _Edge(join_rows(parts, DELIVERY), size, before_by(head))
+        parts = [take_rows(first, np.flatnonzero(sound(first))), take_rows(tail, np.array(which, np.intp))]
+        rows = join_rows(parts, DELIVERY)
+        return _Edge(rows, Ends.of(file, first, last, self.count, rows["at_ms"]))
 
     def parts(self, from_ms: int, until_ms: int) -> list[tuple[int, int]]:
         """The runs of records, at most READ_ROWS each, that may hold some of this time."""
         starts = list(range(0, self.count, SAMPLE_ROWS))
         sampled = np.array([self._at_ms(row) for row in starts], np.int64)
         latest = np.maximum.accumulate(sampled) if len(sampled) else sampled  # zeros and damage aside, it rises
-        following = np.append(sampled[1:], _EVER_MS)
-        following[following <= 0] = _EVER_MS
+        following = np.append(sampled[1:], EVER_MS)
+        following[following <= 0] = EVER_MS
         # What stands before a record is at most BACK_MS later than it, what stands behind it at most so much earlier.
         wanted = (latest - BACK_MS < until_ms) & (following + BACK_MS >= from_ms)
         runs: list[tuple[int, int]] = []

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from chaos.bounds import Bounds
-from chaos.check.duplicates import repeats
 from chaos.event import (
     Accounted,
     Cancelled,
@@ -195,7 +194,7 @@ def _leases(truth: Truth) -> Iterable[str]:
 
 def _ledger(truth: Truth) -> Iterable[str]:
     """The ledger knows of all that was received, or says that an account is missing; nothing received is lost."""
-    again = {repeat.before.number for repeat in repeats(truth.history, truth.bounds) if repeat.cause in UNASKED}
+    again = {repeat.before.number for repeat in truth.repeats if repeat.cause in UNASKED}
     for account in truth.history.of(Accounted):
         names = {(event.term, event.attempt) for event in truth.hand_overs.get(account.number, ())}
         told = f"message {account.number}: the ledger said {account.kind}, {account.hand_overs} hand-overs"

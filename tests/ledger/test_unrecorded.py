@@ -122,7 +122,7 @@ def test_d5_a_log_that_lost_its_old_files_by_age_is_no_lost_log(logs: Logs) -> N
     logs.lead(1, 2, HOUR_MS, HOUR_MS + 9, before=1, ended=True)
     logs.lead(2, 3, 30 * HOUR_MS, 31 * HOUR_MS, before=2)
     for node in (1, 2):
-        logs.log(node).remove_before(NOW_MS + 30 * HOUR_MS)
+        logs.log(node).remove_before(NOW_MS + 30 * HOUR_MS, now_ms=NOW_MS + 31 * HOUR_MS)
     assert len(delivery_files(logs.paths[1], Disk())) == 1
     assert logs.missing() == []
 

@@ -47,7 +47,7 @@ def test_nothing_handed_over_writes_nothing_and_needs_no_cluster(tmp_path: Path)
         home=none, random=none, attempt=np.empty(0, np.uint16), asked_due_ms=np.empty(0, np.int64), topic=1, term=1,
         at_ms=NOW_MS, mode=PULL,
     )  # fmt: skip
-    assert log.remove_before(NOW_MS) == 0
+    assert log.remove_before(NOW_MS, now_ms=NOW_MS) == 0
     log.close()
     assert list(tmp_path.iterdir()) == []
 

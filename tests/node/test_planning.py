@@ -224,19 +224,16 @@ def test_who_has_pledged_too_much_pledges_no_more(leader: Leader, monkeypatch: p
     assert len(leader.hand_over(T0)) == 1
 
 
-def test_what_was_withdrawn_is_no_hand_over_though_its_release_is_on_its_way(leader: Leader) -> None:
-    """Seed 28029: a GET beside a cancel. What is planned anew begins, and is one."""
+def test_what_was_taken_back_is_not_recorded_until_its_release_is(leader: Leader) -> None:
+    """Seed 28029: a GET beside a cancel waits for that, and does not tell of a hand-over that never was."""
     strict(leader)
     (one,) = leader.schedule(T0 + 500)
-    (made,) = plan(leader, T0 + 450)
+    plan(leader, T0 + 450)
     leader.commit(T0 + 450)
-    plans = leader.dispatcher.strict
-    assert plans.pledged(one) == (plans.term, 1)
-    plans.withdraw_places(np.array([one], np.uint64))
+    assert not leader.dispatcher.unrecorded(one)
+    leader.dispatcher.strict.withdraw_places(np.array([one], np.uint64))
     assert states(leader, one) == [LEASED]
-    assert plans.pledged(one) == (plans.term, 1)
-    assert begin(leader, made, T0 + 500) == []
+    assert leader.dispatcher.unrecorded(one)
     leader.commit(T0 + 500)
-    again = plans.pledge(made, planned=True)
-    assert begin(leader, again, T0 + 510) == [one]
-    assert plans.pledged(one) is None
+    assert states(leader, one) == [PENDING]
+    assert not leader.dispatcher.unrecorded(one)

@@ -1,4 +1,4 @@
-"""What is put together from the nodes' accounts before any bucket is judged."""
+"""The context of a reckoning has the gaps of every node's account."""
 
 from pathlib import Path
 

@@ -15,6 +15,7 @@ from storage.position import HOUR_MS
 
 CLUSTER = bytes(range(16))
 NOW_MS = 1_790_000_000_000
+FAR_MS = NOW_MS + 1_000 * HOUR_MS
 
 
 def rows(count: int, first: int = 0) -> Deliveries:
@@ -93,15 +94,28 @@ def test_files_are_removed_when_their_hour_is_long_over_but_never_the_open_one(t
     log.append(rows(1, 1), NOW_MS + HOUR_MS)
     end_ms = (NOW_MS // HOUR_MS + 1) * HOUR_MS
     log.append(rows(1, 2), NOW_MS + 2 * HOUR_MS)
-    assert log.remove_before(end_ms) == 0  # up to the next file it tells of a time that is not over
-    assert log.remove_before(end_ms + HOUR_MS - 1) == 0
-    assert log.remove_before(end_ms + HOUR_MS) == 1
-    assert log.remove_before(end_ms + 100 * HOUR_MS) == 1
+    assert log.remove_before(end_ms, now_ms=FAR_MS) == 0  # up to the next file it tells of a time that is not over
+    assert log.remove_before(end_ms + HOUR_MS - 1, now_ms=FAR_MS) == 0
+    assert log.remove_before(end_ms + HOUR_MS, now_ms=FAR_MS) == 1
+    assert log.remove_before(end_ms + 100 * HOUR_MS, now_ms=FAR_MS) == 1
     assert homes(tmp_path) == [2]
     (tmp_path / "notes.txt").write_text("not ours")
     log.append(rows(1, 3), NOW_MS + 2 * HOUR_MS)
     log.close()
     assert homes(tmp_path) == [2, 3]
+
+
+def test_a_file_of_a_clock_that_was_far_ahead_goes_with_those_beside_it(tmp_path: Path) -> None:
+    """Files go in order: one that is never old would keep all behind it. Until then it stays, and tells."""
+    log = writer(tmp_path)
+    for hour in (0, 3_000, 3_001, 1, 2):
+        log.append(rows(1, hour), NOW_MS + hour * HOUR_MS)
+    log.close()
+    for hours, removed in ((1, 0), (2, 3), (3, 1), (9, 0)):
+        before_ms = (NOW_MS // HOUR_MS + hours) * HOUR_MS
+        now_ms = before_ms + 5 * HOUR_MS
+        assert log.remove_before(before_ms, now_ms=now_ms) == removed, hours
+    assert homes(tmp_path) == [2]
 
 
 @given(cut=st.integers(0, HEADER_SIZE + 5 * DELIVERY.itemsize))

@@ -145,8 +145,20 @@ def test_a_file_that_lost_its_end_is_a_hole_to_the_one_that_goes_on_with_it(tmp_
         assert not search.run(sought(from_ms=EVER[1])).holes
 
 
+def test_a_file_whose_only_record_is_zeros_is_a_hole(tmp_path: Path) -> None:
+    """As the beginning of a term that went on in the next hour."""
+    log = writer(tmp_path)
+    for at_ms in (NOW_MS, NOW_MS + HOUR_MS):
+        log.append(rows((START, 1, at_ms)), at_ms)
+    log.close()
+    lost, _ = (tmp_path / file.name for file in delivery_files(tmp_path, Disk()))
+    lost.write_bytes(lost.read_bytes()[:HEADER_SIZE] + bytes(DELIVERY.itemsize))
+    found = DeliverySearch(tmp_path, Disk()).run(sought(1, from_ms=EVER[1]))
+    assert (found.holes, found.open_holes) == ([(0, NOW_MS + HOUR_MS + 1)], [])
+
+
 def test_a_lost_end_before_a_clock_that_went_back_is_a_hole_to_the_end_of_its_hour(tmp_path: Path) -> None:
-    """What was lost may be of any time up to then, later than the record behind."""
+    """A lost record may be later than the record behind it."""
     log = writer(tmp_path)
     for at_ms in (NOW_MS, NOW_MS + 10_000, NOW_MS - 5_000):
         log.append(rows((START, 1, at_ms)), at_ms)
@@ -183,10 +195,12 @@ def test_what_goes_by_age_is_no_hole(tmp_path: Path) -> None:
     class Removing(Disk):
         def list_directory(self, directory: Path) -> list[str]:
             names = super().list_directory(directory)
-            self.removed = log.remove_before(NOW_MS + 12 * HOUR_MS, lambda file: file.sequence < 4)
+            self.removed = log.remove_before(
+                NOW_MS + 12 * HOUR_MS, now_ms=NOW_MS + 13 * HOUR_MS, may_go=lambda file: file.sequence < 4
+            )
             return names
 
-    assert log.remove_before(NOW_MS + 5 * HOUR_MS) == 0
+    assert log.remove_before(NOW_MS + 5 * HOUR_MS, now_ms=NOW_MS + 11 * HOUR_MS) == 0
     assert not DeliverySearch(tmp_path, Disk()).run(sought(1), log.written()).holes
     disk = Removing()
     found = DeliverySearch(tmp_path, disk).run(sought(1), log.written())
