@@ -10,7 +10,7 @@ import numpy as np
 from ledger.bucket import TERM, Rows
 from ledger.trail import lift
 from storage.array import I64
-from storage.delivery_record import START, TERM_BEGUN, TERM_ENDED
+from storage.delivery_record import GOES_ON, START, TERM_BEGUN, TERM_ENDED, term_before
 
 _NEVER: Final = np.iinfo(np.int64).max
 _SEEN: Final = (START, TERM_BEGUN, TERM_ENDED)
@@ -20,10 +20,10 @@ _SEEN: Final = (START, TERM_BEGUN, TERM_ENDED)
 def terms_of(deliveries: Rows) -> Rows:
     """TERM rows, in order of term and node, of what these DELIVERY rows tell of it; rows of all kinds may be among
     them. One of which no begin is told has `begun_ms` 0."""
-    fields = ["kind", "term", "node", "at_ms", "code", "random", "took_ms"]
+    fields = ["kind", "term", "node", "at_ms", "code", "random", "home", "took_ms"]
     kind = deliveries["kind"]
-    its = np.flatnonzero(np.isin(kind, _SEEN))
-    kind, term, node, at_ms, code, random, took_ms = lift(deliveries, fields, its)
+    its = np.flatnonzero(np.isin(kind, _SEEN) | ((kind == GOES_ON) & (deliveries["random"] > 0)))
+    kind, term, node, at_ms, code, random, home, took_ms = lift(deliveries, fields, its)
     name = term.astype(np.uint64) << np.uint64(16) | node
     names, which = np.unique(name, return_inverse=True)
     terms = np.zeros(len(names), TERM)
@@ -38,9 +38,9 @@ def terms_of(deliveries: Rows) -> Rows:
     first_ms: I64 = np.full(len(names), _NEVER)
     np.minimum.at(first_ms, which, at_ms)
     terms["first_ms"] = first_ms
-    marked = (begun | ended) & (random > 0)
+    marked = (kind != START) & (random > 0)
     terms["marked"][which[marked]] = 1
-    terms["before"][which[marked]] = took_ms[marked]
+    terms["before"][which[marked]] = term_before(kind, home, took_ms)[marked]
     order = np.argsort(at_ms[ended], kind="stable")  # the last end stays
     terms["ended_ms"][which[ended][order]] = at_ms[ended][order]
     terms["how"][which[ended][order]] = code[ended][order]

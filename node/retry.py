@@ -24,6 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from api.port import RETRY_DEFAULTS
+from replication.apply_move import CODE_STOPPED
 
 TIMEOUT: Final = 1000
 CONNECT: Final = 1001
@@ -36,7 +37,7 @@ LEASE_ENDED: Final = 1007
 MAX_AGE: Final = 1008
 NO_TARGET: Final = 1009
 BAD_URL: Final = 1010
-STOPPED: Final = 1011
+STOPPED: Final = CODE_STOPPED
 RESTORED: Final = 1012
 
 REASONS: Final[Mapping[int, str]] = {

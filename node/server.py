@@ -87,7 +87,7 @@ class Node:
         self._failure: BaseException | None = None
         self._verdict: Exception | None = None
         self.reign: Reign | None = None
-        self._told_term = 0  # the newest that a TermRecord tells of
+        self._told_term = 0  # the newest that was reigned in or passed by
         self.draining = False
         self._caught_up = False
         self.lateness, self.watchdog = Lateness(), outside.watchdog(config.watchdog.held_ms)
@@ -302,14 +302,12 @@ class Node:
         """The no-op of the own term is applied: found the cluster if nobody did, then reign."""
         self.clock.leading = True
         self.clock.bound(self.skew.median_ms())  # before the first stamp: who committed the no-op has echoed too
-        self._told_term = self.group.term
         self.spawn(self._begin_reign(self.group.term))
 
     async def _begin_reign(self, term: int) -> None:
         record = TermRecord(self, term)
         if self.leaving.gone:
             self.group.resign()  # elected at the last moment: another one shall be
-            record.pass_by()
             return
         self.transfer.frozen = self.draining  # elected while it leaves: a caretaker (node/leaving.py)
         await self.transfer.yield_if_outvoted()
@@ -318,13 +316,12 @@ class Node:
             while self.store.cluster_id is None and self._leads(term):
                 with contextlib.suppress(Problem):  # not known to have happened; a second Genesis changes nothing
                     await self.proposer.propose_single(genesis)
-        if self._leads(term):
+        if self._leads(term) and self._told_term < term:
+            self._told_term = term
             self.reign = Reign(self, record)
             self.reign.begin()
             self.forwarder.leader_changed()
             log.info("leading", node=self.config.node_id, term=term)
-        else:
-            record.pass_by()
 
     def _leads(self, term: int) -> bool:
         return self.group.established and self.group.term == term

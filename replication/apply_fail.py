@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from replication.apply_move import CODE_RESCHEDULED, Leaving, Moves, move
+from replication.apply_move import CODE_RESCHEDULED, CODE_STOPPED, Leaving, Moves, move
 from replication.apply_settle import ACKED, INVALID, STALE
 from replication.command_handover import AGAIN, DEAD, Fail
 from replication.dead_letter import Copies, copy_dead
@@ -104,7 +104,8 @@ def _retry(store: Store, command: Fail, envelope: Envelope, floor_ms: int, rows:
     uncounted += (command.fate[rows] == AGAIN) & (uncounted < leaving.attempt)
     return move(
         store, leaving, records, envelope,
-        extensions=extensions, uncounted=uncounted, subscription=command.subscription, heard=True,
+        extensions=extensions, uncounted=uncounted, subscription=command.subscription,
+        heard=command.code[rows] != CODE_STOPPED,
     )  # fmt: skip
 
 

@@ -37,6 +37,8 @@ from storage.store import Store
 RESCHEDULED = FREE  # the other results are those of replication.standing
 REDRIVEN, NOT_DEAD = 1, 0
 CODE_RESCHEDULED, CODE_REDRIVEN = 2000, 2001
+CODE_STOPPED = 1011
+"""Of a failure: its leader stopped leading before the request was sent."""
 """Codes of the records of a move that no failure caused; those of failures are below."""
 
 
@@ -81,12 +83,12 @@ def move(
     asked_due_ms: I64 | None = None,
     uncounted: U16 | None = None,
     subscription: int = 0,
-    heard: bool = False,
+    heard: npt.NDArray[np.bool_] | None = None,
 ) -> Moves:
     """Append the messages at their new places, with the doubts about where they were, and say so at home and there.
-    `uncounted` attempts do not count for the retry policy any more; what is None stays as it was. `heard`: what became
-    of the newest hand-over is why they move."""
-    extensions = with_doubt(store, leaving.place, extensions, 0 if heard else envelope.term)
+    `uncounted` attempts do not count for the retry policy any more; what is None stays as it was. `heard`: rows
+    that move because somebody heard what became of the newest hand-over."""
+    extensions = with_doubt(store, leaving.place, extensions, envelope.term, heard)
     again = redraft(records, asked_due_ms=asked_due_ms, attempts=uncounted, extensions=extensions)
     units = store.units(leaving.place)
     batch = UnitBatch(

@@ -50,12 +50,16 @@ def doubtful_at(store: Store, doubt: Doubt, places: U64, term: int) -> Mask:
     return doubtful
 
 
-def with_doubt(store: Store, places: U64, extensions: Sequence[dict[str, Any]], term: int) -> Sequence[dict[str, Any]]:
-    """The extensions of messages that leave these places, with the doubt that they take along. `term` 0: somebody heard
-    what became of the newest hand-over, in whatever term it was planned."""
+def with_doubt(
+    store: Store, places: U64, extensions: Sequence[dict[str, Any]], term: int, heard: Mask | None = None
+) -> Sequence[dict[str, Any]]:
+    """The extensions of messages that leave these places, with the doubt that they take along. `heard`: rows of which
+    somebody heard what became of the newest hand-over, in whatever term it was planned."""
     if not has(store.level, "doubt"):
         return extensions
     doubtful = doubtful_at(store, store.doubt, places, term)
+    if heard is not None and (doubtful & heard).any():
+        doubtful[heard] = doubtful_at(store, store.doubt, places[heard], 0)
     return [
         extension | {DOUBTFUL_FIELD: True} if doubt else extension
         for extension, doubt in zip(extensions, doubtful.tolist(), strict=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from storage.delivery_file import DeliveryFile, DeliveryWriter, delivery_files
-from storage.delivery_record import DELIVERY, KILLED, TERM_BEGUN, TERM_ENDED, Deliveries, sound
+from storage.delivery_record import DELIVERY, GOES_ON, KILLED, TERM_BEGUN, TERM_ENDED, Deliveries, sound
 from storage.disk import Disk
 from storage.format import HEADER_SIZE, Corrupt, FileHeader, FormatRefused, join_rows, take_rows
 
@@ -26,7 +26,7 @@ def end_killed_term(directory: Path, disk: Disk, boot: int) -> bool:
     Returns whether it did. Raises DiskFailed.
     """
     files: list[DeliveryFile] = []
-    begun = last = np.zeros(0, DELIVERY)
+    marked = last = np.zeros(0, DELIVERY)
     cluster_id = b""
     for file in reversed(delivery_files(directory, disk)):
         files.append(file)
@@ -34,18 +34,20 @@ def end_killed_term(directory: Path, disk: Disk, boot: int) -> bool:
         if len(edges) and edges["kind"][-1] == TERM_ENDED:
             return False  # what is behind are ends of its hand-overs, heard of later
         last = last if len(last) else edges[-1:]
-        if len(edges) and edges["kind"][0] == TERM_BEGUN:
-            begun = edges[:1]
-            break
-    if not len(begun) or int(begun["random"][0]) != boot:
+        head = edges[:1]
+        if len(head) and head["kind"][0] in (TERM_BEGUN, GOES_ON):
+            marked = marked if len(marked) else head
+        if len(head) and head["kind"][0] == TERM_BEGUN:
+            break  # or it went by age, and a later file of the term has the mark
+    if not len(marked) or int(marked["random"][0]) != boot:
         return False
     for file in files:
         _sync(directory / file.name, disk)
     disk.fsync_directory(directory)
-    ended = begun.copy()
+    ended = marked.copy()
     ended["at_ms"], ended["kind"], ended["code"] = last["at_ms"], TERM_ENDED, KILLED
-    ended["random"] = ended["took_ms"] = 0
-    writer = DeliveryWriter(directory, disk, group=int(begun["group"][0]), cluster_id=cluster_id)
+    ended["home"] = ended["random"] = ended["took_ms"] = 0
+    writer = DeliveryWriter(directory, disk, group=int(ended["group"][0]), cluster_id=cluster_id)
     writer.append(ended, int(ended["at_ms"][0]))
     writer.close()
     return True

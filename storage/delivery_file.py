@@ -18,7 +18,16 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from storage.array import I64
-from storage.delivery_record import DELIVERY, GOES_ON, Deliveries, read_deliveries, seal_deliveries, sound
+from storage.delivery_record import (
+    DELIVERY,
+    GOES_ON,
+    TERM_BEGUN,
+    Deliveries,
+    read_deliveries,
+    seal_deliveries,
+    sound,
+    term_before,
+)
 from storage.disk import Disk
 from storage.format import HEADER_SIZE, MAGIC_DELIVERIES, FileHeader
 from storage.position import HOUR_MS
@@ -125,6 +134,7 @@ class DeliveryWriter:
         self._fd = -1
         self._end = 0
         self._latest_ms = 0
+        self._head: Deliveries = np.zeros(0, DELIVERY)  # the first record of the file
 
     def append(self, rows: Deliveries, at_ms: int) -> None:
         """Write contiguous records, whose checksums are filled in here; they are in the kernel when this returns.
@@ -136,8 +146,11 @@ class DeliveryWriter:
             before = self.written()
             self._begin(hour)
             self._latest_ms = at_ms
-            if before is not None:
-                rows = np.concatenate([_goes_on(rows, at_ms, before[1]), rows])
+            if before is None:
+                self._head = rows[:1].copy()
+            else:
+                self._head = _goes_on(self._head, rows, at_ms, before[1])
+                rows = np.concatenate([self._head, rows])
         self._latest_ms = max(self._latest_ms, at_ms)
         seal_deliveries(rows)
         self._disk.write(self._fd, rows.view("u1").data, self._end)
@@ -191,10 +204,13 @@ def _old_by(files: Sequence[DeliveryFile], now_ms: int) -> list[int]:
     return [max(pair) for pair in pairwise(reversed(hours))]
 
 
-def _goes_on(rows: Deliveries, at_ms: int, count: int) -> Deliveries:
-    """The first record of a file, before these, that goes on with a file of `count` records."""
+def _goes_on(head: Deliveries, rows: Deliveries, at_ms: int, count: int) -> Deliveries:
+    """The first record of a file, before these, that goes on with a file of `count` records whose first is `head`."""
     first: Deliveries = np.zeros(1, DELIVERY)
-    for name in ("tick", "local_index", "term", "node", "group"):
+    for name in ("tick", "local_index", "node", "group"):
         first[name] = rows[name][0]
     first["kind"], first["at_ms"], first["took_ms"] = GOES_ON, at_ms, count
+    if head["kind"][0] in (TERM_BEGUN, GOES_ON):
+        first["term"], first["random"] = head["term"], head["random"]
+        first["home"] = term_before(head["kind"], head["home"], head["took_ms"])
     return first

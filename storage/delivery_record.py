@@ -22,7 +22,8 @@ was written, and `took_ms` is the term that the log shows before this one, 0 bef
 that was lost before its leader was established, and has no beginning.
 
 A file that goes on with what another one began has a record of that first. Its `took_ms` counts the records of the file
-before it: a power cut may take some of those, and leave what was written later.
+before it: a power cut may take some of those, and leave what was written later. It has the mark of its term, too, for
+the beginning goes by age before its end: `random` as there, and `home` is the term before.
 
 | kind | | mode | | outcome | |
 |---|---|---|---|---|---|
@@ -103,6 +104,13 @@ def sound(rows: Deliveries) -> npt.NDArray[np.bool_]:
         checksum_rows(_words(rows), _CHECKSUM_FIELD) == rows["checksum"]
     )
     return good
+
+
+def term_before(
+    kind: npt.NDArray[np.uint8], home: npt.NDArray[np.uint64], took_ms: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.uint64]:
+    """The term before by the mark of each of these records, [n]; meaningless for one without a mark."""
+    return np.where(kind == GOES_ON, home, took_ms.astype(np.uint64))
 
 
 def read_deliveries(data: bytes, file: str, first: int = 0) -> tuple[Deliveries, int]:

@@ -139,6 +139,17 @@ def test_d5_a_term_that_was_passed_by_hides_none_before_it(logs: Logs) -> None:
     assert logs.missing() == [(0, 500 - CLOCKS_MS, 2_500 + CLOCKS_MS)]
 
 
+@pytest.mark.parametrize("aged", [False, True])
+def test_d5_a_term_that_outlasts_its_beginning(logs: Logs, aged: bool) -> None:
+    """A leader of days: its first file went by age, and its later ones have the mark, too."""
+    logs.lead(1, 1, 0, 500, before=0, ended=True)
+    logs.lead(2, 2, 900, 40 * HOUR_MS, before=1)
+    if aged:
+        assert logs.log(2).remove_before(NOW_MS + 60 * HOUR_MS, now_ms=NOW_MS + 80 * HOUR_MS) == 1
+    logs.lead(3, 3, 41 * HOUR_MS, 42 * HOUR_MS, before=2)
+    assert logs.missing() == [(2, 40 * HOUR_MS, 41 * HOUR_MS + CLOCKS_MS)]
+
+
 def test_d5_an_end_that_was_written_late_hides_nothing(logs: Logs) -> None:
     """Its leader stood still while another one led: its last hand-over counts."""
     log = logs.log(1)

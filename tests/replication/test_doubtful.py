@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from replication.apply_move import CODE_STOPPED
 from replication.apply_settle import DOUBTFUL, KNOWN, NONE
 from replication.command import Lease, Promotion, PutTopic
 from replication.command_promotion import HANDED_ON
@@ -92,6 +93,16 @@ def test_a_planned_push_whose_failure_a_later_leader_was_told_of_is_known(risen:
     risen.apply(lease(other, attempt=2), term=2)
     risen.apply(fail((other, 2, 2), due_ms=LATER_MS), term=2)
     assert [told(risen, home) for home in (one, other)] == [(1, KNOWN), (2, DOUBTFUL)]
+
+
+def test_a_planned_push_that_its_leader_stopped_before_sending_stays_in_doubt(risen: Log) -> None:
+    """It is on record, and was not sent."""
+    risen.apply(STRICT)
+    (one,) = placed(risen.apply(schedule(T0)))
+    risen.apply(planned(one, T0))
+    risen.apply(Promotion(HANDED_ON), term=2)
+    risen.apply(fail((one, 1, 1), due_ms=LATER_MS, code=CODE_STOPPED), term=2)
+    assert told(risen, one) == (1, DOUBTFUL)
 
 
 @pytest.mark.parametrize("move", MOVES)

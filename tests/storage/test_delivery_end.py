@@ -124,6 +124,20 @@ def test_the_run_of_the_machine_has_a_number_that_stays_and_without_one_each_pro
     assert read_boot(disk, entropy, tmp_path / "none") != 0
 
 
+def test_a_killed_term_whose_beginning_went_by_age_gets_its_end(tmp_path: Path) -> None:
+    """By the mark in its later files; not in another run of the machine."""
+    log = log_of(tmp_path)
+    log.term_begun(7, NOW_MS, Mark(BOOT, 6))
+    for hour in range(1, 3):
+        hand_over(log, NOW_MS + hour * HOUR_MS)
+    log.close()
+    (tmp_path / delivery_files(tmp_path, Disk())[0].name).unlink()
+    assert not end_killed_term(tmp_path, Disk(), BOOT + 1)
+    assert end_killed_term(tmp_path, Disk(), BOOT)
+    last = records(tmp_path)[-1]
+    assert last[["term", "kind", "code", "home", "random", "took_ms"]].item() == (7, TERM_ENDED, KILLED, 0, 0, 0)
+
+
 def test_a_term_that_ended_is_not_ended_again_by_what_is_heard_later(tmp_path: Path) -> None:
     """The outcome of one of its hand-overs is in a file of its own. The term was handed on, not killed."""
     log = log_of(tmp_path)
