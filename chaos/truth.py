@@ -25,6 +25,7 @@ from chaos.event import (
 from chaos.history import History
 from node.retry import NACKED
 from replication.apply_move import CODE_REDRIVEN
+from storage.level import LEVELS
 
 Name = tuple[str, int, int]  # (message id, term, attempt)
 
@@ -67,12 +68,17 @@ class Truth:
         self._changes = _changes(history)
         self.transfer_to = {event.term_after: event for event in history.of(Transferred)}
         self._sealed = _sealed(history)
+        self._risen_ms = _risen_ms(history)
         asked: list[Extended | GaveBack] = [*history.of(Extended), *history.of(GaveBack)]
         self._prolonged = {(event.number, event.term, event.attempt) for event in asked}
 
     def is_strict(self, number: int) -> bool:
         """Whether it is a message of a strict topic."""
         return number in self._offered and self._offered[number].strict
+
+    def keeps_doubt(self, number: int) -> bool:
+        """Whether a doubt about this message stays until it ends: below its newest level a cluster forgets."""
+        return number in self._acknowledged and self._acknowledged[number].mono_ms >= self._risen_ms
 
     def topic(self, number: int) -> str:
         """The name of its topic; empty where nobody says."""
@@ -134,6 +140,13 @@ def _changes(history: History) -> list[tuple[float, int]]:
         if isinstance(event, Begun | Led | Promoted | Sure):
             first_ms[event.term] = min(event.mono_ms, first_ms.get(event.term, event.mono_ms))
     return sorted((at_ms, term) for term, at_ms in first_ms.items())
+
+
+def _risen_ms(history: History) -> float:
+    """Since when the cluster has stood at the newest level of this build, for all that is known."""
+    applied = history.of(Applied)
+    risen = (event.mono_ms for event in applied if event.version >= LEVELS[1])
+    return next(risen, float("inf")) if applied else 0.0
 
 
 def _sealed(history: History) -> set[int]:

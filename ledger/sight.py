@@ -5,8 +5,9 @@ of that time, without a hole. Where it did not, nothing is concluded.
 
 Nor of a hand-over in a term of which no account tells at all: every leader begins with a record of its term, so the
 account of this one was lost with its disk, whatever the log says that its node began after it. Nor of one that is not
-before the last that is told of a term without a record of its end: a start is written before its Lease is proposed, so
-where the Lease is there the log's end was cut off, as by a power cut that took what was not synced, or read before.
+before the last that is told of a term without a record of its end: a start is written before its Lease is proposed, in
+a strict topic when that is in the log, so the log's end was cut off, as by a power cut that took what was not synced,
+or read before.
 """
 
 from __future__ import annotations

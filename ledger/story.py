@@ -230,12 +230,13 @@ def _trace(
     node = read(leased.first(settles.node[its]), ended_by, 0).astype(np.uint16)
     leased_ms = read(leased.first(settles.at_ms[its]), ended_by, 0)
     from_ms = np.minimum(rows["asked_due_ms"][at[untold]], settled_ms[untold]) - context.skew_ms
+    until_ms = settled_ms[untold] + context.skew_ms  # a strict start is written when its Lease is in the log
     seen = np.where(
         leased_ms > 0,
-        sight.of_node(node, leased_ms, leased_ms),
-        sight.of_all(from_ms, settled_ms[untold] + context.skew_ms),
+        sight.of_node(node, leased_ms, np.maximum(leased_ms, until_ms)),
+        sight.of_all(from_ms, until_ms),
     )
-    seen &= sight.of_term(records.ended_term[untold], np.where(leased_ms > 0, leased_ms, settled_ms[untold]))
+    seen &= sight.of_term(records.ended_term[untold], np.maximum(leased_ms, settled_ms[untold]))
     flags[untold[~seen]] |= np.uint32(Flag.RECORDS_MISSING)
     flags[untold[seen]] |= np.uint32(Flag.UNTRACED)
     inside = rows["flags"][at[untold]] & np.uint32(Flag.OUTSIDE_WINDOW) == 0

@@ -70,7 +70,8 @@ def _cancels(truth: Truth) -> Iterable[str]:
         before = [event for event in events if event.by_receipt or event.began_ms <= cancel.wall_ms]
         received = len({(event.term, event.attempt) for event in before})
         told = f"message {cancel.number}: cancel said {cancel.attempts_made} before ({cancel.prior})"
-        if received and (cancel.prior == "none" or (cancel.prior == "known" and received > cancel.attempts_made)):
+        known = cancel.prior == "known" and truth.keeps_doubt(cancel.number)
+        if received and (cancel.prior == "none" or (known and received > cancel.attempts_made)):
             yield f"{told}, {received} received"
         pushed = truth.pushed(cancel.number)
         begun = truth.begun_before(cancel.message_id, cancel.mono_ms)

@@ -191,8 +191,10 @@ class Verdict:
         leases = self.leases(self.settled)
         at_ms = self.settled_ms
         if leases and leases[0]["at_ms"] > 0:
-            at_ms = leases[0]["at_ms"]
-            seen = sees(context, leases[0]["node"], leases[0]["at_ms"], leases[0]["at_ms"])
+            leased_ms = leases[0]["at_ms"]
+            at_ms = max(leased_ms, at_ms)
+            until_ms = max(leased_ms, self.settled_ms + context.skew_ms)
+            seen = sees(context, leases[0]["node"], leased_ms, until_ms)
         else:
             from_ms = min(self.asked_due_ms, self.settled_ms) - context.skew_ms
             seen = all_see(context, from_ms, self.settled_ms + context.skew_ms)

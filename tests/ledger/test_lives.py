@@ -240,13 +240,17 @@ def test_a_message_that_the_former_leader_had_time_for_did_not_wait_for_a_leader
 
 
 def test_delivered_without_a_trace_is_lost_where_all_is_seen() -> None:
-    """By the account of the node that leased it; without a Lease, by those of all. A hole makes it unknown."""
+    """By the account of the node that leased it; without a Lease, by those of all. A hole makes it unknown, also one
+    behind the Lease (seed 30045)."""
     life = Life().lease(3).settle(DELIVERED, 20)
     judged = life.judged()
     assert (judged.kind, judged.lost, judged.flags) == (MessageClass.LOST, Lost.NO_TRACE, Flag.UNTRACED)
     hole = np.array([(1, 0, 0, T - 50, T + 50)], SPAN)
     judged = life.judged(gaps=hole)
     assert (judged.kind, judged.lost, judged.flags) == (MessageClass.DELIVERED, Lost.NONE, Flag.RECORDS_MISSING)
+    behind = np.array([(1, 0, 0, T + 10, T + 50)], SPAN)
+    judged = life.judged(gaps=behind)
+    assert (judged.kind, judged.flags) == (MessageClass.DELIVERED, Flag.RECORDS_MISSING), "a strict start comes later"
     elsewhere = hole.copy()
     elsewhere["node"] = 2
     assert life.judged(gaps=elsewhere).kind == MessageClass.LOST
