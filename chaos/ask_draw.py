@@ -1,4 +1,4 @@
-"""Plans for what is said: clocks that are apart from the start, and storms in which answers have been untrue.
+"""Plans for what is said: clocks that are apart from the start, storms in which answers have been untrue, and backups.
 
 They are laid over a plan that a seed draws without them, so that a seed known for a fault stays the plan that it was.
 """
@@ -17,6 +17,10 @@ SKEW_MS: Final = 450
 #: Where one clock may be wrong, the median is any of the others'.
 SKEW_BESIDE_WRONG_MS: Final = 200
 STORMS_MIN, STORMS_MAX = 1, 3
+#: Of so many seeds a cluster is made from a backup; not where all clocks are ahead for a while: it would be of a time
+#: to come.
+BACKUP_SHARE: Final = 0.25
+BACKUP_AT: Final = (0.2, 0.9)
 #: Lines of a plan, their moments counted from the begin of the storm; A, B and C are three nodes, drawn.
 STORMS: Final = (
     ("0 transfer A for=0.1", "1.5 jump B for=9 by=-4", "2 drain C for=8", "3.5 catch A for=5 how=kill what=any"),
@@ -45,7 +49,16 @@ def with_asks(plan: FaultPlan) -> FaultPlan:
     drawn = [_storm(chance, plan) for _ in range(chance.randint(STORMS_MIN, STORMS_MAX))]
     faults = sorted((*plan.faults, *(fault for storm in drawn for fault in storm)), key=lambda fault: fault.at_s)
     wrong = any(fault.kind in ("jump", "drift") for fault in faults)
-    return replace(plan, faults=tuple(faults), skew=SKEW_BESIDE_WRONG_MS if wrong else SKEW_MS)
+    skew = SKEW_BESIDE_WRONG_MS if wrong else SKEW_MS
+    return replace(plan, faults=tuple(faults), skew=skew, backup=_backup(plan))
+
+
+def _backup(plan: FaultPlan) -> float:
+    """When one is made; 0: never."""
+    chance = random.Random(f"backup {plan.seed}")
+    ahead = any((fault.kind, fault.target) == ("jump", "*") for fault in plan.faults)
+    drawn = chance.random() < BACKUP_SHARE and not ahead
+    return round(chance.uniform(*BACKUP_AT) * plan.seconds, 3) if drawn else 0.0
 
 
 def _storm(chance: random.Random, plan: FaultPlan) -> list[Fault]:

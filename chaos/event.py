@@ -24,13 +24,14 @@ from chaos.inside import (
     Sure,
 )
 from chaos.seen import Seen
-from chaos.told import Accounted, Kept, Looked, Pulled, Redriven
+from chaos.told import Accounted, BackedUp, Kept, Looked, Pulled, Recalled, Redriven
 
 __all__ = [
     "Accounted",
     "Acked",
     "Answered",
     "Applied",
+    "BackedUp",
     "Begun",
     "Cancelled",
     "Crashed",
@@ -52,6 +53,7 @@ __all__ = [
     "Promoted",
     "Pulled",
     "Raised",
+    "Recalled",
     "Redriven",
     "Rescheduled",
     "Seen",
@@ -256,6 +258,8 @@ Event = (
     | Redriven
     | Pulled
     | Kept
+    | BackedUp
+    | Recalled
     | Led
     | Fault
     | Transferred

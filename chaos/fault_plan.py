@@ -158,7 +158,7 @@ def kinds_of(party: Party) -> tuple[str, ...]:
 
 
 #: What only a plan for the simulator may say in its first line.
-_SIMULATED: Final = ("crowd", "older", "skew")
+_SIMULATED: Final = ("crowd", "older", "skew", "backup")
 _TIME: Final = re.compile(r"\d+(\.\d{1,3})?")
 _ARGUMENT: Final = re.compile(r"([a-z]+)=(\S+)")
 _NODE: Final = r"(?:n\d+|leader|follower|\*)"
@@ -201,7 +201,8 @@ class FaultPlan:
     simulator's, chaos/simulator/crowd.py): beside many other messages, each stored row standing for so many; 0: none.
     `older` (the simulator's): so many nodes, from n1 on, begin as the build before. `skew` (the simulator's): each
     clock is up to so many ms off from the start and runs wrong by up to 500 ppm, and clients ask and change more
-    (chaos/simulator/asker.py); 0: neither.
+    (chaos/simulator/asker.py); 0: neither. `backup` (the simulator's): so many seconds after the load began a backup is
+    made, of which another cluster is made at the end (chaos/simulator/restorer.py); 0: none.
     """
 
     seed: int
@@ -211,6 +212,7 @@ class FaultPlan:
     crowd: int = 0
     older: int = 0
     skew: int = 0
+    backup: float = 0.0
 
     def render(self) -> str:
         """The text, ending with a newline."""
@@ -218,6 +220,7 @@ class FaultPlan:
         head += f" crowd={self.crowd}" if self.crowd else ""
         head += f" older={self.older}" if self.older else ""
         head += f" skew={self.skew}" if self.skew else ""
+        head += f" backup={self.backup:g}" if self.backup else ""
         return "\n".join([head, *(fault.render() for fault in self.faults)]) + "\n"
 
     @classmethod
@@ -237,11 +240,13 @@ class FaultPlan:
         crowd = int(_number(number, "crowd", given.get("crowd", "0"), (0, 1_000_000)))
         older = int(_number(number, "older", given.get("older", "0"), (0, nodes)))
         skew = int(_number(number, "skew", given.get("skew", "0"), (0, 500)))
+        backup = _number(number, "backup", given.get("backup", "0"), (0, seconds))
         if party == "live" and (theirs := [name for name in _SIMULATED if name in given]):
             raise PlanRefused(f"line {number}: {theirs[0]} is the simulator's")
         known = kinds_of(party) if party else tuple(KINDS)
         faults = tuple(_parse_fault(number, words, known) for number, words in lines[1:])
-        return cls(seed, nodes, seconds, tuple(sorted(faults, key=lambda fault: fault.at_s)), crowd, older, skew)
+        faults = tuple(sorted(faults, key=lambda fault: fault.at_s))
+        return cls(seed, nodes, seconds, faults, crowd, older, skew, backup)
 
 
 def _render(value: Value) -> str:

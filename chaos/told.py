@@ -35,6 +35,29 @@ class Accounted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     old: bool = False
 
 
+class BackedUp(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A backup was written, the only one of a run: of what its node had applied up to this entry."""
+
+    node: str
+    applied_index: int
+
+
+class Recalled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """What a cluster that was made from the backup says of a message: the answer to a cancel, what the ledger says, or
+    that it has none. `again`: so many hand-overs of it this cluster had made before."""
+
+    number: int
+    message_id: str
+    answer: Literal["cancelled", "accounted", "unknown-message"]
+    again: int
+    prior: str = ""
+    attempts_made: int = 0
+    kind: str = ""
+    hand_overs: int = 0
+    complete: bool = False
+    old: bool = False
+
+
 class Redriven(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """The answer to a redrive of all dead messages of a topic, the only one under way: `changed` of `done`; `refused`
     says that nothing was done."""

@@ -19,9 +19,6 @@ from cli.output import output_option, show_fields, show_json
 if TYPE_CHECKING:
     from storage.catch_up import CatchUp
 
-TERM_GAP = 1_000_000
-"""How far the new cluster's terms begin above the backup's: more elections than the old one can have had since."""
-
 
 @click.command()
 @click.argument("backup", metavar="BACKUP", type=click.Path(path_type=Path))
@@ -52,8 +49,7 @@ def command(
 
     Restore one node. The others start with empty data directories and get everything from it.
     """
-    from replication.frame_bound import TERM_MAX
-    from replication.journal_install import Promises, install_journal
+    from replication.journal_install import install_restored
     from storage.disk import Disk, DiskFailed
     from storage.restore import RestoreOptions, restore
     from storage.snapshot import Manifest, SnapshotRefused
@@ -71,17 +67,7 @@ def command(
     )
 
     def write_journal(directory: Path, manifest: Manifest) -> None:
-        if manifest.applied_term + TERM_GAP >= TERM_MAX:
-            raise SnapshotRefused(f"the backup is of term {manifest.applied_term}: there are no terms left above it")
-        install_journal(
-            directory,
-            disk,
-            index=manifest.applied_index,
-            term=manifest.applied_term,
-            cluster_id=options.cluster_id,
-            promises=Promises(manifest.applied_term + TERM_GAP, None, voter=True),
-            version=manifest.record.level,
-        )
+        install_restored(directory, disk, manifest, options.cluster_id)
 
     try:
         manifest = restore(backup, data_dir, options, write_journal, disk)

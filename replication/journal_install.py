@@ -17,14 +17,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from replication.core import NO_OP
+from replication.frame_bound import TERM_MAX
 from replication.journal import Journal
 from replication.journal_record import ENTRY, META, VOTED, VOTER
 from replication.journal_segment import Segment
 from replication.journal_sync import create_segment, preamble
 from storage.disk import Disk
 from storage.format import MAGIC_JOURNAL, FileHeader
+from storage.snapshot import Manifest, SnapshotRefused
+
+RESTORED_TERMS: Final = 1_000_000
+"""How far a restored cluster's terms begin above its backup's: more elections than the old one can have had since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +77,20 @@ def install_journal(
     data += segment.head(META, commit, current, vote, flags) + vote  # so that damage before it is known for damage
     create_segment(disk, segment, data)
     disk.close(segment.fd)
+
+
+def install_restored(directory: Path, disk: Disk, manifest: Manifest, cluster_id: bytes) -> None:
+    """Make the journal of the first node of a cluster that is made from this backup, as `install_journal` does. Every
+    hand-over of its terms is newer than any that the old cluster made. Raises SnapshotRefused, DiskFailed."""
+    term = manifest.applied_term + RESTORED_TERMS
+    if term >= TERM_MAX:
+        raise SnapshotRefused(f"the backup is of term {manifest.applied_term}: there are no terms left above it")
+    install_journal(
+        directory,
+        disk,
+        index=manifest.applied_index,
+        term=manifest.applied_term,
+        cluster_id=cluster_id,
+        promises=Promises(term, None, voter=True),
+        version=manifest.record.level,
+    )

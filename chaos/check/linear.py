@@ -27,7 +27,7 @@ class _Register:
     open_from: list[Moment] = field(default_factory=list)  # requests that found it open
     ended_by: list[Moment] = field(default_factory=list)  # answers that found it ended
     ends: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))  # (asked, answered)
-    may_end_ms: list[int] = field(default_factory=list)  # requests that may have ended it
+    may_end: list[Moment] = field(default_factory=list)  # requests that may have ended it, by the same names
 
 
 def check_linear(history: History, bounds: Bounds) -> Verdict:
@@ -46,7 +46,7 @@ def check_linear(history: History, bounds: Bounds) -> Verdict:
         if answer.result in ("nacked", "extended"):
             registers[answer.number].open_from.append((answer.asked_wall_ms, answer.result))
         if isinstance(answer, GaveBack) and answer.result not in ("stale", "refused"):
-            registers[answer.number].may_end_ms.append(answer.asked_wall_ms)
+            registers[answer.number].may_end.append((answer.asked_wall_ms, "nack"))
     faults: list[str] = []
     changes: list[Cancelled | Rescheduled] = [*history.of(Cancelled), *history.of(Rescheduled)]
     for change in changes:
@@ -74,15 +74,15 @@ def _see_hand_overs(register: _Register, events: Sequence[HandedOver]) -> None:
         if event.began_ms and not event.by_receipt:
             register.open_from.append((event.began_ms, f"handed over as term {event.term}, attempt {event.attempt}"))
         if event.pushed:  # taken, it ends the message as soon as its node hears of it; failed, it may be the last
-            register.may_end_ms.append(event.began_ms)
+            register.may_end.append((event.began_ms, "push"))
 
 
 def _see_ack(register: _Register, event: Acked) -> None:
+    name = f"ack of term {event.term}, attempt {event.attempt}"
     if event.result == "acked":
-        name = f"ack of term {event.term}, attempt {event.attempt}"
         register.ends[name].append((event.asked_wall_ms, event.wall_ms))
     elif event.result == "unknown":
-        register.may_end_ms.append(event.asked_wall_ms)
+        register.may_end.append((event.asked_wall_ms, name))
 
 
 def _see_change(
@@ -99,7 +99,7 @@ def _see_change(
             register.open_from.append((event.asked_wall_ms, "rescheduled"))
     elif event.outcome == "unknown":
         if isinstance(event, Cancelled):
-            register.may_end_ms.append(event.asked_wall_ms)
+            register.may_end.append((event.asked_wall_ms, "cancel"))
     elif "already-settled" in event.detail:
         register.ended_by.append((event.wall_ms, "already settled"))
     elif "leased" in event.detail and event.number not in strict:
@@ -121,10 +121,12 @@ def _judge(register: _Register) -> list[str]:
     before_ms = list(register.ended_by)
     if ends:
         ((name, times),) = ends.items()
-        asked_ms = min(asked for asked, _ in times)
+        # One whose answer was lost may be the one that did it: asked again it says the same.
+        before = [asked for asked, what in register.may_end if what == name]
+        asked_ms = min([*before, *(asked for asked, _ in times)])
         before_ms.append((min(answered for _, answered in times), name))
     elif register.ended_by:
-        asked_ms = min(register.may_end_ms, default=None)
+        asked_ms = min((asked for asked, _ in register.may_end), default=None)
         if asked_ms is None:
             return ["refused as settled, and nothing can have ended it"]
     if not before_ms:

@@ -10,8 +10,9 @@ from chaos.verdict import Verdict, percentiles
 
 #: So far past the median of the nodes' clocks a leader's may be, slewed or held back (DESIGN, node/clock.py).
 AHEAD_MS: Final = 500
-#: What the way of an echo hides of another node's clock.
+#: What the way of an echo hides of another node's clock; and what two times that are floored may seem to differ more.
 MEASURED_MS: Final = 10
+FLOORED_MS: Final = 1
 
 HandOverName: TypeAlias = tuple[str, int, int]
 """Message id, term, attempt."""
@@ -89,7 +90,7 @@ def _begun_early(event: Begun, again: set[HandOverName]) -> Iterator[str]:
     name = f"{event.message_id} in term {event.term}, attempt {event.attempt}"
     if event.at_ms < event.due_ms and (event.message_id, event.term, event.attempt) not in again:
         yield f"{name}: {event.node} begins it at {event.at_ms} by its clock, and has it due at {event.due_ms}"
-    if event.median_ahead_ms is not None and event.at_ms - event.wall_ms > _may_be_ahead_ms(event):
+    if event.median_ahead_ms is not None and event.at_ms - event.wall_ms - FLOORED_MS > _may_be_ahead_ms(event):
         yield (
             f"{name}: the clock of {event.node} is {event.at_ms - event.wall_ms} ms ahead, that of the median "
             f"{event.median_ahead_ms:.0f} ms"

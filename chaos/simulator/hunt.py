@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Final
 
+from chaos.ask_draw import with_asks
 from chaos.fault_draw import draw_plan
 from chaos.simulator.mutant import MUTANTS, planted
 from chaos.simulator.run import run_plan
@@ -34,8 +35,8 @@ def hunt(name: str, first: int = 1) -> Found:
     """Plant the mutant of this name, and run seeds from `first` on until one goes wrong that does not without it."""
     for seed in range(first, SEEDS_MAX + 1):
         with planted(name):
-            run = run_plan(draw_plan(seed, SECONDS))
-        if run.broken and (by_it := run.promises - run_plan(draw_plan(seed, SECONDS)).promises):
+            run = run_plan(with_asks(draw_plan(seed, SECONDS)))
+        if run.broken and (by_it := run.promises - run_plan(with_asks(draw_plan(seed, SECONDS))).promises):
             return Found(name, seed, tuple(sorted(by_it)))
     return Found(name, None)
 

@@ -19,6 +19,7 @@ from chaos.check.levels import check_levels
 from chaos.check.linear import check_linear
 from chaos.check.lost import check_lost
 from chaos.check.promotion import check_promotion
+from chaos.check.restored import check_restored
 from chaos.check.started import check_started
 from chaos.check.trust import check_trust
 from chaos.check.unscheduled import check_unscheduled
@@ -45,6 +46,7 @@ CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
     check_held,
     check_door,
     check_levels,
+    check_restored,
 )
 
 #: Of two clocks: each may be off by 500 ms that are slewed. Early is judged by what the probe saw (check/window.py).

@@ -218,6 +218,11 @@ def _states_of_the_whole_hour() -> list[Patch]:
     return [(module, "TAIL_MIN", 1 << 40) for module in (storage.state_files, storage.states_due)]
 
 
+def _restore_is_forgotten() -> list[Patch]:
+    """A cluster that is made from a backup does not know it."""
+    return [(Catalog, "set_restored", lambda self, restored: None)]
+
+
 #: Name -> what it changes.
 MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "acknowledge-before-sync": _acknowledge_before_sync,
@@ -235,6 +240,7 @@ MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "keys-dropped-at-once": _keys_at_once,
     "look-at-all-hours": _look_at_all_hours,
     "states-of-the-whole-hour": _states_of_the_whole_hour,
+    "restore-is-forgotten": _restore_is_forgotten,
 }
 
 

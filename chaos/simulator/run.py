@@ -38,6 +38,7 @@ from chaos.simulator.load import ASKED, DEAD, IDLE, PULL, STRICT_PULL, Caller, P
 from chaos.simulator.mutant import Patch, patched
 from chaos.simulator.nemesis import Nemesis
 from chaos.simulator.probe import Probe
+from chaos.simulator.restorer import Restorer
 from chaos.simulator.targets import Targets
 from chaos.simulator.upgrade import Upgrade
 from chaos.simulator.world import World
@@ -122,6 +123,7 @@ class Running:
         self.targets = Targets(world, self.history, self.probe)
         self.changer = Changer(world, self.history, shape)
         self._asker = Asker(world, self.history, self.changer, plan) if plan.skew else None
+        self._restorer = Restorer(world, self.history, plan, config_of(plan)) if plan.backup else None
         self.shape = shape
         self._crowd = Crowd(world, crowd) if crowd else None
         self._left: set[int] = set()
@@ -180,6 +182,8 @@ class Running:
         self.upgrade.begin()
         if self._asker:
             self._asker.begin()
+        if self._restorer:
+            self._restorer.begin()
         self.nemesis.begin()
         world.run(self.plan.seconds)
         producer.end()
@@ -200,7 +204,8 @@ class Running:
         if self._asker:
             wrong += self._account(self._asker)
         self.probe.stop()
-        return wrong + self._compare()
+        wrong += self._compare()
+        return wrong + (self._restorer.run() if self._restorer else [])
 
     def _consume(self, node_id: str, topic: str) -> None:
         consumer = Consumer(self.world, self.history, self.probe, node_id, topic, asks=self._asker is not None)

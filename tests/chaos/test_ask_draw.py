@@ -33,3 +33,6 @@ def test_every_storm_comes() -> None:
     assert kinds >= {"drain", "catch"}
     assert max(more) > max(map(len, STORMS))
     assert LAST_S < 60
+    backups = [asked.backup for _, asked in plans if asked.backup]
+    assert 5 < len(backups) < 30
+    assert max(backups) < 60

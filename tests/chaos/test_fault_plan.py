@@ -118,7 +118,7 @@ def test_plan_without_its_head_is_refused() -> None:
             FaultPlan.parse(text)
 
 
-@pytest.mark.parametrize("name", ["crowd", "older", "skew"])
+@pytest.mark.parametrize("name", ["crowd", "older", "skew", "backup"])
 def test_what_faults_are_put_on_is_part_of_a_plan(name: str) -> None:
     """So that the plan of a seed that failed with them replays it; real processes have none."""
     text = f"plan seed=1 nodes=3 seconds=10 {name}=2\n"

@@ -130,6 +130,8 @@ def test_leader_whose_clock_is_too_far_ahead() -> None:
 
     assert ahead(500, 0.0) == set()
     assert ahead(520, 0.0) == {"W"}
+    assert ahead(511, 0.2) == set(), "both times are floored (seed 30192)"
+    assert ahead(512, 0.2) == {"W"}
     assert ahead(1_000, 495.0) == set()
     assert ahead(500, 0.0, received_ms=-20) == {"W"}
 
@@ -325,6 +327,18 @@ def test_unknown_outcomes_bind_nothing() -> None:
     assert broken(with_more(lost)) == set()
     refused = changed(Rescheduled, 350, 200, 205, outcome="refused", detail="already-settled")
     assert broken(with_more(refused)) == {"linear"}
+
+
+def test_a_cancel_that_is_asked_again_may_have_worked_the_first_time() -> None:
+    """Seed 30135: its first answer was lost, and a reschedule found it settled before it was asked again."""
+    lost = changed(Cancelled, 350, 100, 105, outcome="unknown")
+    refused = changed(Rescheduled, 350, 200, 205, outcome="refused", detail="already-settled")
+    again = changed(Cancelled, 350, 300, 305, outcome="cancelled", prior="none")
+    without = [
+        event for event in good_inside() if getattr(event, "message_id", "") != "id350" or isinstance(event, Answered)
+    ]
+    assert "linear" not in broken(History([*without, lost, refused, again]))
+    assert "linear" in broken(History([*without, refused, again]))
 
 
 def test_run_in_which_too_little_happened_does_not_count() -> None:

@@ -1,0 +1,249 @@
+"""A cluster made from a backup of a run: what does it say of messages with which the old cluster went on?
+
+In the middle of the load a client asks for a backup. When all is over another world goes on at that moment: one node
+starts on what is made of the backup, the others start empty. Receivers and consumers get messages again, one message
+after the other is asked about and cancelled, and half of the time the leader loses power meanwhile. The answers go into
+the history of the run; chaos/check/restored.py holds them against what came out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from api.ledger import MessageLedger
+from api.port import ANONYMOUS, CancelResult, Delivery, PullIn
+from api.snapshot import SnapshotView
+from chaos.account import FORGOTTEN, OUTSIDE
+from chaos.check.restored import held
+from chaos.event import Answered, BackedUp, Recalled
+from chaos.fault_plan import FaultPlan
+from chaos.history import History
+from chaos.simulator.client import Outcome
+from chaos.simulator.load import IDLE, PULL, STRICT_PULL, Caller, code_of
+from chaos.simulator.receivers import Behaviour, Received
+from chaos.simulator.world import EPOCH_S, World
+from replication.journal_install import install_restored
+from storage.disk import Disk
+from storage.restore import RestoreOptions, restore
+
+START_S: Final = 30.0
+BACKUP_S: Final = 10.0
+AGAIN_S: Final = 1.0
+CALL_S: Final = 20.0
+#: So many of the messages that the backup holds are asked about, most of them while this lasts.
+ASKED: Final = 60
+ASKS_S: Final = 6.0
+CUT_S: Final = 3.0
+DOWN_S: Final = 1.0
+PULLS: Final = 4
+OVER_S: Final = 120.0
+
+Settings = Mapping[str, Mapping[str, Any]]
+
+
+class Restorer:
+    """One for a run whose plan says when a backup is made."""
+
+    def __init__(self, world: World, history: History, plan: FaultPlan, config: Settings) -> None:
+        self._world, self._history, self._plan, self._config = world, history, plan, config
+        self._caller = Caller(world, "restorer")
+        self._backup: Path | None = None
+
+    def begin(self) -> None:
+        """The load begins."""
+        self._world.after(self._plan.backup, self._ask, 0)
+
+    def _ask(self, before: int) -> None:
+        """A backup of any node; of another one where that could not."""
+
+        def done(outcome: Outcome) -> None:
+            view: SnapshotView | None = outcome.value
+            if view is None:
+                self._world.after(AGAIN_S, self._ask, before + 1)
+                return
+            self._backup = Path(view.directory)
+            mono_ms, wall_ms = self._history.now()
+            self._history.record(
+                BackedUp(mono_ms=mono_ms, wall_ms=wall_ms, node=view.node, applied_index=view.applied_index)
+            )
+
+        if before < BACKUP_S / AGAIN_S:
+            name = self._caller.node()
+            self._caller.call(name, lambda port: port.snapshot(None), done, "snapshot", leader=False, timeout_s=CALL_S)
+
+    def run(self) -> list[str]:
+        """Everything behind the run; what went wrong with its course."""
+        if self._backup is None:
+            return []
+        world = self._world
+        begins_s = world.epoch_s + world.now_s
+        plan, directory = self._plan, world.directory / "restored"
+        later: dict[str, Any] = {"turn_s": EPOCH_S - begins_s, "skew_ms": plan.skew, "config": self._config}
+        with World(plan.seed, directory, nodes=plan.nodes, **later) as restored:
+            first = self._caller.chance.choice(restored.ids)
+            self._restore(restored, first, self._backup)
+            return Restored(restored, self._history, world.now_s * 1000, self._caller.chance.random() < 0.5).run()
+
+    def _restore(self, restored: World, node_id: str, backup: Path) -> None:
+        """As the command does it, but for what it draws."""
+        drawn = self._caller.chance
+        cluster_id, disk = drawn.randbytes(16), Disk()
+        options = RestoreOptions(
+            node_id=node_id, cluster_id=cluster_id, store_id=drawn.randbytes(16), now_ms=restored.now_ms
+        )
+        directory = restored.processes[node_id].platter.root
+        restore(backup, directory, options, lambda at, manifest: install_restored(at, disk, manifest, cluster_id), disk)
+
+
+class Restored:
+    """The cluster that was made, and its clients. `begins_ms`: the run's time when this world begins."""
+
+    def __init__(self, world: World, history: History, begins_ms: float, cut: bool) -> None:
+        self._world, self._history, self._begins_ms, self._cut = world, history, begins_ms, cut
+        self._caller = Caller(world, "restored")
+        self._again: dict[str, set[tuple[int, int]]] = defaultdict(set)
+        self._cancelled: set[str] = set()  # or may be
+        self._in_flight = 0
+        for name in ("mixed", "strict"):  # by the addresses that the topics have
+            world.receivers.behave(name, Behaviour())
+        world.receivers.behave("poison", Behaviour(status=500))
+        world.receivers.on_received = self._received
+
+    def run(self) -> list[str]:
+        """The whole of it; what went wrong with its course."""
+        world, chance = self._world, self._caller.chance
+        world.start()
+        if not world.run_until(lambda: world.leader() is not None, START_S):
+            return ["the restored cluster has no leader"]
+        asked = self._drawn()
+        for message in asked:
+            for ask in chance.choice([(self._cancel,), (self._account,), (self._account, self._cancel), ()]):
+                world.after(ASKS_S * chance.random(), ask, message)
+        for topic in (PULL, STRICT_PULL, IDLE):
+            for _ in range(PULLS):
+                world.after(ASKS_S * chance.random(), self._pull, topic)
+        world.run(CUT_S)
+        if self._cut and not self._lose_leader():
+            return ["the restored cluster got no second leader"]
+        world.run(ASKS_S)
+        for message in asked:
+            self._account(message)
+        over = world.run_until(lambda: not self._in_flight, OVER_S)
+        return [] if over else [f"{self._in_flight} requests to the restored cluster without an answer"]
+
+    def _drawn(self) -> Sequence[Answered]:
+        """Messages that the backup holds, those first that were open in it."""
+        known = self._history.acknowledged()
+        open_, ended = held(self._history)
+        chance = self._caller.chance
+        several: list[int] = []
+        for numbers in (sorted(open_), sorted(ended)):
+            several += chance.sample(numbers, min(ASKED - len(several), len(numbers)))
+        return [known[number] for number in several]
+
+    def _lose_leader(self) -> bool:
+        """Its power, once the others have their votes and what it holds."""
+        world = self._world
+
+        def ready() -> bool:
+            node = world.nodes().get(world.leader() or "")
+            return node is not None and all(node.members.role(each) == "voter" for each in world.ids)
+
+        if not world.run_until(ready, START_S):
+            return False
+        lost = world.leader() or ""
+        world.processes[lost].power_cut(torn=True)
+        world.after(DOWN_S, world.processes[lost].start)
+        return world.run_until(lambda: world.leader() not in (None, lost), START_S)
+
+    # -- what comes again
+
+    def _received(self, received: Received) -> None:
+        self._again[received.id].add((received.term, received.attempt))
+
+    def _pull(self, topic: str) -> None:
+        chance = self._caller.chance
+        request = PullIn(topic, max=chance.choice([1, 5, 20]), wait_ms=500)
+
+        def done(outcome: Outcome) -> None:
+            deliveries: Sequence[Delivery] = outcome.value or ()
+            for delivery in deliveries:
+                self._again[delivery.id].add((delivery.term, delivery.attempt))
+            receipts = [delivery.receipt for delivery in deliveries if chance.random() < 0.5]
+            if receipts:
+                self._insist(lambda port: port.ack(topic, receipts, ANONYMOUS), lambda outcome: None, "ack")
+
+        self._caller.call(
+            self._caller.node(), lambda port: port.pull(request, ANONYMOUS), done, f"pull {topic}", pulls=True
+        )
+
+    # -- what is asked
+
+    def _cancel(self, message: Answered) -> None:
+        name = message.message_id
+
+        def done(outcome: Outcome) -> None:
+            told: CancelResult | None = outcome.value
+            if told is not None:
+                self._record(message, "cancelled", prior=told.prior, attempts_made=told.attempts_made)
+            else:
+                self._unknown(message, outcome)
+
+        # Once, for one that is repeated could find what the first one did.
+        self._in_flight += 1
+        self._cancelled.add(name)
+        self._caller.call(
+            self._caller.node(),
+            lambda port: port.cancel(name, if_match=None, principal=ANONYMOUS),
+            self._counted(done),
+            "cancel",
+        )
+
+    def _account(self, message: Answered) -> None:
+        name = message.message_id
+        # What comes while the ledger is read may be in it, or not.
+        before = len(self._again[name])
+
+        def done(outcome: Outcome) -> None:
+            found: MessageLedger | None = outcome.value
+            if found is None:
+                self._unknown(message, outcome)
+                return
+            whole = not (found.sight.unreachable or found.sight.gaps or FORGOTTEN.intersection(found.entry.flags))
+            told = {"kind": found.entry.kind, "hand_overs": len(found.hand_overs), "complete": whole}
+            self._record(message, "accounted", again=before, old=OUTSIDE in found.entry.flags, **told)
+
+        self._insist(lambda port: port.message_ledger(name), done, "account")
+
+    def _insist(self, call: Callable[[Any], Any], done: Callable[[Outcome], None], label: str) -> None:
+        self._in_flight += 1
+        self._caller.insist(call, self._counted(done), label, for_s=CALL_S, again=True)
+
+    def _counted(self, done: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
+        def ended(outcome: Outcome) -> None:
+            self._in_flight -= 1
+            done(outcome)
+
+        return ended
+
+    def _unknown(self, message: Answered, outcome: Outcome) -> None:
+        """What ended here is soon forgotten; nothing else is."""
+        ended = message.message_id in self._cancelled or self._again[message.message_id]
+        if code_of(outcome.problem) == "unknown-message" and not ended:
+            self._record(message, "unknown-message")
+
+    def _record(self, message: Answered, answer: Any, **told: Any) -> None:
+        told.setdefault("again", len(self._again[message.message_id]))
+        self._history.record(
+            Recalled(
+                mono_ms=self._begins_ms + self._world.now_s * 1000,
+                wall_ms=self._world.now_ms,
+                number=message.number,
+                message_id=message.message_id,
+                answer=answer,
+                **told,
+            )
+        )
