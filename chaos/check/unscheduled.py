@@ -44,9 +44,10 @@ def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
 
 def _before_moved(history: History, moved: list[Rescheduled]) -> list[str]:
     """First hand-overs after the answer to a reschedule and, by their leader's clock, before its due time; unless
-    another reschedule was under way at or behind this one.
+    another reschedule was under way at or behind this one, or it died and was redriven: then it is due at once, by a
+    clock that may have been set back.
     """
-    hand_overs = history.hand_overs()
+    hand_overs, redriven = history.hand_overs(), history.redriven()
     moves: dict[int, list[Rescheduled]] = defaultdict(list)
     for move in history.of(Rescheduled):
         moves[move.number].append(move)
@@ -55,6 +56,7 @@ def _before_moved(history: History, moved: list[Rescheduled]) -> list[str]:
         for move in moved
         for event in [each for each in hand_overs.get(move.number, ()) if move.wall_ms < each.began_ms][:1]
         if not event.by_receipt
+        and move.message_id not in redriven
         and event.handed_over_ms < move.due_ms
         and not any(
             other is not move and other.wall_ms >= move.asked_wall_ms and other.asked_wall_ms <= event.began_ms

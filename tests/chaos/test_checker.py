@@ -8,9 +8,11 @@ import pytest
 from chaos.bounds import Bounds
 from chaos.check.duplicates import repeats
 from chaos.checker import judge
-from chaos.event import Answered, Cancelled, Event, Fault, GaveBack, HandedOver, Led, Offered, Rescheduled
+from chaos.event import Answered, Cancelled, Event, Fault, GaveBack, HandedOver, Led, Offered, Rescheduled, Settled
 from chaos.history import History
 from chaos.verdict import Verdict
+from replication.apply_move import CODE_REDRIVEN
+from storage.format import FORWARDED
 from tests.chaos.planted import (
     CANCELLED,
     DUPLICATES,
@@ -143,6 +145,9 @@ def test_hand_over_before_the_time_it_was_moved_to() -> None:
     assert broken(added(rescheduled(20, 205, 900))) == "U"
     assert broken(added(rescheduled(20, 211, 900))) == ""
     assert broken(added(rescheduled(20, 205, 210))) == ""
+    codes = {"what": FORWARDED, "code": CODE_REDRIVEN}
+    redriven = Settled(**at(207), message_id="id20", index=30, term=1, attempt=1, **codes)
+    assert broken(added(rescheduled(20, 205, 900), redriven)) == "", "dead and redriven, clocks set back (seed 31011)"
 
 
 def test_webhook_that_no_node_wrote_down() -> None:
