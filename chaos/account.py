@@ -11,12 +11,14 @@ from typing import Any, Final
 import aiohttp
 
 from api.timestamp import parse_time
-from chaos.event import Accounted, Answered, Looked
+from chaos.event import Accounted, Answered, Looked, Summed
 from chaos.history import History
 from cli.local_cluster import LocalNode
 
 #: So many messages are asked about at the end of a run, a few at a time, each of one node after the other.
 SAMPLE: Final = 1_000
+#: Long before any run.
+EVER: Final = "2020-01-01T00:00:00Z"
 AT_ONCE: Final = 8
 TRIES: Final = 10
 AGAIN_S: Final = 0.3
@@ -41,7 +43,25 @@ async def take_account(nodes: Sequence[LocalNode], history: History, seed: int, 
                 await asyncio.sleep(AGAIN_S)
 
     async with aiohttp.ClientSession(timeout=timeout) as http:
+        await _sum_up(http, nodes, history)
         await asyncio.gather(*(ask(http) for _ in range(AT_ONCE)))
+
+
+async def _sum_up(http: aiohttp.ClientSession, nodes: Sequence[LocalNode], history: History) -> None:
+    """What the ledger of the node that can sums up."""
+    for node in nodes:
+        try:
+            async with http.get(f"{node.url}/v1/ledger/summary", params={"from": EVER}) as answer:
+                found: dict[str, Any] = await answer.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            continue
+        if answer.status == 200:
+            mono_ms, wall_ms = history.now()
+            whole = found["window"]["complete"] and not any(found["flags"][flag] for flag in FORGOTTEN)
+            told = {"lost": found["classes"]["lost"], "strict_failover": found["strict_failover"]}
+            told |= {"hand_overs": found["hand_overs"], "complete": whole}
+            history.record(Summed(mono_ms=mono_ms, wall_ms=wall_ms, **told))
+            return
 
 
 async def look(

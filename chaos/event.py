@@ -24,7 +24,7 @@ from chaos.inside import (
     Sure,
 )
 from chaos.seen import Seen
-from chaos.told import Accounted, BackedUp, Kept, Looked, Pulled, Recalled, Redriven
+from chaos.told import Accounted, BackedUp, Counted, Kept, Looked, Pulled, Recalled, Redriven, Summed
 
 __all__ = [
     "Accounted",
@@ -34,6 +34,7 @@ __all__ = [
     "BackedUp",
     "Begun",
     "Cancelled",
+    "Counted",
     "Crashed",
     "DeadLettered",
     "Digest",
@@ -59,6 +60,7 @@ __all__ = [
     "Seen",
     "SetBack",
     "Settled",
+    "Summed",
     "Sure",
     "Transferred",
 ]
@@ -258,6 +260,8 @@ Event = (
     | Redriven
     | Pulled
     | Kept
+    | Counted
+    | Summed
     | BackedUp
     | Recalled
     | Led

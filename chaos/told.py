@@ -35,6 +35,23 @@ class Accounted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     old: bool = False
 
 
+class Counted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to a count of the open messages of a topic."""
+
+    topic: str
+    asked_mono_ms: float
+    count: int
+
+
+class Summed(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """What the ledger sums up of all messages once all is over; `complete` as with one message."""
+
+    lost: int
+    strict_failover: int
+    hand_overs: int
+    complete: bool
+
+
 class BackedUp(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A backup was written, the only one of a run: of what its node had applied up to this entry."""
 

@@ -25,6 +25,7 @@ from chaos.event import (
 from chaos.history import History
 from node.retry import NACKED
 from replication.apply_move import CODE_REDRIVEN
+from storage.format import DELIVERED
 from storage.level import LEVELS
 
 Name = tuple[str, int, int]  # (message id, term, attempt)
@@ -56,6 +57,7 @@ class Truth:
         settled = history.of(Settled)
         self.tells_begun, self.tells_settled = bool(self.begun), bool(settled)
         self.nacked = {(each.message_id, each.term, each.attempt) for each in settled if each.code == NACKED}
+        self.delivered = {(each.message_id, each.term, each.attempt) for each in settled if each.what == DELIVERED}
         redriven = [each for each in settled if each.code == CODE_REDRIVEN]
         self.redriven = history.redriven()
         self._redriven_ms = sorted(

@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from chaos.bounds import Bounds
+from chaos.check.sums import counts, sums
 from chaos.event import (
     Accounted,
+    Acked,
     Cancelled,
+    Counted,
     Extended,
     GaveBack,
     Kept,
@@ -19,6 +22,7 @@ from chaos.event import (
     Pulled,
     Redriven,
     Rescheduled,
+    Summed,
     Transferred,
 )
 from chaos.history import History
@@ -48,7 +52,9 @@ def check_answers(history: History, bounds: Bounds) -> Verdict:
 
 _ANSWERS: Final = (
     Accounted,
+    Acked,
     Cancelled,
+    Counted,
     Extended,
     GaveBack,
     Kept,
@@ -56,6 +62,7 @@ _ANSWERS: Final = (
     Pulled,
     Redriven,
     Rescheduled,
+    Summed,
     Transferred,
 )
 
@@ -124,6 +131,22 @@ def _given_back(truth: Truth) -> Iterable[str]:
             yield f"{told}, and it was given back"
         elif nack.result == "nacked" and not made:
             yield f"{told}, and it was not given back"
+
+
+def _acks(truth: Truth) -> Iterable[str]:
+    """An ack that was carried out is on record; one that says that it was not had no effect, this time or before."""
+    if not truth.tells_settled:
+        return
+    several: dict[tuple[str, int, int], list[Acked]] = defaultdict(list)
+    for ack in truth.history.of(Acked):
+        several[ack.message_id, ack.term, ack.attempt].append(ack)
+    for name, acks in several.items():
+        results = {ack.result for ack in acks}
+        told = f"message {acks[0].number}: acks of term {name[1]}, attempt {name[2]} said {', '.join(sorted(results))}"
+        if "acked" in results and name not in truth.delivered:
+            yield f"{told}, and it was not delivered by it"
+        elif not results & {"acked", "unknown"} and name in truth.delivered:
+            yield f"{told}, and it was delivered by it"
 
 
 def _redrives(truth: Truth) -> Iterable[str]:
@@ -210,9 +233,12 @@ _CHECKS: Final[tuple[Callable[[Truth], Iterable[str]], ...]] = (
     _cancels,
     _looks,
     _given_back,
+    _acks,
     _redrives,
     _pulls,
     _kept,
     _leases,
     _ledger,
+    counts,
+    sums,
 )

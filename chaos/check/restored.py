@@ -3,13 +3,11 @@
 from collections.abc import Iterable
 
 from chaos.bounds import Bounds
+from chaos.check.sums import ENDED
 from chaos.event import Applied, BackedUp, Recalled, Settled
 from chaos.history import History
 from chaos.verdict import Verdict
-from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED
 from storage.message_id import decode_id
-
-_ENDED = (DELIVERED, CANCELLED, DEAD, EXPIRED)
 
 
 def check_restored(history: History, bounds: Bounds) -> Verdict:
@@ -65,9 +63,7 @@ def held(history: History) -> tuple[set[int], set[int]]:
     (backup,) = history.of(BackedUp)
     born = {position: event.index for event in history.of(Applied) for position, _ in event.units}
     ended = {
-        event.message_id
-        for event in history.of(Settled)
-        if event.what in _ENDED and event.index <= backup.applied_index
+        event.message_id for event in history.of(Settled) if event.what in ENDED and event.index <= backup.applied_index
     }
     numbers: tuple[set[int], set[int]] = set(), set()
     for number, message in history.acknowledged().items():

@@ -34,6 +34,7 @@ from chaos.history import History
 from chaos.simulator.changer import Changer
 from chaos.simulator.client import Outcome
 from chaos.simulator.load import IDLE, POISON, TIMEOUT_S, Caller, Offer, code_of, is_not_done
+from chaos.simulator.tally import Tally
 from chaos.simulator.world import World
 
 #: Of the messages that are acknowledged: looked at, moved, cancelled at some moment around or after their due time.
@@ -82,7 +83,7 @@ class Asker:
     """One for a run whose plan has clocks apart."""
 
     def __init__(self, world: World, history: History, changer: Changer, plan: FaultPlan) -> None:
-        self.in_flight = 0
+        self._left = 0
         self._world, self._history, self._changer, self._plan = world, history, changer, plan
         self._caller = Caller(world, "asker")
         self._chance = self._caller.chance
@@ -92,10 +93,16 @@ class Asker:
         self._known: dict[int, Answered] = {}
         self._waiting: set[int] = set()
         self._redrives_from_s = 0.0
+        self._tally = Tally(world, history)
         self._over = True
         # A key that is forgotten would make another message; all clocks together pass its retention.
         self._keys = not any(fault.kind == "jump" and fault.target == "*" for fault in plan.faults)
         history.listen(self._see)
+
+    @property
+    def in_flight(self) -> int:
+        """Answers that `account` waits for."""
+        return self._left + self._tally.in_flight
 
     def begin(self) -> None:
         """The load begins."""
@@ -105,10 +112,12 @@ class Asker:
                 at_s = fault.at_s - BEFORE_S + 1.5 * BEFORE_S * self._chance.random()
                 self._world.after(max(0.0, at_s), self._redrive)
         self._now_and_then()
+        self._tally.begin()
 
     def end(self) -> None:
         """The load ends."""
         self._over = True
+        self._tally.end()
 
     # -- when
 
@@ -282,10 +291,12 @@ class Asker:
     # -- the end
 
     def account(self) -> None:
-        """Ask GET and the ledger of some, a few at a time; `in_flight` is 0 once all have answered."""
+        """Ask the ledger for its sums, and GET and the ledger of some, a few at a time; `in_flight` is 0 once all have
+        answered."""
+        self._tally.sum_up()
         known = [self._known[number] for number in sorted(self._known)]
         left = deque(self._chance.sample(known, min(ACCOUNTED, len(known))))
-        self.in_flight = len(left)
+        self._left = len(left)
 
         def ask() -> None:
             if not left:
@@ -298,7 +309,7 @@ class Asker:
                 return _Both(view, await port.message_ledger(name))
 
             def done(outcome: Outcome) -> None:
-                self.in_flight -= 1
+                self._left -= 1
                 if outcome.kind == "ok":
                     self._looked(message, asked_ms, outcome.value.view)
                     self._accounted(message, outcome.value.ledger)
