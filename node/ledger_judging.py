@@ -70,10 +70,12 @@ def may_be_handed_over(story: Story, moment_ms: int) -> bool:
 
 
 def hand_over_time(story: Story, moment_ms: int) -> HandOverTime:
-    """From before the first fell due until a while after the last ended, or now if one has not."""
-    settles, due_ms = story.trail.settles, story.trail.units["due_ms"]
-    earliest_ms = min(int(part.min()) for part in (due_ms, story.places["due_ms"]) if len(part))
-    ended_ms = int(max(settles["at_ms"].max(initial=0), story.abroad["at_ms"].max(initial=0)))
+    """From before the first fell due, or was settled by a clock that was set back, until a while after the last ended,
+    or now if one has not."""
+    settled_ms = np.concatenate([story.trail.settles["at_ms"], story.abroad["at_ms"]])
+    due_ms = np.concatenate([story.trail.units["due_ms"], story.places["due_ms"]])
+    earliest_ms = int(min(due_ms.min(), settled_ms[settled_ms > 0].min(initial=_NEVER_MS)))
+    ended_ms = int(settled_ms.max(initial=0))
     until_ms = moment_ms if _open(story).any() else min(moment_ms, ended_ms + AFTER_MS)
     return HandOverTime(earliest_ms - BEFORE_MS, until_ms + 1, min(moment_ms, ended_ms + AFTER_SEVERAL_MS) + 1)
 

@@ -1,0 +1,39 @@
+"""Where the ledger looks for hand-overs."""
+
+import numpy as np
+
+from ledger.bucket import ABROAD, PLACE
+from node.ledger_judging import AFTER_MS, BEFORE_MS, hand_over_time
+from node.ledger_reading import Story
+from storage.format import DEAD, FORWARDED, SETTLE, UNIT
+from storage.message_trail import TrailRows
+from storage.record import HEADER
+
+DUE_MS = 1_772_326_320_111
+BACK_MS = DUE_MS - 3_128_000
+
+
+def story(*settled: tuple[int, int]) -> Story:
+    """One message, and what became of it: (at ms, what)."""
+    units = np.zeros(1, UNIT)
+    units["due_ms"] = DUE_MS
+    settles = np.zeros(len(settled), SETTLE)
+    settles["at_ms"], settles["what"] = zip(*settled, strict=True)
+    trail = TrailRows(units, np.zeros(1, HEADER), settles, np.arange(len(settled)))
+    return Story(np.array([0], np.uint64), trail, np.zeros(0, PLACE), np.zeros(0, ABROAD))
+
+
+def test_from_before_it_fell_due_until_after_it_ended() -> None:
+    """Or until now, whichever is earlier."""
+    now_ms = DUE_MS + 10_000_000
+    time = hand_over_time(story((DUE_MS + 5, DEAD)), now_ms)
+    assert (time.from_ms, time.until_ms) == (DUE_MS - BEFORE_MS, DUE_MS + 5 + AFTER_MS + 1)
+    assert hand_over_time(story((DUE_MS + 5, FORWARDED)), now_ms).until_ms == now_ms + 1
+
+
+def test_from_when_it_was_settled_by_a_clock_that_was_set_back() -> None:
+    """Seed 32046: it died while all clocks were ahead, and was redriven when they were right. Times that are not told
+    are none."""
+    time = hand_over_time(story((DUE_MS + 5, FORWARDED), (BACK_MS, FORWARDED), (0, DEAD)), DUE_MS + 5_000_000)
+    assert time.from_ms == BACK_MS - BEFORE_MS
+    assert time.until_ms > DUE_MS + 5
