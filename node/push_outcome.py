@@ -48,6 +48,7 @@ PAUSE_FIRST_S: Final = 0.05
 PAUSE_MOST_S: Final = 1.0
 #: Answers of a leader that may be another one in a moment.
 _LATER: Final = (429, 500, 502, 503, 504)
+_TOOK_MS_MAX: Final = (1 << 32) - 1  # what a record holds, 49 days
 _JSON: Final = {"Content-Type": "application/json"}
 OUTCOMES_ROUTE: Final = "/v1/cluster/outcomes"
 
@@ -133,7 +134,6 @@ class Outcomes:
         attempts = [outcome.attempt for outcome in batch]
         records = [attempt.unit.record for attempt in attempts]
         now_ms = self._node.clock.now_ms()
-        took_ms = [max(0, outcome.at_ms - outcome.attempt.handed_over_ms) for outcome in batch]
         for kind in (DELIVERED, GIVEN_BACK, FAILED):
             rows = [row for row, answer in enumerate(answers) if _kind(answer) == kind]
             if rows:
@@ -144,7 +144,7 @@ class Outcomes:
                     term=np.array([attempts[row].term for row in rows], np.uint32),
                     topic=np.array([records[row].topic for row in rows], np.uint32),
                     code=np.array([answers[row].code for row in rows], np.uint16),
-                    took_ms=np.array([took_ms[row] for row in rows], np.uint32),
+                    took_ms=np.array([took_ms(batch[row]) for row in rows], np.uint32),
                     at_ms=now_ms,
                     mode=PUSH,
                     outcome=kind,
@@ -248,6 +248,12 @@ class Outcomes:
 
 def _topics(outcomes: list[Outcome]) -> U32:
     return np.array([outcome.attempt.unit.topic.number for outcome in outcomes], np.uint32)
+
+
+def took_ms(outcome: Outcome) -> int:
+    """How long an attempt took by the wall clock; 0, not known, where that was set back, or forth by weeks."""
+    took_ms = outcome.at_ms - outcome.attempt.handed_over_ms
+    return took_ms if 0 <= took_ms <= _TOOK_MS_MAX else 0
 
 
 def _kind(answer: Answer) -> int:
