@@ -21,6 +21,7 @@ from chaos.event import (
     Begun,
     Ended,
     Event,
+    Fault,
     GaveBack,
     Kept,
     Looked,
@@ -51,6 +52,12 @@ LATELY_MS: Final = 2_000
 AT_CHANGES: Final = 8
 SOON_S: Final = 0.4
 LATER_S: Final = 3.0
+#: Of those that were handed over so shortly before a leader ends some are cancelled while there is none: that is asked
+#: before the next one hands them over again.
+LAST_MS: Final = 200
+LAST_SHARE: Final = 0.5
+NO_LEADER_S: Final = 1.0
+LEADER_ENDS: Final = ("catch", "kill", "power")
 #: Of those that came so shortly before their hand-over many are cancelled at once; and some of those that wait.
 NEW_MS: Final = 300
 NEW_SHARE: Final = 0.6
@@ -136,6 +143,9 @@ class Asker:
             self._choose(event)
         elif isinstance(event, Promoted):
             self._leader_begins()
+        elif isinstance(event, Fault) and event.role == "leader" and event.phase == "begin":
+            if event.kind in LEADER_ENDS:
+                self._leader_ends()
         elif isinstance(event, Ended) and event.message_id in self._by_id:
             self._meanwhile(self._by_id[event.message_id])
         elif isinstance(event, Rescheduled | GaveBack) and event.number in self._known:
@@ -159,6 +169,14 @@ class Asker:
         for message in self._chance.sample(waiting, min(WAITING_AT_CHANGES, len(waiting))):
             self._waiting.discard(message.number)
             self._world.after(LATER_S * self._chance.random(), self._changer.cancel, message)
+
+    def _leader_ends(self) -> None:
+        """What it handed over last, and may not have said."""
+        since_ms = self._history.now()[0] - LAST_MS
+        names = sorted({begun.message_id for begun in self._lately if begun.mono_ms > since_ms})
+        for name in names:
+            if self._chance.random() < LAST_SHARE:
+                self._world.after(NO_LEADER_S * self._chance.random(), self._changer.cancel, self._by_id[name])
 
     def _meanwhile(self, message: Answered) -> None:
         """Its last hand-over came to nothing, and it waits for another one."""
