@@ -30,6 +30,7 @@ class Bounds:
     acknowledged_share: float = 0.95  # of what was offered outside the windows
     lasting: frozenset[str] = frozenset({"pause"})  # kinds that excuse until their end, and `window_ms` more
     clocks_right: bool = False  # all through the run: what is said of times can be held against the truth
+    clocks_set_back: bool = False  # all of them together
     held_ms: int = 50  # one step of a simulated node's event loop
     # A term ends with the fault that hit its leader; False where many kinds of faults overlap: then it ends, as far as
     # anybody can tell, with the first hand-over of the next.

@@ -107,9 +107,10 @@ class Truth:
 
     def nobody_died(self, number: int, cancel: Cancelled) -> bool:
         """Whether every leader from shortly before a message was sent until its cancel was answered led on, or gave its
-        leadership away and all that it did went into the log."""
+        leadership away and all that it did went into the log. Where all clocks were set back, what is due earlier than
+        they had shown may be in doubt whenever it came."""
         answered = self._acknowledged.get(number)
-        if answered is None or not self._changes:
+        if answered is None or not self._changes or self.bounds.clocks_set_back:
             return False
         from_ms = answered.sent_mono_ms - DOUBT_MS
         if self._changes[0][0] > from_ms:

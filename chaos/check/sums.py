@@ -4,7 +4,19 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
-from chaos.event import Acked, Cancelled, Counted, GaveBack, HandedOver, Offered, Rescheduled, Settled, Summed
+from chaos.event import (
+    Acked,
+    Applied,
+    Cancelled,
+    Counted,
+    GaveBack,
+    HandedOver,
+    Offered,
+    Promoted,
+    Rescheduled,
+    Settled,
+    Summed,
+)
 from chaos.truth import Truth
 from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED
 
@@ -60,6 +72,7 @@ def _ends(truth: Truth) -> tuple[dict[int, float], dict[int, float]]:
     may_end: dict[int, float] = {}
     ended: dict[int, float] = {}
     numbers = truth.number_of | {event.message_id: event.number for event in truth.received}
+    applied_ms = _applied_ms(truth)
     for event in truth.history.events:
         if isinstance(event, HandedOver) and event.pushed:
             may_end.setdefault(event.number, event.mono_ms)
@@ -70,8 +83,24 @@ def _ends(truth: Truth) -> tuple[dict[int, float], dict[int, float]]:
             if getattr(event, "result", "") == "acked" or getattr(event, "outcome", "") == "cancelled":
                 ended.setdefault(event.number, event.mono_ms)
         elif isinstance(event, Settled) and event.what in ENDED and event.message_id in numbers:
-            ended.setdefault(numbers[event.message_id], event.mono_ms)
+            number, at_ms = numbers[event.message_id], applied_ms.get(event.index, float("inf"))
+            ended[number] = min(at_ms, ended.get(number, at_ms))
     return may_end, ended
+
+
+def _applied_ms(truth: Truth) -> dict[int, float]:
+    """By index: from when on whoever leads has applied an entry: its own leader, or the next as it begins. Followers
+    may be earlier than a leader whose disk is slow."""
+    promoted = truth.history.of(Promoted)
+    leaders = {event.term: event.node for event in promoted}
+    found: dict[int, float] = {}
+    for event in truth.history.of(Applied):
+        if leaders.get(event.term) == event.node:
+            at_ms = event.mono_ms
+        else:
+            at_ms = next((later.mono_ms for later in promoted if later.term > event.term), float("inf"))
+        found[event.index] = min(at_ms, found.get(event.index, at_ms))
+    return found
 
 
 def _moves(truth: Truth) -> dict[int, list[float]]:

@@ -138,6 +138,7 @@ def test_a_doubt_needs_a_leader_that_died() -> None:
     answered = msgspec.convert(answer | {"message_id": "id900", "due_ms": EPOCH_MS + 9_000} | at(6_001), Event)
     told = cancel(8_000, "unknown", 0, number=900)
     assert wrong(History([*long_ago, offered, answered, told]))
+    assert not wrong(History([*long_ago, offered, answered, told]), Bounds(clocks_set_back=True)), "seed 33009"
     given: Any = {"source": "n2", "target": "n3", "asked": "n3", "term_before": 2, "term_after": 3, "took_ms": 9}
     elected = msgspec.convert({"type": "Led", "term": 3, "leader": "n3"} | at(7_000), Event)
     assert not wrong(History([*long_ago, offered, answered, elected, told]))
