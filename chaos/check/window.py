@@ -62,9 +62,9 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
 
 
 def _may_be_ahead_ms(begun: Begun) -> float:
-    """By how much a leader's clock may be ahead of the truth at this moment."""
+    """By how much a leader's clock may seem to be ahead of the truth at this moment."""
     assert begun.median_ahead_ms is not None
-    return begun.median_ahead_ms + AHEAD_MS + MEASURED_MS
+    return begun.median_ahead_ms + AHEAD_MS + MEASURED_MS + FLOORED_MS
 
 
 def _again_after_clocks_went_back(history: History) -> set[HandOverName]:
@@ -90,7 +90,7 @@ def _begun_early(event: Begun, again: set[HandOverName]) -> Iterator[str]:
     name = f"{event.message_id} in term {event.term}, attempt {event.attempt}"
     if event.at_ms < event.due_ms and (event.message_id, event.term, event.attempt) not in again:
         yield f"{name}: {event.node} begins it at {event.at_ms} by its clock, and has it due at {event.due_ms}"
-    if event.median_ahead_ms is not None and event.at_ms - event.wall_ms - FLOORED_MS > _may_be_ahead_ms(event):
+    if event.median_ahead_ms is not None and event.at_ms - event.wall_ms > _may_be_ahead_ms(event):
         yield (
             f"{name}: the clock of {event.node} is {event.at_ms - event.wall_ms} ms ahead, that of the median "
             f"{event.median_ahead_ms:.0f} ms"
