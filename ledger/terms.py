@@ -12,6 +12,7 @@ from ledger.trail import lift
 from storage.array import I64
 from storage.delivery_record import GOES_ON, START, TERM_BEGUN, TERM_ENDED, term_before
 
+MS_PER_TICK: Final = 1_000
 _NEVER: Final = np.iinfo(np.int64).max
 _SEEN: Final = (START, TERM_BEGUN, TERM_ENDED)
 """What only a leader writes. An end record bears the term of its hand-over, which may be over by then."""
@@ -20,10 +21,10 @@ _SEEN: Final = (START, TERM_BEGUN, TERM_ENDED)
 def terms_of(deliveries: Rows) -> Rows:
     """TERM rows, in order of term and node, of what these DELIVERY rows tell of it; rows of all kinds may be among
     them. One of which no begin is told has `begun_ms` 0."""
-    fields = ["kind", "term", "node", "at_ms", "code", "random", "home", "took_ms"]
+    fields = ["kind", "term", "node", "at_ms", "code", "random", "home", "took_ms", "tick"]
     kind = deliveries["kind"]
     its = np.flatnonzero(np.isin(kind, _SEEN) | ((kind == GOES_ON) & (deliveries["random"] > 0)))
-    kind, term, node, at_ms, code, random, home, took_ms = lift(deliveries, fields, its)
+    kind, term, node, at_ms, code, random, home, took_ms, tick = lift(deliveries, fields, its)
     name = term.astype(np.uint64) << np.uint64(16) | node
     names, which = np.unique(name, return_inverse=True)
     terms = np.zeros(len(names), TERM)
@@ -38,6 +39,7 @@ def terms_of(deliveries: Rows) -> Rows:
     first_ms: I64 = np.full(len(names), _NEVER)
     np.minimum.at(first_ms, which, at_ms)
     terms["first_ms"] = first_ms
+    np.maximum.at(terms["found_ms"], which[begun], (tick[begun] + 1) * MS_PER_TICK)
     marked = (kind != START) & (random > 0)
     terms["marked"][which[marked]] = 1
     terms["before"][which[marked]] = term_before(kind, home, took_ms)[marked]
@@ -77,7 +79,7 @@ def _by_term_and_node(parts: Sequence[Rows]) -> Rows:
     order = np.argsort(rows["ended_ms"], kind="stable")
     for field in ("ended_ms", "how"):
         merged[field][which[order]] = rows[field][order]
-    for field in ("seen_ms", "before", "marked"):
+    for field in ("seen_ms", "found_ms", "before", "marked"):
         np.maximum.at(merged[field], which, rows[field])
     np.minimum.at(merged["first_ms"], which, rows["first_ms"])
     return merged

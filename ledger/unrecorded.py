@@ -8,7 +8,8 @@
 
 A term that is marked (level 3) says which one the log shows before it. A marked term without an end lost its newest
 records with the power, or its leader is cut off: a leader that was killed alone gets its end when its node is back
-(storage/delivery_end.py). The end of such a time is by another node's clock, so it is taken CLOCKS_MS later.
+(storage/delivery_end.py). The end of such a time is by another node's clock, so it is taken CLOCKS_MS later; and not
+before the second that this one found dispatched in the log: its clock may be wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def unrecorded(terms: Rows, window_ms: int) -> Rows:
     for row, term in enumerate(terms):
         before = terms[row - 1] if row else np.zeros(1, terms.dtype)[0]
         first_ms = int(term["first_ms"])
-        until_ms = first_ms + CLOCKS_MS
+        until_ms = max(first_ms, int(term["found_ms"])) + CLOCKS_MS
         if first_ms <= window_ms:
             continue
         if before["marked"] and not before["ended_ms"]:
@@ -56,7 +57,8 @@ def closed(holes: Rows, terms: Rows) -> Rows:
         later = terms[(terms["first_ms"] > hole["from_ms"]) & (terms["node"] != hole["node"]) & (terms["marked"] > 0)]
         later = later[later["term"] > its["term"].max(initial=0)]
         if len(later):
-            hole["until_ms"] = min(int(hole["until_ms"]), int(later["first_ms"].min()) + CLOCKS_MS)
+            begins_ms = np.maximum(later["first_ms"], later["found_ms"])
+            hole["until_ms"] = min(int(hole["until_ms"]), int(begins_ms.min()) + CLOCKS_MS)
     return holes
 
 

@@ -34,18 +34,26 @@ class Logs:
         for path in self.paths.values():
             path.mkdir()
 
-    def log(self, node: int) -> DeliveryLog:
-        """Of a node that has just started."""
-        state = DispatchState(0, 0, 0)
+    def log(self, node: int, tick: int = 0) -> DeliveryLog:
+        """Of a node that has just started, and finds that the log is dispatched so far."""
+        state = DispatchState(tick, 0, 0)
         return DeliveryLog(
             self.paths[node], Disk(), group=0, node=node, cluster_id=lambda: bytes(16), state=lambda: state
         )
 
     def lead(
-        self, node: int, term: int, from_ms: int, until_ms: int, *, before: int | None, ended: bool = False
+        self,
+        node: int,
+        term: int,
+        from_ms: int,
+        until_ms: int,
+        *,
+        before: int | None,
+        ended: bool = False,
+        tick: int = 0,
     ) -> None:
         """A term with a hand-over at its beginning and one at its end; `before` None: below level 3."""
-        log = self.log(node)
+        log = self.log(node, tick)
         log.term_begun(term, NOW_MS + from_ms, None if before is None else Mark(BOOT, before))
         home = np.array([5], np.uint64)
         for at_ms in (from_ms, until_ms):
@@ -204,6 +212,19 @@ def test_d5_a_term_over_two_files_of_which_the_older_lost_its_end(logs: Logs) ->
     holes = logs.found()[0].holes
     assert not logs.found()[0].open_holes
     assert [(from_ms - NOW_MS, until_ms - NOW_MS) for from_ms, until_ms in holes] == [(HOUR_MS - 500, 2 * HOUR_MS + 1)]
+
+
+def test_a_gap_does_not_end_by_the_clock_of_a_leader_that_is_wrong(logs: Logs) -> None:
+    """Seed 34325: a leader lost power, and the next one's clock was 47 s behind. What it found in the log had been
+    dispatched by the one before: up to then, and a while after, that one led."""
+    logs.lead(1, 1, 0, 500, before=0, ended=True)
+    tick = NOW_MS // 1_000 + 5
+    logs.lead(3, 3, -47_000, -46_000, before=2, tick=tick)
+    assert logs.missing() == [(0, -47_000, 6_000 + CLOCKS_MS)]
+    logs.lead(2, 4, 7_000, 7_500, before=3)
+    assert logs.missing() == [(0, -47_000, 6_000 + CLOCKS_MS), (3, -46_000, 7_000 + CLOCKS_MS)]
+    hole = np.array([(1, 0, 0, NOW_MS + 500, 1 << 60)], SPAN)
+    assert (closed(hole, logs.terms)["until_ms"] - NOW_MS).tolist() == [7_000 + CLOCKS_MS]
 
 
 def test_a_hole_ends_at_the_latest_where_another_node_begins_a_later_marked_term(logs: Logs) -> None:
