@@ -80,7 +80,7 @@ TERM: Final = np.dtype(
         ("first_ms", "<i8"),  # earliest such moment
         ("before", "<u4"),  # if marked, the term that the log shows before it; 0: none
         ("marked", "<u4"),  # 1: the record of its beginning says so (level 3)
-        ("found_ms", "<i8"),  # up to where its leader found the log dispatched; 0: not told
+        ("found_ms", "<i8"),  # begin of the second that its leader found the log dispatched to; 0: not told
     ]
 )
 """A term in which a node led."""

@@ -39,7 +39,9 @@ def terms_of(deliveries: Rows) -> Rows:
     first_ms: I64 = np.full(len(names), _NEVER)
     np.minimum.at(first_ms, which, at_ms)
     terms["first_ms"] = first_ms
-    np.maximum.at(terms["found_ms"], which[begun], (tick[begun] + 1) * MS_PER_TICK)
+    found_ms: I64 = np.full(len(names), _NEVER)
+    np.minimum.at(found_ms, which[begun], tick[begun] * MS_PER_TICK)  # a later mark of the term tells its own
+    terms["found_ms"] = np.where(found_ms == _NEVER, 0, found_ms)
     marked = (kind != START) & (random > 0)
     terms["marked"][which[marked]] = 1
     terms["before"][which[marked]] = term_before(kind, home, took_ms)[marked]
@@ -73,13 +75,14 @@ def _by_term_and_node(parts: Sequence[Rows]) -> Rows:
     name = rows["term"].astype(np.uint64) << np.uint64(16) | rows["node"]
     names, first, which = np.unique(name, return_index=True, return_inverse=True)
     merged = rows[first]
-    begun_ms: I64 = np.full(len(names), _NEVER)
-    np.minimum.at(begun_ms, which, np.where(rows["begun_ms"] > 0, rows["begun_ms"], _NEVER))
-    merged["begun_ms"] = np.where(begun_ms == _NEVER, 0, begun_ms)
+    for field in ("begun_ms", "found_ms"):
+        least_ms: I64 = np.full(len(names), _NEVER)
+        np.minimum.at(least_ms, which, np.where(rows[field] > 0, rows[field], _NEVER))
+        merged[field] = np.where(least_ms == _NEVER, 0, least_ms)
     order = np.argsort(rows["ended_ms"], kind="stable")
     for field in ("ended_ms", "how"):
         merged[field][which[order]] = rows[field][order]
-    for field in ("seen_ms", "found_ms", "before", "marked"):
+    for field in ("seen_ms", "before", "marked"):
         np.maximum.at(merged[field], which, rows[field])
     np.minimum.at(merged["first_ms"], which, rows["first_ms"])
     return merged

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from ledger.bucket import SPAN, Bucket, Context, Rows
 from ledger.columns import Columns
+from ledger.terms import MS_PER_TICK
 from storage.array import I64
 from storage.doubt import CLOCKS_MS
 
@@ -35,7 +36,7 @@ def unrecorded(terms: Rows, window_ms: int) -> Rows:
     for row, term in enumerate(terms):
         before = terms[row - 1] if row else np.zeros(1, terms.dtype)[0]
         first_ms = int(term["first_ms"])
-        until_ms = max(first_ms, int(term["found_ms"])) + CLOCKS_MS
+        until_ms = int(_led_until_ms(term))
         if first_ms <= window_ms:
             continue
         if before["marked"] and not before["ended_ms"]:
@@ -57,9 +58,16 @@ def closed(holes: Rows, terms: Rows) -> Rows:
         later = terms[(terms["first_ms"] > hole["from_ms"]) & (terms["node"] != hole["node"]) & (terms["marked"] > 0)]
         later = later[later["term"] > its["term"].max(initial=0)]
         if len(later):
-            begins_ms = np.maximum(later["first_ms"], later["found_ms"])
-            hole["until_ms"] = min(int(hole["until_ms"]), int(begins_ms.min()) + CLOCKS_MS)
+            hole["until_ms"] = min(int(hole["until_ms"]), int(_led_until_ms(later).min()))
     return holes
+
+
+def _led_until_ms(terms: Rows) -> I64:
+    """Until when others can have led before these terms. Whose clock was behind the second that it found dispatched has
+    a wrong one."""
+    first_ms, found_ms = terms["first_ms"], terms["found_ms"]
+    until_ms: I64 = np.where(found_ms > first_ms, found_ms + MS_PER_TICK, first_ms) + CLOCKS_MS
+    return until_ms
 
 
 class Open:

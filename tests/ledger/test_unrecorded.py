@@ -227,6 +227,15 @@ def test_a_gap_does_not_end_by_the_clock_of_a_leader_that_is_wrong(logs: Logs) -
     assert (closed(hole, logs.terms)["until_ms"] - NOW_MS).tolist() == [7_000 + CLOCKS_MS]
 
 
+def test_what_a_leader_found_is_told_by_the_first_record_of_its_term(logs: Logs) -> None:
+    """When its cluster rises it makes another one, behind what it has dispatched itself."""
+    second = NOW_MS // 1_000
+    logs.lead(1, 1, 0, 500, before=0, ended=True)
+    logs.lead(2, 3, 1_900, 2_000, before=None, tick=second)
+    logs.lead(2, 3, 2_100, 2_200, before=2, tick=second + 2)
+    assert logs.missing() == [(0, -500, 1_900 + CLOCKS_MS)]
+
+
 def test_a_hole_ends_at_the_latest_where_another_node_begins_a_later_marked_term(logs: Logs) -> None:
     """Zeros at the end of a log have nothing behind them that could end the hole."""
     logs.lead(1, 1, 0, 500, before=0)
