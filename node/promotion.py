@@ -50,12 +50,13 @@ class Promoted:
                 await asyncio.sleep(AGAIN_S)
 
     def doubts(self, found: Found) -> bool:
-        """Whether a leader before this one may have handed this message over, or not, though nothing tells of it."""
+        """Whether a leader before this one may have handed this message over, or not, though nothing tells of it. What it
+        planned itself the log judges: a plan that has not begun is taken back with what asks."""
         if DOUBTFUL_FIELD in found.record.extension:
             return True
         places = [found.place] if has(self._store.level, "doubt") else [found.home, found.place]
         return any(
-            doubtful_at(self._store, doubt, np.array(places, np.uint64), self._term).any()
+            doubtful_at(self._store, doubt, np.array(places, np.uint64), heard=True).any()
             for doubt in (self._store.doubt, self._doubt)
         )
 

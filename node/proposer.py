@@ -238,7 +238,10 @@ class Proposer:
     def _flush(self) -> None:
         self._flush_soon = False
         self._look_for_late()
-        if self._in_flight or self._held or not self._group.established:
+        if not self._group.established:
+            self._refuse()  # asked for behind the step in which leadership was lost, as by who does it in parts
+            return
+        if self._in_flight or self._held:
             return
         try:
             self._propose()
@@ -376,6 +379,10 @@ class Proposer:
         if self._quiet is not None:
             resolve(self._quiet, None, None)
             self._quiet = None
+        self._refuse()
+
+    def _refuse(self) -> None:
+        """What waits was not proposed. In this node's next term nobody may want it any more."""
         for queue in self._queues:
             queue.refuse()
 

@@ -88,7 +88,7 @@ def move(
     """Append the messages at their new places, with the doubts about where they were, and say so at home and there.
     `uncounted` attempts do not count for the retry policy any more; what is None stays as it was. `heard`: rows
     that move because somebody heard what became of the newest hand-over."""
-    extensions = with_doubt(store, leaving.place, extensions, envelope.term, heard)
+    extensions = with_doubt(store, leaving.place, extensions, heard)
     again = redraft(records, asked_due_ms=asked_due_ms, attempts=uncounted, extensions=extensions)
     units = store.units(leaving.place)
     batch = UnitBatch(

@@ -106,7 +106,7 @@ def apply_lease(store: Store, command: Lease, envelope: Envelope) -> U8:
     rows = effective.nonzero()[0]
     if len(rows):
         again = states.attempt[rows] > 0
-        before = planned_before(store, command.position[rows], again, envelope.term) if again.any() else np.uint16(0)
+        before = planned_before(store, command.position[rows], again) if again.any() else np.uint16(0)
         store.settle(
             SettleBatch.of(
                 command.position[rows],
@@ -246,7 +246,7 @@ def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows,
     states = standing.states
     result = verdicts(store, standing, command.revision[rows], envelope)
     free = (result == FREE).nonzero()[0]
-    prior = _priors(store, home, standing, command.doubtful[rows] > 0, free, envelope.term)
+    prior = _priors(store, home, standing, command.doubtful[rows] > 0, free)
     again = (states.state == CANCELLED_STATE).nonzero()[0]
     if len(again):
         result[again] = CANCELLED
@@ -269,7 +269,7 @@ def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows,
     return cancelled
 
 
-def _priors(store: Store, home: U64, standing: Standing, doubtful: npt.NDArray[np.bool_], free: Rows, term: int) -> U8:
+def _priors(store: Store, home: U64, standing: Standing, doubtful: npt.NDArray[np.bool_], free: Rows) -> U8:
     """What is known of hand-overs before, where they are cancelled now. `doubtful`: what the leader says.
 
     A doubt wins over what is known, and a message that was moved has it in its record. Below level 3 what is known won.
@@ -277,7 +277,7 @@ def _priors(store: Store, home: U64, standing: Standing, doubtful: npt.NDArray[n
     known, place = standing.states.attempt > 0, standing.place
     wins = has(store.level, "doubt")
     if wins:
-        doubtful[free] |= doubtful_at(store, store.doubt, place[free], term)
+        doubtful[free] |= doubtful_at(store, store.doubt, place[free])
     moved = free[(place[free] != home[free]) & (wins | ~known[free])]
     if len(moved):
         doubtful[moved] |= [DOUBTFUL_FIELD in record.extension for record in store.records(place[moved])]

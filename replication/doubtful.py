@@ -1,7 +1,8 @@
 """What the log says of hand-overs that it may not know, or that may not have been: the one place that judges it.
 
     fast      due when a leader died (storage/doubt.py): it may have handed the unit over, and not written so
-    strict    a push planned by a leader that died before anybody heard what became of it: it may not have been sent
+    strict    a push whose lease ended, or whose leader died, before anybody heard what became of it: it may not have been
+              sent
     restored  in a cluster made from a backup, all that was in it: the old cluster went on without us
 
 A message that moves takes the doubt along in its record, so the place where it stands answers for all places before.
@@ -33,8 +34,9 @@ STRICT_DOUBT = "strict_doubt_ms"
 then: none, in one that was strict from its first message. No later hand-over can be unknown to the log."""
 
 
-def doubtful_at(store: Store, doubt: Doubt, places: U64, term: int) -> Mask:
-    """Whether there is a doubt about units at these places in this term, [n]; not what their records say."""
+def doubtful_at(store: Store, doubt: Doubt, places: U64, *, heard: bool = False) -> Mask:
+    """Whether there is a doubt about units at these places, [n]; not what their records say. No lease of theirs runs.
+    `heard`: somebody knows what became of the newest hand-over."""
     units = store.units(places)
     doubtful = doubt.of(places, units["due_ms"])
     for number in set(units["topic"].tolist()):
@@ -42,7 +44,7 @@ def doubtful_at(store: Store, doubt: Doubt, places: U64, term: int) -> Mask:
         if topic is not None and STRICT_SINCE in topic.settings:
             rows = np.flatnonzero(units["topic"] == number)
             doubtful[rows] &= units["due_ms"][rows] <= _strict_from_ms(topic)
-            doubtful[rows] |= _untold(store.newest(places[rows]), term)
+            doubtful[rows] |= _untold(store.newest(places[rows]), heard=heard)
     restored = store.catalog.restored
     if restored is not None:
         created_ms = [record.created_ms for record in store.records(places)]
@@ -51,28 +53,28 @@ def doubtful_at(store: Store, doubt: Doubt, places: U64, term: int) -> Mask:
 
 
 def with_doubt(
-    store: Store, places: U64, extensions: Sequence[dict[str, Any]], term: int, heard: Mask | None = None
+    store: Store, places: U64, extensions: Sequence[dict[str, Any]], heard: Mask | None = None
 ) -> Sequence[dict[str, Any]]:
     """The extensions of messages that leave these places, with the doubt that they take along. `heard`: rows of which
     somebody heard what became of the newest hand-over, in whatever term it was planned."""
     if not has(store.level, "doubt"):
         return extensions
-    doubtful = doubtful_at(store, store.doubt, places, term)
+    doubtful = doubtful_at(store, store.doubt, places)
     if heard is not None and (doubtful & heard).any():
-        doubtful[heard] = doubtful_at(store, store.doubt, places[heard], 0)
+        doubtful[heard] = doubtful_at(store, store.doubt, places[heard], heard=True)
     return [
         extension | {DOUBTFUL_FIELD: True} if doubt else extension
         for extension, doubt in zip(extensions, doubtful.tolist(), strict=True)
     ]
 
 
-def planned_before(store: Store, places: U64, again: Mask, term: int) -> U16:
+def planned_before(store: Store, places: U64, again: Mask) -> U16:
     """The bit of the code of a new lease at each of these places: PLANNED_BEFORE, or none. `again`: those that were
     leased before."""
     code = np.zeros(len(places), np.uint16)
     rows = np.flatnonzero(again)
     if len(rows) and has(store.level, "doubt"):
-        code[rows[_untold(store.newest(places[rows]), term)]] = PLANNED_BEFORE
+        code[rows[_untold(store.newest(places[rows]))]] = PLANNED_BEFORE
     return code
 
 
@@ -82,10 +84,9 @@ def _strict_from_ms(topic: Topic) -> int:
     return int(topic.settings[STRICT_SINCE]) + CLOCKS_MS if until_ms is None else int(until_ms)
 
 
-def _untold(newest: Settles, term: int) -> Mask:
-    """Where a push was planned in a term before this one, and nobody said what became of it."""
-    open_ = (newest["what"] == LEASED) | (newest["what"] == RELEASED)
-    planned = (newest["what"] == LEASED) & (newest["code"] & PLANNED > 0) & (newest["term"] < term)
-    before = open_ & (newest["code"] & PLANNED_BEFORE > 0)
-    untold: Mask = planned | before
+def _untold(newest: Settles, *, heard: bool = False) -> Mask:
+    """Where a push was planned, and nobody said what became of it: the newest, unless that is `heard`, or one before."""
+    code = newest["code"]
+    planned = (newest["what"] == LEASED) & (code & (PLANNED_BEFORE if heard else PLANNED | PLANNED_BEFORE) > 0)
+    untold: Mask = planned | ((newest["what"] == RELEASED) & (code & PLANNED_BEFORE > 0))
     return untold

@@ -69,7 +69,7 @@ _ANSWERS: Final = (
 
 def _cancels(truth: Truth) -> Iterable[str]:
     """`prior` and `attempts_made`: none that was received is left out; a strict topic doubts what is on record alone;
-    and there is no doubt where no leader died since the message came."""
+    and there is no doubt where no leader died since the message came, but for a push that was planned and not sent."""
     for cancel in truth.history.of(Cancelled):
         if cancel.outcome != "cancelled" or cancel.message_id in truth.redriven:
             continue
@@ -87,7 +87,8 @@ def _cancels(truth: Truth) -> Iterable[str]:
         if cancel.prior == "unknown":
             if truth.is_strict(cancel.number) and not cancel.attempts_made:
                 yield f"{told}, and it is strict"
-            if truth.nobody_died(cancel.number, cancel):
+            unsent = pushed and begun is not None and begun < cancel.attempts_made
+            if not unsent and truth.nobody_died(cancel.number, cancel):
                 yield f"{told}, and no leader died since it came"
 
 

@@ -100,8 +100,9 @@ class Upgrade:
     def _ask(self) -> None:
         if self._over and self.risen():
             return
+        leader = self._world.leader() if self._over else None  # healed: others only pass on, or refuse, for a while
         self._caller.call(
-            self._caller.node(), lambda port: port.upgrade(LEVELS[1]), self._answered, "upgrade", leader=False
+            leader or self._caller.node(), lambda port: port.upgrade(LEVELS[1]), self._answered, "upgrade", leader=False
         )
 
     def _answered(self, outcome: Outcome) -> None:

@@ -165,6 +165,26 @@ def test_a_redrive_is_told_its_log_index() -> None:
     run(test)
 
 
+def test_what_is_asked_for_behind_the_end_of_leadership_is_refused() -> None:
+    """Seed 35221: the rest of a redrive was asked for as the entry before it ended, after its leader had been replaced.
+    It waited, answered as refused to its client, for that node's next term, and was done then."""
+
+    async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
+        group.established = False
+        proposer.step_down()
+        redrive = asyncio.ensure_future(proposer.redrive(Redrive(np.ones(1, np.uint64), np.ones(1, np.int64))))
+        await turns()
+        assert redrive.done()
+        with pytest.raises(Problem, match="no-leader"):
+            redrive.result()
+        group.established = True
+        proposer.kick()
+        await turns()
+        assert not group.open
+
+    run(test)
+
+
 def test_a_reschedule_is_due_from_the_entrys_stamp_on() -> None:
     """A delay counts from the moment at which the entry is put together; the past is now."""
 
