@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import aiohttp
 
+from api.ledger import LedgerSight
 from api.timestamp import parse_time
 from chaos.event import Accounted, Answered, Looked, Summed
 from chaos.history import History
@@ -26,6 +27,11 @@ REQUEST_S: Final = 20.0
 #: What the ledger says of a message some of whose records are gone.
 OUTSIDE: Final = "outside_window"
 FORGOTTEN: Final = frozenset({OUTSIDE, "records_missing"})
+
+
+def tells_all(sight: LedgerSight, flags: Iterable[str]) -> bool:
+    """Whether the ledger lacked nothing of what it tells of."""
+    return not (sight.unreachable or sight.gaps or FORGOTTEN.intersection(flags))
 
 
 async def take_account(nodes: Sequence[LocalNode], history: History, seed: int, count: int = SAMPLE) -> None:

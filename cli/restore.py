@@ -7,6 +7,7 @@ storage/restore.py.
 import os
 import re
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,7 @@ def command(
     from replication.journal_install import install_restored
     from storage.disk import Disk, DiskFailed
     from storage.restore import RestoreOptions, restore
-    from storage.snapshot import Manifest, SnapshotRefused
+    from storage.snapshot import SnapshotRefused
 
     disk = Disk()
     options = RestoreOptions(
@@ -66,8 +67,7 @@ def command(
         catch_up=_catch_up(catch_up),
     )
 
-    def write_journal(directory: Path, manifest: Manifest) -> None:
-        install_restored(directory, disk, manifest, options.cluster_id)
+    write_journal = partial(install_restored, disk=disk, cluster_id=options.cluster_id)
 
     try:
         manifest = restore(backup, data_dir, options, write_journal, disk)

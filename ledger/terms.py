@@ -11,8 +11,8 @@ from ledger.bucket import TERM, Rows
 from ledger.trail import lift
 from storage.array import I64
 from storage.delivery_record import GOES_ON, START, TERM_BEGUN, TERM_ENDED, term_before
+from storage.position import MS_PER_TICK
 
-MS_PER_TICK: Final = 1_000
 _NEVER: Final = np.iinfo(np.int64).max
 _SEEN: Final = (START, TERM_BEGUN, TERM_ENDED)
 """What only a leader writes. An end record bears the term of its hand-over, which may be over by then."""

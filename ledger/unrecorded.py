@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from ledger.bucket import SPAN, Bucket, Context, Rows
 from ledger.columns import Columns
-from ledger.terms import MS_PER_TICK
 from storage.array import I64
 from storage.doubt import CLOCKS_MS
+from storage.position import MS_PER_TICK
 
 NOBODY = 0
 """In place of a node's number: which node led is not told."""

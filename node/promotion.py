@@ -21,12 +21,12 @@ from replication.command_promotion import HANDED_ON, Promotion
 from replication.doubtful import DOUBTFUL_FIELD, doubtful_at
 from storage.doubt import CLOCKS_MS, NO_DOUBT, Doubt
 from storage.level import has
+from storage.position import MS_PER_TICK
 
 if TYPE_CHECKING:
     from node.reign import Reign
     from node.server import Node
 
-MS_PER_TICK: Final = 1000
 #: Between two tries to say it: a refusal may come at once.
 AGAIN_S: Final = 0.02
 
@@ -50,8 +50,8 @@ class Promoted:
                 await asyncio.sleep(AGAIN_S)
 
     def doubts(self, found: Found) -> bool:
-        """Whether a leader before this one may have handed this message over, or not, though nothing tells of it. What it
-        planned itself the log judges: a plan that has not begun is taken back with what asks."""
+        """Whether a leader before this one may have handed this message over, or not, though nothing tells of it. Plans
+        are the log's to judge: one that has not begun is taken back in the entry of what asks."""
         if DOUBTFUL_FIELD in found.record.extension:
             return True
         places = [found.place] if has(self._store.level, "doubt") else [found.home, found.place]

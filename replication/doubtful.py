@@ -1,8 +1,7 @@
 """What the log says of hand-overs that it may not know, or that may not have been: the one place that judges it.
 
     fast      due when a leader died (storage/doubt.py): it may have handed the unit over, and not written so
-    strict    a push whose lease ended, or whose leader died, before anybody heard what became of it: it may not have been
-              sent
+    strict    a push of which nobody heard before its lease ended, or its leader died: it may not have been sent
     restored  in a cluster made from a backup, all that was in it: the old cluster went on without us
 
 A message that moves takes the doubt along in its record, so the place where it stands answers for all places before.
@@ -85,7 +84,7 @@ def _strict_from_ms(topic: Topic) -> int:
 
 
 def _untold(newest: Settles, *, heard: bool = False) -> Mask:
-    """Where a push was planned, and nobody said what became of it: the newest, unless that is `heard`, or one before."""
+    """Where a push was planned, and nobody said what became of it: the newest, unless `heard`, or one before."""
     code = newest["code"]
     planned = (newest["what"] == LEASED) & (code & (PLANNED_BEFORE if heard else PLANNED | PLANNED_BEFORE) > 0)
     untold: Mask = planned | ((newest["what"] == RELEASED) & (code & PLANNED_BEFORE > 0))

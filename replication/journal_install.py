@@ -79,7 +79,7 @@ def install_journal(
     disk.close(segment.fd)
 
 
-def install_restored(directory: Path, disk: Disk, manifest: Manifest, cluster_id: bytes) -> None:
+def install_restored(directory: Path, manifest: Manifest, *, disk: Disk, cluster_id: bytes) -> None:
     """Make the journal of the first node of a cluster that is made from this backup, as `install_journal` does. Every
     hand-over of its terms is newer than any that the old cluster made. Raises SnapshotRefused, DiskFailed."""
     term = manifest.applied_term + RESTORED_TERMS

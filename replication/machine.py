@@ -61,13 +61,10 @@ from storage.array import I64, U8, U16, U32, U64
 from storage.checkpoint import NOTHING, CheckpointRecord
 from storage.genesis import Genesis as GenesisRow
 from storage.level import FOUNDED, has, hash_version
-from storage.position import INDEX_MAX
+from storage.position import INDEX_MAX, MS_PER_TICK
 from storage.store import Store
 
 __all__ = ["Applied", "Cancelled", "Listener", "Machine", "Rescheduled", "Scheduled", "TopicPut"]
-
-#: A tick is an absolute second: its slot begins at tick * MS_PER_TICK.
-MS_PER_TICK = 1000
 
 
 class Listener(Protocol):

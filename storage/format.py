@@ -82,8 +82,8 @@ PLANNED: Final = 1
 """The `code` of a leased record whose hand-over was only planned when it was written, for its `at_ms`. A released
 record carries the term and attempt of the newest hand-over that was made before, 0 if there was none."""
 PLANNED_BEFORE: Final = 2
-"""In the `code` of a leased or released record: a lease before it was planned by a leader that died, and nobody knows
-whether that hand-over was made. From level 3 on."""
+"""In the `code` of a leased or released record: a hand-over that was planned before it may have been made or not:
+nobody heard of it before its lease ended. From level 3 on."""
 BY_RECEIPT: Final = 4
 """In the `code` of a leased record: only an extension told of this hand-over, whose own record went with its leader.
 Time and node are those of the extension. From level 3 on."""

@@ -15,6 +15,8 @@ INDEX_BITS: Final = 40
 HOUR_MAX: Final = (1 << 24) - 1
 INDEX_MAX: Final = (1 << INDEX_BITS) - 1
 HOUR_MS: Final = 3_600_000
+MS_PER_TICK: Final = 1_000
+"""A tick is an absolute second: its slot begins at tick * MS_PER_TICK."""
 
 _SHIFT: Final = np.uint64(INDEX_BITS)
 _MASK: Final = np.uint64(INDEX_MAX)

@@ -14,7 +14,7 @@ import msgspec
 from api.ledger import MessageLedger
 from api.message_query import BulkResult, DeadQuery
 from api.port import ANONYMOUS, KEPT, MessageView, ScheduleResult
-from chaos.account import FORGOTTEN, OUTSIDE
+from chaos.account import OUTSIDE, tells_all
 from chaos.event import (
     Accounted,
     Answered,
@@ -348,7 +348,7 @@ class Asker:
                 message_id=message.message_id,
                 kind=found.entry.kind,
                 hand_overs=len(found.hand_overs),
-                complete=not (found.sight.unreachable or found.sight.gaps or FORGOTTEN.intersection(found.entry.flags)),
+                complete=tells_all(found.sight, found.entry.flags),
                 old=OUTSIDE in found.entry.flags,
             )
         )

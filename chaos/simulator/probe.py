@@ -25,13 +25,12 @@ from node.reign import Reign
 from node.server import Node
 from replication.envelope import EntryRefused, Kind, decode_entry
 from replication.fence import fence
-from replication.machine import MS_PER_TICK
 from storage.array import U64
 from storage.columns import SettleBatch
 from storage.due import Due
 from storage.format import LEASED, PENDING
 from storage.message_id import encode_ids
-from storage.position import HOUR_MS
+from storage.position import HOUR_MS, MS_PER_TICK
 
 #: How often nodes are asked whether they are sure to lead.
 LOOK_S: Final = 0.01

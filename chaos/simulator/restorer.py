@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from api.ledger import MessageLedger
 from api.port import ANONYMOUS, CancelResult, Delivery, PullIn
 from api.snapshot import SnapshotView
-from chaos.account import FORGOTTEN, OUTSIDE
+from chaos.account import OUTSIDE, tells_all
 from chaos.check.restored import held
 from chaos.event import Answered, BackedUp, Recalled
 from chaos.fault_plan import FaultPlan
@@ -95,7 +96,7 @@ class Restorer:
             node_id=node_id, cluster_id=cluster_id, store_id=drawn.randbytes(16), now_ms=restored.now_ms
         )
         directory = restored.processes[node_id].platter.root
-        restore(backup, directory, options, lambda at, manifest: install_restored(at, disk, manifest, cluster_id), disk)
+        restore(backup, directory, options, partial(install_restored, disk=disk, cluster_id=cluster_id), disk)
 
 
 class Restored:
@@ -212,7 +213,7 @@ class Restored:
             if found is None:
                 self._unknown(message, outcome)
                 return
-            whole = not (found.sight.unreachable or found.sight.gaps or FORGOTTEN.intersection(found.entry.flags))
+            whole = tells_all(found.sight, found.entry.flags)
             told = {"kind": found.entry.kind, "hand_overs": len(found.hand_overs), "complete": whole}
             self._record(message, "accounted", again=before, old=OUTSIDE in found.entry.flags, **told)
 

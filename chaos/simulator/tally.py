@@ -10,7 +10,7 @@ from typing import Final
 from api.ledger import LedgerQuery, LedgerSummary
 from api.message_query import CountQuery
 from api.port import ANONYMOUS
-from chaos.account import FORGOTTEN
+from chaos.account import tells_all
 from chaos.event import Counted, Summed
 from chaos.history import History
 from chaos.simulator.client import Outcome
@@ -67,7 +67,7 @@ class Tally:
                 return
             counts, sight = found.counts, found.sight
             mono_ms, wall_ms = self._history.now()
-            missing = any(counts["flags"][flag] for flag in FORGOTTEN)
+            flags = [flag for flag, count in counts["flags"].items() if count]
             self._history.record(
                 Summed(
                     mono_ms=mono_ms,
@@ -75,7 +75,7 @@ class Tally:
                     lost=counts["classes"]["lost"],
                     strict_failover=counts["strict_failover"],
                     hand_overs=counts["hand_overs"],
-                    complete=not (sight.unreachable or sight.gaps or missing),
+                    complete=tells_all(sight, flags),
                 )
             )
 
