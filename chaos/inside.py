@@ -9,7 +9,8 @@ from chaos.seen import Seen
 class Begun(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A node wrote down that it begins a hand-over. `at_ms` by its own clock; `wall_ms` is the truth. `due_ms`: of the
     unit, by that node's records. `median_ahead_ms`: how far the median of the nodes' clocks is ahead of the truth, as
-    far as this one can hear them, at the most within the last second; None: not told."""
+    far as this one can hear them, at the most within the last second; None: not told. `leased_until_ms`: by the log, 0
+    where that has no lease yet."""
 
     node: str
     message_id: str
@@ -20,6 +21,7 @@ class Begun(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     pushed: bool
     due_ms: int = 0
     median_ahead_ms: float | None = None
+    leased_until_ms: int = 0
 
 
 class Ended(Seen, frozen=True, kw_only=True, tag=True, gc=False):

@@ -6,7 +6,6 @@ true moment at which it is recorded.
 
 from __future__ import annotations
 
-import heapq
 import statistics
 import zlib
 from collections import defaultdict, deque
@@ -18,19 +17,18 @@ from chaos.event import Applied, Begun, Ended, LeftOut, Promoted, SetBack, Settl
 from chaos.history import History
 from chaos.simulator.cost import free
 from chaos.simulator.crowd import TOPIC as CROWD
+from chaos.simulator.dispatched import Dispatched, replace_call
 from chaos.simulator.world import World
 from node.delivery_log import FAILED, PUSH
 from node.queues import GROUP
-from node.reign import Reign
 from node.server import Node
 from replication.envelope import EntryRefused, Kind, decode_entry
 from replication.fence import fence
 from storage.array import U64
 from storage.columns import SettleBatch
-from storage.due import Due
-from storage.format import LEASED, PENDING
+from storage.format import LEASED
 from storage.message_id import encode_ids
-from storage.position import HOUR_MS, MS_PER_TICK
+from storage.position import HOUR_MS
 
 #: How often nodes are asked whether they are sure to lead.
 LOOK_S: Final = 0.01
@@ -97,9 +95,9 @@ class Probe:
                 self._settled(node, batch)
 
         settle = node.store.settle
-        _replace(node.store, "append", appended)
-        _replace(node.store, "settle", settled)
-        _replace(node.group, "_apply_command", applied)
+        replace_call(node.store, "append", appended)
+        replace_call(node.store, "settle", settled)
+        replace_call(node.group, "_apply_command", applied)
 
     @free
     def _tell(
@@ -193,17 +191,21 @@ class Probe:
             if columns["mode"] == PUSH and columns["outcome"] == FAILED:
                 self._failed(node_id, columns)
 
-        _replace(log, "start", started)
-        _replace(log, "end", ended)
+        replace_call(log, "start", started)
+        replace_call(log, "end", ended)
 
     @free
     def _begun(self, node_id: str, node: Node, columns: dict[str, Any]) -> None:
         mono_ms, wall_ms = self._history.now()
         ids = encode_ids(GROUP, columns["home"], columns["random"]).astype("U26").tolist()
         asked = np.broadcast_to(columns["asked_due_ms"], len(ids)).tolist()
-        due = node.store.units(node.store.locate(columns["home"]))["due_ms"].tolist()
+        places = node.store.locate(columns["home"])
+        due, states = node.store.units(places)["due_ms"].tolist(), node.store.states(places)
+        leased = (states.term == columns["term"]) & (states.attempt == columns["attempt"])
+        ends = np.where(leased, states.lease_end_ms, 0).tolist()
         median_ms = max([*self._medians_ms[node_id], self._median_ms(node_id)])
-        for name, attempt, asked_due_ms, due_ms in zip(ids, columns["attempt"].tolist(), asked, due, strict=True):
+        rows = zip(ids, columns["attempt"].tolist(), asked, due, ends, strict=True)
+        for name, attempt, asked_due_ms, due_ms, leased_until_ms in rows:
             event = Begun(
                 mono_ms=mono_ms,
                 wall_ms=wall_ms,
@@ -216,6 +218,7 @@ class Probe:
                 pushed=columns["mode"] == PUSH,
                 due_ms=due_ms,
                 median_ahead_ms=median_ms,
+                leased_until_ms=leased_until_ms,
             )
             self.begun.setdefault((name, columns["term"], attempt), event)
             self._history.record(event)
@@ -242,7 +245,7 @@ class Probe:
                 term = node.group.term
                 self._shown_ms[term] = max(self._shown_ms.get(term, 0), before_ms)
 
-        _replace(clock, "bound", bounded)
+        replace_call(clock, "bound", bounded)
 
     def _median_ms(self, leader: str) -> float:
         """How far the median of the nodes' clocks is ahead of the truth, as their leader can know it at best: who is
@@ -336,64 +339,4 @@ class Probe:
                     )
             return riding
 
-        _replace(reign, "collect", collected)
-
-
-class Dispatched:
-    """What one reign has dispatched of the units made in it, against what its dispatch state says."""
-
-    def __init__(self, node: Node, reign: Reign) -> None:
-        self._node = node
-        self._pending: list[tuple[int, int, int]] = []  # heap of (due_ms, position, index of the entry)
-        self._seen: set[int] = set()
-        ready, planning = reign.dispatcher._ready, reign.dispatcher.planning
-        push, unplanned = ready.push, planning.unplanned
-
-        def pushed(kind: Any, topics: Any, units: Any, *, swept: bool = False) -> None:
-            self._seen.update(units.position.tolist())
-            push(kind, topics, units, swept=swept)
-
-        def given(due: Due) -> Due:
-            left = unplanned(due)
-            self._on_their_way(np.setdiff1d(due.position, left.position))
-            return left
-
-        _replace(ready, "push", pushed)
-        _replace(planning, "unplanned", given)
-
-    @free
-    def _on_their_way(self, positions: U64) -> None:
-        """The wheel gave these out, and no window has them: dispatched if their planned lease runs. It may be taken
-        back later, also between then and the next state."""
-        leased = self._node.store.states(positions).state == LEASED
-        self._seen.update(positions[leased].tolist())
-
-    def made(self, index: int, units: list[tuple[int, int]]) -> None:
-        """An entry made these units, as (position, due_ms)."""
-        for position, due_ms in units:
-            heapq.heappush(self._pending, (due_ms, position, index))
-
-    @free
-    def left_out(self, tick: int, applied_index: int) -> list[tuple[int, int]]:
-        """(position, due_ms) of units that a state names which are open and were not dispatched. Each is told once."""
-        later: list[tuple[int, int, int]] = []
-        left: list[tuple[int, int]] = []
-        while self._pending and self._pending[0][0] < tick * MS_PER_TICK:
-            due_ms, position, index = heapq.heappop(self._pending)
-            if index > applied_index:
-                later.append((due_ms, position, index))
-            elif position not in self._seen and self._is_open(position):
-                left.append((position, due_ms))
-            self._seen.discard(position)
-        for unit in later:
-            heapq.heappush(self._pending, unit)
-        return left
-
-    def _is_open(self, position: int) -> bool:
-        states = self._node.store.states(np.array([position], np.uint64))
-        return int(states.state[0]) == PENDING
-
-
-def _replace(owner: object, name: str, call: Any) -> None:
-    """Put `call` in the place of a method of this one object."""
-    setattr(owner, name, call)
+        replace_call(reign, "collect", collected)

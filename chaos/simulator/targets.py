@@ -51,6 +51,8 @@ class Targets:
         mono_ms, wall_ms = self._history.now()
         begun = self._probe.begun.get((received.id, received.term, received.attempt))
         at_ms = begun.at_ms if begun else 0
+        # In a strict topic a lease runs from the moment that was planned: its sends may wait.
+        leased_until_ms = begun.leased_until_ms if begun else 0
         # When a retry is due, no header says: by the clock of the leader that heard of the failure.
         due_ms = begun.asked_due_ms if begun and received.attempt == 1 else 0
         self._history.record(
@@ -64,7 +66,7 @@ class Targets:
                 due_ms=due_ms,
                 asked_due_ms=begun.asked_due_ms if begun else 0,
                 handed_over_ms=at_ms,
-                leased_until_ms=at_ms + PUSH_TIMEOUT_MS + PUSH_LEASE_MORE_MS,
+                leased_until_ms=leased_until_ms or at_ms + PUSH_TIMEOUT_MS + PUSH_LEASE_MORE_MS,
                 gives_up_ms=at_ms + PUSH_TIMEOUT_MS,
                 node=received.node,
                 connection=f"push {received.id} {received.term} {received.attempt}",

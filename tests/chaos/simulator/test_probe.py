@@ -9,7 +9,8 @@ import pytest
 
 from chaos.event import Promoted
 from chaos.history import History
-from chaos.simulator.probe import Dispatched, Probe
+from chaos.simulator.dispatched import Dispatched
+from chaos.simulator.probe import Probe
 from node.planning import Planning
 from replication.command import PutTopic
 from storage.due import Due
