@@ -155,13 +155,14 @@ def _risen_ms(history: History) -> float:
 def _sealed(history: History) -> set[int]:
     """Terms that were given by the one before, with all that it did in the log: that is known once the history has come
     to its newest level, and not where nobody looks into nodes. No level is taken back; an entry that needs no newer
-    version has an older one."""
+    version has an older one. Who leads in place of the one that was asked for was elected, and does not know."""
     newest = max((event.version for event in history.of(Applied)), default=0)
     found: set[int] = set()
     risen = False
     for event in history.events:
         if isinstance(event, Applied):
             risen |= event.version == newest
-        elif isinstance(event, Transferred) and event.term_after == event.term_before + 1 and risen:
-            found.add(event.term_after)
+        elif isinstance(event, Transferred) and risen:
+            given = event.term_after == event.term_before + 1 and event.asked in ("", event.target)
+            found |= {event.term_after} if given else set()
     return found

@@ -144,6 +144,8 @@ def test_a_doubt_needs_a_leader_that_died() -> None:
     assert not wrong(History([*long_ago, offered, answered, elected, told]))
     transferred = Transferred(**at(7_000), **given)
     assert wrong(History([*long_ago, offered, answered, elected, transferred, told]))
+    another = Transferred(**at(7_000), **given | {"asked": "n1"})
+    assert not wrong(History([*long_ago, offered, answered, elected, another, told])), "seed 36132: it was elected"
 
 
 @pytest.mark.parametrize(
