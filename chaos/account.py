@@ -56,6 +56,7 @@ async def take_account(nodes: Sequence[LocalNode], history: History, seed: int, 
 async def _sum_up(http: aiohttp.ClientSession, nodes: Sequence[LocalNode], history: History) -> None:
     """What the ledger of the node that can sums up."""
     for node in nodes:
+        asked_ms, _ = history.now()
         try:
             async with http.get(f"{node.url}/v1/ledger/summary", params={"from": EVER}) as answer:
                 found: dict[str, Any] = await answer.json(content_type=None)
@@ -66,7 +67,7 @@ async def _sum_up(http: aiohttp.ClientSession, nodes: Sequence[LocalNode], histo
             whole = found["window"]["complete"] and not any(found["flags"][flag] for flag in FORGOTTEN)
             told = {"lost": found["classes"]["lost"], "strict_failover": found["strict_failover"]}
             told |= {"hand_overs": found["hand_overs"], "complete": whole}
-            history.record(Summed(mono_ms=mono_ms, wall_ms=wall_ms, **told))
+            history.record(Summed(mono_ms=mono_ms, wall_ms=wall_ms, asked_mono_ms=asked_ms, **told))
             return
 
 
@@ -74,7 +75,7 @@ async def look(
     http: aiohttp.ClientSession, node: LocalNode, message: Answered, history: History, *, ledger: bool = False
 ) -> bool:
     """One GET, told of where it was answered; whether another one would say no more."""
-    asked_ms = history.now()[1]
+    asked_mono_ms, asked_ms = history.now()
     url = f"{node.url}/v1/messages/{message.message_id}"
     try:
         async with http.get(url, params={"ledger": "true" if ledger else "false"}) as answer:
@@ -104,7 +105,8 @@ async def look(
         whole = words["window"]["complete"] and not FORGOTTEN & set(words["flags"])
         hand_overs = len(words["deliveries"])
         old = OUTSIDE in words["flags"]
-        history.record(Accounted(**common, kind=words["class"], hand_overs=hand_overs, complete=whole, old=old))
+        told_of: dict[str, Any] = {"asked_mono_ms": asked_mono_ms, "kind": words["class"], "hand_overs": hand_overs}
+        history.record(Accounted(**common, **told_of, complete=whole, old=old))
     return True
 
 

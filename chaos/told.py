@@ -23,12 +23,13 @@ class Looked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Accounted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """What the ledger says of a message once all is over. `hand_overs`: those that it knows of; `complete`: it says
+    """What the ledger says of a message, asked at a moment. `hand_overs`: those that it knows of; `complete`: it says
     that no account is missing, and of the message that nothing of it was forgotten; `old`: that it is from before its
     records."""
 
     number: int
     message_id: str
+    asked_mono_ms: float
     kind: str
     hand_overs: int
     complete: bool
@@ -44,8 +45,9 @@ class Counted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Summed(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """What the ledger sums up of all messages once all is over; `complete` as with one message."""
+    """What the ledger sums up of all messages, asked at a moment; `complete` as with one message."""
 
+    asked_mono_ms: float
     lost: int
     strict_failover: int
     hand_overs: int

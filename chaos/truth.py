@@ -90,6 +90,11 @@ class Truth:
         """Whether its topic pushes."""
         return self.topic(number) in ("push", "strict-push", "poison")
 
+    def received_before(self, number: int, mono_ms: float) -> set[tuple[int, int]]:
+        """(term, attempt) of the hand-overs of it that anybody had received by then."""
+        hand_overs = self.hand_overs.get(number, ())
+        return {(event.term, event.attempt) for event in hand_overs if event.mono_ms < mono_ms}
+
     def begun_before(self, message_id: str, mono_ms: float) -> int | None:
         """How many hand-overs of it nodes had begun by then; None where nobody looks into nodes."""
         if not self.tells_begun:

@@ -218,13 +218,18 @@ def _leases(truth: Truth) -> Iterable[str]:
 
 
 def _ledger(truth: Truth) -> Iterable[str]:
-    """The ledger knows of all that was received, or says that an account is missing; nothing received is lost."""
-    again = {repeat.before.number for repeat in truth.repeats if repeat.cause in UNASKED}
+    """The ledger knows of all that was received before it was asked, or says that an account is missing; nothing
+    received is lost."""
+    again: dict[int, list[float]] = defaultdict(list)
+    for repeat in truth.repeats:
+        if repeat.cause in UNASKED:
+            again[repeat.before.number].append(repeat.after.mono_ms)
     for account in truth.history.of(Accounted):
-        names = {(event.term, event.attempt) for event in truth.hand_overs.get(account.number, ())}
+        names = truth.received_before(account.number, account.asked_mono_ms)
         told = f"message {account.number}: the ledger said {account.kind}, {account.hand_overs} hand-overs"
         once = account.kind == "delivered_once" and not account.old
-        if (account.kind == "lost" and names) or (once and account.number in again):
+        repeated = any(each < account.asked_mono_ms for each in again[account.number])
+        if (account.kind == "lost" and names) or (once and repeated):
             yield f"{told}, {len(names)} received"
         elif account.complete and account.hand_overs < len(names):
             yield f"{told}, complete, {len(names)} received"

@@ -59,8 +59,8 @@ def counts(truth: Truth) -> Iterable[str]:
 
 def sums(truth: Truth) -> Iterable[str]:
     """Nothing is lost, nothing strict came again, and a ledger that lacks nothing has all that was received."""
-    received = sum(len({(event.term, event.attempt) for event in events}) for events in truth.hand_overs.values())
     for told in truth.history.of(Summed):
+        received = sum(len(truth.received_before(number, told.asked_mono_ms)) for number in truth.hand_overs)
         if told.lost or told.strict_failover:
             yield f"the ledger sums up {told.lost} lost, {told.strict_failover} strict repeated by a failover"
         if told.complete and told.hand_overs < received:

@@ -320,7 +320,7 @@ class Asker:
             if not left:
                 return
             message = left.popleft()
-            asked_ms, name = self._history.now()[1], message.message_id
+            asked_ms, name = self._history.now(), message.message_id
 
             async def both(port: Any) -> _Both:
                 view = await port.message(name, local=False, principal=ANONYMOUS)
@@ -329,8 +329,8 @@ class Asker:
             def done(outcome: Outcome) -> None:
                 self._left -= 1
                 if outcome.kind == "ok":
-                    self._looked(message, asked_ms, outcome.value.view)
-                    self._accounted(message, outcome.value.ledger)
+                    self._looked(message, asked_ms[1], outcome.value.view)
+                    self._accounted(message, asked_ms[0], outcome.value.ledger)
                 ask()
 
             self._caller.insist(both, done, "account", for_s=ACCOUNT_S, again=True)
@@ -338,7 +338,7 @@ class Asker:
         for _ in range(AT_ONCE):
             ask()
 
-    def _accounted(self, message: Answered, found: MessageLedger) -> None:
+    def _accounted(self, message: Answered, asked_mono_ms: float, found: MessageLedger) -> None:
         mono_ms, wall_ms = self._history.now()
         self._history.record(
             Accounted(
@@ -346,6 +346,7 @@ class Asker:
                 wall_ms=wall_ms,
                 number=message.number,
                 message_id=message.message_id,
+                asked_mono_ms=asked_mono_ms,
                 kind=found.entry.kind,
                 hand_overs=len(found.hand_overs),
                 complete=tells_all(found.sight, found.entry.flags),

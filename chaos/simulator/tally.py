@@ -59,6 +59,7 @@ class Tally:
     def sum_up(self) -> None:
         """Ask the ledger for its sums; `in_flight` is 0 once it has told."""
         self.in_flight += 1
+        asked_ms, _ = self._history.now()
 
         def done(outcome: Outcome) -> None:
             self.in_flight -= 1
@@ -72,6 +73,7 @@ class Tally:
                 Summed(
                     mono_ms=mono_ms,
                     wall_ms=wall_ms,
+                    asked_mono_ms=asked_ms,
                     lost=counts["classes"]["lost"],
                     strict_failover=counts["strict_failover"],
                     hand_overs=counts["hand_overs"],

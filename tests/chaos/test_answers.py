@@ -48,7 +48,8 @@ def wrong(history: History, bounds: Bounds = RIGHT) -> list[str]:
 
 def made(event: type[Event], ms: float, **fields: Any) -> Any:
     """An event at `ms`."""
-    asked = {"asked_wall_ms": EPOCH_MS + int(ms) - 1} if "asked_wall_ms" in event.__struct_fields__ else {}
+    earlier = {"asked_wall_ms": EPOCH_MS + int(ms) - 1, "asked_mono_ms": ms - 1}
+    asked = {name: value for name, value in earlier.items() if name in event.__struct_fields__}
     number = fields.get("number", NUMBER)
     named = {"number": number, "message_id": f"id{number}"}
     known = {name: value for name, value in named.items() if name in event.__struct_fields__}
@@ -281,3 +282,4 @@ def test_what_was_received_twice_was_not_delivered_once(old: bool, complete: boo
     account = made(Accounted, 9_000, kind="delivered_once", hand_overs=2, complete=complete, old=old)
     assert not wrong(with_more(again))
     assert bool(wrong(with_more(again, account))) is not old
+    assert not wrong(with_more(again, msgspec.structs.replace(account, asked_mono_ms=1_500.0))), "it came after"
