@@ -89,7 +89,9 @@ class MessageChange:
         found = find(store, id)
         if result == MISMATCH:
             return _mismatch(revision_of(found.record), if_match)
-        return _leased(store, found, self._node.group.term) if result == LEASED else _settled(store, found)
+        if result == LEASED:
+            return _leased(store, found, self._node.group.term, self._node.clock.now_ms())
+        return _settled(store, found)
 
 
 def _revision(found: Found, if_match: int | None) -> int:
@@ -103,9 +105,9 @@ def _mismatch(revision: int, if_match: int | None) -> Problem:
     return Problem("revision-mismatch", f"the message has revision {revision}, If-Match asks for {if_match}")
 
 
-def _leased(store: Store, found: Found, term: int) -> Problem:
+def _leased(store: Store, found: Found, term: int, now_ms: int) -> Problem:
     history = store.history(found.home)
-    lease, at_ms = newest_lease(history), handed_over_at(history, term)
+    lease, at_ms = newest_lease(history), handed_over_at(history, term, now_ms)
     assert lease is not None, "a message is leased without a lease"
     ends_ms = lease_ends_ms(np.array([lease["when"]]), np.array([lease["term"]]), term)
     return Problem(

@@ -18,6 +18,7 @@ from api.problem import Problem
 from node.queues import GROUP
 from node.retry import describe, reason_of
 from replication.apply_move import CODE_REDRIVEN, CODE_RESCHEDULED
+from replication.unheard import nobody_heard
 from storage import format as states
 from storage.format import Settles
 from storage.lease_end import lease_ends_ms
@@ -93,7 +94,7 @@ def view_message(
     ends_ms = lease_ends_ms(state.lease_end_ms, state.term, term)
     shown = _shown(int(state.state[0]) if begun else states.PENDING, int(ends_ms[0]), due_ms, now_ms)
     own_retry = record.extension.get("retry")
-    handed_over_ms = handed_over_at(history, term)
+    handed_over_ms = handed_over_at(history, term, now_ms)
     return MessageView(
         id=id.upper(),
         topic=topic,
@@ -112,7 +113,7 @@ def view_message(
         settled_ms=int(history[-1]["at_ms"]) if state.state[0] > states.LEASED else None,
         lateness_ms=None if handed_over_ms is None or _moved_since(history) else handed_over_ms - record.asked_due_ms,
         last_error=_last_error(record, history),
-        history=_events(record, history, nodes, term),
+        history=_events(record, history, nodes, term, now_ms),
         dead=dead_of(record),
         target=Target(**msgpack.unpackb(record.target)) if record.target else None,
         retry=RetryPolicy(**own_retry) if own_retry else None,
@@ -144,26 +145,27 @@ def newest_lease(history: Settles) -> np.void | None:
     return leases[-1] if len(leases) else None
 
 
-def handed_over_at(history: Settles, term: int) -> int | None:
-    """When the newest hand-over was made, ms; None if there was none, or nobody knows in this term."""
+def handed_over_at(history: Settles, term: int, now_ms: int) -> int | None:
+    """When the newest hand-over was made, ms; None if there was none, or nobody knows in this term, at this time."""
     leases = np.flatnonzero(history["what"] == states.LEASED)
-    return int(history[leases[-1]]["at_ms"]) if len(leases) and _is_told(history, int(leases[-1]), term) else None
+    told = len(leases) and _is_told(history, int(leases[-1]), term, now_ms)
+    return int(history[leases[-1]]["at_ms"]) if told else None
 
 
-def _is_told(history: Settles, row: int, term: int) -> bool:
-    """Whether time and node of a lease's hand-over are known in this term. Not where an extension alone told of it; nor
-    where a leader before planned it, for a moment at which it may have been dead, and no outcome says that it went."""
+def _is_told(history: Settles, row: int, term: int, now_ms: int) -> bool:
+    """Whether time and node of a lease's hand-over are known. Not where an extension alone told of it; nor where it was
+    planned, for a moment at which its leader may have been dead or stood still, and no outcome says that it went."""
     lease = history[row]
     if lease["code"] & states.BY_RECEIPT:
         return False
-    if not lease["code"] & states.PLANNED or lease["term"] >= term:
+    if not lease["code"] & states.PLANNED or (lease["term"] >= term and lease["when"] > now_ms):
         return True
     later = history[row + 1 :]
     same = (later["term"] == lease["term"]) & (later["attempt"] == lease["attempt"])
-    moved = np.isin(later["what"], (states.FORWARDED, states.MOVED)) & ~np.isin(later["code"], MOVES)
+    failed = np.isin(later["what"], (states.FORWARDED, states.MOVED, states.DEAD)) & ~np.isin(later["code"], MOVES)
+    failed &= ~nobody_heard(later["code"], later["at_ms"], lease["when"])
     extended = (later["what"] == states.LEASED) & (later["code"] & states.PLANNED == 0)
-    outcome = moved | extended | np.isin(later["what"], (states.DELIVERED, states.DEAD))
-    return bool((same & outcome).any())
+    return bool((same & (failed | extended | (later["what"] == states.DELIVERED))).any())
 
 
 def _moved_since(history: Settles) -> bool:
@@ -216,14 +218,14 @@ def _last_error(record: Record, history: Settles) -> str | None:
     return f"{reason}; before: {describe(int(failures[-2]['code']), said)}"
 
 
-def _events(record: Record, history: Settles, nodes: Sequence[str], term: int) -> list[HistoryEvent]:
+def _events(record: Record, history: Settles, nodes: Sequence[str], term: int, now_ms: int) -> list[HistoryEvent]:
     """The story in API.md's words. An extended lease has several records, all with the time of its hand-over: that is
     one event."""
     events = [HistoryEvent(record.created_ms, "scheduled", "", 0, 0)]
     for at, row in enumerate(history):
         event = HistoryEvent(int(row["at_ms"]), EVENTS[int(row["what"])], "", int(row["term"]), int(row["attempt"]))
         leased = event.event == "leased"
-        if leased and not _is_told(history, at, term):
+        if leased and not _is_told(history, at, term, now_ms):
             event = replace(event, at_ms=None)
         elif 0 < row["node"] <= len(nodes):
             event = replace(event, node=nodes[row["node"] - 1])

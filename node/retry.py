@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from api.port import RETRY_DEFAULTS
-from replication.apply_move import CODE_STOPPED
+from replication.unheard import CODE_LEASE_ENDED, CODE_MAX_AGE, CODE_RESTORED, CODE_STOPPED
 
 TIMEOUT: Final = 1000
 CONNECT: Final = 1001
@@ -33,12 +33,12 @@ BROKEN: Final = 1003
 DNS: Final = 1004
 TLS: Final = 1005
 NACKED: Final = 1006
-LEASE_ENDED: Final = 1007
-MAX_AGE: Final = 1008
+LEASE_ENDED: Final = CODE_LEASE_ENDED
+MAX_AGE: Final = CODE_MAX_AGE
 NO_TARGET: Final = 1009
 BAD_URL: Final = 1010
 STOPPED: Final = CODE_STOPPED
-RESTORED: Final = 1012
+RESTORED: Final = CODE_RESTORED
 
 REASONS: Final[Mapping[int, str]] = {
     TIMEOUT: "timeout",

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from replication.apply_move import CODE_RESCHEDULED, CODE_STOPPED, Leaving, Moves, move
+from replication.apply_move import CODE_RESCHEDULED, Leaving, Moves, move
 from replication.apply_settle import ACKED, INVALID, STALE
 from replication.command_handover import AGAIN, DEAD, Fail
 from replication.dead_letter import Copies, copy_dead
 from replication.envelope import Envelope
 from replication.fence import Rows, fence, rounds
 from replication.standing import settle_everywhere
+from replication.unheard import UNHEARD
 from storage.array import U8, U16, U64
 from storage.columns import SettleBatch, StateColumns
 from storage.format import DEAD as DEAD_STATE
@@ -105,7 +106,7 @@ def _retry(store: Store, command: Fail, envelope: Envelope, floor_ms: int, rows:
     return move(
         store, leaving, records, envelope,
         extensions=extensions, uncounted=uncounted, subscription=command.subscription,
-        heard=command.code[rows] != CODE_STOPPED,
+        heard=~np.isin(command.code[rows], UNHEARD),
     )  # fmt: skip
 
 

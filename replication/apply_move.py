@@ -37,8 +37,6 @@ from storage.store import Store
 RESCHEDULED = FREE  # the other results are those of replication.standing
 REDRIVEN, NOT_DEAD = 1, 0
 CODE_RESCHEDULED, CODE_REDRIVEN = 2000, 2001
-CODE_STOPPED = 1011
-"""Of a failure: its leader stopped leading before the request was sent."""
 """Codes of the records of a move that no failure caused; those of failures are below."""
 
 

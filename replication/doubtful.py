@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from replication.unheard import nobody_heard
 from storage.array import U16, U64
 from storage.doubt import CLOCKS_MS, Doubt
-from storage.format import LEASED, PLANNED, PLANNED_BEFORE, RELEASED, Settles
+from storage.format import DEAD, LEASED, PLANNED, PLANNED_BEFORE, RELEASED
 from storage.level import has
 from storage.store import Store
 from storage.topic import Topic
@@ -43,7 +44,8 @@ def doubtful_at(store: Store, doubt: Doubt, places: U64, *, heard: bool = False)
         if topic is not None and STRICT_SINCE in topic.settings:
             rows = np.flatnonzero(units["topic"] == number)
             doubtful[rows] &= units["due_ms"][rows] <= _strict_from_ms(topic)
-            doubtful[rows] |= _untold(store.newest(places[rows]), heard=heard)
+    rows = np.flatnonzero(~doubtful)  # of any topic: it may have been strict when they were planned
+    doubtful[rows] = _untold(store, places[rows], heard=heard)
     restored = store.catalog.restored
     if restored is not None:
         created_ms = [record.created_ms for record in store.records(places)]
@@ -73,7 +75,7 @@ def planned_before(store: Store, places: U64, again: Mask) -> U16:
     code = np.zeros(len(places), np.uint16)
     rows = np.flatnonzero(again)
     if len(rows) and has(store.level, "doubt"):
-        code[rows[_untold(store.newest(places[rows]))]] = PLANNED_BEFORE
+        code[rows[_untold(store, places[rows])]] = PLANNED_BEFORE
     return code
 
 
@@ -83,9 +85,16 @@ def _strict_from_ms(topic: Topic) -> int:
     return int(topic.settings[STRICT_SINCE]) + CLOCKS_MS if until_ms is None else int(until_ms)
 
 
-def _untold(newest: Settles, *, heard: bool = False) -> Mask:
+def _untold(store: Store, places: U64, *, heard: bool = False) -> Mask:
     """Where a push was planned, and nobody said what became of it: the newest, unless `heard`, or one before."""
-    code = newest["code"]
-    planned = (newest["what"] == LEASED) & (code & (PLANNED_BEFORE if heard else PLANNED | PLANNED_BEFORE) > 0)
-    untold: Mask = planned | ((newest["what"] == RELEASED) & (code & PLANNED_BEFORE > 0))
+    newest = store.newest(places)
+    code, what = newest["code"], newest["what"]
+    planned = (what == LEASED) & (code & (PLANNED_BEFORE if heard else PLANNED | PLANNED_BEFORE) > 0)
+    untold: Mask = planned | ((what == RELEASED) & (code & PLANNED_BEFORE > 0))
+    dead = np.flatnonzero(what == DEAD)
+    if len(dead):
+        end, lease = newest[dead], store.before_newest(places[dead])
+        unheard = nobody_heard(end["code"], end["at_ms"], lease["when"])
+        bits = np.where(unheard, PLANNED | PLANNED_BEFORE, PLANNED_BEFORE)
+        untold[dead] = (lease["what"] == LEASED) & (lease["code"] & bits > 0)
     return untold

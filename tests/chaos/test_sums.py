@@ -75,7 +75,7 @@ def test_sums_of_the_ledger(said: dict[str, Any], true: bool) -> None:
     `test_cancels_and_reschedules_race_the_due_time_while_leaders_die` on a busy machine."""
     honest = {"lost": 0, "strict_failover": 0, "hand_overs": 400, "complete": False}
     assert bool(wrong(with_more(Summed(**at(9_900), asked_mono_ms=9_900.0, **(honest | said))))) is not true
-    early = Summed(**at(9_900), asked_mono_ms=0.0, **(honest | {"hand_overs": 0, "complete": True}))
+    early = Summed(**at(9_900), asked_mono_ms=0.0, lost=0, strict_failover=0, hand_overs=0, complete=True)
     assert not wrong(with_more(early))
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from api.port import MessageView
 from node.message_view import find, view_message
+from node.retry import LEASE_ENDED, MAX_AGE, STOPPED, TIMEOUT
 from replication.command import Extend
 from storage.doubt import CLOCKS_MS
 from storage.message_id import encode_ids
@@ -113,3 +114,21 @@ def test_a_lease_of_a_term_before_runs_until_it_has_ended_by_every_clock(log: Lo
     log.apply(lease(home, end_ms=END_MS))
     shown = [view(log, home, term=2, now_ms=END_MS + later_ms).state for later_ms in (0, CLOCKS_MS - 1, CLOCKS_MS)]
     assert (view(log, home, now_ms=END_MS).state, shown) == ("ready", ["leased", "leased", "ready"])
+
+
+def test_a_push_of_which_nobody_heard_before_its_lease_ended_is_not_told(log: Log) -> None:
+    """Also to the leader that planned it: a cancel says `unknown` then (seed 35343)."""
+    (home,) = placed(log.apply(schedule(T0)))
+    log.apply(replace(lease(home), planned=True))
+    assert view(log, home, now_ms=END_MS - 1).handed_over_ms == T0
+    found = view(log, home, now_ms=END_MS)
+    assert (found.state, found.handed_over_ms, found.lateness_ms) == ("ready", None, None)
+
+
+@pytest.mark.parametrize(("code", "at_ms"), [(LEASE_ENDED, None), (MAX_AGE, None), (STOPPED, None), (TIMEOUT, T0)])
+def test_who_gives_a_message_up_heard_nothing_of_its_last_hand_over(log: Log, code: int, at_ms: int | None) -> None:
+    """But where the failure itself was told."""
+    (home,) = placed(log.apply(schedule(T0)))
+    log.apply(replace(lease(home), planned=True))
+    log.apply(fail((home, 1, 1), due_ms=0, dead=True, code=code), term=2, now_ms=END_MS + 6_000)
+    assert view(log, home, term=2, now_ms=END_MS + 7_000).handed_over_ms == at_ms

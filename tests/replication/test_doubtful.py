@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from replication.apply_move import CODE_STOPPED
 from replication.apply_settle import DOUBTFUL, KNOWN, NONE
 from replication.command import Lease, Promotion, PutTopic
 from replication.command_promotion import HANDED_ON
+from replication.unheard import CODE_LEASE_ENDED, CODE_MAX_AGE, CODE_STOPPED
 from storage.doubt import CLOCKS_MS
 from storage.restored import Restored
 from tests.replication.applied_log import (
@@ -213,6 +213,43 @@ def test_a_push_whose_lease_ended_before_anybody_heard_of_it_may_not_have_been_s
     risen.apply(fail((heard, 1, 1), due_ms=LATER_MS))
     answers = [told(risen, home, term=1) for home in (once, again, heard)]
     assert answers == [(1, DOUBTFUL), (2, DOUBTFUL), (1, KNOWN)]
+
+
+@pytest.mark.parametrize(
+    ("code", "prior"), [(CODE_LEASE_ENDED, DOUBTFUL), (CODE_MAX_AGE, DOUBTFUL), (500, KNOWN)], ids=str
+)
+def test_a_message_that_was_given_up_unheard_and_redriven_is_in_doubt(risen: Log, code: int, prior: int) -> None:
+    """It died as its last lease ended, in its leader's own term; 500 came from its receiver."""
+    risen.apply(STRICT)
+    (home,) = placed(risen.apply(schedule(T0)))
+    risen.apply(planned(home, T0))
+    risen.apply(fail((home, 1, 1), due_ms=0, dead=True, code=code), now_ms=T0 + 15_000)
+    risen.apply(redrive(home, due_ms=LATER_MS))
+    assert told(risen, home, term=1) == (1, prior)
+
+
+def test_what_nobody_heard_of_is_in_doubt_though_a_later_hand_over_failed_for_good(risen: Log) -> None:
+    """The message died of one that was heard of, and was redriven."""
+    risen.apply(STRICT)
+    (home,) = placed(risen.apply(schedule(T0)))
+    risen.apply(planned(home, T0))
+    failover(risen, T0 + CLOCKS_MS)
+    risen.apply(planned(home, T0 + 20_000, attempt=2), term=2)
+    risen.apply(fail((home, 2, 2), due_ms=0, dead=True, code=500), term=2)
+    risen.apply(redrive(home, due_ms=LATER_MS), term=2)
+    assert told(risen, home) == (2, DOUBTFUL)
+
+
+def test_a_topic_that_becomes_fast_keeps_the_doubt_about_its_plans(risen: Log) -> None:
+    """Of the newest hand-over, and of one before it."""
+    risen.apply(STRICT)
+    once, again = placed(risen.apply(schedule(T0, T0)))
+    risen.apply(planned(once, T0))
+    risen.apply(planned(again, T0))
+    risen.apply(planned(again, T0 + 20_000, attempt=2))
+    risen.apply(PutTopic("default", "orders", {"handover": "fast"}, replace=True))
+    risen.apply(fail((again, 1, 2), due_ms=LATER_MS, code=500))
+    assert [told(risen, home, term=1) for home in (once, again)] == [(1, DOUBTFUL), (2, DOUBTFUL)]
 
 
 def test_below_the_level_all_is_as_it_was(log: Log) -> None:
