@@ -73,9 +73,9 @@ class StartRefused(Exception):
     """Journal and checkpoint do not belong together."""
 
 
-class JournalShort(StartRefused):
-    """The journal ends before what the checkpoint covers. A start that finds a damaged record at its end takes it for
-    one that a crash tore, and goes on without it: only the checkpoint tells that it was whole."""
+class Apart(StartRefused):
+    """Journal and checkpoint do not meet. A damaged record at the journal's end is taken for one that a crash tore, and
+    of a catalog whose newest page is damaged the one before is read: only the other of the two tells of it."""
 
 
 def _nothing(*_: object) -> None:
@@ -168,14 +168,14 @@ class RaftGroup(Outlook):
                 "it. Stop all nodes of the cluster and see `hourwheel node journal-term --help`"
             )
         if max(1, applied_index) > last:
-            raise JournalShort(
+            raise Apart(
                 f"the checkpoint covers the log up to {applied_index}, the journal ends with {last}: its end is "
                 "damaged or was cut off, or they are not of one directory. With an empty one the node gets a snapshot"
             )
         if first > max(1, applied_index):
-            raise StartRefused(
-                f"the checkpoint covers the log up to {applied_index}, the journal holds {first} to {last}: "
-                "they are not of one directory"
+            raise Apart(
+                f"the checkpoint covers the log up to {applied_index}, the journal begins with {first}: the catalog's "
+                "newest page is damaged, or they are not of one directory. With an empty one the node gets a snapshot"
             )
         self._core.applied_index = max(1, applied_index)
         self._core.commit_index = max(self._core.commit_index, applied_index)

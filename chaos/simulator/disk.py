@@ -19,7 +19,7 @@ from chaos.simulator.cost import BYTE_US, CALL_US, OPEN_US, Meter
 from chaos.simulator.loop import Gone
 from chaos.simulator.names import Name
 from chaos.simulator.platter import File, Platter, Undo, remove
-from replication.group import JournalShort
+from replication.group import Apart
 from storage.data_directory import DirectoryRefused
 from storage.disk import Disk, DiskFailed
 from storage.format import Corrupt, FormatRefused
@@ -36,10 +36,10 @@ ANY = "any"
 
 
 def finds_damage(error: BaseException | None) -> bool:
-    """Whether a node ends with this that has found its files damaged: by a checksum, by a journal that ends too soon,
-    or because LMDB, whose pages have none, met one that makes no sense (its own errors bear no number of the
-    system's)."""
-    return isinstance(error, Corrupt | FormatRefused | DirectoryRefused | JournalShort) or (
+    """Whether a node ends with this that has found its files damaged: by a checksum, by a journal and a catalog that do
+    not meet, or because LMDB, whose pages have none, met one that makes no sense (its own errors bear no number of
+    the system's)."""
+    return isinstance(error, Corrupt | FormatRefused | DirectoryRefused | Apart) or (
         isinstance(error, DiskFailed) and not error.errno
     )
 

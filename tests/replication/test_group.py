@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from replication.group import APPLY_LATER, JournalShort
+from replication.group import APPLY_LATER, Apart
 from replication.options import GroupOptions
 from replication.proposal import Outcome
 from replication.station import Diverged
@@ -215,8 +215,23 @@ def test_restart_from_a_checkpoint(tmp_path: Path) -> None:
     again.group.start_at(covered)
     network.run(1)
     assert again.texts() == [f"m{number}" for number in range(7, 10)]
-    with pytest.raises(JournalShort, match=r"up to 10000, the journal ends with \d+: its end is damaged"):
+    with pytest.raises(Apart, match=r"up to 10000, the journal ends with \d+: its end is damaged"):
         again.group.start_at(10_000)
+
+
+def test_a_catalog_that_ends_before_the_journal_begins_is_refused(tmp_path: Path) -> None:
+    """Seed 36483: a bit was flipped in the newest of LMDB's two first pages, behind a snapshot that was taken over. The
+    other one names the state before."""
+    network = SimNetwork(tmp_path, segment_bytes=5_000)
+    node = network.elect()
+    for _ in range(10):
+        network.fill(node, 10, "x" * 200)
+    network.run(1)
+    node.journal.trim(node.group.applied_index)
+    first = node.journal.first_index
+    assert first > 2
+    with pytest.raises(Apart, match=f"up to 0, the journal begins with {first}: the catalog's newest page is damaged"):
+        node.group.start_at(0)
 
 
 def test_applying_waits_for_the_own_disk(tmp_path: Path) -> None:
