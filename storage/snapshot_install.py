@@ -15,9 +15,10 @@ replaced/                           the old ones, which `remove_replaced` remove
 
 `install/` may hold anything: pieces of an earlier try, of another leader's snapshot, bytes that a power cut mangled.
 Nothing in it is believed: whoever installs compares the checksum of what `have` finds with the leader's, piece by
-piece, and everything is read again by verify. Files of the node's own hours are used likewise: they grow and never
-change, so their beginning is mostly what the snapshot says. They are copied and not linked: the store that owns them
-goes on, cuts them at its next start, and must not find them longer by another's bytes.
+piece, and everything is read again by verify. What an earlier try left is written again: its sync may have failed, and
+then the kernel holds the bytes and takes them for written. Files of the node's own hours are used likewise: they grow
+and never change, so their beginning is mostly what the snapshot says. They are copied and not linked: the store that
+owns them goes on, cuts them at its next start, and must not find them longer by another's bytes.
 """
 
 from collections.abc import Callable
@@ -69,6 +70,7 @@ class Install:
         self.journal = self._aside / "journal"
         """Where the caller writes the journal that goes with it, after verify and before commit."""
         self._lengths: dict[str, int] = {}  # of the files aside
+        self._left: dict[str, int] = {}  # as an earlier try left them
         self._writer = PieceWriter(disk)
         self._own = self._own_hours()
         self._prepare()
@@ -89,6 +91,9 @@ class Install:
         data = b""
         if self._lengths.get(name, 0) > offset:
             data = self._read(aside, offset, min(size, self._lengths[name] - offset))
+            left = data[: max(0, self._left.get(name, 0) - offset)]
+            if left:
+                self._write(name, offset, left)
         if len(data) < size:
             more = self._read_own(name, offset + len(data), size - len(data))
             if more:
@@ -176,7 +181,7 @@ class Install:
                 self._disk.truncate(fd, length)
         finally:
             self._disk.close(fd)
-        self._lengths[name] = min(size, length)
+        self._lengths[name] = self._left[name] = min(size, length)
 
     def _check(self, name: str, offset: int, size: int) -> None:
         length = self.manifest.lengths.get(name)

@@ -1,5 +1,6 @@
 """A snapshot taken in, stopped anywhere: the old state or the new one, and the next try gets there."""
 
+import errno
 import itertools
 import os
 import shutil
@@ -16,7 +17,7 @@ import storage.states_due
 from storage.backup import BackupWriter
 from storage.columns import SettleBatch
 from storage.data_directory import DataDirectory, DirectoryRefused
-from storage.disk import Disk
+from storage.disk import Buffer, Disk, DiskFailed
 from storage.format import DELIVERED, LEASED
 from storage.position import INDEX_MAX
 from storage.restore import RestoreOptions, restore
@@ -192,6 +193,49 @@ def test_own_hours_and_an_earlier_try_are_used(quick_path: Path) -> None:
         assert again.bytes_lacking == 0
         assert fetch(pin, again) == 0
         again.verify()
+
+
+class _FailingSync(Disk):
+    """The first sync fails. What was written of its file is readable on, and is not written by a later sync."""
+
+    def __init__(self) -> None:
+        self.lost: set[str] = set()
+        self._dirty: set[str] = set()
+        self._fails = True
+
+    def write(self, fd: int, data: Buffer, offset: int) -> None:
+        """Write; it is to be synced."""
+        super().write(fd, data, offset)
+        self._dirty.add(os.readlink(f"/proc/self/fd/{fd}"))
+
+    def fdatasync(self, fd: int) -> None:
+        """Sync what is to be synced."""
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        if path not in self._dirty:
+            return
+        self._dirty.discard(path)
+        if self._fails:
+            self._fails = False
+            self.lost.add(path)
+            raise DiskFailed("fdatasync", path, errno.EIO)
+        self.lost.discard(path)
+
+
+def test_what_a_failed_sync_left_is_written_again(quick_path: Path) -> None:
+    """Seed 36975: a sync failed, and the node ended. The next try found the bytes, right as they were in the kernel's
+    cache, and synced nothing: after a power cut the catalog was empty."""
+    leader, follower = make(quick_path / "a", 7), make(quick_path / "b", 6)
+    disk = _FailingSync()
+    with pinned(leader) as pin:
+        install = Install(follower, pin.manifest, disk)
+        fetch(pin, install)
+        with pytest.raises(DiskFailed):
+            install.verify()
+        assert disk.lost
+        again = Install(follower, pin.manifest, disk)
+        assert fetch(pin, again) == 0
+        again.verify()
+    assert not disk.lost
 
 
 def test_another_leaders_snapshot_goes_on_from_the_first(quick_path: Path) -> None:
