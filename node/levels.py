@@ -73,16 +73,20 @@ class Levels:
         wanted = LEVELS[1] if level is None else level
         if self.level >= wanted:
             return self.level
-        if self.lagging(wanted) is not None:
-            raise self._not_yet(wanted)
+        self._require_readers(wanted)
         if not self._leads():
             leader = self._node.group.leader_id
             raise Problem("no-leader", "this node is not sure to lead; nothing happened", leader=leader)
         if not self._free() or self._raising:
             raise Problem("change-in-progress", "the members or the leader are being changed; try again in a moment")
         while self.level < wanted:
+            self._require_readers(wanted)  # one may have left since the last one
             self._refuse(await self._raise(self.level + 1))
         return self.level
+
+    def _require_readers(self, level: int) -> None:
+        if self.lagging(level) is not None:
+            raise self._not_yet(level)
 
     def _not_yet(self, level: int) -> Problem:
         why, reads = self.lagging(level), self.reads()

@@ -71,6 +71,39 @@ def test_a_member_that_is_away_holds_the_level_and_is_named(tmp_path: Path) -> N
     asyncio.run(scene())
 
 
+def test_who_leaves_between_two_levels_holds_the_second(tmp_path: Path) -> None:
+    """Seed 36626: a node left right behind the first, and was taken for one that reads the next."""
+
+    async def scene() -> None:
+        place = Place(tmp_path)
+        for node_id in IDS:
+            asked(place, node_id)
+        try:
+            await until(lambda: all(node.store.cluster_id for node in place.nodes.values()))
+            leader = await place.leader()
+            levels = leader.levels
+            await until(lambda: levels.lagging(LEVELS[1]) is None)
+            away = next(name for name, node in place.nodes.items() if node is not leader)
+            propose = levels._raise
+
+            async def proposed(level: int) -> str | None:
+                error = await propose(level)
+                await place.stop(away)
+                await until(lambda: levels.lagging(level + 1) is not None)
+                return error
+
+            levels._raise = proposed  # type: ignore[method-assign]
+            with pytest.raises(Problem, match=f"the cluster is at level 2: {away} is not connected"):
+                await levels.upgrade(None)
+            assert levels.level == 2
+        finally:
+            for node in place.nodes.values():
+                node.stop()
+            await asyncio.gather(*place.serving.values())
+
+    asyncio.run(scene())
+
+
 def test_a_node_that_follows_says_so(tmp_path: Path) -> None:
     """The HTTP layer passes the request on to the leader then."""
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import Buffer
 
 import storage.snapshot_install
 import storage.state_files
@@ -17,7 +18,7 @@ import storage.states_due
 from storage.backup import BackupWriter
 from storage.columns import SettleBatch
 from storage.data_directory import DataDirectory, DirectoryRefused
-from storage.disk import Buffer, Disk, DiskFailed
+from storage.disk import Disk, DiskFailed
 from storage.format import DELIVERED, LEASED
 from storage.position import INDEX_MAX
 from storage.restore import RestoreOptions, restore
