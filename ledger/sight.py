@@ -28,7 +28,7 @@ class Sight:
     def __init__(self, context: Context) -> None:
         self._seen = {node: _seen(context.covered, context.gaps, node) for node in context.nodes}
         terms = context.terms
-        self._terms = terms["term"].copy()
+        self._terms, self._leaders = terms["term"].copy(), terms["node"].copy()
         self._told_ms = np.where(terms["ended_ms"] > 0, _EVER, terms["seen_ms"])
 
     def of_term(self, term: U32, at_ms: I64) -> _Bools:
@@ -38,6 +38,13 @@ class Sight:
         row = np.minimum(self._terms.searchsorted(term), len(self._terms) - 1)
         told: _Bools = (self._terms[row] == term) & (at_ms < self._told_ms[row])
         return told
+
+    def leader_of(self, term: U32) -> U16:
+        """The node that led each term, [n]; any where no account tells of it."""
+        if not len(self._terms):
+            return np.zeros(len(term), np.uint16)
+        leaders: U16 = self._leaders[np.minimum(self._terms.searchsorted(term), len(self._terms) - 1)]
+        return leaders
 
     def of_node(self, node: U16, from_ms: I64, until_ms: I64) -> _Bools:
         """True, shape [n], where this node's account covers from_ms <= t <= until_ms as a whole."""

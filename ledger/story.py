@@ -17,7 +17,8 @@ from ledger.repeats import Outcomes, Repeats, outcomes_of, repeats_of
 from ledger.sight import Sight
 from ledger.trail import Newest, Trail, lift
 from storage.array import I64, U8
-from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED
+from storage.doubt import CLOCKS_MS
+from storage.format import BY_RECEIPT, CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED
 
 _COUNT_MAX = 0xFFFF
 _Bools = npt.NDArray[np.bool_]
@@ -49,7 +50,7 @@ def tell(
     _flag_cancelled(records, newest, settled_ms, context, flags)
     _flag_moves(records, flags)
     _flag_unsettled(records, kind, rows, context, flags)
-    _trace(records, outcomes, kind, settled_ms, rows, flags, context, sight)
+    _trace(records, newest, kind, settled_ms, rows, flags, context, sight)
     rows["class"][at] = kind
     rows["settled_ms"][at] = settled_ms
     rows["code"][at] = np.where(settled_ms > 0, newest.code[at], 0)
@@ -201,7 +202,7 @@ def _flag_unsettled(records: Records, kind: U8, rows: Columns, context: Context,
 
 def _trace(
     records: Records,
-    outcomes: Outcomes,
+    newest: Newest,
     kind: U8,
     settled_ms: I64,
     rows: Columns,
@@ -218,25 +219,29 @@ def _trace(
     its = its[~told.find(settles.key[its]).there]
     leased_ms = settles.at_ms[its]
     seen = sight.of_node(settles.node[its], leased_ms, leased_ms) & sight.of_term(settles.term[its], leased_ms)
-    blind = its[~seen]
+    by_receipt = settles.code[its] & np.uint16(BY_RECEIPT) > 0  # node and time of who extended it
+    blind = its[~seen | by_receipt]
     flags[settles.message[blind]] |= np.uint32(Flag.RECORDS_MISSING)
     delivered = (kind == MessageClass.DELIVERED_ONCE) | (kind == MessageClass.DELIVERED_MORE)
     untold = np.flatnonzero(delivered & ~told.find(records.ended_by).there)
     if not len(untold):
         return
-    its = np.flatnonzero(leases(settles))
+    its = np.flatnonzero(leases(settles) & (settles.code & np.uint16(BY_RECEIPT) == 0))
     leased = Keyed(settles.key[its])
     ended_by = leased.find(records.ended_by[untold])
     node = read(leased.first(settles.node[its]), ended_by, 0).astype(np.uint16)
     leased_ms = read(leased.first(settles.at_ms[its]), ended_by, 0)
     from_ms = np.minimum(rows["asked_due_ms"][at[untold]], settled_ms[untold]) - context.skew_ms
-    until_ms = settled_ms[untold] + context.skew_ms  # a strict start is written when its Lease is in the log
+    term = records.ended_term[untold]
+    # It may have been settled with another leader, whose clock was behind.
+    seen_ms = settled_ms[untold] + np.where(newest.node[at[untold]] == sight.leader_of(term), 0, CLOCKS_MS)
+    until_ms = seen_ms + context.skew_ms  # a strict start is written when its Lease is in the log
     seen = np.where(
         leased_ms > 0,
         sight.of_node(node, leased_ms, np.maximum(leased_ms, until_ms)),
         sight.of_all(from_ms, until_ms),
     )
-    seen &= sight.of_term(records.ended_term[untold], np.maximum(leased_ms, settled_ms[untold]))
+    seen &= sight.of_term(term, np.maximum(leased_ms, seen_ms))
     flags[untold[~seen]] |= np.uint32(Flag.RECORDS_MISSING)
     flags[untold[seen]] |= np.uint32(Flag.UNTRACED)
     inside = rows["flags"][at[untold]] & np.uint32(Flag.OUTSIDE_WINDOW) == 0

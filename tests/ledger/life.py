@@ -46,9 +46,11 @@ class Life:
         self.deliveries.append((END, at, term, attempt, outcome, 0, 0, term - 4))
         return self
 
-    def settle(self, what: int, at: int, term: int = 5, attempt: int = 1, *, when: int = 0, code: int = 0) -> Life:
+    def settle(
+        self, what: int, at: int, term: int = 5, attempt: int = 1, *, when: int = 0, code: int = 0, node: int = 0
+    ) -> Life:
         """A settle record at home; `when` is a place, or relative."""
-        self.settles.append((what, at, term, attempt, when, code))
+        self.settles.append((what, at, term, attempt, when, code, node))
         return self
 
     def lease(self, at: int, term: int = 5, attempt: int = 1, *, until: int | None = None) -> Life:
@@ -75,9 +77,9 @@ class Life:
         unit["due_ms"], unit["kind"], unit["topic"] = T, 1, 1
         header["size"], header["random"], header["asked_due_ms"], header["created_ms"] = 96, RANDOM, T, T + self.created
         settles = np.zeros(len(self.settles), SETTLE)
-        for row, (what, at, term, attempt, when, code) in zip(settles, self.settles, strict=True):
+        for row, (what, at, term, attempt, when, code, node) in zip(settles, self.settles, strict=True):
             row["what"], row["at_ms"], row["term"], row["attempt"], row["code"] = what, T + at, term, attempt, code
-            row["when"], row["node"] = when if when >= HOME else T + when, max(term - 4, 1)
+            row["when"], row["node"] = when if when >= HOME else T + when, node or max(term - 4, 1)
         abroad = np.zeros(len(self.abroad), ABROAD)
         for order, (row, (what, at, term, attempt, when, code)) in enumerate(zip(abroad, self.abroad, strict=True)):
             row["home"], row["place"], row["order"], row["when"] = HOME, AWAY, order, T + when

@@ -9,6 +9,8 @@ import itertools
 
 from ledger.bucket import Bucket, Context
 from ledger.columns import DELIVERED_CLASSES, Cause, Flag, LateCause, Lost, MessageClass
+from storage.doubt import CLOCKS_MS
+from storage.format import BY_RECEIPT
 from tests.ledger.model_records import Message, Row, all_see, messages_of, name, rows_of, sees
 
 PUSH = 2
@@ -177,6 +179,7 @@ class Verdict:
         message, context = self.message, self.context
         told = {name(row) for row in message.starts}
         heard = {row["term"]: row["seen_ms"] if not row["ended_ms"] else 1 << 62 for row in rows_of(context.terms)}
+        led = {row["term"]: row["node"] for row in rows_of(context.terms)}
         if self.moved and self.place is None:
             self.flags |= Flag.RECORDS_MISSING
         for row in self.records:
@@ -184,20 +187,21 @@ class Verdict:
             seen = row["at_ms"] < heard.get(row["term"], -(1 << 62)) and sees(
                 context, row["node"], row["at_ms"], row["at_ms"]
             )
-            if untold and not seen:
+            if untold and (not seen or row["code"] & BY_RECEIPT):
                 self.flags |= Flag.RECORDS_MISSING
         if self.settled is None or self.settled["what"] != DELIVERED or name(self.settled) in told:
             return
-        leases = self.leases(self.settled)
-        at_ms = self.settled_ms
+        leases = [row for row in self.leases(self.settled) if not row["code"] & BY_RECEIPT]
+        settler = self.newest["node"] if self.newest else 0
+        at_ms = settled_ms = self.settled_ms + (0 if led.get(self.settled["term"]) == settler else CLOCKS_MS)
         if leases and leases[0]["at_ms"] > 0:
             leased_ms = leases[0]["at_ms"]
             at_ms = max(leased_ms, at_ms)
-            until_ms = max(leased_ms, self.settled_ms + context.skew_ms)
+            until_ms = max(leased_ms, settled_ms + context.skew_ms)
             seen = sees(context, leases[0]["node"], leased_ms, until_ms)
         else:
             from_ms = min(self.asked_due_ms, self.settled_ms) - context.skew_ms
-            seen = all_see(context, from_ms, self.settled_ms + context.skew_ms)
+            seen = all_see(context, from_ms, settled_ms + context.skew_ms)
         seen = seen and at_ms < heard.get(self.settled["term"], -(1 << 62))
         self.flags |= Flag.UNTRACED if seen else Flag.RECORDS_MISSING
         if seen and not message.starts and not message.receipts and not self.flags & Flag.OUTSIDE_WINDOW:

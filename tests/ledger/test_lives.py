@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ledger.bucket import SPAN, Rows, Topic
+from ledger.bucket import SPAN, TERM, Rows, Topic
 from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from ledger.records import LEASE_ENDED, MAX_AGE, REDRIVEN, RESCHEDULED
+from ledger.unrecorded import unrecorded
 from node import retry
 from replication import apply_move
 from storage.delivery_record import DELIVERED as DONE
 from storage.delivery_record import FAILED, GIVEN_BACK, LATE, PUSH
-from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED
-from tests.ledger.life import AWAY, HOME, LEASE, Life, T, context_of
+from storage.format import BY_RECEIPT, CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED
+from tests.ledger.life import AWAY, HOME, LEASE, Life, T, context_of, told
 
 ONCE, MORE, PENDING = MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_MORE, MessageClass.PENDING
 UNKNOWN = Flag.UNKNOWN_OUTCOME
@@ -281,6 +282,16 @@ def test_what_was_leased_after_an_account_breaks_off_is_no_loss() -> None:
         ended = terms_with(seen=2)
         ended["ended_ms"][0] = T + 2
         assert life.judged(terms=ended).kind == MessageClass.LOST
+
+
+def test_what_a_dead_leaders_consumer_extended_and_acked_with_the_next_one_is_no_loss() -> None:
+    """The one that died was 450 ms ahead, and the next one is 450 ms behind. The record of the extension bears the time
+    and the node of the next one; so does the ack."""
+    terms = np.array([told(5, 1, T - 9_000, T + 440), told(6, 2, T + 10, T + 9_000, before=5)], TERM)
+    gaps = unrecorded(terms, T - 30_000)
+    for life in (Life().settle(LEASED, 15, when=LEASE, code=BY_RECEIPT), Life()):
+        judged = life.settle(DELIVERED, 20, node=2).judged(terms=terms, gaps=gaps)
+        assert (judged.kind, judged.flags) == (MessageClass.DELIVERED, Flag.RECORDS_MISSING)
 
 
 def test_receipts_are_asked_where_they_cover() -> None:
