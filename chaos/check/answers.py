@@ -71,7 +71,7 @@ def _cancels(truth: Truth) -> Iterable[str]:
     """`prior` and `attempts_made`: none that was received is left out; a strict topic doubts what is on record alone;
     and there is no doubt where no leader died since the message came, but for a push that was planned and not sent."""
     for cancel in truth.history.of(Cancelled):
-        if cancel.outcome != "cancelled" or cancel.message_id in truth.redriven:
+        if cancel.outcome != "cancelled":
             continue
         events = truth.hand_overs.get(cancel.number, ())
         before = [event for event in events if event.by_receipt or event.began_ms <= cancel.wall_ms]

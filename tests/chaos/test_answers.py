@@ -117,6 +117,12 @@ def test_below_the_newest_level_a_doubt_may_be_forgotten(prior: str) -> None:
     assert wrong(risen(with_more(later)))
 
 
+def test_a_cancel_of_what_was_redriven_is_held_to_the_truth_too() -> None:
+    """Its attempts count on."""
+    redriven = made(Settled, 2_000, message_id="id149", index=60, what=8, term=1, attempt=1, code=CODE_REDRIVEN)
+    assert wrong(with_more(redriven, cancel(4_000, "none", 0, number=149)))
+
+
 def test_a_cancel_tells_of_no_push_that_was_not_begun() -> None:
     """D10: known, and there was none."""
     told = cancel(4_000, "known", 2, number=LATE)
