@@ -151,7 +151,8 @@ def _acks(truth: Truth) -> Iterable[str]:
 
 
 def _redrives(truth: Truth) -> Iterable[str]:
-    """What a redrive says that it changed, it changed; one that says that it did nothing did nothing."""
+    """What a redrive says that it changed, it changed, and no more, unless it says that there may be more; one that
+    says that it did nothing did nothing."""
     if not truth.tells_settled:
         return
     asked = truth.history.of(Redriven)
@@ -161,7 +162,7 @@ def _redrives(truth: Truth) -> Iterable[str]:
         told = f"redrive at {redrive.asked_mono_ms:.0f} ms said {redrive.outcome} {redrive.detail}"
         if redrive.outcome == "refused" and moved:
             yield f"{told}, and {moved} were redriven"
-        elif redrive.outcome == "done" and moved != redrive.changed:
+        elif moved < redrive.changed or (redrive.outcome == "done" and moved != redrive.changed):
             yield f"{told}, {redrive.changed} changed, and {moved} were redriven"
 
 

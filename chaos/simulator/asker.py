@@ -284,6 +284,7 @@ class Asker:
             unknown = outcome.kind == "unknown"
             self._redrives_from_s = self._world.now_s + (UNKNOWN_S if unknown else 1.0)
             result: BulkResult | None = outcome.value
+            said = outcome.problem.extra if outcome.problem else {}
             refused = is_not_done(outcome) or outcome.kind == "refused"
             mono_ms, wall_ms = self._history.now()
             self._history.record(
@@ -293,7 +294,7 @@ class Asker:
                     topic=POISON,
                     asked_mono_ms=asked_ms,
                     outcome="done" if result else "refused" if refused else "unknown",
-                    changed=result.changed if result else 0,
+                    changed=result.changed if result else said.get("changed", 0),
                     detail=code_of(outcome.problem),
                 )
             )
