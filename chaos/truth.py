@@ -60,8 +60,9 @@ class Truth:
         self.delivered = {(each.message_id, each.term, each.attempt) for each in settled if each.what == DELIVERED}
         redriven = [each for each in settled if each.code == CODE_REDRIVEN]
         self.redriven = history.redriven()
-        self._redriven_ms = sorted(
-            {(each.message_id, each.index): each.mono_ms for each in redriven}.values()
+        terms = {event.index: event.term for event in history.of(Applied)}
+        self._redriven = sorted(
+            {(each.message_id, each.index): (each.mono_ms, terms.get(each.index, 0)) for each in redriven}.values()
         )  # a move has a record at the place and one at the home
         acknowledged = history.acknowledged()
         self._acknowledged = acknowledged
@@ -106,9 +107,14 @@ class Truth:
         account is gone."""
         return self._handed_over_ms.get(name) or None
 
-    def redriven_between(self, from_ms: float, until_ms: float) -> int:
-        """How many messages were redriven."""
-        return bisect.bisect_left(self._redriven_ms, until_ms) - bisect.bisect_left(self._redriven_ms, from_ms)
+    def redriven_between(self, from_ms: float, until_ms: float) -> list[int]:
+        """Messages that were redriven, each by the term of the leader that proposed it, 0 where nobody tells."""
+        first, end = (bisect.bisect_left(self._redriven, (at_ms, 0)) for at_ms in (from_ms, until_ms))
+        return [term for _, term in self._redriven[first:end]]
+
+    def newest_term(self, mono_ms: float) -> int:
+        """The newest that anybody had seen by then."""
+        return max((term for at_ms, term in self._changes if at_ms <= mono_ms), default=0)
 
     def nobody_died(self, number: int, cancel: Cancelled) -> bool:
         """Whether every leader from shortly before a message was sent until its cancel was answered led on, or gave its

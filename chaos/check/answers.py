@@ -152,18 +152,22 @@ def _acks(truth: Truth) -> Iterable[str]:
 
 def _redrives(truth: Truth) -> Iterable[str]:
     """What a redrive says that it changed, it changed, and no more, unless it says that there may be more; one that
-    says that it did nothing did nothing."""
+    says that it did nothing did nothing. What an earlier one of unknown outcome proposed may happen meanwhile."""
     if not truth.tells_settled:
         return
     asked = truth.history.of(Redriven)
     next_ms = [*(later.asked_mono_ms for later in asked[1:]), float("inf")][: len(asked)]
+    unknown_term = -1
     for redrive, until_ms in zip(asked, next_ms, strict=True):
-        moved = truth.redriven_between(redrive.asked_mono_ms, until_ms)
+        terms = truth.redriven_between(redrive.asked_mono_ms, until_ms)
+        moved, own = len(terms), sum(term > unknown_term for term in terms)
         told = f"redrive at {redrive.asked_mono_ms:.0f} ms said {redrive.outcome} {redrive.detail}"
-        if redrive.outcome == "refused" and moved:
-            yield f"{told}, and {moved} were redriven"
-        elif moved < redrive.changed or (redrive.outcome == "done" and moved != redrive.changed):
+        if redrive.outcome == "refused" and own:
+            yield f"{told}, and {own} were redriven"
+        elif moved < redrive.changed or (redrive.outcome == "done" and own > redrive.changed):
             yield f"{told}, {redrive.changed} changed, and {moved} were redriven"
+        if redrive.outcome == "unknown":
+            unknown_term = max(unknown_term, truth.newest_term(redrive.mono_ms))
 
 
 def _pulls(truth: Truth) -> Iterable[str]:

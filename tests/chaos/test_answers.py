@@ -222,6 +222,18 @@ def test_a_redrive_says_how_many_it_changed(outcome: Any, changed: int, true: bo
     assert bool(wrong(never_acked(with_more(*moved, redrive)))) is not true
 
 
+@pytest.mark.parametrize("term", [1, 9])
+def test_what_a_redrive_of_unknown_outcome_proposed_may_happen_later(term: int) -> None:
+    """Seed 41100: the next leader completed it, and the redrive between was refused. What a leader of a later
+    term proposes was asked of it."""
+    unknown = made(Redriven, 280, topic="poison", asked_mono_ms=270.0, outcome="unknown", changed=0)
+    refused = made(Redriven, 295, topic="poison", asked_mono_ms=290.0, outcome="refused", changed=0)
+    entry = next(event for event in good_inside() if isinstance(event, Applied) and event.mono_ms < 280)
+    later = msgspec.structs.replace(entry, mono_ms=300.0, index=999, term=term)
+    moved = made(Settled, 300, message_id="id1", index=999, what=FORWARDED, term=0, attempt=0, code=CODE_REDRIVEN)
+    assert bool(wrong(never_acked(with_more(unknown, refused, later, moved)))) is (term == 9)
+
+
 @pytest.mark.parametrize("outcome", ["refused", "unknown"])
 def test_a_pull_that_was_told_of_nothing_got_nothing(outcome: Any) -> None:
     """D9: leased, and the answer was that nothing had happened."""
