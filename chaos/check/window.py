@@ -26,8 +26,8 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
     was told; and, where the simulator sees it, what the leader's records say of the unit, for every attempt. There the
     skew bound is what is promised: AHEAD_MS past the median of the nodes' clocks at that moment.
 
-    Where all clocks went back below a due time after a hand-over, the message comes again when its lease ends or its
-    retry is due: it waits for no due time a second time.
+    Where clocks went back below a due time after a hand-over, the message comes again when its lease ends or its retry
+    is due: it waits for no due time a second time. The receiver's clock still tells.
 
     Lateness is the receiver's clock minus the due time asked for. The late bound applies to messages due outside the
     fault windows.
@@ -41,6 +41,7 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
     late = 0
     lateness: list[float] = []
     for number, events in history.hand_overs().items():
+        was_due: set[int] = set()  # that leaders had reached by their clocks before
         for event in events:
             if (event.message_id, event.term, event.attempt) in again:
                 continue
@@ -48,7 +49,9 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
             due_ms = max(event.due_ms, first_due_ms)
             seen = begun.get((event.message_id, event.term, event.attempt))
             skew_ms = bounds.skew_ms if seen is None or seen.median_ahead_ms is None else _may_be_ahead_ms(seen)
-            if event.handed_over_ms < due_ms or event.wall_ms < due_ms - skew_ms:
+            early = event.handed_over_ms < due_ms and (seen is not None or due_ms not in was_due)
+            was_due |= {due_ms} if event.handed_over_ms >= due_ms else set()
+            if early or event.wall_ms < due_ms - skew_ms:
                 faults.append(
                     f"message {number}: due {due_ms}, handed over {event.handed_over_ms}, received {event.wall_ms}"
                 )

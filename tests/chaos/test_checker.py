@@ -7,6 +7,7 @@ import pytest
 
 from chaos.bounds import Bounds
 from chaos.check.duplicates import repeats
+from chaos.check.window import check_window
 from chaos.checker import judge
 from chaos.event import Answered, Cancelled, Event, Fault, GaveBack, HandedOver, Led, Offered, Rescheduled, Settled
 from chaos.history import History
@@ -249,6 +250,18 @@ def test_received_before_its_due_time_whatever_the_stamp_says() -> None:
         lambda event: msgspec.structs.replace(event, wall_ms=event.due_ms - 5),  # type: ignore[union-attr]
     )
     assert broken(history) == "W"
+
+
+def test_a_clock_that_went_back_after_a_hand_over_makes_the_next_one_no_early_one() -> None:
+    """Chaos seed 2102: a leader went back by a minute, and the next one, who had heard no other, showed what
+    it said. Its hand-over was of a retry that was due by that; the receiver's clock tells that it was not early."""
+    once = {"due_ms": EPOCH_MS + 1_000, "handed_over_ms": EPOCH_MS + 1_000}
+    before = hand_over(20, 1_000, 1, **once)
+    again = hand_over(20, 1_600, 2, 2, **once | {"handed_over_ms": EPOCH_MS})
+    assert check_window(History([before, again]), Bounds()).holds
+    assert not check_window(History([again]), Bounds()).holds
+    early = msgspec.structs.replace(again, wall_ms=EPOCH_MS)
+    assert not check_window(History([before, early]), Bounds()).holds
 
 
 def test_hand_over_moved_past_its_window() -> None:
