@@ -123,7 +123,10 @@ class Truth:
         answered = self._acknowledged.get(number)
         if answered is None or not self._changes or self.bounds.clocks_set_back:
             return False
-        from_ms = answered.sent_mono_ms - DOUBT_MS
+        offered = self._offered.get(number)
+        # Under a key the one that was answered may not be the one that made it.
+        sent_ms = offered.mono_ms if offered is not None and offered.keyed else answered.sent_mono_ms
+        from_ms = sent_ms - DOUBT_MS
         if self._changes[0][0] > from_ms:
             return False  # the first leader was elected; what it found is in doubt for a moment
         until_ms = cancel.mono_ms + (INSIDE_MS if self.tells_begun else ASKED_MS)

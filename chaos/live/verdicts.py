@@ -15,6 +15,7 @@ import msgspec
 
 from chaos.bounds import Bounds, Windows
 from chaos.check.alive import check_alive
+from chaos.check.answers import check_answers
 from chaos.check.digests import check_digests
 from chaos.check.duplicates import check_duplicates
 from chaos.check.ids import check_ids
@@ -58,6 +59,7 @@ _CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
     check_ids,
     check_linear,
     check_alive,
+    check_answers,
 )
 
 

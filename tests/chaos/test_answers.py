@@ -151,6 +151,11 @@ def test_a_doubt_needs_a_leader_that_died() -> None:
     assert not wrong(History([*long_ago, offered, answered, elected, told]))
     transferred = Transferred(**at(7_000), **given)
     assert wrong(History([*long_ago, offered, answered, elected, transferred, told]))
+    late = msgspec.structs.replace(answered, sent_mono_ms=7_500.0)
+    far = msgspec.structs.replace(told, mono_ms=15_000.0)
+    events = [msgspec.structs.replace(elected, mono_ms=4_000.0), offered, late, far]
+    assert not wrong(History([*long_ago, *events])), "chaos seed 2102: one sent before under its key made it"
+    assert wrong(History([*long_ago, *events[:1], msgspec.structs.replace(offered, keyed=False), *events[2:]]))
     another = Transferred(**at(7_000), **given | {"asked": "n1"})
     assert not wrong(History([*long_ago, offered, answered, elected, another, told])), "seed 36132: it was elected"
 

@@ -13,7 +13,7 @@ from chaos.event import Event, Fault, HandedOver, Led, Rescheduled, Transferred
 from chaos.history import History
 from chaos.live.loop_disk import LoopDisk
 from chaos.live.node_disks import NodeDisks, copy_out
-from chaos.live.verdicts import BOUNDS, KEPT_BY_KERNEL_MS, READ_LATE_MS, calm_transfers, whole
+from chaos.live.verdicts import BOUNDS, KEPT_BY_KERNEL_MS, READ_LATE_MS, calm_transfers, judge, whole
 from chaos.plan import Plan
 
 PLAN = Plan(push_timeout_ms=1_000)
@@ -193,3 +193,8 @@ def test_a_push_is_read_a_moment_after_its_nodes_power_went() -> None:
     assert count == 1
     (event,) = history.of(HandedOver)
     assert event.by_receipt
+
+
+def test_answers_are_judged_too() -> None:
+    """Those that clients got while real processes were broken."""
+    assert "answers" in {verdict.promise for verdict in judge(History())}
