@@ -40,7 +40,7 @@ def terms_of(deliveries: Rows) -> Rows:
     np.minimum.at(first_ms, which, at_ms)
     terms["first_ms"] = first_ms
     found_ms: I64 = np.full(len(names), _NEVER)
-    np.minimum.at(found_ms, which[begun], tick[begun] * MS_PER_TICK)  # a later mark of the term tells its own
+    np.minimum.at(found_ms, which[begun], tick[begun] * MS_PER_TICK)
     terms["found_ms"] = np.where(found_ms == _NEVER, 0, found_ms)
     marked = (kind != START) & (random > 0)
     terms["marked"][which[marked]] = 1

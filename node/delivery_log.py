@@ -129,9 +129,11 @@ class DeliveryLog:
 
     def term_begun(self, term: int, at_ms: int, mark: Mark | None = None) -> None:
         """This node leads this term, and the dispatch state is what it found; before its first hand-over, and the first
-        record of a file. Once more in a term when there is a mark to be made."""
-        self.close()
-        self._append(self._term(term, at_ms, TERM_BEGUN, mark), at_ms)
+        record of a file. Once more in a term when there is a mark to be made: what was written goes on with it."""
+        begun = self._term(term, at_ms, TERM_BEGUN, mark)
+        if not self._open().mark(begun, at_ms):
+            self.close()
+            self._append(begun, at_ms)
 
     def term_ended(self, term: int, at_ms: int, how: int, mark: Mark | None = None) -> None:
         """It leads no more; after its last hand-over, and the last record of a file. `how` is HANDED_ON, LOST or

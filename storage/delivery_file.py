@@ -152,9 +152,19 @@ class DeliveryWriter:
                 self._head = _goes_on(self._head, rows, at_ms, before[1])
                 rows = np.concatenate([self._head, rows])
         self._latest_ms = max(self._latest_ms, at_ms)
-        seal_deliveries(rows)
-        self._disk.write(self._fd, rows.view("u1").data, self._end)
-        self._end += rows.nbytes
+        self._write(rows)
+
+    def mark(self, begun: Deliveries, at_ms: int) -> bool:
+        """Go on in another file, whose first record has the mark of this beginning; not if no file is written of its
+        term. Raises DiskFailed."""
+        before = self.written()
+        if before is None or self._head["term"][0] != begun["term"][0]:
+            return False
+        self._begin(at_ms // HOUR_MS)
+        self._latest_ms = at_ms
+        self._head = _goes_on(begun, begun, at_ms, before[1])
+        self._write(self._head)
+        return True
 
     def remove_before(
         self, before_ms: int, *, now_ms: int, may_go: Callable[[DeliveryFile], bool] = lambda file: True
@@ -184,6 +194,11 @@ class DeliveryWriter:
         if self._fd >= 0:
             self._disk.close(self._fd)
             self._fd, self._file = -1, None
+
+    def _write(self, rows: Deliveries) -> None:
+        seal_deliveries(rows)
+        self._disk.write(self._fd, rows.view("u1").data, self._end)
+        self._end += rows.nbytes
 
     def _begin(self, hour: int) -> None:
         self.close()

@@ -51,8 +51,10 @@ class Logs:
         before: int | None,
         ended: bool = False,
         tick: int = 0,
+        marked_ms: int | None = None,
     ) -> None:
-        """A term with a hand-over at its beginning and one at its end; `before` None: below level 3."""
+        """A term with a hand-over at its beginning and one at its end; `before` None: below level 3, to which its
+        cluster rises at `marked_ms`."""
         log = self.log(node, tick)
         log.term_begun(term, NOW_MS + from_ms, None if before is None else Mark(BOOT, before))
         home = np.array([5], np.uint64)
@@ -61,6 +63,8 @@ class Logs:
                 home=home, random=home, attempt=np.array([1], np.uint16), asked_due_ms=np.array([0]), topic=1,
                 term=term, at_ms=NOW_MS + at_ms, mode=PULL,
             )  # fmt: skip
+        if marked_ms is not None:
+            log.term_begun(term, NOW_MS + marked_ms, Mark(BOOT, term - 1))
         if ended:
             log.term_ended(term, NOW_MS + until_ms, HANDED_ON)
         log.close()
@@ -231,9 +235,18 @@ def test_what_a_leader_found_is_told_by_the_first_record_of_its_term(logs: Logs)
     """When its cluster rises it makes another one, behind what it has dispatched itself."""
     second = NOW_MS // 1_000
     logs.lead(1, 1, 0, 500, before=0, ended=True)
-    logs.lead(2, 3, 1_900, 2_000, before=None, tick=second)
-    logs.lead(2, 3, 2_100, 2_200, before=2, tick=second + 2)
+    logs.lead(2, 3, 1_900, 2_000, before=None, tick=second, marked_ms=2_100)
     assert logs.missing() == [(0, -500, 1_900 + CLOCKS_MS)]
+
+
+def test_what_a_term_wrote_before_its_mark_and_lost_with_the_power_is_a_hole(logs: Logs) -> None:
+    """Plan 11 of `chaos run`: the file with the mark was synced, the one before it was not, and nothing showed it."""
+    logs.lead(1, 1, 0, 500, before=None, marked_ms=700)
+    first, _ = delivery_files(logs.paths[1], Disk())
+    (logs.paths[1] / first.name).write_bytes(b"")
+    logs.lead(2, 3, 1_900, 2_000, before=1)
+    holes = logs.found()[0].holes
+    assert any(from_ms <= NOW_MS and NOW_MS + 500 < until_ms for from_ms, until_ms in holes)
 
 
 def test_a_hole_ends_at_the_latest_where_another_node_begins_a_later_marked_term(logs: Logs) -> None:

@@ -87,6 +87,25 @@ def test_a_killed_term_ends_at_its_last_record_and_what_it_wrote_is_durable_firs
     assert (rows["random"].tolist()[-1], rows["took_ms"].tolist()[-1]) == (0, 0)
 
 
+def test_what_a_term_wrote_before_it_had_its_mark_is_durable_before_its_end_too(tmp_path: Path) -> None:
+    """Plan 11 of `chaos run`: a leader whose level had risen was killed, was back and ended its term; a power cut took
+    the file before the mark, and the ledger said that what it had handed over there was lost."""
+    log = log_of(tmp_path)
+    log.term_begun(7, NOW_MS)
+    hand_over(log, NOW_MS + 10)
+    log.term_begun(7, NOW_MS + 20, Mark(BOOT, 6))
+    hand_over(log, NOW_MS + 30)
+    hand_over(log, NOW_MS + HOUR_MS)
+    log.close()
+    disk = Synced()
+    assert end_killed_term(tmp_path, disk, BOOT)
+    assert (disk.files, disk.directories) == (3, 1)
+    rows = records(tmp_path)
+    assert rows["kind"].tolist() == [TERM_BEGUN, START, GOES_ON, START, GOES_ON, START, TERM_ENDED]
+    goes_on = rows[rows["kind"] == GOES_ON]
+    assert goes_on[["term", "random", "home", "took_ms"]].tolist() == [(7, BOOT, 6, 2), (7, BOOT, 6, 2)]
+
+
 @pytest.mark.parametrize("mark", [Mark(BOOT + 1, 6), None])
 def test_in_another_run_of_the_machine_nobody_knows_how_a_term_ended(tmp_path: Path, mark: Mark | None) -> None:
     """The power went, and its newest records may have gone with it. Below level 3 nothing tells."""
