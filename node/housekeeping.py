@@ -40,7 +40,7 @@ async def _keep(node: Node) -> None:
         await node.transfer.yield_if_outvoted()
         node.leaving.look()
         node.levels.look()
-        node.clock.bound(node.skew.median_ms())
+        node.clock.bound(node.skew.least_median_ms())
         node.guard.watch()
         node.reserve.measure()
         node.store.turn(node.clock.now_ms() // HOUR_MS)

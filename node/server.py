@@ -301,7 +301,7 @@ class Node:
     def _established(self) -> None:
         """The no-op of the own term is applied: found the cluster if nobody did, then reign."""
         self.clock.leading = True
-        self.clock.bound(self.skew.median_ms())  # before the first stamp: who committed the no-op has echoed too
+        self.clock.bound(self.skew.least_median_ms())  # before the first stamp: who committed the no-op has echoed too
         self.spawn(self._begin_reign(self.group.term))
 
     async def _begin_reign(self, term: int) -> None:

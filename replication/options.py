@@ -118,6 +118,11 @@ class Peer:
     """What it needs next is no longer in the leader's journal."""
     store_id: bytes = b""
 
+    @property
+    def least_offset_ms(self) -> float:
+        """By how much its node clock is ahead of ours at least, as that echo came."""
+        return self.clock_offset_ms - self.clock_error_ms
+
     def echoed(self, message: Message, now: float, stamp: float, wall_ms: int) -> None:
         """Take over what an echo says; `stamp` is when its heartbeat was sent, `wall_ms` our node clock now."""
         self.applied_index = message["applied_index"]

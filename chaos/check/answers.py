@@ -224,10 +224,10 @@ def _leases(truth: Truth) -> Iterable[str]:
 
 def _ledger(truth: Truth) -> Iterable[str]:
     """The ledger knows of all that was received before it was asked, or says that an account is missing; nothing
-    received is lost."""
+    received is lost. What had failed by its node's account is retried, whatever its receiver answered."""
     again: dict[int, list[float]] = defaultdict(list)
     for repeat in truth.repeats:
-        if repeat.cause in UNASKED:
+        if repeat.cause in UNASKED and not repeat.failed:
             again[repeat.before.number].append(repeat.after.mono_ms)
     for account in truth.history.of(Accounted):
         names = truth.received_before(account.number, account.asked_mono_ms)

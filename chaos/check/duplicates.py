@@ -23,12 +23,14 @@ class Repeat:
     """Two hand-overs of one message that follow each other by (term, attempt), and why the later was made.
 
     `retried` is no duplicate: its receiver had not taken the earlier one. `lease_end_ms`: of the earlier one's lease.
+    `failed`: the earlier one had by its node's account, which may have stood still while its receiver answered.
     """
 
     before: HandedOver
     after: HandedOver
     cause: Cause
     lease_end_ms: int
+    failed: bool = False
 
 
 def repeats(history: History, bounds: Bounds) -> list[Repeat]:
@@ -45,6 +47,8 @@ def repeats(history: History, bounds: Bounds) -> list[Repeat]:
         for before, after in itertools.pairwise(events):
             name = (number, before.term, before.attempt)
             lease_end_ms = _lease_end_ms(before, after, extended.get(name, ()), stamps, bounds)
+            ended_ms = failed_ms.get((before.message_id, before.term, before.attempt))
+            failed = ended_ms is not None and ended_ms <= _at_ms(after)
             cause: Cause
             if (after.term, after.attempt) == (before.term, before.attempt):
                 cause = "same_name"
@@ -54,11 +58,11 @@ def repeats(history: History, bounds: Bounds) -> list[Repeat]:
                 cause = "after_lease"
             elif before.pushed and after.handed_over_ms >= before.gives_up_ms:
                 cause = "retried"  # the node heard nothing in time: it may have been paused
-            elif failed_ms.get((before.message_id, before.term, before.attempt), _at_ms(after) + 1) <= _at_ms(after):
+            elif failed:
                 cause = "retried"  # the connection broke before the answer came
             else:
                 cause = "failover" if after.term > before.term else "retried" if before.by_receipt else "unnamed"
-            found.append(Repeat(before, after, cause, lease_end_ms))
+            found.append(Repeat(before, after, cause, lease_end_ms, failed))
     return found
 
 

@@ -59,7 +59,8 @@ class Dispatched:
             due_ms, position, index = heapq.heappop(self._pending)
             if index > applied_index:
                 later.append((due_ms, position, index))
-            elif position not in self._seen and self._is_open(position):
+                continue
+            if position not in self._seen and self._is_open(position):
                 left.append((position, due_ms))
             self._seen.discard(position)
         for unit in later:

@@ -14,6 +14,7 @@ from chaos.event import (
     Applied,
     Begun,
     Cancelled,
+    Ended,
     Event,
     GaveBack,
     HandedOver,
@@ -311,3 +312,13 @@ def test_what_was_received_twice_was_not_delivered_once(old: bool, complete: boo
     assert not wrong(with_more(again))
     assert bool(wrong(with_more(again, account))) is not old
     assert not wrong(with_more(again, msgspec.structs.replace(account, asked_mono_ms=1_500.0))), "it came after"
+
+
+def test_what_failed_by_its_nodes_account_is_retried_whatever_its_receiver_answered() -> None:
+    """Seed 42142: the leader stood still until the time for an answer was over, though that lay in its socket."""
+    again = hand_over(NUMBER, 1_600, 2, 2, begun_wall_ms=EPOCH_MS + 1_600)
+    account = made(Accounted, 9_000, kind="delivered_once", hand_overs=2, complete=True, old=False)
+    assert wrong(with_more(again, account))
+    first = next(each for each in with_more().of(HandedOver) if each.number == NUMBER)
+    failed = Ended(**at(1_590), message_id=first.message_id, term=first.term, attempt=first.attempt, node="n1")
+    assert not wrong(with_more(again, account, failed))

@@ -55,6 +55,26 @@ def test_a_leader_is_outvoted_by_a_majority_that_agrees(
     assert one.outvoted() is outvoted
 
 
+def test_two_fast_clocks_of_five_that_are_heard_first_are_no_majority() -> None:
+    """Seed 42009: after all nodes had lost power a leader 600 ms ahead had heard one clock like its own and one right
+    one, and handed over early until the other two were heard. A fourth is enough."""
+    one, (_, _, third, fourth) = skew(10, -606, 0, 0)
+    third.last_echo_s = fourth.last_echo_s = 9.0
+    assert one.median_ms() == -606
+    third.last_echo_s, third.clock_offset_ms = 11.0, -600
+    assert one.median_ms() == -600
+    fourth.last_echo_s, fourth.clock_offset_ms = 11.0, -590
+    assert one.median_ms() == -590
+
+
+def test_a_leaders_stamps_keep_to_the_lowest_that_slow_echoes_allow() -> None:
+    """Seed 42009: the first echo of one had been 220 ms on its way, and its clock seemed 110 ms farther ahead."""
+    one, (first, second) = skew(-750, -860)
+    first.clock_error_ms, second.clock_error_ms = 112, 3
+    assert one.median_ms() == -750
+    assert one.least_median_ms() == -862
+
+
 def test_a_peer_that_would_be_outvoted_is_known() -> None:
     """Its clock is off, and the others' and ours are not; one that was not heard is no majority's business."""
     one, (off, _) = skew(7_200_000, 100)

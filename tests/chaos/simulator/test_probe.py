@@ -70,6 +70,17 @@ def test_a_planned_push_taken_back_after_its_time_was_dispatched(leader: Leader)
     assert watched.left_out() == []
 
 
+def test_what_was_dispatched_before_a_state_reached_its_entry_is_not_left_out_by_the_next(leader: Leader) -> None:
+    """Seed 42952: a leader that had stood still dispatched a unit in the step that applied it, and the state of that
+    step spoke of the entries before."""
+    watched = Watched(leader)
+    watched.schedule()
+    leader.run(DUE_MS)
+    before = leader.machine.applied_index - 1
+    assert watched.dispatched.left_out(DUE_MS // 1000 + 1, before) == []
+    assert watched.left_out() == []
+
+
 def test_a_planned_push_taken_back_before_its_time_is_dispatched_by_the_wheel(leader: Leader) -> None:
     """Until then a state that names its second leaves it out."""
     watched = Watched(leader)
