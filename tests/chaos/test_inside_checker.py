@@ -127,12 +127,12 @@ def test_leader_whose_clock_is_too_far_ahead() -> None:
         return broken(History(each for each in events if not (isinstance(each, Acked) and each.number == 320)))
 
     assert ahead(500, 0.0) == set()
-    assert ahead(520, 0.0) == {"W"}
-    assert ahead(511, 0.2) == set(), "both times are floored (seed 30192)"
-    assert ahead(512, 0.2) == {"W"}
+    assert ahead(530, 0.0) == {"W"}
+    assert ahead(521, 0.2) == set(), "both times are floored (seed 30192), and a clock runs 2% wrong (seed 42833)"
+    assert ahead(522, 0.2) == {"W"}
     assert ahead(500, -0.5, received_ms=-10) == set(), "so is the receiver's (seed 34117)"
     assert ahead(1_000, 495.0) == set()
-    assert ahead(500, 0.0, received_ms=-20) == {"W"}
+    assert ahead(500, 0.0, received_ms=-30) == {"W"}
 
 
 def test_one_hand_over_doubled() -> None:

@@ -19,7 +19,9 @@ class Leader:
     def __init__(self, ahead_ms: float) -> None:
         self.now_s = 50.0
         self.true_s = 1_700_000_000.0
-        self.peers = {name: Peer(name, connected=True, clock_offset_ms=-ahead_ms) for name in ("n2", "n3")}
+        self.peers = {
+            name: Peer(name, connected=True, clock_offset_ms=-ahead_ms, clock_error_ms=0) for name in ("n2", "n3")
+        }
         node = self.node = Node.__new__(Node)
         node.clock = NodeClock(lambda: self.true_s + ahead_ms / 1000, lambda: self.now_s)
         node.group = cast(Any, SimpleNamespace(peers=self.peers, is_leader=True, term=1, median=None))
