@@ -143,27 +143,16 @@ class DeliveryWriter:
         """
         hour, back = at_ms // HOUR_MS, at_ms < self._latest_ms - BACK_MS
         if self._file is None or hour > self._file.hour or self._end >= FILE_BYTES_MAX or back:
-            before = self.written()
-            self._begin(hour)
-            self._latest_ms = at_ms
-            if before is None:
-                self._head = rows[:1].copy()
-            else:
-                self._head = _goes_on(self._head, rows, at_ms, before[1])
-                rows = np.concatenate([self._head, rows])
+            self._roll(self._head, rows, at_ms)
         self._latest_ms = max(self._latest_ms, at_ms)
         self._write(rows)
 
     def mark(self, begun: Deliveries, at_ms: int) -> bool:
         """Go on in another file, whose first record has the mark of this beginning; not if no file is written of its
         term. Raises DiskFailed."""
-        before = self.written()
-        if before is None or self._head["term"][0] != begun["term"][0]:
+        if self._file is None or self._head["term"][0] != begun["term"][0]:
             return False
-        self._begin(at_ms // HOUR_MS)
-        self._latest_ms = at_ms
-        self._head = _goes_on(begun, begun, at_ms, before[1])
-        self._write(self._head)
+        self._roll(begun, begun, at_ms)
         return True
 
     def remove_before(
@@ -194,6 +183,18 @@ class DeliveryWriter:
         if self._fd >= 0:
             self._disk.close(self._fd)
             self._fd, self._file = -1, None
+
+    def _roll(self, head: Deliveries, rows: Deliveries, at_ms: int) -> None:
+        """Begin the file that these records are for. Where one was written it goes on with that, under the mark of
+        `head`."""
+        before = self.written()
+        self._begin(at_ms // HOUR_MS)
+        self._latest_ms = at_ms
+        if before is None:
+            self._head = rows[:1].copy()
+        else:
+            self._head = _goes_on(head, rows, at_ms, before[1])
+            self._write(self._head)
 
     def _write(self, rows: Deliveries) -> None:
         seal_deliveries(rows)

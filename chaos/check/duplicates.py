@@ -30,7 +30,7 @@ class Repeat:
     after: HandedOver
     cause: Cause
     lease_end_ms: int
-    failed: bool = False
+    failed: bool
 
 
 def repeats(history: History, bounds: Bounds) -> list[Repeat]:

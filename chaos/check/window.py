@@ -52,7 +52,8 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
             seen = begun.get((event.message_id, event.term, event.attempt))
             skew_ms = bounds.skew_ms if seen is None or seen.median_ahead_ms is None else _may_be_ahead_ms(seen)
             early = event.handed_over_ms < due_ms and (seen is not None or due_ms not in was_due)
-            was_due |= {due_ms} if event.handed_over_ms >= due_ms else set()
+            if event.handed_over_ms >= due_ms:
+                was_due.add(due_ms)
             if early or event.wall_ms < due_ms - skew_ms:
                 faults.append(
                     f"message {number}: due {due_ms}, handed over {event.handed_over_ms}, received {event.wall_ms}"

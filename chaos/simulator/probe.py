@@ -30,6 +30,7 @@ from storage.columns import SettleBatch
 from storage.format import LEASED, Corrupt
 from storage.message_id import encode_ids
 from storage.position import HOUR_MS
+from storage.store import Store
 
 #: How often nodes are asked whether they are sure to lead.
 LOOK_S: Final = 0.01
@@ -289,26 +290,12 @@ class Probe:
         self._world.after(LOOK_S, self._look)
 
     def _promoted(self, node_id: str, node: Node) -> None:
-        """By the records alone: what is due, and neither leased nor settled. Of the load: nobody tells of an ack of the
-        crowd's, nor whether it is still asked for."""
+        """What is open by the records alone; nothing where a fault has damaged them and the node itself has not met
+        that yet (seed 42992)."""
         self._watch_state(node_id, node)
-        store, now_ms = node.store, node.clock.now_ms()
-        found: list[U64] = []
-        for hour in store.open_hours():
-            if hour > now_ms // HOUR_MS:
-                continue
-            leased = store.leased(hour)
-            with suppress(Corrupt):  # by a fault that the node itself has not met yet: seed 42992
-                found += [store.pending(hour, now_ms + 1).position, leased.position[leased.lease_end_ms <= now_ms]]
-        crowd = store.catalog.topic(CROWD)
-        records = [
-            record
-            for record in store.records(np.concatenate([np.empty(0, np.uint64), *found]))
-            if crowd is None or record.topic != crowd.number
-        ]
-        homes = np.array([record.position for record in records], np.uint64)
-        random = np.array([record.random for record in records], np.uint64)
-        open_ids = tuple(sorted(encode_ids(GROUP, homes, random).astype("U26").tolist()))
+        open_ids: tuple[str, ...] = ()
+        with suppress(Corrupt):
+            open_ids = _open_ids(node.store, node.clock.now_ms())
         mono_ms, wall_ms = self._history.now()
         assert node.reign is not None
         self._history.record(
@@ -342,3 +329,23 @@ class Probe:
             return riding
 
         replace_call(reign, "collect", collected)
+
+
+def _open_ids(store: Store, now_ms: int) -> tuple[str, ...]:
+    """What is due, and neither leased nor settled. Of the load: nobody tells of an ack of the crowd's, nor whether it
+    is still asked for. Raises Corrupt."""
+    found: list[U64] = []
+    for hour in store.open_hours():
+        if hour > now_ms // HOUR_MS:
+            continue
+        leased = store.leased(hour)
+        found += [store.pending(hour, now_ms + 1).position, leased.position[leased.lease_end_ms <= now_ms]]
+    crowd = store.catalog.topic(CROWD)
+    records = [
+        record
+        for record in store.records(np.concatenate([np.empty(0, np.uint64), *found]))
+        if crowd is None or record.topic != crowd.number
+    ]
+    homes = np.array([record.position for record in records], np.uint64)
+    random = np.array([record.random for record in records], np.uint64)
+    return tuple(sorted(encode_ids(GROUP, homes, random).astype("U26").tolist()))

@@ -87,24 +87,26 @@ class Restorer:
         later: dict[str, Any] = {"turn_s": EPOCH_S - begins_s, "skew_ms": plan.skew, "config": self._config}
         with World(plan.seed, directory, nodes=plan.nodes, **later) as restored:
             first = self._caller.chance.choice(restored.ids)
-            try:
-                self._restore(restored, first, self._backup)
-            except InstallRefused:
-                rotten = any(fault.kind == "flip" and fault.node == self._of for fault in self._history.of(Fault))
-                if not rotten:
-                    raise
-                return []  # of what was damaged in a file and read by nobody since: seed 42722
+            if not self._restore(restored, first, self._backup):
+                return []
             return Restored(restored, self._history, world.now_s * 1000, self._caller.chance.random() < 0.5).run()
 
-    def _restore(self, restored: World, node_id: str, backup: Path) -> None:
-        """As the command does it, but for what it draws."""
+    def _restore(self, restored: World, node_id: str, backup: Path) -> bool:
+        """As the command does it, but for what it draws. False: refused, and a fault had flipped a bit of the node that
+        made the backup, which had read it no more since (seed 42722)."""
         drawn = self._caller.chance
         cluster_id, disk = drawn.randbytes(16), Disk()
         options = RestoreOptions(
             node_id=node_id, cluster_id=cluster_id, store_id=drawn.randbytes(16), now_ms=restored.now_ms
         )
         directory = restored.processes[node_id].platter.root
-        restore(backup, directory, options, partial(install_restored, disk=disk, cluster_id=cluster_id), disk)
+        try:
+            restore(backup, directory, options, partial(install_restored, disk=disk, cluster_id=cluster_id), disk)
+        except InstallRefused:
+            if not any(fault.kind == "flip" and fault.node == self._of for fault in self._history.of(Fault)):
+                raise
+            return False
+        return True
 
 
 class Restored:

@@ -232,7 +232,7 @@ def test_a_gap_does_not_end_by_the_clock_of_a_leader_that_is_wrong(logs: Logs) -
 
 
 def test_what_a_leader_found_is_told_by_the_first_record_of_its_term(logs: Logs) -> None:
-    """When its cluster rises it makes another one, behind what it has dispatched itself."""
+    """When its cluster rises its log goes on with the mark, behind what it has dispatched itself."""
     second = NOW_MS // 1_000
     logs.lead(1, 1, 0, 500, before=0, ended=True)
     logs.lead(2, 3, 1_900, 2_000, before=None, tick=second, marked_ms=2_100)

@@ -62,6 +62,13 @@ def hand_over(log: DeliveryLog, at_ms: int) -> None:
     log.start(home=home, random=home, attempt=attempt, asked_due_ms=due_ms, topic=1, term=7, at_ms=at_ms, mode=PULL)
 
 
+def end(directory: Path) -> tuple[int, int]:
+    """End the killed term; how many files and directories were synced for that."""
+    disk = Synced()
+    assert end_killed_term(directory, disk, BOOT)
+    return disk.files, disk.directories
+
+
 def records(directory: Path) -> Deliveries:
     """All there are."""
     disk = Disk()
@@ -77,10 +84,8 @@ def test_a_killed_term_ends_at_its_last_record_and_what_it_wrote_is_durable_firs
     hand_over(log, NOW_MS + 10)
     hand_over(log, NOW_MS + HOUR_MS)
     log.close()
-    disk = Synced()
-    assert end_killed_term(tmp_path, disk, BOOT)
-    assert (disk.files, disk.directories) == (2, 1)
-    assert not end_killed_term(tmp_path, disk, BOOT)
+    assert end(tmp_path) == (2, 1)
+    assert not end_killed_term(tmp_path, Disk(), BOOT)
     rows = records(tmp_path)
     assert rows["kind"].tolist() == [TERM_BEGUN, START, GOES_ON, START, TERM_ENDED]
     assert rows[["term", "node", "at_ms", "code"]].tolist()[-1] == (7, 2, NOW_MS + HOUR_MS, KILLED)
@@ -97,9 +102,7 @@ def test_what_a_term_wrote_before_it_had_its_mark_is_durable_before_its_end_too(
     hand_over(log, NOW_MS + 30)
     hand_over(log, NOW_MS + HOUR_MS)
     log.close()
-    disk = Synced()
-    assert end_killed_term(tmp_path, disk, BOOT)
-    assert (disk.files, disk.directories) == (3, 1)
+    assert end(tmp_path) == (3, 1)
     rows = records(tmp_path)
     assert rows["kind"].tolist() == [TERM_BEGUN, START, GOES_ON, START, GOES_ON, START, TERM_ENDED]
     goes_on = rows[rows["kind"] == GOES_ON]

@@ -9,11 +9,12 @@ import pytest
 
 from chaos.event import Promoted
 from chaos.history import History
-from chaos.simulator.dispatched import Dispatched
+from chaos.simulator.dispatched import Dispatched, replace_call
 from chaos.simulator.probe import Probe
 from node.planning import Planning
 from replication.command import PutTopic
 from storage.due import Due
+from storage.format import Corrupt
 from storage.message_id import decode_id
 from tests.node.leader import T0, Leader
 
@@ -79,6 +80,22 @@ def test_what_was_dispatched_before_a_state_reached_its_entry_is_not_left_out_by
     before = leader.machine.applied_index - 1
     assert watched.dispatched.left_out(DUE_MS // 1000 + 1, before) == []
     assert watched.left_out() == []
+
+
+def test_a_promotion_on_damaged_records_is_told_without_what_is_open() -> None:
+    """Seed 42992: a bit of the index was flipped, and the probe read it before the node did."""
+
+    def damaged() -> list[int]:
+        raise Corrupt("index", 13_888, "checksum of row 216", 1, 2)
+
+    probe, history = Probe.__new__(Probe), History()
+    probe._history = history
+    replace_call(probe, "_watch_state", lambda *node: None)
+    store = SimpleNamespace(open_hours=damaged)
+    node: Any = SimpleNamespace(store=store, clock=SimpleNamespace(now_ms=lambda: T0), reign=SimpleNamespace(term=3))
+    probe._promoted("n1", node)
+    (promoted,) = history.of(Promoted)
+    assert (promoted.node, promoted.term, promoted.open_ids) == ("n1", 3, ())
 
 
 def test_a_planned_push_taken_back_before_its_time_is_dispatched_by_the_wheel(leader: Leader) -> None:
