@@ -239,14 +239,17 @@ def test_what_a_leader_found_is_told_by_the_first_record_of_its_term(logs: Logs)
     assert logs.missing() == [(0, -500, 1_900 + CLOCKS_MS)]
 
 
-def test_what_a_term_wrote_before_its_mark_and_lost_with_the_power_is_a_hole(logs: Logs) -> None:
-    """Plan 11 of `chaos run`: the file with the mark was synced, the one before it was not, and nothing showed it."""
-    logs.lead(1, 1, 0, 500, before=None, marked_ms=700)
-    first, _ = delivery_files(logs.paths[1], Disk())
-    (logs.paths[1] / first.name).write_bytes(b"")
-    logs.lead(2, 3, 1_900, 2_000, before=1)
-    holes = logs.found()[0].holes
-    assert any(from_ms <= NOW_MS and until_ms > NOW_MS + 500 for from_ms, until_ms in holes)
+@pytest.mark.parametrize(("until_ms", "marked_ms"), [(500, 700), (500, HOUR_MS), (HOUR_MS + 5, HOUR_MS - 3)])
+@pytest.mark.parametrize("lost", [1, DELIVERY.itemsize, DELIVERY.itemsize + 1, 2 * DELIVERY.itemsize, 1_000])
+def test_what_a_term_wrote_before_its_mark_and_lost_with_the_power_is_a_hole(
+    logs: Logs, until_ms: int, marked_ms: int, lost: int
+) -> None:
+    """Plan 11 of `chaos run`: the file with the mark was synced, the one before it was not, and nothing showed it.
+    However much of that is lost; also where the hour changes there, or the clock goes back into the one before."""
+    logs.lead(1, 1, 0, until_ms, before=None, marked_ms=marked_ms)
+    path = logs.paths[1] / delivery_files(logs.paths[1], Disk())[-2].name
+    path.write_bytes(path.read_bytes()[:-lost])
+    assert any(from_ms <= NOW_MS + until_ms < end_ms for from_ms, end_ms in logs.found()[0].holes)
 
 
 def test_a_hole_ends_at_the_latest_where_another_node_begins_a_later_marked_term(logs: Logs) -> None:
