@@ -49,6 +49,10 @@ class History:
         """All events of one kind, in order."""
         return [event for event in self.events if type(event) is kind]
 
+    def flipped(self, node_id: str) -> bool:
+        """Whether a fault has flipped a bit of a file of this node, which may not have read it since."""
+        return any(fault.kind == "flip" and fault.node == node_id for fault in self.of(Fault))
+
     def offered(self) -> dict[int, Offered]:
         """Offers by number."""
         return {event.number: event for event in self.of(Offered)}

@@ -39,10 +39,11 @@ def terms_of(deliveries: Rows) -> Rows:
     first_ms: I64 = np.full(len(names), _NEVER)
     np.minimum.at(first_ms, which, at_ms)
     terms["first_ms"] = first_ms
-    found_ms: I64 = np.full(len(names), _NEVER)
-    np.minimum.at(found_ms, which[begun], tick[begun] * MS_PER_TICK)
-    terms["found_ms"] = np.where(found_ms == _NEVER, 0, found_ms)
     marked = (kind != START) & (random > 0)
+    found_ms: I64 = np.full(len(names), _NEVER)
+    said = begun | (marked & ~ended)  # what a later file of the term shows is no less than what its leader found
+    np.minimum.at(found_ms, which[said], tick[said] * MS_PER_TICK)
+    terms["found_ms"] = np.where(found_ms == _NEVER, 0, found_ms)
     terms["marked"][which[marked]] = 1
     terms["before"][which[marked]] = term_before(kind, home, took_ms)[marked]
     order = np.argsort(at_ms[ended], kind="stable")  # the last end stays

@@ -8,8 +8,9 @@
 
 A term that is marked (level 3) says which one the log shows before it. A marked term without an end lost its newest
 records with the power, or its leader is cut off: a leader that was killed alone gets its end when its node is back
-(storage/delivery_end.py). The end of such a time is by another node's clock, so it is taken CLOCKS_MS later; and not
-before the second that this one found dispatched in the log: its clock may be wrong.
+(storage/delivery_end.py). One without a mark that a marked one follows may have lost that with the power, too. The end
+of such a time is by another node's clock, so it is taken CLOCKS_MS later; and not before the second that this one found
+dispatched in the log: its clock may be wrong.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def unrecorded(terms: Rows, window_ms: int) -> Rows:
         until_ms = int(_led_until_ms(term))
         if first_ms <= window_ms:
             continue
-        if before["marked"] and not before["ended_ms"]:
+        if (before["marked"] or (row and term["marked"])) and not before["ended_ms"]:
             spans.append((int(before["node"]), 0, 0, min(int(before["seen_ms"]), first_ms), until_ms))
         if term["marked"] and term["before"] and int(term["before"]) not in told:
             # An end may be written late, by a leader that stood still meanwhile: what it did last counts.

@@ -33,11 +33,11 @@ class Skew:
     def median_ms(self) -> float:
         """How far the median of the nodes' clocks is ahead of ours; known to the leader alone, 0 elsewhere.
 
-        A node that is down counts as one that stands where the median was when it was last known, which time has moved
-        on since: so one whose wall clock jumped before it was elected knows that it is off, though another node is down
-        and of two nobody could tell. Was it never known, as after all nodes were down at once, that node is left out,
-        and of two clocks the lower one counts: late by a slow clock can be borne, early by a fast one can not. So a
-        node that is up and about to be heard counts as the lowest clock: two fast ones of five may be heard first.
+        A node that was not heard counts as one that stands where the median was when it was last known, which time has
+        moved on since: so one whose wall clock jumped before it was elected knows that it is off, though another node
+        is away and of two nobody could tell. Was it never known, as after all nodes were down at once, one that is down
+        is left out, and of two clocks the lower one counts: late by a slow clock can be borne, early by a fast one can
+        not. So one that is up and about to be heard counts as the lowest: two fast ones of five may be heard first.
         """
         heard = {name: peer.clock_offset_ms for name, peer in self._group.peers.items() if self._heard(peer)}
         median_ms = self._median_ms(heard)
@@ -48,24 +48,19 @@ class Skew:
     def least_median_ms(self) -> float:
         """The same, at the lowest that the ways of the echoes allow: what a leader's stamps keep to. The first echoes
         of a term may have been slow."""
-        peers = self._group.peers.items()
-        return self._median_ms({name: peer.least_offset_ms for name, peer in peers if self._heard(peer)})
+        now, peers = self._clock.monotonic(), self._group.peers.items()
+        return self._median_ms({name: peer.least_offset_ms(now) for name, peer in peers if self._heard(peer)})
 
     def _median_ms(self, heard_ms: dict[str, float]) -> float:
         """Of these clocks, by node, with our own; and what is known of the others'."""
         if not self._clock.leading:
             return 0.0
-        offsets_ms, absent, awaited = [0.0, *heard_ms.values()], 0, 0
-        for name, peer in self._group.peers.items():
-            if name in heard_ms:
-                continue
-            if peer.connected:
-                awaited += 1
-            else:
-                absent += 1
-        offsets_ms += [min(offsets_ms)] * awaited
-        known_ms = self._known_ms()
-        return statistics.median_low(offsets_ms if known_ms is None else [*offsets_ms, *([known_ms] * absent)])
+        offsets_ms, known_ms = [0.0, *heard_ms.values()], self._known_ms()
+        unheard = [peer for name, peer in self._group.peers.items() if name not in heard_ms]
+        if known_ms is not None:
+            return statistics.median_low([*offsets_ms, *([known_ms] * len(unheard))])
+        awaited = sum(peer.connected for peer in unheard)
+        return statistics.median_low([*offsets_ms, *([min(offsets_ms)] * awaited)])
 
     def some_right_ms(self) -> float:
         """How far a moment is ahead of our clock that some right clock among those heard has not passed yet, where a

@@ -118,10 +118,13 @@ class Peer:
     """What it needs next is no longer in the leader's journal."""
     store_id: bytes = b""
 
-    @property
-    def least_offset_ms(self) -> float:
-        """By how much its node clock is ahead of ours at least, as that echo came."""
-        return self.clock_offset_ms - self.clock_error_ms
+    def least_offset_ms(self, now: float) -> float:
+        """By how much its node clock is ahead of ours at least at this monotonic second."""
+        return self.clock_offset_ms - self._error_ms(now)
+
+    def _error_ms(self, now: float) -> float:
+        """How far `clock_offset_ms` may be wrong by now."""
+        return self.clock_error_ms + (now - self.last_clock_s) * DRIFT_MS_PER_S
 
     def echoed(self, message: Message, now: float, stamp: float, wall_ms: int) -> None:
         """Take over what an echo says; `stamp` is when its heartbeat was sent, `wall_ms` our node clock now."""
@@ -137,7 +140,7 @@ class Peer:
 
         One that waited, in the socket of a process that was stopped, says little: what is known better stays, for as
         long as both can be true. Where they contradict each other a clock was set since."""
-        known_error_ms = self.clock_error_ms + (now - self.last_clock_s) * DRIFT_MS_PER_S
+        known_error_ms = self._error_ms(now)
         contradicts = abs(offset_ms - self.clock_offset_ms) > error_ms + known_error_ms
         if error_ms <= known_error_ms or contradicts:
             self.clock_offset_ms, self.clock_error_ms, self.last_clock_s = offset_ms, error_ms, now

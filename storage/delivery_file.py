@@ -78,13 +78,14 @@ class Ends(NamedTuple):
 def cut_short(files: Iterable[Ends]) -> list[tuple[int, int]]:
     """Holes, [(from_ms, until_ms)], where a file goes on with one that has lost its end, or is gone.
 
-    A hole lasts to the record behind it, and as long as lost records can be of the older file. `files` are of one log,
-    oldest first. Of what was before the first nobody asks: files go by age.
+    A hole begins at the last record before it; where nothing is left of the older file, at its hour. It lasts to the
+    record behind it, and as long as lost records can be of the older file. `files` are of one log, oldest first. Of
+    what was before the first nobody asks: files go by age.
     """
     holes: list[tuple[int, int]] = []
     last_ms = 0
     for before, ends in pairwise(files):
-        last_ms = before.last_ms or last_ms
+        last_ms = before.last_ms or min(last_ms, before.file.hour * HOUR_MS)
         there = before.records if before.file.sequence + 1 == ends.file.sequence else 0
         if there < ends.before:
             next_ms = ends.first_ms + 1 if ends.first_ms else EVER_MS

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from chaos.bounds import Bounds
-from chaos.event import Applied, Begun, Rescheduled
+from chaos.event import Applied, Begun, Fault, Rescheduled
 from chaos.history import History
 from chaos.verdict import Verdict, percentiles
 
@@ -13,7 +13,7 @@ AHEAD_MS: Final = 500
 #: What the way of an echo hides of another node's clock; and what two times that are floored may seem to differ more.
 MEASURED_MS: Final = 10
 FLOORED_MS: Final = 1
-#: What a clock that runs 2% wrong (chaos/fault_draw.py) gains between two looks at the median (node/housekeeping.py).
+#: What a clock that a fault makes run 2% wrong gains between two looks at the median (node/housekeeping.py).
 GAINED_MS: Final = 10
 
 HandOverName: TypeAlias = tuple[str, int, int]
@@ -39,7 +39,9 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
     begun = {(event.message_id, event.term, event.attempt): event for event in history.of(Begun)}
     windows = bounds.fault_windows(history)
     again = _again_after_clocks_went_back(history)
-    faults = [fault for event in begun.values() for fault in _begun_early(event, again)]
+    gained_ms = GAINED_MS if any(fault.kind == "drift" for fault in history.of(Fault)) else 0
+    ahead_ms = AHEAD_MS + MEASURED_MS + FLOORED_MS + gained_ms
+    faults = [fault for event in begun.values() for fault in _begun_early(event, again, ahead_ms)]
     late = 0
     lateness: list[float] = []
     for number, events in history.hand_overs().items():
@@ -50,7 +52,9 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
             first_due_ms = answered[number].due_ms if number in answered and event.attempt == 1 else 0
             due_ms = max(event.due_ms, first_due_ms)
             seen = begun.get((event.message_id, event.term, event.attempt))
-            skew_ms = bounds.skew_ms if seen is None or seen.median_ahead_ms is None else _may_be_ahead_ms(seen)
+            skew_ms = float(bounds.skew_ms)
+            if seen is not None and seen.median_ahead_ms is not None:
+                skew_ms = seen.median_ahead_ms + ahead_ms
             early = event.handed_over_ms < due_ms and (seen is not None or due_ms not in was_due)
             if event.handed_over_ms >= due_ms:
                 was_due.add(due_ms)
@@ -65,12 +69,6 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
             faults.append(f"message {number}: {lateness[-1]:.0f} ms late, outside any fault window")
             late += 1
     return Verdict("W", {"early": len(faults) - late, "lateness_ms": percentiles(lateness)}, faults)
-
-
-def _may_be_ahead_ms(begun: Begun) -> float:
-    """By how much a leader's clock may seem to be ahead of the truth at this moment."""
-    assert begun.median_ahead_ms is not None
-    return begun.median_ahead_ms + AHEAD_MS + MEASURED_MS + GAINED_MS + FLOORED_MS
 
 
 def _again_after_clocks_went_back(history: History) -> set[HandOverName]:
@@ -91,12 +89,12 @@ def _again_after_clocks_went_back(history: History) -> set[HandOverName]:
     return found
 
 
-def _begun_early(event: Begun, again: set[HandOverName]) -> Iterator[str]:
+def _begun_early(event: Begun, again: set[HandOverName], ahead_ms: int) -> Iterator[str]:
     """What is wrong with the time of one hand-over, as its node saw it."""
     name = f"{event.message_id} in term {event.term}, attempt {event.attempt}"
     if event.at_ms < event.due_ms and (event.message_id, event.term, event.attempt) not in again:
         yield f"{name}: {event.node} begins it at {event.at_ms} by its clock, and has it due at {event.due_ms}"
-    if event.median_ahead_ms is not None and event.at_ms - event.wall_ms > _may_be_ahead_ms(event):
+    if event.median_ahead_ms is not None and event.at_ms - event.wall_ms > event.median_ahead_ms + ahead_ms:
         yield (
             f"{name}: the clock of {event.node} is {event.at_ms - event.wall_ms} ms ahead, that of the median "
             f"{event.median_ahead_ms:.0f} ms"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import statistics
 import zlib
 from collections import defaultdict, deque
-from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -290,12 +289,15 @@ class Probe:
         self._world.after(LOOK_S, self._look)
 
     def _promoted(self, node_id: str, node: Node) -> None:
-        """What is open by the records alone; nothing where a fault has damaged them and the node itself has not met
-        that yet (seed 42992)."""
+        """What is open by the records alone; nothing where a fault has flipped a bit of them and the node itself has
+        not met that yet (seed 42992)."""
         self._watch_state(node_id, node)
         open_ids: tuple[str, ...] = ()
-        with suppress(Corrupt):
+        try:
             open_ids = _open_ids(node.store, node.clock.now_ms())
+        except Corrupt:
+            if not self._history.flipped(node_id):
+                raise
         mono_ms, wall_ms = self._history.now()
         assert node.reign is not None
         self._history.record(

@@ -19,7 +19,7 @@ from api.port import ANONYMOUS, CancelResult, Delivery, PullIn
 from api.snapshot import SnapshotView
 from chaos.account import OUTSIDE, tells_all
 from chaos.check.restored import held
-from chaos.event import Answered, BackedUp, Fault, Recalled
+from chaos.event import Answered, BackedUp, Recalled
 from chaos.fault_plan import FaultPlan
 from chaos.history import History
 from chaos.simulator.client import Outcome
@@ -103,7 +103,7 @@ class Restorer:
         try:
             restore(backup, directory, options, partial(install_restored, disk=disk, cluster_id=cluster_id), disk)
         except InstallRefused:
-            if not any(fault.kind == "flip" and fault.node == self._of for fault in self._history.of(Fault)):
+            if not self._history.flipped(self._of):
                 raise
             return False
         return True

@@ -106,13 +106,34 @@ def test_d5_a_term_without_an_end_misses_from_its_last_record_to_the_next_term(l
 
 
 def test_d5_a_term_that_ended_in_order_or_whose_killed_node_came_back_misses_nothing(logs: Logs) -> None:
-    """Nor does the newest, which may still be led; nor one of a build that made no mark."""
+    """Nor does the newest, which may still be led."""
     logs.lead(1, 1, 0, 500, before=0, ended=True)
     logs.lead(2, 2, 900, 2_000, before=1)
     assert end_killed_term(logs.paths[2], Disk(), BOOT)
-    logs.lead(3, 5, 3_000, 4_000, before=None)  # terms 3 and 4 were elections that nobody won
+    logs.lead(3, 5, 3_000, 4_000, before=None, ended=True)  # terms 3 and 4 were elections that nobody won
     logs.lead(1, 6, 5_000, 6_000, before=5)
     assert logs.missing() == []
+
+
+def test_a_term_whose_mark_was_lost_with_its_file_misses_what_is_behind_that(logs: Logs) -> None:
+    """The power took the file that the mark is in, and its name. Before unmarked terms nobody knows of marks."""
+    logs.lead(3, 1, 0, 100, before=None)
+    logs.lead(2, 2, 200, 300, before=None)
+    logs.lead(1, 3, 400, 500, before=None, marked_ms=700)
+    _, marked = delivery_files(logs.paths[1], Disk())
+    (logs.paths[1] / marked.name).unlink()
+    logs.lead(2, 4, 1_900, 2_000, before=3)
+    assert logs.missing() == [(1, 500, 1_900 + CLOCKS_MS)]
+
+
+@pytest.mark.parametrize("kept", [0, HEADER_SIZE])
+def test_what_is_lost_behind_a_clock_that_was_put_right_is_a_hole(logs: Logs, kept: int) -> None:
+    """Its time is before that of the file before: 20 minutes, and the hour of its name is all that is left."""
+    logs.lead(1, 1, 1_200_000, 1_200_500, before=0, ended=True)
+    logs.lead(1, 3, 100, 200, before=None, marked_ms=700)
+    _, lost, _ = delivery_files(logs.paths[1], Disk())
+    (logs.paths[1] / lost.name).write_bytes((logs.paths[1] / lost.name).read_bytes()[:kept])
+    assert any(from_ms <= NOW_MS + 100 < until_ms for from_ms, until_ms in logs.found()[0].holes)
 
 
 def test_d5_a_term_that_no_account_tells_of_misses_from_the_end_of_the_one_before(logs: Logs) -> None:

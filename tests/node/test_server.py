@@ -20,7 +20,8 @@ class Leader:
         self.now_s = 50.0
         self.true_s = 1_700_000_000.0
         self.peers = {
-            name: Peer(name, connected=True, clock_offset_ms=-ahead_ms, clock_error_ms=0) for name in ("n2", "n3")
+            name: Peer(name, connected=True, clock_offset_ms=-ahead_ms, clock_error_ms=0, last_clock_s=50.0)
+            for name in ("n2", "n3")
         }
         node = self.node = Node.__new__(Node)
         node.clock = NodeClock(lambda: self.true_s + ahead_ms / 1000, lambda: self.now_s)

@@ -21,6 +21,7 @@ def skew(*offsets_ms: float | None, median: tuple[int, float] | None = None) -> 
     ]
     for peer, offset_ms in zip(peers, offsets_ms, strict=True):
         peer.last_echo_s = 11.0 if offset_ms is not AWAY else 9.0
+        peer.last_clock_s = 12.0
     clock = NodeClock(lambda: 1e9, lambda: 12.0)
     clock.leading = True
     one = Skew(cast(Any, SimpleNamespace(peers={peer.node_id: peer for peer in peers}, median=median)), clock)
@@ -73,6 +74,26 @@ def test_a_leaders_stamps_keep_to_the_lowest_that_slow_echoes_allow() -> None:
     first.clock_error_ms, second.clock_error_ms = 112, 3
     assert one.median_ms() == -750
     assert one.least_median_ms() == -862
+
+
+@pytest.mark.parametrize(("offsets_ms", "median_ms"), [((-3_600_000, 0), 0), ((-3_600_000, 5, 0, 0), 1)])
+def test_who_is_cut_off_and_still_connected_stands_where_the_median_was(
+    offsets_ms: tuple[float, ...], median_ms: float
+) -> None:
+    """One clock is an hour slow, the leader before and perhaps another node are cut off: the new leader was held back
+    by an hour until they were known to be gone, and strict leases that it gave had ended as they began."""
+    one, peers = skew(*offsets_ms, median=(1_000_000_000_001, 12.0))
+    for cut in peers[len(peers) // 2 :]:
+        cut.last_echo_s = 9.0
+    assert one.median_ms() == median_ms
+
+
+def test_what_an_old_echo_said_is_worth_less_each_second() -> None:
+    """Slow echoes do not take its place, and crystals go on to differ."""
+    one, (first, second) = skew(-400, -400)
+    first.clock_error_ms = second.clock_error_ms = 1
+    first.last_clock_s = second.last_clock_s = 12.0 - 55
+    assert one.least_median_ms() == -511
 
 
 def test_a_peer_that_would_be_outvoted_is_known() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chaos.event import Promoted
+from chaos.event import Fault, Promoted
 from chaos.history import History
 from chaos.simulator.dispatched import Dispatched, replace_call
 from chaos.simulator.probe import Probe
@@ -93,6 +93,9 @@ def test_a_promotion_on_damaged_records_is_told_without_what_is_open() -> None:
     replace_call(probe, "_watch_state", lambda *node: None)
     store = SimpleNamespace(open_hours=damaged)
     node: Any = SimpleNamespace(store=store, clock=SimpleNamespace(now_ms=lambda: T0), reign=SimpleNamespace(term=3))
+    with pytest.raises(Corrupt):
+        probe._promoted("n1", node)
+    history.record(Fault(mono_ms=1.0, wall_ms=1, kind="flip", node="n1", role="leader", phase="begin", detail=""))
     probe._promoted("n1", node)
     (promoted,) = history.of(Promoted)
     assert (promoted.node, promoted.term, promoted.open_ids) == ("n1", 3, ())
