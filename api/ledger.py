@@ -96,13 +96,20 @@ class HandOverEntry(msgspec.Struct, frozen=True, kw_only=True):
 class LedgerSight(msgspec.Struct, frozen=True, kw_only=True):
     """What the ledger was made from. `unreachable`: members whose accounts are missing, and why; what only they know is
     unknown. `gaps`: (node, from_ms, until_ms) of which an account holds nothing, and in which some of the messages may
-    have been handed over; the node is "" where nobody tells which one led."""
+    have been handed over; the node is "" where nobody tells which one led. `removed_until_ms`: some messages of the
+    window that were born before are gone, by age; 0: none is."""
 
     from_ms: int
     until_ms: int
     retained_from_ms: int
     unreachable: Mapping[str, str]
     gaps: Sequence[tuple[str, int, int]] = ()
+    removed_until_ms: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        return not (self.unreachable or self.gaps or self.removed_until_ms)
 
 
 class LedgerPage(msgspec.Struct, frozen=True):

@@ -133,7 +133,8 @@ def _sight(sight: LedgerSight) -> dict[str, Any]:
         "from": render_time(sight.from_ms),
         "to": render_time(sight.until_ms),
         "retained_from": render_time(sight.retained_from_ms),
-        "complete": not sight.unreachable and not sight.gaps,
+        "removed_until": _time(sight.removed_until_ms),
+        "complete": sight.complete,
         "unreachable": [{"node": node, "why": why} for node, why in sight.unreachable.items()],
         "gaps": [
             {"node": node or None, "from": render_time(from_ms), "to": render_time(until_ms)}

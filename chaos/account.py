@@ -31,7 +31,7 @@ FORGOTTEN: Final = frozenset({OUTSIDE, "records_missing"})
 
 def tells_all(sight: LedgerSight, flags: Iterable[str]) -> bool:
     """Whether the ledger lacked nothing of what it tells of."""
-    return not (sight.unreachable or sight.gaps or FORGOTTEN.intersection(flags))
+    return sight.complete and not FORGOTTEN.intersection(flags)
 
 
 async def take_account(nodes: Sequence[LocalNode], history: History, seed: int, count: int = SAMPLE) -> None:

@@ -116,6 +116,8 @@ def show_message_ledger(ledger: dict[str, Any]) -> None:
 
 def _show_missing(window: dict[str, Any]) -> None:
     """What was not there to judge by."""
+    if window.get("removed_until"):
+        click.echo(f"missing: hours before {window['removed_until']}, which were removed by age", err=True)
     for each in window.get("unreachable", []):
         click.echo(f"missing: the account of {each['node']}, which {each['why']}", err=True)
     for each in window.get("gaps", []):

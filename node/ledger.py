@@ -119,7 +119,7 @@ class Ledgers:
                     break
         more = len(items) > query.limit
         cursor = "{:011x}-{:016x}".format(*places[query.limit - 1]) if more else None
-        return LedgerPage(items[: query.limit], self._sight(query.from_ms, query.to_ms, seen), cursor)
+        return LedgerPage(items[: query.limit], self._window(query, seen), cursor)
 
     async def summary(self, query: LedgerQuery, leads: Leads) -> LedgerSummary:
         """See api.ledger.LedgerPort.ledger_summary."""
@@ -129,7 +129,7 @@ class Ledgers:
                 summary += Summary.of(judged.ledger)
         wrong = summary.wrong()
         assert not wrong, f"the ledger does not add up: {wrong}"
-        return LedgerSummary(summary.document(), self._sight(query.from_ms, query.to_ms, seen))
+        return LedgerSummary(summary.document(), self._window(query, seen))
 
     async def message(self, found: Found, leads: Leads) -> MessageLedger:
         """Of one message that is there."""
@@ -261,11 +261,19 @@ class Ledgers:
             judged.messages, judged.duplicates, rows, topic=topic_name, node=node.members.name, twin=twin
         )
 
-    def _sight(self, from_ms: int, until_ms: int, seen: _Seen) -> LedgerSight:
+    def _window(self, query: LedgerQuery, seen: _Seen) -> LedgerSight:
+        hours = query.from_ms // HOUR_MS, -(-query.to_ms // HOUR_MS)
+        removed = self._node.store.catalog.last_unlinked(*hours)
+        removed_until_ms = 0 if removed is None else (removed + 1) * HOUR_MS
+        return self._sight(query.from_ms, query.to_ms, seen, removed_until_ms)
+
+    def _sight(self, from_ms: int, until_ms: int, seen: _Seen, removed_until_ms: int = 0) -> LedgerSight:
         return LedgerSight(
             from_ms=from_ms,
             until_ms=until_ms,
-            retained_from_ms=self._retained_ms(self._node.clock.now_ms()),
+            # A clock that was ahead may have removed what by this one is not old.
+            retained_from_ms=max(self._retained_ms(self._node.clock.now_ms()), removed_until_ms),
+            removed_until_ms=removed_until_ms,
             unreachable=seen.unreachable,
             gaps=sorted((name, begin or min(from_ms, end), end) for name, begin, end in seen.gaps),
         )

@@ -275,6 +275,10 @@ class Catalog:
         self._meta.put(_FIRST_INDEX + _U32.pack(hour), index.to_bytes(8, "little"))
         self._first_indexes[hour] = index
 
+    def last_unlinked(self, first: int, end: int) -> int | None:
+        """The newest of the hours first <= hour < end that were ever unlinked."""
+        return max((hour for hour in self._first_indexes if first <= hour < end), default=None)
+
     # checkpoint
 
     @property

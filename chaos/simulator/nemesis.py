@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from msgspec import structs
-
 from api.port import ANONYMOUS, TransferResult
 from chaos.aim import Aim
 from chaos.event import Crashed, Fault, Transferred
@@ -27,6 +25,7 @@ from chaos.simulator.disk import finds_damage
 from chaos.simulator.drains import Drains
 from chaos.simulator.network import DELAY_S
 from chaos.simulator.process import End, Process
+from chaos.simulator.raft_times import TIMES, may_be_older, set_times
 from chaos.simulator.stranger import Strangers
 from chaos.simulator.upgrade import Upgrade
 from chaos.simulator.world import World
@@ -39,12 +38,6 @@ FULL_BYTES: Final = 256 << 20
 AGAIN_S: Final = 1.0
 #: Of rounding, in sums of seconds.
 EPSILON_S: Final = 1e-6
-#: Of [raft], milliseconds.
-TIMES: Final[dict[str, dict[str, int]]] = {
-    "usual": {"heartbeat_ms": 50, "trust_ms": 250, "election_min_ms": 400, "election_max_ms": 800},
-    "short": {"heartbeat_ms": 20, "trust_ms": 150, "election_min_ms": 200, "election_max_ms": 300},
-    "long": {"heartbeat_ms": 200, "trust_ms": 1_000, "election_min_ms": 1_600, "election_max_ms": 2_400},
-}
 FLIPPED: Final = {"journal": "journal/*", "hours": "hours/*/*", "catalog": "catalog/data.mdb"}
 OPERATION: Final = {"write": "write", "sync": "fdatasync"}
 
@@ -144,10 +137,12 @@ class Nemesis:
         """Settings that change, one node after the other."""
 
         def change(process: Process) -> bool:
+            times = fault.word("to")
+            if process.older and not may_be_older(TIMES[times]["election_min_ms"]):
+                return False
             alive = process.alive
             process.kill()
-            raft = structs.replace(process.config.raft, **TIMES[fault.word("to")])
-            process.config = structs.replace(process.config, raft=raft)
+            set_times(process, times)
             self._down(fault, process)
             return alive
 

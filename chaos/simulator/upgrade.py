@@ -14,6 +14,7 @@ from chaos.simulator.build import is_refusal
 from chaos.simulator.client import Outcome
 from chaos.simulator.load import Caller
 from chaos.simulator.process import End, Process
+from chaos.simulator.raft_times import USUAL, may_be_older, set_times
 from chaos.simulator.transport import SimTransport
 from chaos.simulator.world import World
 from node.server import Node
@@ -53,9 +54,11 @@ class Upgrade:
                 self.change(process, older=False)
 
     def change(self, process: Process, *, older: bool) -> None:
-        """From its next start on it is of this build, or the one before; it is down."""
+        """From its next start on it is of this build, or the one before, with times that build may have; it is down."""
         if process.older:
             self._was_older_s[process.id] = self._world.now_s
+        if older and not may_be_older(process.config.raft.election_min_ms):
+            set_times(process, USUAL)
         process.older = older
 
     def refused(self, end: End) -> bool:

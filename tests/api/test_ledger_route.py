@@ -12,6 +12,7 @@ WINDOW = {
     "from": "2026-09-21T14:13:20.125Z",
     "to": "2026-09-21T14:13:21.125Z",
     "retained_from": "2026-09-20T14:13:20.125Z",
+    "removed_until": None,
     "complete": False,
     "unreachable": [{"node": "n3", "why": "is down, or cannot be reached"}],
     "gaps": [{"node": "n2", "from": "2026-09-21T14:13:20.125Z", "to": "2026-09-21T14:13:20.130Z"}],

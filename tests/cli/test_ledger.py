@@ -10,6 +10,7 @@ from tests.cli.scripted_node import ScriptedNode
 FROM, TO = "2026-11-21T02:00:00.000Z", "2026-11-21T03:00:00.000Z"
 WHOLE = {"from": FROM, "to": TO, "complete": True, "unreachable": [], "gaps": []}
 MISSING = WHOLE | {
+    "removed_until": TO,
     "complete": False,
     "unreachable": [{"node": "n3", "why": "is down, or cannot be reached"}],
     "gaps": [{"node": "n2", "from": FROM, "to": TO}, {"node": None, "from": FROM, "to": TO}],
@@ -61,6 +62,7 @@ def test_counts_are_shown_by_class_and_cause(node: ScriptedNode, call: Call) -> 
     assert "early" not in words
     assert "unexplained" not in words
     assert "the account of n3, which is down" in result.stderr
+    assert f"missing: hours before {TO}, which were removed by age" in result.stderr
     assert f"what n2 did from {FROM} to {TO}" in result.stderr
     assert f"a leader that no account tells of, did from {FROM} to {TO}" in result.stderr
     node.say(200, SUMMARY)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from api.timestamp import render_time
 from chaos.simulator.client import Outcome
 from chaos.simulator.world import World
+from storage.position import HOUR_MS
 
 LEVEL = 3
 
@@ -166,3 +168,36 @@ def test_d5_a_cluster_that_starts_hands_leadership_on_and_restarts_in_order_leav
             ledger = asked(world, leader, "GET", f"/v1/messages/{id_text}")["ledger"]
             assert ledger["class"] == "delivered_once"
             assert ledger["window"]["complete"], ledger["window"]
+
+
+def test_44159_a_summary_of_a_window_whose_hours_went_by_age_is_not_complete() -> None:
+    """What was handed over in them is not counted, and that is said. A window behind them lacks nothing. An hour that a
+    clock which was ahead removed is removed by one that is right."""
+    storage = {"checkpoint_s": 2, "retention_ms": 4_000, "key_retention_ms": 4_000}
+    with World(seed=5, config={"storage": storage}) as world:
+        leader = grown(world)
+        settings = {"mode": "push", "target": {"url": world.receivers.url("r")}}
+        asked(world, leader, "PUT", "/v1/topics/hooks", settings)
+        asked(world, leader, "POST", "/v1/messages", {"topic": "hooks", "body": 1})
+        assert world.run_until(lambda: bool(world.receivers.log), 5)
+        world.run(1)
+        ever = "/v1/ledger/summary?from=2020-01-01T00:00:00Z"
+        summary = asked(world, leader, "GET", ever)
+        assert summary["window"]["complete"], summary["window"]
+        assert (summary["scheduled"], summary["window"]["removed_until"]) == (1, None)
+        before = world.nodes()[leader].clock.now_ms()
+        for process in world.processes.values():
+            process.clock.jump(3_700.0)
+        catalog = world.nodes()[leader].store.catalog
+        assert world.run_until(lambda: catalog.last_unlinked(0, 1 << 32) is not None, 60)
+        for process in world.processes.values():
+            process.clock.true()
+        world.run(5)
+        leader = led(world)
+        window = asked(world, leader, "GET", ever)["window"]
+        end = render_time((before // HOUR_MS + 1) * HOUR_MS)
+        assert (window["complete"], window["removed_until"], window["retained_from"]) == (False, end, end)
+        page = asked(world, leader, "GET", "/v1/ledger?from=2020-01-01T00:00:00Z")
+        assert (page["items"], page["window"]["complete"]) == ([], False)
+        window = asked(world, leader, "GET", f"/v1/ledger/summary?from={end}&to=2030-01-01T00:00:00Z")["window"]
+        assert (window["complete"], window["removed_until"]) == (True, None)

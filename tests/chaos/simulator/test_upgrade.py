@@ -66,3 +66,19 @@ def test_while_one_lags_nothing_rises(seen: list[Running]) -> None:
     assert {event.lags for event in asked if event.mono_ms > 14_000 and event.reads} == {"n3"}
     assert figure(run)["raised"] == LEVELS[1] - 1
     assert not seen[0].history.of(Crashed)
+
+
+def test_44225_the_build_before_keeps_to_the_times_that_others_take_it_to_have(seen: list[Running]) -> None:
+    """Its echoes do not say what it owes: with a shorter one than 400 ms it elects while a leader is trusted. So its
+    operator gives it none, and takes it back before it is that build again."""
+    plan = """plan seed=44225 nodes=3 seconds=12 older=1
+2 times n1 for=0.2 to=short
+3 times n2 for=0.2 to=short
+4 times n1 for=0.2 to=long
+7 version n2 for=0.2 to=older
+"""
+    run = run_plan(FaultPlan.parse(plan))
+    assert not run.broken, "\n".join(run.broken)
+    assert (run.passed["times"], run.fired["times"], run.fired["version"]) == (1, 2, 1)
+    least = {node_id: each.config.raft.election_min_ms for node_id, each in seen[0].world.processes.items()}
+    assert least == {"n1": 1_600, "n2": 400, "n3": 400}
