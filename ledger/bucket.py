@@ -114,8 +114,6 @@ class Context:
     """SPAN rows: the time for which each node's account of its hand-overs was given."""
     gaps: Rows = field(default_factory=lambda: np.zeros(0, SPAN))
     """SPAN rows: of that, what a power cut took, and what the terms show to be missing (ledger/unrecorded.py)."""
-    restored_ms: int = 0
-    """Not 0: the cluster was made from a backup of that moment, and nobody tells what became of its open messages."""
     topics: Mapping[int, Topic] = field(default_factory=dict)
     late_ms: int = 100
     """A first hand-over that begins so long after its due time counts as late."""
@@ -156,3 +154,5 @@ class Bucket:
     before: Rows = field(default_factory=lambda: np.zeros(0, TWIN))
     """TWIN rows of the messages born in this hour, before `first`, within Context.twins_ms of the first one here."""
     disputed: npt.NDArray[np.bool_] | None = None  # [n]: the nodes' copies of this unit's records differ
+    restored: npt.NDArray[np.bool_] | None = None
+    """[n]: it had not ended in the backup that the cluster was made from, and nobody tells what became of it since."""

@@ -38,7 +38,7 @@ from ledger.sight import Sight
 from ledger.story import tell
 from ledger.trail import Newest, Trail, lift, name_of, newest_of, storied, trail_of
 from ledger.twins import find_twins, twin_rows
-from ledger.unrecorded import restored_over, unseen
+from ledger.unrecorded import unseen
 from storage.array import I64
 from storage.format import CANCELLED, DELIVERED, EXPIRED, PENDING
 
@@ -87,12 +87,13 @@ def _doubt(bucket: Bucket, rows: Columns, trail: Trail, context: Context) -> tup
     """Say of messages that gaps touch that a hand-over may be missing; returns which gaps do, and whether the restore
     of a backup does."""
     hidden, gaps = unseen(bucket, rows, trail.born, context)
-    restored = restored_over(rows, context.restored_ms) & trail.born
-    hidden |= restored
+    restored = bucket.restored is not None and bool((bucket.restored & trail.born).any())
+    if bucket.restored is not None:
+        hidden |= bucket.restored & trail.born
     rows["flags"][hidden] |= np.uint32(Flag.RECORDS_MISSING)
     missing = rows["flags"] & np.uint32(Flag.RECORDS_MISSING) > 0
     rows["class"][missing & (rows["class"] == MessageClass.DELIVERED_ONCE)] = MessageClass.DELIVERED
-    return gaps, bool(restored.any())
+    return gaps, restored
 
 
 def _known(bucket: Bucket, trail: Trail, context: Context) -> Columns:

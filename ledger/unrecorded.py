@@ -88,14 +88,6 @@ class Open:
         return found
 
 
-def restored_over(rows: Columns, restored_ms: int) -> npt.NDArray[np.bool_]:
-    """Messages, [n], that were open in the backup of that moment that the cluster was made from, 0: from none. The
-    cluster before went on with them, and may have moved them to any time."""
-    open_then = (rows["settled_ms"] == 0) | (rows["settled_ms"] > restored_ms)
-    found: npt.NDArray[np.bool_] = (rows["created_ms"] <= restored_ms) & open_then & (restored_ms > 0)
-    return found
-
-
 def unseen(
     bucket: Bucket, rows: Columns, born: npt.NDArray[np.bool_], context: Context
 ) -> tuple[npt.NDArray[np.bool_], tuple[int, ...]]:

@@ -211,6 +211,7 @@ class Ledgers:
             members=[member.number for member in node.members.table.current()],
             topics=self._topics(),
             restored=node.store.catalog.restored,
+            in_backup=node.store.catalog.in_backup,
         )
         quick = max(len(accounts.rows), len(at)) <= INLINE_ROWS
         judged = judging() if quick else await asyncio.to_thread(judging)

@@ -15,11 +15,11 @@ from ledger.judge import Ledger, judge
 from ledger.terms import merge_terms, terms_of
 from ledger.unrecorded import NOBODY, closed, unrecorded
 from node.ledger_accounts import Accounts
-from node.ledger_reading import Story
+from node.ledger_reading import Story, open_in_backup
 from storage.array import I64, U64
 from storage.delivery_record import START, Deliveries
 from storage.format import FORWARDED, LEASED, PENDING, RELEASED, take_rows
-from storage.restored import Restored
+from storage.restored import InBackup, Restored
 
 #: Hand-overs are looked for from so long before a message fell due, the clocks of two leaders apart.
 BEFORE_MS: Final = 10_000
@@ -32,6 +32,7 @@ AFTER_SEVERAL_MS: Final = 900_000
 #: So long after the moment an account still counts as given.
 COVER_AFTER_MS: Final = 60_000
 
+NO_BACKUP: Final = InBackup({})
 _NEVER_MS: Final = 1 << 62
 
 
@@ -95,9 +96,10 @@ def judge_story(
     members: Iterable[int],
     topics: Mapping[int, Topic],
     restored: Restored | None = None,
+    in_backup: InBackup = NO_BACKUP,
 ) -> Judged:
     """The ledger of these messages, whose records were read at `moment_ms`; `restored`: in a cluster made from a
-    backup."""
+    backup, which had what is `in_backup`."""
     settles, abroad = story.trail.settles, story.abroad
     named = {*np.unique(settles["node"]).tolist(), *np.unique(abroad["node"]).tolist()} - {0}
     covered = [
@@ -117,16 +119,16 @@ def judge_story(
         nodes=tuple(sorted({*members, *named} - {0})),
         covered=np.array(covered, SPAN),
         gaps=np.concatenate([holes, closed(open_holes, terms), unrecorded(terms, window_ms)]),
-        restored_ms=restored.created_ms if restored is not None else 0,
         topics=topics,
     )
     unheard = tuple(sorted(named - accounts.begun.keys()))
-    ledger = judge(story.bucket(accounts.rows), context)
+    open_then = open_in_backup(story, in_backup) if restored is not None else None
+    ledger = judge(story.bucket(accounts.rows, open_then), context)
     order = np.lexsort((story.homes, story.trail.units["due_ms"]))
     touched = context.gaps[list(ledger.gaps)]
     gaps = list(zip(*(touched[name].tolist() for name in ("node", "from_ms", "until_ms")), strict=True))
     if restored is not None and ledger.restored:
-        gaps.append((NOBODY, restored.created_ms, restored.restored_ms))
+        gaps.append((NOBODY, min(restored.created_ms, restored.restored_ms), restored.restored_ms))
     return Judged(
         story=story,
         ledger=ledger,

@@ -46,10 +46,9 @@ def doubtful_at(store: Store, doubt: Doubt, places: U64, *, heard: bool = False)
             doubtful[rows] &= units["due_ms"][rows] <= _strict_from_ms(topic)
     rows = np.flatnonzero(~doubtful)  # of any topic: it may have been strict when they were planned
     doubtful[rows] = _untold(store, places[rows], heard=heard)
-    restored = store.catalog.restored
-    if restored is not None:
-        created_ms = [record.created_ms for record in store.records(places)]
-        doubtful |= np.array(created_ms, np.int64) <= restored.created_ms
+    if store.catalog.restored is not None:
+        homes = np.array([record.position for record in store.records(places)], np.uint64)
+        doubtful |= store.catalog.in_backup.units(homes)
     return doubtful
 
 

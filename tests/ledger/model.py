@@ -270,9 +270,8 @@ class Verdict:
         until_ms = self.settled_ms or self.context.until_ms
         gaps = rows_of(self.context.gaps)
         hidden = any(from_ms < gap["until_ms"] and until_ms >= gap["from_ms"] for gap in gaps)
-        restored_ms = self.context.restored_ms
-        open_then = not self.settled_ms or self.settled_ms > restored_ms
-        hidden |= bool(restored_ms) and self.created_ms <= restored_ms and open_then
+        restored = self.bucket.restored
+        hidden |= restored is not None and bool(restored[self.message.at])
         if hidden:
             self.flags |= Flag.RECORDS_MISSING
         if self.flags & Flag.RECORDS_MISSING and self.kind == MessageClass.DELIVERED_ONCE:

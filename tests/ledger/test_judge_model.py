@@ -179,7 +179,6 @@ class Maker:
             nodes=() if self.chance.random() < 0.1 else (1, 2, 3),
             covered=everywhere if wide else self.spans(8),
             gaps=self.gaps(),
-            restored_ms=int(self.chance.choice([0, 0, HOUR_MS])),
             topics={1: Topic("a", strict=True), 2: Topic("b", push=True)},
             skew_ms=50,
             grace_ms=int(self.chance.choice([100, 5_000])),
@@ -204,6 +203,7 @@ class Maker:
             abroad=abroad,
             receipts=self.receipts(),
             disputed=self.chance.random(self.count) < 0.1 if self.chance.random() < 0.3 else None,
+            restored=self.chance.random(self.count) < 0.3 if self.chance.random() < 0.3 else None,
         )
 
 
@@ -283,4 +283,5 @@ def part_of(bucket: Bucket, units: slice) -> Bucket:
         abroad=mine(bucket.abroad),
         receipts=mine(bucket.receipts),
         disputed=None if bucket.disputed is None else bucket.disputed[units],
+        restored=None if bucket.restored is None else bucket.restored[units],
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from chaos.ports import free_ports
 from node.config import parse_config
+from node.outside import Outside
 from node.server import Node
 
 Play = Callable[[Node], Awaitable[None]]
@@ -18,7 +19,12 @@ def run_node(directory: Path, play: Play, **tables: Any) -> None:
     asyncio.run(_run(directory, play, tables))
 
 
-async def _run(directory: Path, play: Play, tables: dict[str, Any]) -> None:
+def run_node_in(outside: Outside, directory: Path, play: Play) -> None:
+    """The same, with another clock, disk or boot."""
+    asyncio.run(_run(directory, play, {}, outside))
+
+
+async def _run(directory: Path, play: Play, tables: dict[str, Any], outside: Outside | None = None) -> None:
     http, raft = (f"127.0.0.1:{port}" for port in free_ports(2))
     config = parse_config(
         {
@@ -31,7 +37,7 @@ async def _run(directory: Path, play: Play, tables: dict[str, Any]) -> None:
         },
         {},
     )
-    node = Node(config)
+    node = Node(config, outside)
     leading = asyncio.Event()
     told = node.forwarder.leader_changed
 

@@ -6,11 +6,12 @@ import pytest
 from click.testing import CliRunner
 
 from api.ledger import LedgerQuery, MessageLedger
-from api.port import ANONYMOUS, MessageIn, PullIn
+from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from cli.main import main
 from node.clock import NodeClock
 from node.server import Node
-from tests.node.single_node import run_node
+from tests.node.single_node import run_node, run_node_in
+from tests.node.skewed_nodes import Skewed
 
 EVER = LedgerQuery(from_ms=0, to_ms=1 << 42)
 
@@ -87,3 +88,106 @@ def test_d8_what_the_old_cluster_may_have_handed_over_after_the_backup_is_a_gap(
         assert gap in summary.sight.gaps
 
     run_node(tmp_path / "new", after)
+
+
+def with_clock(ahead_s: float) -> Skewed:
+    """A node's world whose clock is so far ahead."""
+    world = Skewed()
+    world.ahead_s = ahead_s
+    return world
+
+
+def restored(tmp_path: Path, backup: str) -> Path:
+    """A directory made from it."""
+    call = ["restore", backup, "--data-dir", str(tmp_path / "new"), "--node-id", "n1"]
+    result = CliRunner().invoke(main, call)
+    assert result.exit_code == 0, result.output
+    return tmp_path / "new"
+
+
+def test_46710_what_a_leader_that_was_ahead_wrote_was_in_the_backup_too(tmp_path: Path) -> None:
+    """The next leader's clock is right, and turned the log's time back behind what that one had written. Times do not
+    tell what a backup had."""
+    made: dict[str, str] = {}
+
+    async def ahead(node: Node) -> None:
+        made["far"], made["cancelled"] = await scheduled(node, "t", 3_600_000), await scheduled(node, "t", 3_600_000)
+
+    async def right(node: Node) -> None:
+        made["backup"] = (await node.service.snapshot(None)).directory
+
+    async def after(node: Node) -> None:
+        found = await node.service.message_ledger(made["far"])
+        assert "records_missing" in found.entry.flags
+        (gap,) = incomplete(found)
+        assert gap[0] == ""
+        assert gap[1] <= gap[2]
+        cancelled = await node.service.cancel(made["cancelled"], if_match=None, principal=ANONYMOUS)
+        assert cancelled.prior == "unknown"
+
+    run_node_in(with_clock(30.0), tmp_path / "old", ahead)
+    run_node(tmp_path / "old", right)
+    run_node(restored(tmp_path, made["backup"]), after)
+
+
+def test_46710_a_leader_that_is_behind_ends_what_the_backup_had_open(tmp_path: Path) -> None:
+    """By its clock the message was over before the backup was made. The old cluster had handed it over as well. What
+    was dead then may have been redriven there."""
+    made: dict[str, str] = {}
+
+    async def old(node: Node) -> None:
+        made["open"] = await scheduled(node, "open")
+        once = TopicChange(retry={"max_attempts": 1})
+        await node.service.put_topic("dying", once, create=True, if_match=None, principal=ANONYMOUS)
+        made["dead"] = await scheduled(node, "dying")
+        (delivery,) = await node.service.pull(PullIn("dying", 1, 5_000), ANONYMOUS)
+        assert await node.service.nack("dying", [delivery.receipt], delay_ms=None, principal=ANONYMOUS) == ["nacked"]
+        made["backup"] = (await node.service.snapshot(None)).directory
+
+    async def behind(node: Node) -> None:
+        await taken(node, "open")
+        found = await node.service.message_ledger(made["open"])
+        assert (found.entry.kind, found.entry.hand_overs) == ("delivered", 1)
+        assert incomplete(found)
+        assert [gap[0] for gap in incomplete(await node.service.message_ledger(made["dead"]))].count("") > 0
+
+    run_node(tmp_path / "old", old)
+    run_node_in(with_clock(-4.0), restored(tmp_path, made["backup"]), behind)
+
+
+async def moved(node: Node, topic: str, delay_ms: int) -> str:
+    """The id of a message that stands elsewhere than where it was born."""
+    far = await scheduled(node, topic, 2 * 3_600_000)
+    await node.service.reschedule(far, deliver_at_ms=None, delay_ms=delay_ms, if_match=None, principal=ANONYMOUS)
+    return far
+
+
+def test_what_stood_elsewhere_in_the_backup_had_ended_there_or_not(tmp_path: Path) -> None:
+    """Home says only that it was forwarded; an end that came behind the backup is not the backup's, also of what was
+    forwarded behind it."""
+    made: dict[str, str] = {}
+
+    async def old(node: Node) -> None:
+        made["ended"] = await moved(node, "ended", 0)
+        await taken(node, "ended")
+        made["open"] = await moved(node, "open", 0)
+        made["unmoved"] = await scheduled(node, "unmoved", 2 * 3_600_000)
+        made["backup"] = (await node.service.snapshot(None)).directory
+
+    async def new(node: Node) -> None:
+        await taken(node, "open")
+        await node.service.reschedule(
+            made["unmoved"], deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS
+        )
+        await taken(node, "unmoved")
+        later = await moved(node, "later", 0)
+        await taken(node, "later")
+        for name in ("open", "unmoved"):
+            found = await node.service.message_ledger(made[name])
+            assert (found.entry.kind, found.entry.hand_overs) == ("delivered", 1)
+            assert incomplete(found)
+        assert not incomplete(await node.service.message_ledger(made["ended"]))
+        assert (await node.service.message_ledger(later)).entry.kind == "delivered_once"
+
+    run_node(tmp_path / "old", old)
+    run_node(restored(tmp_path, made["backup"]), new)
