@@ -44,6 +44,8 @@ class States:
         self.first = first
         self._blocks: list[Block] = []
         self._files = files
+        self.filed = files.end
+        """How many settle records there are states files for; more may have come since."""
         self._tail: Rows | None = None
         self._tail_end = 0
         self._read = np.zeros(files.pages, np.bool_)  # which of the pages that the files or the tail have are in memory

@@ -1,9 +1,14 @@
-"""Hours that are not near and were used lately: they keep their states and descriptors, up to a bound."""
+"""Hours that are not near and were used lately: they keep their states and descriptors, up to a bound.
+
+Those whose states files lack much go last: until a checkpoint has made them longer, who asks for such an hour again
+reads its settle records, all of them if it has no file, on the loop. A start that replays a journal has no checkpoint.
+"""
 
 from collections import OrderedDict
 from typing import Final
 
 from storage.hour import Hour
+from storage.state_files import TAIL_MIN
 
 _WARM_HOURS_MAX: Final = 64
 _WARM_UNITS_MAX: Final = 8 << 20
@@ -43,6 +48,13 @@ class WarmHours:
 
     def _cool(self) -> None:
         while len(self) > 1 and (len(self) > _WARM_HOURS_MAX or self._total > _WARM_UNITS_MAX):
-            coldest = next(iter(self._hours.values()))
+            *others, _ = self._hours.values()
+            coldest = next(filter(_is_filed, others), others[0])
             self.drop(coldest.number)
             coldest.cool()
+
+
+def _is_filed(hour: Hour) -> bool:
+    """Whether states files stand for nearly all of an hour."""
+    states = hour.states_held
+    return states is None or hour.settles - states.filed < TAIL_MIN

@@ -60,6 +60,7 @@ BOUNDS: Final = (
     ("storage.state_files", "TAIL_MIN"),
     ("storage.states_due", "TAIL_MIN"),
     ("storage.snapshot_install", "TAIL_MIN"),
+    ("storage.warm_hours", "TAIL_MIN"),
 )
 
 

@@ -236,17 +236,27 @@ class Probe:
     # -- clocks
 
     def _watch_clock(self, node: Node) -> None:
-        """What a leader's clock showed before it was held back more than before."""
-        bound, clock = node.clock.bound, node.clock
+        """What a leader's clock showed before it was held back more than before, or slewed back."""
+        bound, slew, clock = node.clock.bound, node.clock.slew, node.clock
 
-        def bounded(median_ms: float) -> None:
-            before_ms = clock.now_ms()
-            bound(median_ms)
+        def shown(before_ms: int) -> None:
             if clock.leading and clock.now_ms() < before_ms:
                 term = node.group.term
                 self._shown_ms[term] = max(self._shown_ms.get(term, 0), before_ms)
 
+        def bounded(median_ms: float) -> None:
+            before_ms = clock.now_ms()
+            bound(median_ms)
+            shown(before_ms)
+
+        def slewed() -> bool:
+            before_ms = clock.now_ms()
+            stepped = slew()
+            shown(before_ms)
+            return stepped
+
         replace_call(clock, "bound", bounded)
+        replace_call(clock, "slew", slewed)
 
     def _median_ms(self, leader: str) -> float:
         """How far the median of the nodes' clocks is ahead of the truth, as their leader can know it at best: who is

@@ -5,9 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import storage.state_files
+import storage.states_due
 import storage.warm_hours
+from storage.array import U64
 from storage.columns import SettleBatch
 from storage.format import LEASED
+from storage.position import INDEX_BITS
 from storage.store import Store
 from tests.storage.test_many_hours import OpeningDisk, due, open_store
 from tests.storage.workload import batch_of, checkpoint
@@ -31,4 +35,34 @@ def test_hours_that_were_cooled_do_not_count_any_more(quick_path: Path, monkeypa
     for place in (0, 1) * 5:
         store.states(np.array([positions[place]], np.uint64))
     assert disk.calls["bytes"] == 0
+    store.close()
+
+
+def test_46788_an_hour_that_states_files_do_not_stand_for_goes_last(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start without a checkpoint replayed a million settle records of an hour, and used many others: each look at the
+    hour read them all again, on the loop. Behind a checkpoint it goes as the others do."""
+    monkeypatch.setattr(storage.warm_hours, "_WARM_HOURS_MAX", 4)
+    for module in (storage.state_files, storage.states_due, storage.warm_hours):
+        monkeypatch.setattr(module, "TAIL_MIN", 2)
+    store = open_store(quick_path)
+    positions = store.append(batch_of(due(20)))
+    long, others = positions[0], positions[1:]
+
+    def use(rows: U64) -> None:
+        for place in rows:
+            at = np.array([place], np.uint64)
+            store.settle(SettleBatch.of(at, what=LEASED, at_ms=1, when=2, term=1, attempt=1))
+
+    def is_warm() -> bool:
+        hour = store.hour(int(long) >> INDEX_BITS)
+        return hour is not None and hour.states_held is not None
+
+    use(np.array([long, long], np.uint64))
+    use(others)
+    assert is_warm()
+    checkpoint(store, 1)
+    use(others)
+    assert not is_warm()
     store.close()

@@ -11,6 +11,7 @@ from chaos.event import Fault, Promoted
 from chaos.history import History
 from chaos.simulator.dispatched import Dispatched, replace_call
 from chaos.simulator.probe import Probe
+from node.clock import NodeClock
 from node.planning import Planning
 from replication.command import PutTopic
 from storage.due import Due
@@ -139,3 +140,21 @@ def test_what_the_wheel_gave_out_and_neither_a_window_nor_a_lease_has_is_left_ou
     position = watched.schedule()
     leader.run(DUE_MS)
     assert watched.left_out() == [(position, DUE_MS)]
+
+
+def test_46825_what_a_leaders_clock_showed_before_it_was_slewed_back_is_the_latest_of_its_term() -> None:
+    """Its wall clock had been set back by four seconds, so it went half a millisecond back in a second. A state of
+    that moment names what was due by what the clock had shown; its stamp is a millisecond earlier."""
+    monotonic, wall = [100.0], [1_000.0]
+    clock = NodeClock(lambda: wall[0], lambda: monotonic[0])
+    clock.leading = True
+    probe = Probe.__new__(Probe)
+    probe._shown_ms = {}
+    node: Any = SimpleNamespace(clock=clock, group=SimpleNamespace(term=4))
+    probe._watch_clock(node)
+    monotonic[0] = 101.0
+    shown_ms = clock.now_ms()
+    wall[0] -= 4.0
+    clock.slew()
+    assert clock.now_ms() == shown_ms - 1
+    assert probe._shown_ms == {4: shown_ms}
