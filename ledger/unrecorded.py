@@ -10,7 +10,8 @@ A term that is marked (level 3) says which one the log shows before it. A marked
 records with the power, or its leader is cut off: a leader that was killed alone gets its end when its node is back
 (storage/delivery_end.py). One without a mark that a marked one follows may have lost that with the power, too. The end
 of such a time is by another node's clock, so it is taken CLOCKS_MS later; and not before the second that this one found
-dispatched in the log: its clock may be wrong.
+dispatched in the log: its clock may be wrong. Where clocks were set back meanwhile, nothing tells how far they had come
+in the lost terms: such a time has no end.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from storage.position import MS_PER_TICK
 
 NOBODY = 0
 """In place of a node's number: which node led is not told."""
+EVER_MS = 1 << 62
+"""The end of a time that nobody tells."""
 
 
 def unrecorded(terms: Rows, window_ms: int) -> Rows:
@@ -38,7 +41,9 @@ def unrecorded(terms: Rows, window_ms: int) -> Rows:
         before = terms[row - 1] if row else np.zeros(1, terms.dtype)[0]
         first_ms = int(term["first_ms"])
         until_ms = int(_led_until_ms(term))
-        if first_ms <= window_ms:
+        if row and until_ms < latest_ms[row - 1]:
+            until_ms = EVER_MS  # all clocks were set back since: nobody tells how far they had come
+        if until_ms - CLOCKS_MS <= window_ms:
             continue
         if (before["marked"] or (row and term["marked"])) and not before["ended_ms"]:
             spans.append((int(before["node"]), 0, 0, min(int(before["seen_ms"]), first_ms), until_ms))

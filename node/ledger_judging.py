@@ -126,7 +126,8 @@ def judge_story(
     ledger = judge(story.bucket(accounts.rows, open_then), context)
     order = np.lexsort((story.homes, story.trail.units["due_ms"]))
     touched = context.gaps[list(ledger.gaps)]
-    gaps = list(zip(*(touched[name].tolist() for name in ("node", "from_ms", "until_ms")), strict=True))
+    ends_ms = np.minimum(touched["until_ms"], moment_ms + COVER_AFTER_MS)  # some have none
+    gaps = list(zip(touched["node"].tolist(), touched["from_ms"].tolist(), ends_ms.tolist(), strict=True))
     if restored is not None and ledger.restored:
         gaps.append((NOBODY, min(restored.created_ms, restored.restored_ms), restored.restored_ms))
     return Judged(

@@ -8,7 +8,7 @@ import pytest
 from ledger.bucket import SPAN, TERM, Rows
 from ledger.columns import Flag, MessageClass
 from ledger.terms import merge_terms, terms_of
-from ledger.unrecorded import closed, unrecorded
+from ledger.unrecorded import EVER_MS, closed, unrecorded
 from node.delivery_log import HANDED_ON, LOST, PULL, DeliveryLog, Mark
 from replication.command import DispatchState
 from storage.delivery_end import end_killed_term
@@ -322,3 +322,14 @@ def test_d5_the_ledger_of_a_cluster_whose_leader_lost_power_asks_the_terms() -> 
         (1, T - 500, T + 700 + CLOCKS_MS),
     ]
     assert life.judged(terms=terms, gaps=gaps).kind == MessageClass.DELIVERED
+
+
+def test_47369_what_was_lost_before_clocks_were_set_back_has_no_end() -> None:
+    """The terms behind 5 led an hour ahead, and their accounts went with their disks. The next that is told of has a
+    right clock, and had turned the log back; files that went by age are of before. When the lost ones handed over
+    nothing tells."""
+    ahead_ms = T + HOUR_MS
+    terms = np.array([told(5, 1, ahead_ms, ahead_ms + 500, before=4), told(9, 2, T + 700, T + 900, before=8)], TERM)
+    terms["ended_ms"][0] = ahead_ms + 500
+    _, gap = unrecorded(terms, T + 700)
+    assert (int(gap["node"]), int(gap["from_ms"]), int(gap["until_ms"])) == (0, T + 700, EVER_MS)
