@@ -87,13 +87,12 @@ def _doubt(bucket: Bucket, rows: Columns, trail: Trail, context: Context) -> tup
     """Say of messages that gaps touch that a hand-over may be missing; returns which gaps do, and whether the restore
     of a backup does."""
     hidden, gaps = unseen(bucket, rows, trail.born, context)
-    restored = bucket.restored is not None and bool((bucket.restored & trail.born).any())
-    if bucket.restored is not None:
-        hidden |= bucket.restored & trail.born
+    restored = np.zeros_like(hidden) if bucket.restored is None else bucket.restored & trail.born
+    hidden |= restored
     rows["flags"][hidden] |= np.uint32(Flag.RECORDS_MISSING)
     missing = rows["flags"] & np.uint32(Flag.RECORDS_MISSING) > 0
     rows["class"][missing & (rows["class"] == MessageClass.DELIVERED_ONCE)] = MessageClass.DELIVERED
-    return gaps, restored
+    return gaps, bool(restored.any())
 
 
 def _known(bucket: Bucket, trail: Trail, context: Context) -> Columns:

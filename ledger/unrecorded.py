@@ -22,13 +22,12 @@ import numpy.typing as npt
 from ledger.bucket import SPAN, Bucket, Context, Rows
 from ledger.columns import Columns
 from storage.array import I64
+from storage.delivery_file import EVER_MS
 from storage.doubt import CLOCKS_MS
 from storage.position import MS_PER_TICK
 
 NOBODY = 0
 """In place of a node's number: which node led is not told."""
-EVER_MS = 1 << 62
-"""The end of a time that nobody tells."""
 
 
 def unrecorded(terms: Rows, window_ms: int) -> Rows:

@@ -41,7 +41,14 @@ from ledger.columns import CLASS_WORDS
 from ledger.summary import Summary
 from node.hand_over_records import HandOverRecords
 from node.ledger_accounts import ASK_S, Accounts, gather_accounts
-from node.ledger_judging import Judged, hand_over_time, handed_over_again, judge_story, may_be_handed_over
+from node.ledger_judging import (
+    COVER_AFTER_MS,
+    Judged,
+    hand_over_time,
+    handed_over_again,
+    judge_story,
+    may_be_handed_over,
+)
 from node.ledger_reading import HourGone, Story, read_story
 from node.ledger_view import show_entries, show_hand_overs
 from node.turns import Turns
@@ -211,7 +218,6 @@ class Ledgers:
             members=[member.number for member in node.members.table.current()],
             topics=self._topics(),
             restored=node.store.catalog.restored,
-            in_backup=node.store.catalog.in_backup,
         )
         quick = max(len(accounts.rows), len(at)) <= INLINE_ROWS
         judged = judging() if quick else await asyncio.to_thread(judging)
@@ -269,14 +275,20 @@ class Ledgers:
         return self._sight(query.from_ms, query.to_ms, seen, removed_until_ms)
 
     def _sight(self, from_ms: int, until_ms: int, seen: _Seen, removed_until_ms: int = 0) -> LedgerSight:
+        now_ms = self._node.clock.now_ms()
         return LedgerSight(
             from_ms=from_ms,
             until_ms=until_ms,
             # A clock that was ahead may have removed what by this one is not old.
-            retained_from_ms=max(self._retained_ms(self._node.clock.now_ms()), removed_until_ms),
+            retained_from_ms=max(self._retained_ms(now_ms), removed_until_ms),
             removed_until_ms=removed_until_ms,
             unreachable=seen.unreachable,
-            gaps=sorted((name, begin or min(from_ms, end), end) for name, begin, end in seen.gaps),
+            gaps=sorted(
+                {
+                    (name, begin or min(from_ms, end), min(end, now_ms + COVER_AFTER_MS))
+                    for name, begin, end in seen.gaps
+                }
+            ),
         )
 
     def _retained_ms(self, now_ms: int) -> int:

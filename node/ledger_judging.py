@@ -19,7 +19,7 @@ from node.ledger_reading import Story, open_in_backup
 from storage.array import I64, U64
 from storage.delivery_record import START, Deliveries
 from storage.format import FORWARDED, LEASED, PENDING, RELEASED, take_rows
-from storage.restored import InBackup, Restored
+from storage.restored import Restored
 
 #: Hand-overs are looked for from so long before a message fell due, the clocks of two leaders apart.
 BEFORE_MS: Final = 10_000
@@ -32,7 +32,6 @@ AFTER_SEVERAL_MS: Final = 900_000
 #: So long after the moment an account still counts as given.
 COVER_AFTER_MS: Final = 60_000
 
-NO_BACKUP: Final = InBackup({})
 _NEVER_MS: Final = 1 << 62
 
 
@@ -96,10 +95,9 @@ def judge_story(
     members: Iterable[int],
     topics: Mapping[int, Topic],
     restored: Restored | None = None,
-    in_backup: InBackup = NO_BACKUP,
 ) -> Judged:
     """The ledger of these messages, whose records were read at `moment_ms`; `restored`: in a cluster made from a
-    backup, which had what is `in_backup`."""
+    backup."""
     settles, abroad = story.trail.settles, story.abroad
     named = {*np.unique(settles["node"]).tolist(), *np.unique(abroad["node"]).tolist()} - {0}
     covered = [
@@ -122,12 +120,11 @@ def judge_story(
         topics=topics,
     )
     unheard = tuple(sorted(named - accounts.begun.keys()))
-    open_then = open_in_backup(story, in_backup) if restored is not None else None
+    open_then = open_in_backup(story, restored) if restored is not None else None
     ledger = judge(story.bucket(accounts.rows, open_then), context)
     order = np.lexsort((story.homes, story.trail.units["due_ms"]))
     touched = context.gaps[list(ledger.gaps)]
-    ends_ms = np.minimum(touched["until_ms"], moment_ms + COVER_AFTER_MS)  # some have none
-    gaps = list(zip(touched["node"].tolist(), touched["from_ms"].tolist(), ends_ms.tolist(), strict=True))
+    gaps = list(zip(*(touched[name].tolist() for name in ("node", "from_ms", "until_ms")), strict=True))
     if restored is not None and ledger.restored:
         gaps.append((NOBODY, min(restored.created_ms, restored.restored_ms), restored.restored_ms))
     return Judged(

@@ -26,7 +26,7 @@ from storage.hour import Hour
 from storage.message_trail import MessageTrail, TrailRows
 from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
 from storage.record_rows import home_of
-from storage.restored import InBackup
+from storage.restored import Restored
 
 if TYPE_CHECKING:
     from storage.store import Store
@@ -108,21 +108,24 @@ async def read_story(store: Store, hour: Hour, at: I64) -> Story:
     return Story(homes, trail, np.concatenate(places), np.concatenate(abroad))
 
 
-def open_in_backup(story: Story, in_backup: InBackup) -> Mask:
-    """Messages, [n], that were in the backup and had not ended there for good: the cluster before went on with them,
-    and may have redriven what was dead. What they were then the settle records tell that the backup had: at home, or
-    where home says that it was forwarded to."""
+def open_in_backup(story: Story, restored: Restored) -> Mask:
+    """Messages, [n], that the backup holds and that had not ended there for good. The old cluster went on with them,
+    and may have redriven what was dead.
+
+    The settle records in the backup tell what each message was then: those at home, and where it was forwarded those
+    at the place that the newest forward names.
+    """
     what, when = np.zeros(len(story.homes), np.uint8), np.zeros(len(story.homes), np.uint64)
     settles, abroad = story.trail.settles, story.abroad
     at = story.trail.units["global_index"].searchsorted(settles["global_index"])
-    had = np.flatnonzero(in_backup.settles(story.homes[at], story.trail.ordinals))
+    had = np.flatnonzero(restored.had_settles(story.homes[at], story.trail.ordinals))
     what[at[had]], when[at[had]] = settles["what"][had], settles["when"][had].view(np.uint64)  # the newest stays
     places = np.ascontiguousarray(abroad["place"])
     row = story.homes.searchsorted(np.ascontiguousarray(abroad["home"]))
-    had = np.flatnonzero(in_backup.settles(places, abroad["order"].astype(np.int64)))
+    had = np.flatnonzero(restored.had_settles(places, abroad["order"].astype(np.int64)))
     had = had[(what[row[had]] == FORWARDED) & (when[row[had]] == places[had])]
     what[row[had]] = abroad["what"][had]
-    open_then: Mask = in_backup.units(story.homes) & ~np.isin(what, FINAL)
+    open_then: Mask = restored.had_units(story.homes) & ~np.isin(what, FINAL)
     return open_then
 
 

@@ -46,9 +46,9 @@ def doubtful_at(store: Store, doubt: Doubt, places: U64, *, heard: bool = False)
             doubtful[rows] &= units["due_ms"][rows] <= _strict_from_ms(topic)
     rows = np.flatnonzero(~doubtful)  # of any topic: it may have been strict when they were planned
     doubtful[rows] = _untold(store, places[rows], heard=heard)
-    if store.catalog.restored is not None:
-        homes = np.array([record.position for record in store.records(places)], np.uint64)
-        doubtful |= store.catalog.in_backup.units(homes)
+    restored = store.catalog.restored
+    if restored is not None:
+        doubtful |= restored.had_units(np.array([record.position for record in store.records(places)], np.uint64))
     return doubtful
 
 

@@ -31,7 +31,7 @@ from storage.genesis import Genesis, read_genesis, replace_genesis, write_genesi
 from storage.hour_lengths import HourLengths
 from storage.key import HOUR_BYTES, KeyEntry, Keys
 from storage.members import Members
-from storage.restored import Extent, Restored, read_in_backup, read_restored, write_restored
+from storage.restored import Restored, read_restored, write_restored
 from storage.table import DAMAGED, HASH_MASK, Table, open_value, seal_value
 from storage.topic import DEFAULT_NAMESPACE, Topic, Topics
 from storage.written import Written
@@ -135,8 +135,8 @@ class Catalog:
             _U32.unpack(key[len(_FIRST_INDEX) :])[0]: int.from_bytes(row, "little")
             for key, row in self._meta.rows(_FIRST_INDEX)
         }
-        self.in_backup = read_in_backup(self._meta)
-        """What the backup had that this cluster was made from."""
+        self.restored = read_restored(self._meta)
+        """The backup that this cluster was made from; None if it was founded."""
 
     @classmethod
     def open(cls, path: Path, disk: Disk, *, read_only: bool = False, beside_node: bool = False) -> "Catalog":
@@ -212,15 +212,10 @@ class Catalog:
         """Set it, or with None say that it is done."""
         write_catch_up(self._meta, catch_up)
 
-    @property
-    def restored(self) -> Restored | None:
-        """What backup this cluster was made from; None if it was founded."""
-        return read_restored(self._meta)
-
-    def set_restored(self, restored: Restored, hours: Mapping[int, Extent]) -> None:
-        """Of a backup that is being restored, with these hours."""
-        write_restored(self._meta, restored, hours)
-        self.in_backup = read_in_backup(self._meta)
+    def set_restored(self, restored: Restored) -> None:
+        """This cluster is being made from that backup."""
+        write_restored(self._meta, restored)
+        self.restored = read_restored(self._meta)
 
     # topics
 

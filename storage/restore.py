@@ -159,7 +159,7 @@ def _refound(path: Path, manifest: Manifest, options: RestoreOptions, disk: Disk
             number: Extent(catalog.first_index(number) + lengths.units, settle_count(lengths))
             for number, lengths in record.hours.items()
         }
-        catalog.set_restored(Restored(created_ms=record.max_now_ms, restored_ms=options.now_ms), hours)
+        catalog.set_restored(Restored(record.max_now_ms, options.now_ms, hours))
         rolling = hashlib.blake2b(record.rolling_hash + options.cluster_id, digest_size=16).digest()
         frozen = catalog.begin(replace(record, rolling_hash=rolling))
         frozen.commit()

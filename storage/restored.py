@@ -10,6 +10,7 @@ the backup; an hour that is unlinked and begun again numbers its units on from t
 
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
@@ -29,14 +30,6 @@ _NUMBER: Final = struct.Struct("<I")
 _EXTENT: Final = struct.Struct("<QQ")
 
 
-class Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """`created_ms` is the time of the log where the backup was made. At `restored_ms` the cluster was made, by the
-    clock of whoever did it. Each may be wrong: they are for people."""
-
-    created_ms: int
-    restored_ms: int
-
-
 class Extent(NamedTuple):
     """Of an hour in the backup: where its units ended, and how many settle records it had."""
 
@@ -47,47 +40,56 @@ class Extent(NamedTuple):
 NOT_THERE: Final = Extent(0, 0)
 
 
-class InBackup:
-    """What the backup had. It is never changed, and read by any thread."""
+class _Row(msgspec.Struct, frozen=True):
+    created_ms: int
+    restored_ms: int
 
-    def __init__(self, hours: Mapping[int, Extent]) -> None:
-        self._hours = dict(hours)
 
-    def units(self, places: U64) -> Mask:
-        """Which of these units it had, [n]."""
-        found = np.zeros(len(places), np.bool_)
-        indexes = indexes_of(places)
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """`created_ms` is the time of the log where the backup was made. At `restored_ms` the cluster was made, by the
+    clock of whoever did it. Each may be wrong: they are for people. `hours` are those in the backup."""
+
+    created_ms: int
+    restored_ms: int
+    hours: Mapping[int, Extent]
+
+    def had_units(self, places: U64) -> Mask:
+        """Which of the units at these places the backup holds, [n]."""
+        ends, _ = self._extents(places)
+        had: Mask = indexes_of(places) < ends
+        return had
+
+    def had_settles(self, places: U64, ordinals: I64) -> Mask:
+        """Which settle records of units at these places the backup holds, [n]; each stands there in its hour's file."""
+        ends, settles = self._extents(places)
+        had: Mask = (indexes_of(places) < ends) & (ordinals < settles)
+        return had
+
+    def _extents(self, places: U64) -> tuple[I64, I64]:
+        ends, settles = np.zeros(len(places), np.int64), np.zeros(len(places), np.int64)
         for hour, rows in by_hour(hours_of(places)):
-            found[rows] = indexes[rows] < self._hours.get(hour, NOT_THERE).end
-        return found
-
-    def settles(self, places: U64, ordinals: I64) -> Mask:
-        """Which settle records, of units at these places, it had, [n]."""
-        found = self.units(places)
-        for hour, rows in by_hour(hours_of(places)):
-            found[rows] &= ordinals[rows] < self._hours.get(hour, NOT_THERE).settles
-        return found
+            ends[rows], settles[rows] = self.hours.get(hour, NOT_THERE)
+        return ends, settles
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
-_DECODER: Final = msgspec.msgpack.Decoder(Restored)
+_DECODER: Final = msgspec.msgpack.Decoder(_Row)
 
 
 def read_restored(meta: Table) -> Restored | None:
     """None for a cluster that was not made from a backup."""
     row = meta.get(_KEY)
-    return None if row is None else _DECODER.decode(row)
+    if row is None:
+        return None
+    told = _DECODER.decode(row)
+    hours = {_NUMBER.unpack(key[len(_HOUR) :])[0]: Extent(*_EXTENT.unpack(row)) for key, row in meta.rows(_HOUR)}
+    return Restored(told.created_ms, told.restored_ms, hours)
 
 
-def read_in_backup(meta: Table) -> InBackup:
-    """Nothing for a cluster that was not made from a backup."""
-    rows = meta.rows(_HOUR)
-    return InBackup({_NUMBER.unpack(key[len(_HOUR) :])[0]: Extent(*_EXTENT.unpack(row)) for key, row in rows})
-
-
-def write_restored(meta: Table, restored: Restored, hours: Mapping[int, Extent]) -> None:
-    """Set it; of a backup of a restored cluster anew. Hours of an earlier backup that are in this one no more hold
-    nothing of either."""
-    meta.put(_KEY, _ENCODER.encode(restored))
-    for hour, extent in hours.items():
+def write_restored(meta: Table, restored: Restored) -> None:
+    """Set it; of a backup of a restored cluster anew. Rows of an earlier backup stay for the hours that this one lacks:
+    whoever begins such an hour again numbers its units on from there."""
+    meta.put(_KEY, _ENCODER.encode(_Row(restored.created_ms, restored.restored_ms)))
+    for hour, extent in restored.hours.items():
         meta.put(_HOUR + _NUMBER.pack(hour), _EXTENT.pack(*extent))

@@ -220,7 +220,7 @@ def _states_of_the_whole_hour() -> list[Patch]:
 
 def _restore_is_forgotten() -> list[Patch]:
     """A cluster that is made from a backup does not know it."""
-    return [(Catalog, "set_restored", lambda self, restored, hours: None)]
+    return [(Catalog, "set_restored", lambda self, restored: None)]
 
 
 #: Name -> what it changes.

@@ -236,7 +236,7 @@ class Probe:
     # -- clocks
 
     def _watch_clock(self, node: Node) -> None:
-        """What a leader's clock showed before it was held back more than before, or slewed back."""
+        """Note the latest time that a leader's clock showed before a step turned it back: a bound, or a slew."""
         bound, slew, clock = node.clock.bound, node.clock.slew, node.clock
 
         def shown(before_ms: int) -> None:

@@ -8,11 +8,11 @@ import pytest
 from ledger.bucket import SPAN, TERM, Rows
 from ledger.columns import Flag, MessageClass
 from ledger.terms import merge_terms, terms_of
-from ledger.unrecorded import EVER_MS, closed, unrecorded
+from ledger.unrecorded import closed, unrecorded
 from node.delivery_log import HANDED_ON, LOST, PULL, DeliveryLog, Mark
 from replication.command import DispatchState
 from storage.delivery_end import end_killed_term
-from storage.delivery_file import delivery_files
+from storage.delivery_file import EVER_MS, delivery_files
 from storage.delivery_record import DELIVERY, FAILED
 from storage.delivery_search import DeliverySearch, Found, Search
 from storage.disk import Disk

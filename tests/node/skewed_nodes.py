@@ -15,8 +15,8 @@ from tests.node.three_nodes import leader_of
 class Skewed(Outside):
     """The real world but for the wall clock, which is `ahead_s` ahead of the true one."""
 
-    def __init__(self) -> None:
-        self.ahead_s = 0.0
+    def __init__(self, ahead_s: float = 0.0) -> None:
+        self.ahead_s = ahead_s
 
     def clock(self) -> NodeClock:
         """On the moved wall clock."""

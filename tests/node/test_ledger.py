@@ -5,12 +5,16 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from api.ledger import LedgerQuery, RecordsAsked, RecordsFound
 from api.port import ANONYMOUS, MessageIn, PullIn
 from api.problem import Problem
+from ledger.bucket import SPAN, Rows
+from node.ledger_judging import COVER_AFTER_MS
 from node.server import Node
+from storage.delivery_file import EVER_MS
 from tests.node.single_node import run_node
 from tests.node.three_nodes import leader_of, run_nodes
 
@@ -116,3 +120,28 @@ def test_a_search_that_nobody_waits_for_any_more_ends_before_the_next_one(tmp_pa
         assert first.cancelled()
 
     run_node(tmp_path / "n1", play)
+
+
+def test_a_gap_that_nobody_tells_the_end_of_is_shown_once_up_to_about_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end is no time that can be written. Every piece of a window finds it at a moment of its own."""
+    monkeypatch.setattr("node.ledger.PIECE", 1)
+
+    def endless(terms: Rows, window_ms: int) -> Rows:
+        return np.array([(0, 0, 0, 5, EVER_MS)], SPAN)
+
+    monkeypatch.setattr("node.ledger_judging.unrecorded", endless)
+
+    async def scene(node: Node) -> None:
+        for _ in range(3):
+            await handed_over(node, 1)
+        since_ms = node.clock.now_ms()
+        summary = await node.service.ledger_summary(EVER)
+        assert summary.counts["scheduled"] == 3
+        ((name, from_ms, until_ms),) = summary.sight.gaps
+        assert (name, from_ms) == ("", 5)
+        assert since_ms <= until_ms <= node.clock.now_ms() + COVER_AFTER_MS
+        assert not summary.sight.complete
+
+    run_node(tmp_path, scene)

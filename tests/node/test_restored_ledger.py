@@ -33,6 +33,14 @@ def incomplete(found: MessageLedger) -> list[tuple[str, int, int]]:
     return list(found.sight.gaps)
 
 
+def restored(tmp_path: Path, backup: str) -> Path:
+    """A directory made from it."""
+    call = ["restore", backup, "--data-dir", str(tmp_path / "new"), "--node-id", "n1"]
+    result = CliRunner().invoke(main, call)
+    assert result.exit_code == 0, result.output
+    return tmp_path / "new"
+
+
 @pytest.fixture(name="backup")
 def _backup(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     """A backup, and the ids of messages that were in it: two that are due, one that is due in an hour, one that was
@@ -58,16 +66,14 @@ def test_d8_what_the_old_cluster_may_have_handed_over_after_the_backup_is_a_gap(
     """From the backup to the restore: of all that was open in the backup, also of what is due later by now, for the old
     cluster may have moved it; whatever the new one does with it. What is scheduled since is told in full."""
     directory, made = backup
-    call = ["restore", str(directory), "--data-dir", str(tmp_path / "new"), "--node-id", "n1"]
-    result = CliRunner().invoke(main, call)
-    assert result.exit_code == 0, result.output
+    new = restored(tmp_path, str(directory))
     now_ms = NodeClock().now_ms()
 
     async def after(node: Node) -> None:
-        restored = node.store.catalog.restored
-        assert restored is not None
-        assert restored.created_ms < restored.restored_ms <= now_ms
-        gap = ("", restored.created_ms, restored.restored_ms)
+        made_from = node.store.catalog.restored
+        assert made_from is not None
+        assert made_from.created_ms < made_from.restored_ms <= now_ms
+        gap = ("", made_from.created_ms, made_from.restored_ms)
         for name in ("never", "far"):
             found = await node.service.message_ledger(made[name])
             assert (found.entry.kind, found.entry.hand_overs) == ("pending", 0)
@@ -80,29 +86,14 @@ def test_d8_what_the_old_cluster_may_have_handed_over_after_the_backup_is_a_gap(
         done = await node.service.message_ledger(made["done"])
         assert "records_missing" in done.entry.flags  # the old nodes' accounts are in no backup
         assert gap not in incomplete(done)
-        new = await scheduled(node, "new", 1_200)
-        await taken(node, "new")
-        found = await node.service.message_ledger(new)
+        since = await scheduled(node, "since", 1_200)
+        await taken(node, "since")
+        found = await node.service.message_ledger(since)
         assert (found.entry.kind, list(found.entry.flags), incomplete(found)) == ("delivered_once", [], [])
         summary = await node.service.ledger_summary(EVER)
         assert gap in summary.sight.gaps
 
-    run_node(tmp_path / "new", after)
-
-
-def with_clock(ahead_s: float) -> Skewed:
-    """A node's world whose clock is so far ahead."""
-    world = Skewed()
-    world.ahead_s = ahead_s
-    return world
-
-
-def restored(tmp_path: Path, backup: str) -> Path:
-    """A directory made from it."""
-    call = ["restore", backup, "--data-dir", str(tmp_path / "new"), "--node-id", "n1"]
-    result = CliRunner().invoke(main, call)
-    assert result.exit_code == 0, result.output
-    return tmp_path / "new"
+    run_node(new, after)
 
 
 def test_46710_what_a_leader_that_was_ahead_wrote_was_in_the_backup_too(tmp_path: Path) -> None:
@@ -125,7 +116,7 @@ def test_46710_what_a_leader_that_was_ahead_wrote_was_in_the_backup_too(tmp_path
         cancelled = await node.service.cancel(made["cancelled"], if_match=None, principal=ANONYMOUS)
         assert cancelled.prior == "unknown"
 
-    run_node_in(with_clock(30.0), tmp_path / "old", ahead)
+    run_node_in(Skewed(30.0), tmp_path / "old", ahead)
     run_node(tmp_path / "old", right)
     run_node(restored(tmp_path, made["backup"]), after)
 
@@ -152,7 +143,7 @@ def test_46710_a_leader_that_is_behind_ends_what_the_backup_had_open(tmp_path: P
         assert [gap[0] for gap in incomplete(await node.service.message_ledger(made["dead"]))].count("") > 0
 
     run_node(tmp_path / "old", old)
-    run_node_in(with_clock(-4.0), restored(tmp_path, made["backup"]), behind)
+    run_node_in(Skewed(-4.0), restored(tmp_path, made["backup"]), behind)
 
 
 async def moved(node: Node, topic: str, delay_ms: int) -> str:

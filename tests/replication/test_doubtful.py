@@ -272,7 +272,7 @@ def test_all_that_was_in_a_backup_is_in_doubt_in_strict_too(risen: Log) -> None:
     risen.apply(STRICT)
     old, moved, far = placed(risen.apply(schedule(T0, T0, T0 + 86_400_000), now_ms=T0 + 5))
     had = {old >> INDEX_BITS: Extent(2, 0), far >> INDEX_BITS: Extent(1, 0)}
-    risen.store.catalog.set_restored(Restored(created_ms=T0 + 5, restored_ms=T0 + 9), had)
+    risen.store.catalog.set_restored(Restored(T0 + 5, T0 + 9, had))
     (new,) = placed(risen.apply(schedule(T0), now_ms=T0 + 4))  # its leader's clock is behind
     risen.apply(reschedule((moved, LATER_MS)))
     answers = [told(risen, home) for home in (old, moved, far, new)]

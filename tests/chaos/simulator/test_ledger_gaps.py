@@ -171,8 +171,8 @@ def test_d5_a_cluster_that_starts_hands_leadership_on_and_restarts_in_order_leav
 
 
 def test_44159_a_summary_of_a_window_whose_hours_went_by_age_is_not_complete() -> None:
-    """What was handed over in them is not counted, and that is said. A window behind them lacks nothing. An hour that a
-    clock which was ahead removed is removed by one that is right."""
+    """The summary counts no hand-over of a removed hour, and says so. A later window lacks nothing. A clock that was
+    ahead removed the hour; the answer of a right clock names it too."""
     storage = {"checkpoint_s": 2, "retention_ms": 4_000, "key_retention_ms": 4_000}
     with World(seed=5, config={"storage": storage}) as world:
         leader = grown(world)
