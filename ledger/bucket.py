@@ -155,4 +155,4 @@ class Bucket:
     """TWIN rows of the messages born in this hour, before `first`, within Context.twins_ms of the first one here."""
     disputed: npt.NDArray[np.bool_] | None = None  # [n]: the nodes' copies of this unit's records differ
     restored: npt.NDArray[np.bool_] | None = None
-    """[n]: it had not ended in the backup that the cluster was made from, and nobody tells what became of it since."""
+    """[n]: the backup that the cluster was made from holds it. What the old cluster did with it no account tells."""

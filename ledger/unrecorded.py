@@ -35,22 +35,39 @@ def unrecorded(terms: Rows, window_ms: int) -> Rows:
     before `window_ms` is not told by all accounts any more: files go by age."""
     told = set(terms["term"].tolist())
     spans: list[tuple[int, int, int, int, int]] = []
-    latest_ms = np.maximum.accumulate(terms["seen_ms"])
     for row, term in enumerate(terms):
         before = terms[row - 1] if row else np.zeros(1, terms.dtype)[0]
-        first_ms = int(term["first_ms"])
-        until_ms = int(_led_until_ms(term))
-        if row and until_ms < latest_ms[row - 1]:
-            until_ms = EVER_MS  # all clocks were set back since: nobody tells how far they had come
-        if until_ms - CLOCKS_MS <= window_ms:
-            continue
+        first_ms, until_ms = int(term["first_ms"]), int(_led_until_ms(term))
         if (before["marked"] or (row and term["marked"])) and not before["ended_ms"]:
-            spans.append((int(before["node"]), 0, 0, min(int(before["seen_ms"]), first_ms), until_ms))
+            seen_ms = int(before["seen_ms"])
+            spans += _span(int(before["node"]), min(seen_ms, first_ms), until_ms, seen_ms, window_ms)
         if term["marked"] and term["before"] and int(term["before"]) not in told:
+            seen_ms = _seen_before(terms, row)
+            set_back = seen_ms > until_ms
             # An end may be written late, by a leader that stood still meanwhile: what it did last counts.
-            from_ms = min(int(latest_ms[row - 1]) - CLOCKS_MS, first_ms) if row else 0
-            spans.append((NOBODY, 0, 0, max(from_ms, window_ms), until_ms))
+            from_ms = min(seen_ms - CLOCKS_MS, first_ms) if row and not set_back else 0
+            spans += _span(NOBODY, from_ms, until_ms, seen_ms, window_ms)
     return np.array(spans, SPAN)
+
+
+def _span(node: int, from_ms: int, until_ms: int, seen_ms: int, window_ms: int) -> list[tuple[int, int, int, int, int]]:
+    """A time that is missing, where others led until `until_ms` at most, and the last that is told of before it is
+    `seen_ms`. None if it was before the window. It has no end where that was later: clocks were set back since."""
+    if max(until_ms - CLOCKS_MS, seen_ms) <= window_ms:
+        return []
+    return [(node, 0, 0, max(from_ms, window_ms), EVER_MS if seen_ms > until_ms else until_ms)]
+
+
+def _seen_before(terms: Rows, row: int) -> int:
+    """The latest that is told of before a term, back to one that is marked: before an unmarked one there may be lost
+    terms too."""
+    at, seen_ms = row, 0
+    while at:
+        at -= 1
+        seen_ms = max(seen_ms, int(terms["seen_ms"][at]))
+        if terms["marked"][at]:
+            break
+    return seen_ms
 
 
 def closed(holes: Rows, terms: Rows) -> Rows:

@@ -285,7 +285,7 @@ class Ledgers:
             unreachable=seen.unreachable,
             gaps=sorted(
                 {
-                    (name, begin or min(from_ms, end), min(end, now_ms + COVER_AFTER_MS))
+                    (name, begin or min(from_ms, end), min(end, max(begin, now_ms + COVER_AFTER_MS)))
                     for name, begin, end in seen.gaps
                 }
             ),

@@ -9,16 +9,16 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ledger.bucket import SPAN, Context, Topic
+from ledger.bucket import SPAN, Context, Rows, Topic
 from ledger.columns import Columns
 from ledger.judge import Ledger, judge
 from ledger.terms import merge_terms, terms_of
 from ledger.unrecorded import NOBODY, closed, unrecorded
 from node.ledger_accounts import Accounts
-from node.ledger_reading import Story, open_in_backup
+from node.ledger_reading import Story
 from storage.array import I64, U64
 from storage.delivery_record import START, Deliveries
-from storage.format import FORWARDED, LEASED, PENDING, RELEASED, take_rows
+from storage.format import FORWARDED, LEASED, PENDING, PLANNED, RELEASED, take_rows
 from storage.restored import Restored
 
 #: Hand-overs are looked for from so long before a message fell due, the clocks of two leaders apart.
@@ -116,17 +116,19 @@ def judge_story(
         terms=terms,
         nodes=tuple(sorted({*members, *named} - {0})),
         covered=np.array(covered, SPAN),
-        gaps=np.concatenate([holes, closed(open_holes, terms), unrecorded(terms, window_ms)]),
+        gaps=np.concatenate(
+            [holes, closed(open_holes, terms), unrecorded(terms, window_ms), _not_yet(story, moment_ms)]
+        ),
         topics=topics,
     )
     unheard = tuple(sorted(named - accounts.begun.keys()))
-    open_then = open_in_backup(story, restored) if restored is not None else None
-    ledger = judge(story.bucket(accounts.rows, open_then), context)
+    had = restored.had(story.homes) if restored is not None else None
+    ledger = judge(story.bucket(accounts.rows, had), context)
     order = np.lexsort((story.homes, story.trail.units["due_ms"]))
     touched = context.gaps[list(ledger.gaps)]
     gaps = list(zip(*(touched[name].tolist() for name in ("node", "from_ms", "until_ms")), strict=True))
     if restored is not None and ledger.restored:
-        gaps.append((NOBODY, min(restored.created_ms, restored.restored_ms), restored.restored_ms))
+        gaps.append((NOBODY, 0, restored.restored_ms))
     return Judged(
         story=story,
         ledger=ledger,
@@ -153,6 +155,18 @@ def _covered_from(story: Story, number: int, first_ms: int, removed: bool) -> in
     if not first_ms:
         return _NEVER_MS if leased_ms else 0
     return first_ms if removed or 0 < leased_ms < first_ms - AHEAD_MS else 0
+
+
+def _not_yet(story: Story, moment_ms: int) -> Rows:
+    """SPAN rows: up to the latest record, where a leader whose clock was ahead wrote it; none if no more than AHEAD_MS.
+    No account was searched there. A planned lease stands for a hand-over to come."""
+    settles, abroad = story.trail.settles, story.abroad
+    latest_ms = 0
+    for rows in (settles, abroad):
+        planned = (rows["what"] == LEASED) & (rows["code"] & PLANNED > 0)
+        latest_ms = max(latest_ms, int(rows["at_ms"][~planned].max(initial=0)))
+    ahead = latest_ms > moment_ms + AHEAD_MS
+    return np.array([(NOBODY, 0, 0, moment_ms, latest_ms + 1)] if ahead else [], SPAN)
 
 
 def _open(story: Story) -> npt.NDArray[np.bool_]:

@@ -21,12 +21,11 @@ from ledger.bucket import ABROAD, PLACE, Bucket, Rows
 from ledger.columns import Columns
 from node.queues import GROUP
 from storage.array import I64, U64
-from storage.format import CANCELLED, DELIVERED, EXPIRED, FORWARDED, Corrupt, take_rows
+from storage.format import FORWARDED, Corrupt, take_rows
 from storage.hour import Hour
 from storage.message_trail import MessageTrail, TrailRows
 from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
 from storage.record_rows import home_of
-from storage.restored import Restored
 
 if TYPE_CHECKING:
     from storage.store import Store
@@ -35,12 +34,6 @@ if TYPE_CHECKING:
 NUMBERED_HOUR: Final = HOUR_MAX
 
 _ORIGIN: Final = np.uint64(NUMBERED_HOUR << INDEX_BITS)
-
-
-#: What no request and no other leader makes open again.
-FINAL: Final = (DELIVERED, CANCELLED, EXPIRED)
-
-Mask = npt.NDArray[np.bool_]
 
 
 class HourGone(Exception):
@@ -57,7 +50,7 @@ class Story:
     places: Rows
     abroad: Rows
 
-    def bucket(self, deliveries: Rows, restored: Mask | None = None) -> Bucket:
+    def bucket(self, deliveries: Rows, restored: npt.NDArray[np.bool_] | None = None) -> Bucket:
         """To be judged with these hand-overs of theirs; `restored`: see Bucket."""
         units, settles = self.trail.units.copy(), self.trail.settles.copy()
         indexes = indexes_of(self.homes)
@@ -106,27 +99,6 @@ async def read_story(store: Store, hour: Hour, at: I64) -> Story:
         places.append(its_places)
         abroad.append(its_abroad)
     return Story(homes, trail, np.concatenate(places), np.concatenate(abroad))
-
-
-def open_in_backup(story: Story, restored: Restored) -> Mask:
-    """Messages, [n], that the backup holds and that had not ended there for good. The old cluster went on with them,
-    and may have redriven what was dead.
-
-    The settle records in the backup tell what each message was then: those at home, and where it was forwarded those
-    at the place that the newest forward names.
-    """
-    what, when = np.zeros(len(story.homes), np.uint8), np.zeros(len(story.homes), np.uint64)
-    settles, abroad = story.trail.settles, story.abroad
-    at = story.trail.units["global_index"].searchsorted(settles["global_index"])
-    had = np.flatnonzero(restored.had_settles(story.homes[at], story.trail.ordinals))
-    what[at[had]], when[at[had]] = settles["what"][had], settles["when"][had].view(np.uint64)  # the newest stays
-    places = np.ascontiguousarray(abroad["place"])
-    row = story.homes.searchsorted(np.ascontiguousarray(abroad["home"]))
-    had = np.flatnonzero(restored.had_settles(places, abroad["order"].astype(np.int64)))
-    had = had[(what[row[had]] == FORWARDED) & (when[row[had]] == places[had])]
-    what[row[had]] = abroad["what"][had]
-    open_then: Mask = restored.had_units(story.homes) & ~np.isin(what, FINAL)
-    return open_then
 
 
 async def _read(store: Store, hour: Hour, at: I64) -> TrailRows:

@@ -48,7 +48,7 @@ def doubtful_at(store: Store, doubt: Doubt, places: U64, *, heard: bool = False)
     doubtful[rows] = _untold(store, places[rows], heard=heard)
     restored = store.catalog.restored
     if restored is not None:
-        doubtful |= restored.had_units(np.array([record.position for record in store.records(places)], np.uint64))
+        doubtful |= restored.had(np.array([record.position for record in store.records(places)], np.uint64))
     return doubtful
 
 

@@ -30,9 +30,8 @@ from storage.catch_up import CatchUp
 from storage.data_directory import DataDirectory, lock_line
 from storage.disk import Disk
 from storage.format import HEADER_SIZE, FileHeader
-from storage.hour_lengths import settle_count
 from storage.members import LEARNER, REMOVED, VOTER, Member
-from storage.restored import Extent, Restored
+from storage.restored import Restored
 from storage.snapshot import CATALOG_FILE, Manifest
 from storage.snapshot_install import INSTALLED, check_snapshot, write_states
 
@@ -155,11 +154,8 @@ def _refound(path: Path, manifest: Manifest, options: RestoreOptions, disk: Disk
         catalog.refound(msgspec.structs.replace(catalog.genesis, cluster_id=options.cluster_id))
         _set_members(catalog, record.applied_index, options)
         catalog.set_catch_up(options.catch_up)
-        hours = {
-            number: Extent(catalog.first_index(number) + lengths.units, settle_count(lengths))
-            for number, lengths in record.hours.items()
-        }
-        catalog.set_restored(Restored(record.max_now_ms, options.now_ms, hours))
+        ends = {hour: catalog.first_index(hour) + lengths.units for hour, lengths in record.hours.items()}
+        catalog.set_restored(Restored(options.now_ms, ends))
         rolling = hashlib.blake2b(record.rolling_hash + options.cluster_id, digest_size=16).digest()
         frozen = catalog.begin(replace(record, rolling_hash=rolling))
         frozen.commit()

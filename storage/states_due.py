@@ -19,12 +19,11 @@ _BEGUN: Final = 8
 @dataclass(slots=True)
 class FrozenStates:
     """One checkpoint's part. `begun` are hours whose files it is to begin, `removed` files that nobody reads any more;
-    after `extend`: hours whose files go further now, up to how many records, and files that are superfluous once nobody
-    has them open."""
+    after `extend`: hours whose files go further now, and files that are superfluous once nobody has them open."""
 
     begun: frozenset[int]
     removed: tuple[Path, ...]
-    extended: dict[int, int] = field(default_factory=dict)
+    extended: list[HourCounters] = field(default_factory=list)
     superfluous: list[Path] = field(default_factory=list)
 
     def extend(self, rows: Rows, touched: set[int], open_files: OpenFiles) -> None:
@@ -34,7 +33,7 @@ class FrozenStates:
         for hour in map(HourCounters._make, np.sort(wanted, order="number").tolist()):
             files = open_files(hour.number, hour.generation, hour.first)
             if extend(files, hour.settles, self.superfluous):
-                self.extended[hour.number] = hour.settles
+                self.extended.append(hour)
             files.close()
 
 
@@ -56,9 +55,9 @@ class StatesDue:
 
     def thaw(self, frozen: FrozenStates, hours: Mapping[int, Hour]) -> None:
         """The checkpoint is durable: of these hours those whose files go further read them from now on. One that was
-        begun again meanwhile has a directory of its own, and reads what stands there as before."""
+        begun again meanwhile has a directory of its own, without files."""
         self._superfluous += frozen.superfluous
-        for number, settles in frozen.extended.items():
-            hour = hours.get(number)
-            if hour is not None:
-                hour.rebase_states(settles)
+        for extended in frozen.extended:
+            hour = hours.get(extended.number)
+            if hour is not None and hour.generation == extended.generation:
+                hour.rebase_states(extended.settles)

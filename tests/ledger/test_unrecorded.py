@@ -333,3 +333,29 @@ def test_47369_what_was_lost_before_clocks_were_set_back_has_no_end() -> None:
     terms["ended_ms"][0] = ahead_ms + 500
     _, gap = unrecorded(terms, T + 700)
     assert (int(gap["node"]), int(gap["from_ms"]), int(gap["until_ms"])) == (0, T + 700, EVER_MS)
+
+
+def test_a_leader_that_was_once_ahead_leaves_later_gaps_their_ends() -> None:
+    """Term 6 was two seconds ahead, is told of, and ended. The right clock of term 7 told nothing of its end."""
+    terms = np.array(
+        [
+            told(6, 1, T, T + 3_200, before=0),
+            told(7, 3, T + 1_200, T + 1_250, before=6),
+            told(8, 2, T + 1_300, T + 1_900, before=7),
+        ],
+        TERM,
+    )
+    terms["ended_ms"][0] = T + 3_200
+    (gap,) = unrecorded(terms, 0)
+    assert (int(gap["node"]), int(gap["from_ms"]), int(gap["until_ms"])) == (3, T + 1_250, T + 1_300 + CLOCKS_MS)
+    terms["before"][2], terms["term"][2] = 8, 9
+    (_, gap) = unrecorded(terms, 0)
+    assert (int(gap["node"]), int(gap["from_ms"]), int(gap["until_ms"])) == (0, T + 250, T + 1_300 + CLOCKS_MS)
+
+
+def test_a_gap_without_an_end_goes_with_the_accounts_around_it() -> None:
+    """The leader of term 5 was an hour ahead; its last records are lost. All that is kept is later than all of this."""
+    terms = np.array([told(5, 1, T, T + HOUR_MS, before=0), told(6, 2, T + 700, T + 900, before=5)], TERM)
+    (gap,) = unrecorded(terms, T + HOUR_MS - 1)
+    assert int(gap["until_ms"]) == EVER_MS
+    assert not len(unrecorded(terms, T + HOUR_MS))

@@ -15,7 +15,8 @@ from ledger.bucket import SPAN, Rows
 from node.ledger_judging import COVER_AFTER_MS
 from node.server import Node
 from storage.delivery_file import EVER_MS
-from tests.node.single_node import run_node
+from tests.node.single_node import run_node, run_node_in
+from tests.node.skewed_nodes import Skewed
 from tests.node.three_nodes import leader_of, run_nodes
 
 EVER = LedgerQuery(from_ms=0, to_ms=1 << 42)
@@ -145,3 +146,19 @@ def test_a_gap_that_nobody_tells_the_end_of_is_shown_once_up_to_about_now(
         assert not summary.sight.complete
 
     run_node(tmp_path, scene)
+
+
+def test_what_a_leader_that_was_ahead_did_is_not_lost_until_its_time_has_come(tmp_path: Path) -> None:
+    """Its node is back, with a right clock: no account is searched for times to come. It said `lost`, `complete`."""
+    ids: list[str] = []
+
+    async def ahead(node: Node) -> None:
+        ids.extend(await handed_over(node, 1))
+
+    async def right(node: Node) -> None:
+        found = await node.service.message_ledger(ids[0])
+        assert (found.entry.kind, "records_missing" in found.entry.flags) == ("delivered", True)
+        assert not found.sight.complete
+
+    run_node_in(Skewed(30.0), tmp_path, ahead)
+    run_node(tmp_path, right)

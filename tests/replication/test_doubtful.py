@@ -11,7 +11,7 @@ from replication.command_promotion import HANDED_ON
 from replication.unheard import CODE_LEASE_ENDED, CODE_MAX_AGE, CODE_STOPPED
 from storage.doubt import CLOCKS_MS
 from storage.position import INDEX_BITS
-from storage.restored import Extent, Restored
+from storage.restored import Restored
 from tests.replication.applied_log import (
     T0,
     Log,
@@ -271,8 +271,8 @@ def test_all_that_was_in_a_backup_is_in_doubt_in_strict_too(risen: Log) -> None:
     the doubt goes along with a move."""
     risen.apply(STRICT)
     old, moved, far = placed(risen.apply(schedule(T0, T0, T0 + 86_400_000), now_ms=T0 + 5))
-    had = {old >> INDEX_BITS: Extent(2, 0), far >> INDEX_BITS: Extent(1, 0)}
-    risen.store.catalog.set_restored(Restored(T0 + 5, T0 + 9, had))
+    had = {old >> INDEX_BITS: 2, far >> INDEX_BITS: 1}
+    risen.store.catalog.set_restored(Restored(T0 + 9, had))
     (new,) = placed(risen.apply(schedule(T0), now_ms=T0 + 4))  # its leader's clock is behind
     risen.apply(reschedule((moved, LATER_MS)))
     answers = [told(risen, home) for home in (old, moved, far, new)]
