@@ -60,7 +60,7 @@ class Ledger:
     gaps: tuple[int, ...] = ()
     """Ordinals of those of Context.gaps in which a message of the bucket may have been handed over."""
     restored: bool = False
-    """Some of the messages were open in the backup that the cluster was made from."""
+    """Some of the messages were in the backup that the cluster was made from."""
 
 
 def judge(bucket: Bucket, context: Context) -> Ledger:
