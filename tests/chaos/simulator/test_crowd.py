@@ -37,8 +37,8 @@ SCENES: Final = {
         held_ms=20,
     ),
     "states-of-the-whole-hour": Scene(
-        "plan seed=2 nodes=3 seconds=16\n12 jump * for=4 by=400000\n",
-        CrowdShape(hours=60, keyed=800),
+        "plan seed=2 nodes=3 seconds=11\n7 jump * for=4 by=400000\n",
+        CrowdShape(hours=5, keyed=800),
         "bytes of settle",
     ),
 }
