@@ -40,7 +40,7 @@ from chaos.simulator.nemesis import Nemesis
 from chaos.simulator.probe import Probe
 from chaos.simulator.restorer import Restorer
 from chaos.simulator.targets import Targets
-from chaos.simulator.upgrade import Upgrade
+from chaos.simulator.upgrade import Upgrade, risen
 from chaos.simulator.world import World
 from chaos.verdict import Verdict
 from node.server import Node
@@ -273,8 +273,8 @@ class Running:
 
         def level() -> bool:
             nodes = world.nodes()
-            at_rest = self.upgrade.risen() and not any(node.store.catalog.in_checkpoint for node in nodes.values())
-            return len(nodes) == len(world.ids) and at_one_index(nodes.values()) and at_rest
+            at_rest = not any(node.store.catalog.in_checkpoint for node in nodes.values())
+            return risen(world) and at_one_index(nodes.values()) and at_rest
 
         level_s = LEVEL_CROWD_S if self._crowd else LEVEL_S
         if not world.run_until(level, level_s):
@@ -292,12 +292,6 @@ class Running:
                     Crashed(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, error=_told(error), expected=False)
                 )
         return []
-
-
-def risen(world: World) -> bool:
-    """Whether all nodes are at the newest level of this build."""
-    nodes = world.nodes()
-    return len(nodes) == len(world.ids) and all(node.machine.level == LEVELS[1] for node in nodes.values())
 
 
 def at_one_index(nodes: Iterable[Node]) -> bool:

@@ -26,6 +26,12 @@ LATELY_S: Final = 20.0
 """So long a node that was cut off, or stood still, may name somebody who has been upgraded since."""
 
 
+def risen(world: World) -> bool:
+    """Whether all nodes run, and are at the newest level of this build."""
+    nodes = world.nodes()
+    return len(nodes) == len(world.ids) and all(node.machine.level == LEVELS[1] for node in nodes.values())
+
+
 class Upgrade:
     """One for a world. `older`: so many nodes, from the first on, begin as the build before. Then somebody asks for the
     next level until every node stands at it."""
@@ -70,10 +76,6 @@ class Upgrade:
             self.change(process, older=False)
         return refused
 
-    def risen(self) -> bool:
-        """Whether every node stands at the newest level."""
-        return all(node.machine.level == LEVELS[1] for node in self._world.nodes().values())
-
     # -- what is seen
 
     def watch(self, node_id: str, node: Node) -> None:
@@ -101,7 +103,7 @@ class Upgrade:
     # -- somebody asks
 
     def _ask(self) -> None:
-        if self._over and self.risen():
+        if self._over and risen(self._world):
             return
         leader = self._world.leader() if self._over else None  # healed: others only pass on, or refuse, for a while
         self._caller.call(

@@ -9,6 +9,8 @@ import pytest
 from chaos.event import Crashed, LevelAsked
 from chaos.fault_plan import FaultPlan
 from chaos.simulator.run import Run, Running, run_plan
+from chaos.simulator.upgrade import risen
+from chaos.simulator.world import World
 from replication.envelope import UnknownCommand
 from storage.format import FormatRefused
 from storage.level import LEVELS
@@ -82,3 +84,15 @@ def test_44225_the_build_before_keeps_to_the_times_that_others_take_it_to_have(s
     assert (run.passed["times"], run.fired["times"], run.fired["version"]) == (1, 2, 1)
     least = {node_id: each.config.raft.election_min_ms for node_id, each in seen[0].world.processes.items()}
     assert least == {"n1": 1_600, "n2": 400, "n3": 400}
+
+
+def test_48390_while_no_node_runs_none_has_risen() -> None:
+    """All three were down at once when the faults ended: who asks for the next level took it as reached, and never
+    asked again."""
+    with World(1) as world:
+        world.start()
+        assert world.run_until(lambda: risen(world), 10)
+        for process in world.processes.values():
+            process.kill()
+        assert not world.nodes()
+        assert not risen(world)
