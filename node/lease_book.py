@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -170,8 +171,16 @@ class LeaseBook:
         """Whether a hand-over of this unit was made, or taken back, and that is not committed yet."""
         batches = (*self._sent, self._open)
         made = (each.position for batch in batches if batch.fast for each in batch.hand_overs if not each.strict)
-        taken_back = (each.position for batch in batches for each in batch.released)
-        return any(bool((positions == position).any()) for positions in (*made, *taken_back))
+        return any(bool((positions == position).any()) for positions in (*made, *self._taken_back()))
+
+    def taken_back(self, positions: U64) -> npt.NDArray[np.bool_]:
+        """Which of these were leased and will not be handed over, and the records still say leased: nobody counts a
+        hand-over of theirs until the Release is committed. Shape [n]."""
+        found = [*self._taken_back()]
+        return np.isin(positions, np.concatenate(found)) if found else np.zeros(len(positions), np.bool_)
+
+    def _taken_back(self) -> Iterator[U64]:
+        return (each.position for batch in (*self._sent, self._open) for each in batch.released)
 
     def committed(self) -> list[HandOver]:
         """The entry with the oldest collected batch is applied: its hand-overs, which the records hold from now on."""

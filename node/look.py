@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from node.strict import Strict
 from storage.array import U16, U32, U64
 from storage.format import LEASED, PENDING
 from storage.lease_end import lease_ends_ms
@@ -23,19 +24,21 @@ class Look(NamedTuple):
     """Shape [n] each."""
 
     ready: Mask  # due, neither settled nor leased
-    stays: Mask  # ready, or ready once the clock is where it was; the others ended or wait for a new lease's end
+    stays: Mask  # ready, or ready once the clock is where it was; others ended, or wait for a lease's end or a Release
     term: U32  # of the newest hand-over here, 0 if there is none; likewise its attempt
     attempt: U16
 
 
-def look(store: Store, positions: U64, now_ms: int, latest_ms: int, term: int) -> Look:
-    """Look, as the leader of `term`, at units all of which were ready at `latest_ms`, the latest time that its
-    dispatcher has seen."""
+def look(store: Store, strict: Strict, positions: U64, now_ms: int, latest_ms: int) -> Look:
+    """Look, as the leader of the term of `strict`, at units all of which were ready at `latest_ms`, the latest time
+    that its dispatcher has seen. What is being taken back waits until the log has it, though its lease has ended: its
+    attempt is given again, and the Release brings it back."""
     states = store.states(positions)
     pending, leased = states.state == PENDING, states.state == LEASED
     ready = stays = pending.copy()
     if leased.any():
-        ready = stays = pending | (leased & (lease_ends_ms(states.lease_end_ms, states.term, term) <= now_ms))
+        over = leased & (lease_ends_ms(states.lease_end_ms, states.term, strict.term) <= now_ms)
+        ready = stays = pending | (over & ~strict.taken_back(positions))
     if now_ms < latest_ms:
         stays = pending | leased
         ready[pending] = store.units(positions[pending])["due_ms"] <= now_ms

@@ -206,7 +206,7 @@ class Outlet:
         if held.any():
             self._holds.put_aside(kind, topic, units.select(held))
             units = units.select(~held)
-        seen = look(self._store, units.position, now_ms, self._latest_ms, self._strict.term)
+        seen = look(self._store, self._strict, units.position, now_ms, self._latest_ms)
         chosen = np.flatnonzero(seen.ready)[:most]
         rows = self._store.units(units.position[chosen])
         offered, took = self._offer(kind, topic, units, seen, chosen, rows, taking)
@@ -290,7 +290,7 @@ class Outlet:
         the tags of their records. Returns how many, and up to which number the filter is through."""
         units = found.units
         held = self._holds.mask(units.position)
-        seen = look(self._store, units.position, now_ms, self._latest_ms, self._strict.term)
+        seen = look(self._store, self._strict, units.position, now_ms, self._latest_ms)
         ready = np.flatnonzero(seen.ready & ~held)[:EXACT_ROWS]
         rows = self._store.units(units.position[ready])
         few = rows_within(rows, EXACT_BYTES)
@@ -330,7 +330,7 @@ class Outlet:
         if now_ms >= self._latest_ms or not most:
             return self._ready.take(kind, topic, most)
         units = self._ready.take(kind, topic, self._ready.waiting(kind, topic))
-        seen = look(self._store, units.position, now_ms, self._latest_ms, self._strict.term)
+        seen = look(self._store, self._strict, units.position, now_ms, self._latest_ms)
         rows = np.flatnonzero(seen.ready)[:most]
         stays = np.ones(len(units), np.bool_)
         stays[rows] = False
@@ -362,7 +362,7 @@ class Outlet:
         barred = self._paused | self._strict.topics
         if barred and not barred.isdisjoint(self._staged.topics(positions)):
             return None
-        seen = look(self._store, positions, now_ms, self._latest_ms, self._strict.term)
+        seen = look(self._store, self._strict, positions, now_ms, self._latest_ms)
         rows = self._store.units(positions) if seen.ready.all() else None
         if rows is None or seen.attempt.any() or rows["attempt"].any():
             return None

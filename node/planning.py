@@ -184,7 +184,7 @@ class Planning:
     def _take_early(self, topic: int, units: Queued, now_ms: int, taking: Taking) -> None:
         """Of units that are not due yet, take those that may go. The others are the wheel's again: what is held, ended,
         or over its limit is judged when it is due."""
-        seen = look(self._store, units.position, now_ms, now_ms, self._strict.term)
+        seen = look(self._store, self._strict, units.position, now_ms, now_ms)
         rows = self._store.units(units.position)
         made = np.maximum(seen.attempt, rows["attempt"])
         attempts = np.minimum(made, ATTEMPT_MAX - 1) + np.uint16(1)

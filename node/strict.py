@@ -3,7 +3,8 @@
     pledge -> book -> Lease committed -> begin ----> on its way to the consumer, never again under this lease
       |                                    |
       '-- withdraw (a command that ends or moves the unit, a consumer that went away, leadership that moves)
-                '----> Release, in the entry of that command or an earlier one: pending as if nothing had been
+                '----> Release, in the entry of that command or an earlier one: pending as if nothing had been, and not
+                       handed over again before the log says so
 
 Between pledge and begin a unit stands here, and whoever takes it out decides: begin and withdraw are both no-ops for
 what the other one took. So a cancel is told the truth: either the hand-over began before, and it is refused as leased,
@@ -105,6 +106,10 @@ class Strict:
     def withdraw_all(self) -> None:
         """Leadership is about to move."""
         self._release(list(self._pledged))
+
+    def taken_back(self, positions: U64) -> npt.NDArray[np.bool_]:
+        """See LeaseBook.taken_back."""
+        return self._book.taken_back(positions)
 
     def pledged(self, position: int) -> tuple[int, int] | None:
         """(term, attempt) of the unit's hand-over, if it has one that has not begun."""

@@ -102,9 +102,9 @@ def checked_nothing(
     return taking.add(units.position, attempts, self._store.units(units.position))
 
 
-def seen_at_the_latest_time(store: Store, positions: U64, now_ms: int, latest_ms: int, term: int) -> Look:
+def seen_at_the_latest_time(store: Store, strict: Strict, positions: U64, now_ms: int, latest_ms: int) -> Look:
     """As if the clock had not gone back."""
-    return look(store, positions, max(now_ms, latest_ms), latest_ms, term)
+    return look(store, strict, positions, max(now_ms, latest_ms), latest_ms)
 
 
 def one_too_far(self: Window, tags: TagFilter, upto: int) -> None:

@@ -190,6 +190,29 @@ def test_a_lease_that_ended_before_it_was_begun_belongs_to_the_next(leader: Lead
     assert begin(leader, new, T0 + 1_110) == [one]
 
 
+@pytest.mark.parametrize("mode", ["push", "pull"])
+def test_48457_what_is_being_taken_back_is_handed_over_when_the_log_has_it(leader: Leader, mode: str) -> None:
+    """Its Release was on its way when its lease ended. The next hand-over had attempt 2, and the answers to who asked
+    said that two were made, and known; there was one."""
+    strict(leader, mode=mode)
+    (one,) = leader.schedule(T0)
+    leader.run(T0)
+    old = leader.hand_over(T0, lease_ms=1_000)
+    leader.commit(T0)
+    leader.dispatcher.strict.withdraw(old)
+    release = leader.dispatcher.collect(T0 + 900)
+    for now_ms in (T0 + 1_100, T0 + 1_200):
+        assert not plan(leader, now_ms)
+        assert not len(leader.hand_over(now_ms))
+    leader.propose(*release.commands(), now_ms=T0 + 1_200)
+    leader.dispatcher.committed()
+    leader.run(T0 + 1_210)
+    new = leader.hand_over(T0 + 1_210)
+    assert (new.position.tolist(), new.attempt.tolist()) == ([one], [1])
+    leader.commit(T0 + 1_210)
+    assert begin(leader, new, T0 + 1_220) == [one]
+
+
 def test_a_topic_about_to_be_strict_hands_over_strictly(leader: Leader) -> None:
     """From the proposal on, so that the log has every fast hand-over in the entry of the change at the latest."""
     fast, strictly = leader.schedule(T0, T0)
