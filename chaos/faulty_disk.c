@@ -1,4 +1,4 @@
-/* A disk that is slow, fails once, or says that it has no room, for one process.
+/* A disk that is slow, fails once, or says that it has no room, for one process; and a machine that was started anew.
  *
  * Loaded into a node with LD_PRELOAD. CHAOS_DISK names a file of 40 bytes that is mapped at start: five signed 64-bit numbers
  * {delay_ns, free_bytes, write_errno, sync_errno, failed}, so a node's disk is set, changed and mended while the node runs.
@@ -7,14 +7,18 @@
  * that is slow to take commands. write_errno, sync_errno: the next positional write or sync does nothing, fails with that number, and the
  * number is taken back: exactly one call fails, and `failed` counts it. free_bytes: what statvfs reports as free, -1 for the truth.
  *
+ * CHAOS_BOOT names the file that is opened in place of BOOT_ID: a process whose power was cut finds another run of the kernel.
+ *
  * Positional writes are those to the data (a node's log goes out with write): storage/disk.py and LMDB both use pwrite.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
@@ -25,10 +29,14 @@ struct control {
     int64_t delay_ns, free_bytes, write_errno, sync_errno, failed;
 };
 
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+
 static struct control *control;
+static const char *boot;
 
 __attribute__((constructor)) static void map_control(void)
 {
+    boot = getenv("CHAOS_BOOT");
     const char *path = getenv("CHAOS_DISK");
     int fd = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
@@ -146,4 +154,29 @@ int statvfs64(const char *path, struct statvfs64 *found)
     if (result == 0 && said_free() >= 0)
         found->f_bavail = found->f_bfree = (fsblkcnt64_t)(said_free() / (int64_t)found->f_frsize);
     return result;
+}
+
+static const char *path_of(const char *path)
+{
+    return boot != NULL && strcmp(path, BOOT_ID) == 0 ? boot : path;
+}
+
+int open(const char *path, int flags, ...)
+{
+    REAL(open);
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    return real(path_of(path), flags, mode);
+}
+
+int open64(const char *path, int flags, ...)
+{
+    REAL(open64);
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    return real(path_of(path), flags, mode);
 }

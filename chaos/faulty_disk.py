@@ -1,4 +1,5 @@
-"""A disk that is slow, fails once, or says that it has no room, for one node at a time: a preloaded library.
+"""A disk that is slow, fails once, or says that it has no room, for one node at a time: a preloaded library. What its
+node hears of the kernel's run is told by it, too: a machine that lost power was started anew.
 
 strace can do some of this but costs every system call; a slow loop device needs root. A small library works wherever
 gcc does, and what it does can be changed while the node runs. The control file of a node outlives its process, so what
@@ -7,6 +8,7 @@ was set is still so after a restart.
 
 import mmap
 import struct
+import uuid
 from pathlib import Path
 from typing import Final, Literal
 
@@ -33,7 +35,14 @@ class FaultyDisk:
 
     def environment(self, node_id: str) -> dict[str, str]:
         """What a node's process needs so that its disk can be hurt."""
-        return {"LD_PRELOAD": str(self._library), "CHAOS_DISK": str(self._control(node_id))}
+        boot = self._boot(node_id)
+        if not boot.exists():
+            self.reboot(node_id)
+        return {"LD_PRELOAD": str(self._library), "CHAOS_DISK": str(self._control(node_id)), "CHAOS_BOOT": str(boot)}
+
+    def reboot(self, node_id: str) -> None:
+        """From its next start on the node finds another run of the kernel (node/boot.py)."""
+        self._boot(node_id).write_text(f"{uuid.uuid4()}\n")
 
     def slow(self, node_id: str, delay_ms: int) -> None:
         """From its next sync (fdatasync, fsync, syncfs) on the node waits so long; 0 lifts it."""
@@ -61,6 +70,9 @@ class FaultyDisk:
     def _set(self, node_id: str, at: int, value: int) -> None:
         with self._control(node_id).open("r+b") as file, mmap.mmap(file.fileno(), CONTROL.size) as control:
             struct.pack_into("<q", control, at, value)
+
+    def _boot(self, node_id: str) -> Path:
+        return self._directory / f"{node_id}.boot"
 
     def _control(self, node_id: str) -> Path:
         control = self._directory / f"{node_id}.disk"

@@ -193,6 +193,8 @@ class DiskFaults:
             async with self._hands.files(*nodes):
                 await asyncio.gather(*(asyncio.to_thread(loop.cut_power, unsynced) for loop in loops))
                 await asyncio.gather(*(asyncio.to_thread(loop.power_on) for loop in loops))
+                for node_id in nodes:
+                    self._disks.reboot(node_id)
             yield
 
     # -- disks whose content is not what was written
@@ -210,7 +212,9 @@ class DiskFaults:
                     wound = await asyncio.to_thread(ROT[fault.kind], data, kind, fault.number("at"), self._chance)
                     if wound is None:
                         raise PassedOver(f"{node_id} has no such bytes in its {kind}")
-                    if not harmless:
+                    if harmless:
+                        self._disks.reboot(node_id)  # no end is torn but by power that goes
+                    else:
                         await self._wounded(Damage(node_id, wound, kind, relied_on=not in_doubt))
                 yield
             await self._settle(node_id)
