@@ -161,22 +161,17 @@ static const char *path_of(const char *path)
     return boot != NULL && strcmp(path, BOOT_ID) == 0 ? boot : path;
 }
 
-int open(const char *path, int flags, ...)
-{
-    REAL(open);
-    va_list more;
-    va_start(more, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
-    va_end(more);
-    return real(path_of(path), flags, mode);
-}
+/* With a mode or without: who gives none reads none. */
+#define OPEN(name) \
+    int name(const char *path, int flags, ...) \
+    { \
+        REAL(name); \
+        va_list more; \
+        va_start(more, flags); \
+        mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0; \
+        va_end(more); \
+        return real(path_of(path), flags, mode); \
+    }
 
-int open64(const char *path, int flags, ...)
-{
-    REAL(open64);
-    va_list more;
-    va_start(more, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
-    va_end(more);
-    return real(path_of(path), flags, mode);
-}
+OPEN(open)
+OPEN(open64)

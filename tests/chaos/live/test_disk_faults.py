@@ -270,6 +270,23 @@ def test_slow_and_full_are_lifted(tmp_path: Path) -> None:
         assert (tmp_path / "n3.disk").read_bytes() == disk_faults_sound
 
 
+@pytest.mark.parametrize(
+    ("line", "anew"),
+    [
+        ("0 power n1 for=0.1 unsynced=lost", True),
+        ("0 torn n1 for=0.1 at=0.5 file=deliveries", True),
+        ("0 flip n1 for=0.1 at=0.5 file=journal", False),
+        ("0 kill n1 for=0.1", False),
+    ],
+)
+def test_who_lost_power_finds_another_run_of_the_kernel(tmp_path: Path, line: str, anew: bool) -> None:
+    """A killed process finds the same: nothing that it wrote is lost."""
+    boot = Path(FaultyDisk(tmp_path).environment("n1")["CHAOS_BOOT"])
+    before = boot.read_text()
+    asyncio.run(struck(tmp_path, line, loops=True))
+    assert (boot.read_text() != before) is anew
+
+
 def test_power_needs_a_disk_of_its_own(tmp_path: Path) -> None:
     """Without one it is told of as not run, with what is missing."""
     _, machines, _ = asyncio.run(struck(tmp_path, "0 power n1 for=0.1 unsynced=lost"))

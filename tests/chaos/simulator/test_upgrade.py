@@ -8,8 +8,9 @@ import pytest
 
 from chaos.event import Crashed, LevelAsked
 from chaos.fault_plan import FaultPlan
+from chaos.history import History
 from chaos.simulator.run import Run, Running, run_plan
-from chaos.simulator.upgrade import risen
+from chaos.simulator.upgrade import ASK_S, Upgrade
 from chaos.simulator.world import World
 from replication.envelope import UnknownCommand
 from storage.format import FormatRefused
@@ -86,13 +87,16 @@ def test_44225_the_build_before_keeps_to_the_times_that_others_take_it_to_have(s
     assert least == {"n1": 1_600, "n2": 400, "n3": 400}
 
 
-def test_48390_while_no_node_runs_none_has_risen() -> None:
-    """All three were down at once when the faults ended: who asks for the next level took it as reached, and never
-    asked again."""
-    with World(1) as world:
+def test_48390_who_asks_for_a_level_goes_on_though_all_nodes_are_down() -> None:
+    """All three were down at once when the faults ended: who asks took the level as reached, and never asked again."""
+    with World(1, config={"raft": {"upgrade": "asked"}}) as world:
+        upgrade = Upgrade(world, History(now=lambda: (world.now_s * 1000, world.now_ms)), older=3)
         world.start()
-        assert world.run_until(lambda: risen(world), 10)
-        for process in world.processes.values():
-            process.kill()
+        world.run(5)
+        upgrade.end()
+        upgrade.begin()
+        world.run(ASK_S + 0.1)
         assert not world.nodes()
-        assert not risen(world)
+        world.start()
+        world.run(5)
+        assert [node.machine.level for node in world.nodes().values()] == [LEVELS[1]] * 3
