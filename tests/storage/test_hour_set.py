@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import storage.state_files
+import storage.states_due
 from storage.columns import SettleBatch
 from storage.disk import Disk
 from storage.format import DELIVERED, LEASED, UNKNOWN
@@ -101,6 +103,29 @@ def test_begun_again_during_a_checkpoint(quick_path: Path, near: bool, when: str
     assert [record.asked_due_ms for record in again.records(_positions(1, 3))] == [DUE + 501]
     again.close()
     assert len(_directories(quick_path)) == 1
+
+
+def test_begun_again_during_a_checkpoint_it_has_no_states_files(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint made the old hour's go up to its fourth settle record. None of the new one's is in them."""
+    for module in (storage.state_files, storage.states_due):
+        monkeypatch.setattr(module, "TAIL_MIN", 2)
+    store = _open(quick_path, near=True)
+    store.append(batch_of([DUE, DUE + 1]))
+    for attempt in (1, 2):
+        store.settle(SettleBatch.of(_positions(2), what=LEASED, at_ms=1, when=5, term=1, attempt=attempt))
+    job = store.begin_checkpoint(record_at(1))
+    job.run()
+    store.unlink(HOUR)
+    again = store.append(batch_of([DUE + 500]))
+    store.settle(SettleBatch.of(again, what=LEASED, at_ms=1, when=5, term=1, attempt=1))
+    job.finish()
+    hour = store.hour(HOUR)
+    assert hour is not None
+    assert hour.states_held is not None
+    assert (hour.settles, hour.states_held.filed) == (1, 0)
+    store.close()
 
 
 @NEAR
