@@ -9,8 +9,8 @@ from chaos.seen import Seen
 class Begun(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A node wrote down that it begins a hand-over. `at_ms` by its own clock; `wall_ms` is the truth. `due_ms`: of the
     unit, by that node's records. `median_ahead_ms`: how far the median of the nodes' clocks is ahead of the truth, as
-    far as this one can hear them, at the most within the last second; None: not told. `leased_until_ms`: by the log, 0
-    where that has no lease yet."""
+    far as this one can hear them, at the most within the last second; None: not told. `known_s`: how long ago it heard
+    what its clock is bound by. `leased_until_ms`: by the log, 0 where that has no lease yet."""
 
     node: str
     message_id: str
@@ -21,6 +21,7 @@ class Begun(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     pushed: bool
     due_ms: int = 0
     median_ahead_ms: float | None = None
+    known_s: float = 0.0
     leased_until_ms: int = 0
 
 

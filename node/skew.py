@@ -17,7 +17,7 @@ import statistics
 
 from node.clock import STEP_MS, NodeClock
 from replication.group import RaftGroup
-from replication.options import Peer
+from replication.options import DRIFT_MS_PER_S, Peer
 
 
 class Skew:
@@ -46,21 +46,27 @@ class Skew:
         return median_ms
 
     def least_median_ms(self) -> float:
-        """The same, at the lowest that the ways of the echoes allow: what a leader's stamps keep to. The first echoes
-        of a term may have been slow."""
+        """The same, at the lowest that the ways of the echoes and the age of what is known allow: what a leader's
+        stamps keep to. The first echoes of a term may have been slow."""
         now, peers = self._clock.monotonic(), self._group.peers.items()
-        return self._median_ms({name: peer.least_offset_ms(now) for name, peer in peers if self._heard(peer)})
+        heard_ms = {name: peer.least_offset_ms(now) for name, peer in peers if self._heard(peer)}
+        return self._median_ms(heard_ms, DRIFT_MS_PER_S)
 
-    def _median_ms(self, heard_ms: dict[str, float]) -> float:
+    def _median_ms(self, heard_ms: dict[str, float], drift_ms_per_s: float = 0.0) -> float:
         """Of these clocks, by node, with our own; and what is known of the others'."""
         if not self._clock.leading:
             return 0.0
-        offsets_ms, known_ms = [0.0, *heard_ms.values()], self._known_ms()
+        offsets_ms, known_ms = [0.0, *heard_ms.values()], self._known_ms(drift_ms_per_s)
         unheard = [peer for name, peer in self._group.peers.items() if name not in heard_ms]
         if known_ms is not None:
             return statistics.median_low([*offsets_ms, *([known_ms] * len(unheard))])
         awaited = sum(peer.connected for peer in unheard)
         return statistics.median_low([*offsets_ms, *([min(offsets_ms)] * awaited)])
+
+    @property
+    def known(self) -> tuple[float, float] | None:
+        """The median of the nodes' clocks as this leader found it last or was told it, ms, and when: monotonic s."""
+        return max((each for each in (self._found, self._group.median) if each), key=lambda at: at[1], default=None)
 
     def some_right_ms(self) -> float:
         """How far a moment is ahead of our clock that some right clock among those heard has not passed yet, where a
@@ -70,12 +76,13 @@ class Skew:
         wrong_at_most = len(self._group.peers) // 2
         return offsets_ms[max(0, len(offsets_ms) - wrong_at_most - 1)]
 
-    def _known_ms(self) -> float | None:
-        """How far the median, as it was known last by this leader or told by one, is ahead of our clock now."""
-        known = max((each for each in (self._found, self._group.median) if each), key=lambda at: at[1], default=None)
-        if known is None:
+    def _known_ms(self, drift_ms_per_s: float = 0.0) -> float | None:
+        """How far the median that was known last is ahead of our clock now: by as much less as two clocks that differ
+        so in rate have moved apart since."""
+        if self.known is None:
             return None
-        return known[0] + (self._clock.monotonic() - known[1]) * 1000 - self._clock.own_ms()
+        at_ms, since_s = self.known
+        return at_ms + (self._clock.monotonic() - since_s) * (1000 - drift_ms_per_s) - self._clock.own_ms()
 
     def agrees(self, peer: Peer) -> bool:
         """Whether the peer's clock is within the bound of the median."""

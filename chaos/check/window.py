@@ -13,8 +13,8 @@ AHEAD_MS: Final = 500
 #: What the way of an echo hides of another node's clock; and what two times that are floored may seem to differ more.
 MEASURED_MS: Final = 10
 FLOORED_MS: Final = 1
-#: What a clock that a fault makes run 2% wrong gains between two looks at the median (node/housekeeping.py).
-GAINED_MS: Final = 10
+#: What a clock that a fault makes run 2% wrong gains on the others each second, from when they were heard on.
+GAINED_MS_PER_S: Final = 20
 
 HandOverName: TypeAlias = tuple[str, int, int]
 """Message id, term, attempt."""
@@ -39,9 +39,13 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
     begun = {(event.message_id, event.term, event.attempt): event for event in history.of(Begun)}
     windows = bounds.fault_windows(history)
     again = _again_after_clocks_went_back(history)
-    gained_ms = GAINED_MS if any(fault.kind == "drift" for fault in history.of(Fault)) else 0
-    ahead_ms = AHEAD_MS + MEASURED_MS + FLOORED_MS + gained_ms
-    faults = [fault for event in begun.values() for fault in _begun_early(event, again, ahead_ms)]
+    gained_ms_per_s = GAINED_MS_PER_S if any(fault.kind == "drift" for fault in history.of(Fault)) else 0
+    ahead_ms = {
+        name: event.median_ahead_ms + AHEAD_MS + MEASURED_MS + FLOORED_MS + gained_ms_per_s * event.known_s
+        for name, event in begun.items()
+        if event.median_ahead_ms is not None
+    }
+    faults = [fault for name, event in begun.items() for fault in _begun_early(event, again, ahead_ms.get(name))]
     late = 0
     lateness: list[float] = []
     for number, events in history.hand_overs().items():
@@ -51,14 +55,11 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
                 continue
             first_due_ms = answered[number].due_ms if number in answered and event.attempt == 1 else 0
             due_ms = max(event.due_ms, first_due_ms)
-            seen = begun.get((event.message_id, event.term, event.attempt))
-            skew_ms = float(bounds.skew_ms)
-            if seen is not None and seen.median_ahead_ms is not None:
-                skew_ms = seen.median_ahead_ms + ahead_ms
-            early = event.handed_over_ms < due_ms and (seen is not None or due_ms not in was_due)
+            name = (event.message_id, event.term, event.attempt)
+            early = event.handed_over_ms < due_ms and (name in begun or due_ms not in was_due)
             if event.handed_over_ms >= due_ms:
                 was_due.add(due_ms)
-            if early or event.wall_ms < due_ms - skew_ms:
+            if early or event.wall_ms < due_ms - ahead_ms.get(name, bounds.skew_ms):
                 faults.append(
                     f"message {number}: due {due_ms}, handed over {event.handed_over_ms}, received {event.wall_ms}"
                 )
@@ -89,12 +90,12 @@ def _again_after_clocks_went_back(history: History) -> set[HandOverName]:
     return found
 
 
-def _begun_early(event: Begun, again: set[HandOverName], ahead_ms: int) -> Iterator[str]:
-    """What is wrong with the time of one hand-over, as its node saw it."""
+def _begun_early(event: Begun, again: set[HandOverName], ahead_ms: float | None) -> Iterator[str]:
+    """What is wrong with the time of one hand-over, as its node saw it: its clock may be so far ahead."""
     name = f"{event.message_id} in term {event.term}, attempt {event.attempt}"
     if event.at_ms < event.due_ms and (event.message_id, event.term, event.attempt) not in again:
         yield f"{name}: {event.node} begins it at {event.at_ms} by its clock, and has it due at {event.due_ms}"
-    if event.median_ahead_ms is not None and event.at_ms - event.wall_ms > event.median_ahead_ms + ahead_ms:
+    if ahead_ms is not None and event.at_ms - event.wall_ms > ahead_ms:
         yield (
             f"{name}: the clock of {event.node} is {event.at_ms - event.wall_ms} ms ahead, that of the median "
             f"{event.median_ahead_ms:.0f} ms"

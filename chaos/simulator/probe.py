@@ -54,6 +54,7 @@ class Probe:
         self._over = False
         #: One a look, by leader.
         self._medians_ms: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=round(LEARNS_S / LOOK_S)))
+        self._known_s: dict[str, float] = {}  # by leader, monotonic: when it heard what its clock is bound by
         self._shown_ms: dict[int, int] = {}  # by term: from when its leader's clock was set back, the latest
         world.after(LOOK_S, self._look)
 
@@ -65,7 +66,7 @@ class Probe:
         """Be told of what this incarnation of a node does."""
         self._watch_apply(node_id, node)
         self._watch_deliveries(node_id, node)
-        self._watch_clock(node)
+        self._watch_clock(node_id, node)
 
     # -- entries
 
@@ -219,6 +220,7 @@ class Probe:
                 pushed=columns["mode"] == PUSH,
                 due_ms=due_ms,
                 median_ahead_ms=median_ms,
+                known_s=node.clock.monotonic() - self._known_s[node_id],
                 leased_until_ms=leased_until_ms,
             )
             self.begun.setdefault((name, columns["term"], attempt), event)
@@ -235,7 +237,7 @@ class Probe:
 
     # -- clocks
 
-    def _watch_clock(self, node: Node) -> None:
+    def _watch_clock(self, node_id: str, node: Node) -> None:
         """Note the latest time that a leader's clock showed before a step turned it back: a bound, or a slew."""
         bound, slew, clock = node.clock.bound, node.clock.slew, node.clock
 
@@ -248,6 +250,7 @@ class Probe:
             before_ms = clock.now_ms()
             bound(median_ms)
             shown(before_ms)
+            self._known_s[node_id] = _known_since_s(node)
 
         def slewed() -> bool:
             before_ms = clock.now_ms()
@@ -361,3 +364,10 @@ def _open_ids(store: Store, now_ms: int) -> tuple[str, ...]:
     homes = np.array([record.position for record in records], np.uint64)
     random = np.array([record.random for record in records], np.uint64)
     return tuple(sorted(encode_ids(GROUP, homes, random).astype("U26").tolist()))
+
+
+def _known_since_s(node: Node) -> float:
+    """When it heard what is oldest of what its clock is bound by, by its monotonic clock."""
+    skew, now_s = node.skew, node.clock.monotonic()
+    told_s = skew.known[1] if skew.known is not None else now_s
+    return min((peer.last_clock_s if skew.hears(peer) else told_s for peer in node.group.peers.values()), default=now_s)

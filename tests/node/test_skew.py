@@ -96,6 +96,14 @@ def test_what_an_old_echo_said_is_worth_less_each_second() -> None:
     assert one.least_median_ms() == -511
 
 
+def test_what_the_leader_before_told_is_worth_less_each_second() -> None:
+    """Seed 49132: one peer was cut off as the term began, and the median told long before it stood for that clock."""
+    one, (_, away) = skew(-640, 0, median=(999_999_999_386 - 8_000, 4.0))
+    away.last_echo_s = 9.0
+    assert one.median_ms() == -614
+    assert one.least_median_ms() == -630
+
+
 def test_a_peer_that_would_be_outvoted_is_known() -> None:
     """Its clock is off, and the others' and ours are not; one that was not heard is no majority's business."""
     one, (off, _) = skew(7_200_000, 100)
