@@ -14,6 +14,7 @@ from chaos.simulator.probe import Probe
 from node.clock import NodeClock
 from node.planning import Planning
 from replication.command import PutTopic
+from replication.options import Peer
 from storage.due import Due
 from storage.format import Corrupt
 from storage.message_id import decode_id
@@ -151,10 +152,34 @@ def test_46825_what_a_leaders_clock_showed_before_it_was_slewed_back_is_the_late
     probe = Probe.__new__(Probe)
     probe._shown_ms = {}
     node: Any = SimpleNamespace(clock=clock, group=SimpleNamespace(term=4))
-    probe._watch_clock(node)
+    probe._watch_clock("n1", node)
     monotonic[0] = 101.0
     shown_ms = clock.now_ms()
     wall[0] -= 4.0
     clock.slew()
     assert clock.now_ms() == shown_ms - 1
     assert probe._shown_ms == {4: shown_ms}
+
+
+def test_49132_a_clock_is_bound_by_what_was_heard_longest_ago() -> None:
+    """One peer echoed in this term; the median that the leader before told stands for the one that is cut off. The
+    clock ran 2% wrong for all that time."""
+    monotonic = [112.0]
+    clock = NodeClock(lambda: 1_000.0, lambda: monotonic[0])
+    clock.leading = True
+    heard, away = Peer("n2", last_clock_s=111.5), Peer("n3")
+    group = SimpleNamespace(term=4, peers={"n2": heard, "n3": away}, median=(1_000_000, 110.7))
+    skew: Any = SimpleNamespace(known=group.median, hears=lambda peer: peer is heard)
+    node: Any = SimpleNamespace(clock=clock, group=group, skew=skew)
+    probe = Probe.__new__(Probe)
+    probe._shown_ms, probe._known_s = {}, {}
+    probe._watch_clock("n1", node)
+    clock.bound(0.0)
+    assert probe._known_s == {"n1": 110.7}
+    skew.hears = lambda peer: True
+    away.last_clock_s = 111.9
+    clock.bound(0.0)
+    assert probe._known_s == {"n1": 111.5}
+    skew.hears, skew.known = lambda peer: False, None
+    clock.bound(0.0)
+    assert probe._known_s == {"n1": 112.0}
