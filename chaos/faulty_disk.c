@@ -158,7 +158,7 @@ int statvfs64(const char *path, struct statvfs64 *found)
 
 static const char *path_of(const char *path)
 {
-    return boot != NULL && strcmp(path, BOOT_ID) == 0 ? boot : path;
+    return boot != NULL && path != NULL && strcmp(path, BOOT_ID) == 0 ? boot : path;
 }
 
 /* With a mode or without: who gives none reads none. */
@@ -168,7 +168,8 @@ static const char *path_of(const char *path)
         REAL(name); \
         va_list more; \
         va_start(more, flags); \
-        mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0; \
+        int makes = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE; \
+        mode_t mode = makes ? va_arg(more, mode_t) : 0; \
         va_end(more); \
         return real(path_of(path), flags, mode); \
     }

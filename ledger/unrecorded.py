@@ -50,6 +50,25 @@ def unrecorded(terms: Rows, window_ms: int) -> Rows:
     return np.array(spans, SPAN)
 
 
+def beyond(terms: Rows, moment_ms: int, searched_ms: int, window_ms: int) -> Rows:
+    """SPAN rows of the terms that tell of times after this moment, or of times that were not searched though a later
+    term began before: who led them had a clock that was ahead, and what it did is not in the accounts. By the others'
+    clocks such a term was over when the next one began; what it created, or handed over before it was due by them,
+    begins in times to come."""
+    seen_ms, over_ms = terms["seen_ms"], _least_later(_led_until_ms(terms))
+    set_back = seen_ms - CLOCKS_MS > _least_later(terms["first_ms"])
+    ahead = (seen_ms > moment_ms) | ((seen_ms > searched_ms) & set_back)
+    spans: list[tuple[int, int, int, int, int]] = []
+    for row in np.flatnonzero(ahead).tolist():
+        node, end_ms = int(terms["node"][row]), int(seen_ms[row]) + 1
+        until_ms = min(end_ms, int(over_ms[row]))
+        from_ms = min(int(seen_ms[:row][~ahead[:row]].max(initial=0)), until_ms) - CLOCKS_MS
+        spans.append((node, 0, 0, max(from_ms, window_ms), until_ms))
+        if end_ms > moment_ms + 1:
+            spans.append((node, 1, 0, moment_ms + 1, end_ms))
+    return np.array(spans, SPAN)
+
+
 def _span(node: int, from_ms: int, until_ms: int, seen_ms: int, window_ms: int) -> list[tuple[int, int, int, int, int]]:
     """A time that is missing, where others led until `until_ms` at most, and the last that is told of before it is
     `seen_ms`. None if it was before the window. It has no end where that was later: clocks were set back since."""
@@ -92,6 +111,12 @@ def _led_until_ms(terms: Rows) -> I64:
     return until_ms
 
 
+def _least_later(at_ms: I64) -> I64:
+    """Of each, the least of those behind it, [n]; EVER_MS behind the last."""
+    least: I64 = np.minimum.accumulate(np.append(at_ms, EVER_MS)[::-1])[::-1][1:]
+    return least
+
+
 class Open:
     """From when to when each message of a bucket can have been handed over, [n] each."""
 
@@ -100,12 +125,16 @@ class Open:
         at = (bucket.places["home"] - rows["home"][0]).view(np.int64)
         within = (at >= 0) & (at < len(self.from_ms))
         np.minimum.at(self.from_ms, at[within], bucket.places["due_ms"][within])
-        self.from_ms = np.maximum(self.from_ms, rows["created_ms"])
-        self.until_ms: I64 = np.where(rows["settled_ms"] > 0, rows["settled_ms"], context.until_ms)
+        created_ms, settled_ms = rows["created_ms"], rows["settled_ms"]
+        self.from_ms = np.maximum(self.from_ms, created_ms)
+        # Who created it had a clock that was ahead: nobody tells when that was by the others.
+        self.from_ms[(settled_ms > 0) & (settled_ms < created_ms - CLOCKS_MS)] = 0
+        self.until_ms: I64 = np.where(settled_ms > 0, settled_ms, context.until_ms)
 
-    def within(self, from_ms: int, until_ms: int) -> npt.NDArray[np.bool_]:
-        """Which of them in from_ms <= t < until_ms."""
-        found: npt.NDArray[np.bool_] = (self.from_ms < until_ms) & (self.until_ms >= from_ms)
+    def within(self, span: np.void) -> npt.NDArray[np.bool_]:
+        """Which of them in from_ms <= t < until_ms of a SPAN row; of one that is ahead, those that begin in it."""
+        last_ms = self.from_ms if span["ahead"] else self.until_ms
+        found: npt.NDArray[np.bool_] = (self.from_ms < span["until_ms"]) & (last_ms >= span["from_ms"])
         return found
 
 
@@ -118,7 +147,7 @@ def unseen(
     if len(context.gaps) and len(hidden):
         open_ = Open(bucket, rows, context)
         for row, gap in enumerate(context.gaps):
-            within = open_.within(int(gap["from_ms"]), int(gap["until_ms"])) & born
+            within = open_.within(gap) & born
             if within.any():
                 gaps.append(row)
                 hidden |= within

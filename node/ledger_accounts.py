@@ -40,7 +40,7 @@ _FOUND: Final = msgspec.msgpack.Decoder(RecordsFound)
 class Accounts:
     """`rows` are the records sought, of all nodes; `edges` others, among which those of terms are; `begun` by number of
     each node that answered (time of its log's first record, 0 without one; whether older ones are gone); `holes`
-    (number, from_ms, until_ms); `unreachable` node id -> why it is missing."""
+    (number, from_ms, until_ms); `unreachable` node id -> why it is missing. What was in t < `until_ms` was searched."""
 
     rows: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
     edges: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
@@ -48,6 +48,7 @@ class Accounts:
     holes: list[tuple[int, int, int]] = field(default_factory=list)
     open_holes: list[tuple[int, int, int]] = field(default_factory=list)
     unreachable: dict[str, str] = field(default_factory=dict)
+    until_ms: int = 0
 
 
 async def gather_accounts(
@@ -61,14 +62,14 @@ async def gather_accounts(
     name = node.config.node_id
     others = [node_id for node_id in node.members.ids() if node_id != name]
     answers = await asyncio.gather(own.find(asked), *(_ask(node, node_id, asked, within_s) for node_id in others))
-    joining = partial(_joined, [name, *others], answers)
+    joining = partial(_joined, [name, *others], answers, until_ms)
     size = sum(len(answer.rows) for answer in answers if isinstance(answer, RecordsFound))
     return joining() if size <= INLINE_BYTES else await asyncio.to_thread(joining)
 
 
-def _joined(names: Sequence[str], answers: Sequence[RecordsFound | str]) -> Accounts:
+def _joined(names: Sequence[str], answers: Sequence[RecordsFound | str], until_ms: int) -> Accounts:
     """Rows of all, their checksums verified once more after the way."""
-    accounts, rows, edges = Accounts(), [], []
+    accounts, rows, edges = Accounts(until_ms=until_ms), [], []
     for node_id, answer in zip(names, answers, strict=True):
         if isinstance(answer, str):
             accounts.unreachable[node_id] = answer

@@ -13,7 +13,7 @@ from ledger.bucket import SPAN, Context, Rows, Topic
 from ledger.columns import Columns
 from ledger.judge import Ledger, judge
 from ledger.terms import merge_terms, terms_of
-from ledger.unrecorded import NOBODY, closed, unrecorded
+from ledger.unrecorded import NOBODY, beyond, closed, unrecorded
 from node.ledger_accounts import Accounts
 from node.ledger_reading import Story
 from storage.array import I64, U64
@@ -117,7 +117,13 @@ def judge_story(
         nodes=tuple(sorted({*members, *named} - {0})),
         covered=np.array(covered, SPAN),
         gaps=np.concatenate(
-            [holes, closed(open_holes, terms), unrecorded(terms, window_ms), _not_yet(story, moment_ms)]
+            [
+                holes,
+                closed(open_holes, terms),
+                unrecorded(terms, window_ms),
+                beyond(terms, moment_ms + AHEAD_MS, accounts.until_ms, window_ms),
+                _not_yet(story, moment_ms),
+            ]
         ),
         topics=topics,
     )

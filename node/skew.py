@@ -17,7 +17,7 @@ import statistics
 
 from node.clock import STEP_MS, NodeClock
 from replication.group import RaftGroup
-from replication.options import DRIFT_MS_PER_S, Peer
+from replication.options import Peer, parted_ms
 
 
 class Skew:
@@ -50,16 +50,17 @@ class Skew:
         stamps keep to. The first echoes of a term may have been slow."""
         now, peers = self._clock.monotonic(), self._group.peers.items()
         heard_ms = {name: peer.least_offset_ms(now) for name, peer in peers if self._heard(peer)}
-        return self._median_ms(heard_ms, DRIFT_MS_PER_S)
+        known_s = now if self.known is None else self.known[1]
+        return self._median_ms(heard_ms, parted_ms(now - known_s))
 
-    def _median_ms(self, heard_ms: dict[str, float], drift_ms_per_s: float = 0.0) -> float:
-        """Of these clocks, by node, with our own; and what is known of the others'."""
+    def _median_ms(self, heard_ms: dict[str, float], known_less_ms: float = 0.0) -> float:
+        """Of these clocks, by node, with our own; and what is known of the others', less so much."""
         if not self._clock.leading:
             return 0.0
-        offsets_ms, known_ms = [0.0, *heard_ms.values()], self._known_ms(drift_ms_per_s)
+        offsets_ms, known_ms = [0.0, *heard_ms.values()], self._known_ms()
         unheard = [peer for name, peer in self._group.peers.items() if name not in heard_ms]
         if known_ms is not None:
-            return statistics.median_low([*offsets_ms, *([known_ms] * len(unheard))])
+            return statistics.median_low([*offsets_ms, *([known_ms - known_less_ms] * len(unheard))])
         awaited = sum(peer.connected for peer in unheard)
         return statistics.median_low([*offsets_ms, *([min(offsets_ms)] * awaited)])
 
@@ -76,13 +77,12 @@ class Skew:
         wrong_at_most = len(self._group.peers) // 2
         return offsets_ms[max(0, len(offsets_ms) - wrong_at_most - 1)]
 
-    def _known_ms(self, drift_ms_per_s: float = 0.0) -> float | None:
-        """How far the median that was known last is ahead of our clock now: by as much less as two clocks that differ
-        so in rate have moved apart since."""
+    def _known_ms(self) -> float | None:
+        """How far the median that was known last is ahead of our clock now."""
         if self.known is None:
             return None
         at_ms, since_s = self.known
-        return at_ms + (self._clock.monotonic() - since_s) * (1000 - drift_ms_per_s) - self._clock.own_ms()
+        return at_ms + (self._clock.monotonic() - since_s) * 1000 - self._clock.own_ms()
 
     def agrees(self, peer: Peer) -> bool:
         """Whether the peer's clock is within the bound of the median."""

@@ -84,8 +84,16 @@ class Vitals:
 
 DRIFT_MS_PER_S: Final = 2.0
 """Two node clocks come apart no faster, unless one is set: 500 ppm in the rate of each, 500 ppm that each is slewed."""
+PARTING_S: Final = 120.0
+"""Nor for longer: then NTP has set them right, as it does on a majority (A7). A clock that was heard long ago is no
+reason to hold a right one back."""
 WHOLE_MS: Final = 1.0
 """What rounding to whole milliseconds hides."""
+
+
+def parted_ms(age_s: float) -> float:
+    """How far at most two clocks have come apart since one was heard."""
+    return min(age_s, PARTING_S) * DRIFT_MS_PER_S
 
 
 @dataclass(slots=True)
@@ -120,7 +128,7 @@ class Peer:
 
     def least_offset_ms(self, now: float) -> float:
         """By how much its node clock is ahead of ours at least at this monotonic second."""
-        return self.clock_offset_ms - self._error_ms(now)
+        return self.clock_offset_ms - self.clock_error_ms - parted_ms(now - self.last_clock_s)
 
     def _error_ms(self, now: float) -> float:
         """How far `clock_offset_ms` may be wrong by now."""

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.array import I64, U64
+from storage.format import FormatRefused
 from storage.position import by_hour, hours_of, indexes_of
 from storage.table import Table
 
@@ -54,11 +55,15 @@ _DECODER: Final = msgspec.msgpack.Decoder(_Row)
 
 
 def read_restored(meta: Table) -> Restored | None:
-    """None for a cluster that was not made from a backup."""
+    """None for a cluster that was not made from a backup. FormatRefused."""
     row = meta.get(_KEY)
     if row is None:
         return None
-    ends = {_NUMBER.unpack(key[len(_HOUR) :])[0]: _END.unpack(end)[0] for key, end in meta.rows(_HOUR)}
+    ends: dict[int, int] = {}
+    for key, end in meta.rows(_HOUR):
+        if len(end) != _END.size:  # what no release wrote
+            raise FormatRefused("catalog", "bytes of a restored hour", len(end), _END.size)
+        ends[_NUMBER.unpack(key[len(_HOUR) :])[0]] = _END.unpack(end)[0]
     return Restored(_DECODER.decode(row).restored_ms, ends)
 
 

@@ -13,8 +13,8 @@ AHEAD_MS: Final = 500
 #: What the way of an echo hides of another node's clock; and what two times that are floored may seem to differ more.
 MEASURED_MS: Final = 10
 FLOORED_MS: Final = 1
-#: What a clock that a fault makes run 2% wrong gains on the others each second, from when they were heard on.
-GAINED_MS_PER_S: Final = 20
+#: What a clock that a fault makes run 2% wrong gains on the others a ms, from when they were heard on.
+GAINED: Final = 0.02
 
 HandOverName: TypeAlias = tuple[str, int, int]
 """Message id, term, attempt."""
@@ -39,9 +39,10 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
     begun = {(event.message_id, event.term, event.attempt): event for event in history.of(Begun)}
     windows = bounds.fault_windows(history)
     again = _again_after_clocks_went_back(history)
-    gained_ms_per_s = GAINED_MS_PER_S if any(fault.kind == "drift" for fault in history.of(Fault)) else 0
+    drifts_ms = min((fault.mono_ms for fault in history.of(Fault) if fault.kind == "drift"), default=float("inf"))
+    most_ms = AHEAD_MS + MEASURED_MS + FLOORED_MS
     ahead_ms = {
-        name: event.median_ahead_ms + AHEAD_MS + MEASURED_MS + FLOORED_MS + gained_ms_per_s * event.known_s
+        name: event.median_ahead_ms + most_ms + GAINED * min(event.known_s * 1000, max(0.0, event.mono_ms - drifts_ms))
         for name, event in begun.items()
         if event.median_ahead_ms is not None
     }

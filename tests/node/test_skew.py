@@ -104,6 +104,16 @@ def test_what_the_leader_before_told_is_worth_less_each_second() -> None:
     assert one.least_median_ms() == -630
 
 
+@pytest.mark.parametrize("heard", [True, False])
+def test_who_is_away_for_a_day_holds_no_right_clock_back(heard: bool) -> None:
+    """One of three is down, before this term or since; another clock is an hour slow. Two of three are right: stamps
+    fell behind by 2 ms a second, without a bound."""
+    one, (_, away) = skew(-3_600_000, 0, median=(1_000_000_000_000 - 86_400_000, 12.0 - 86_400))
+    away.connected, away.clock_error_ms = False, 5
+    away.last_echo_s, away.last_clock_s = (11.0 if heard else 9.0), 12.0 - 86_400
+    assert one.least_median_ms() == (-245 if heard else -240)
+
+
 def test_a_peer_that_would_be_outvoted_is_known() -> None:
     """Its clock is off, and the others' and ours are not; one that was not heard is no majority's business."""
     one, (off, _) = skew(7_200_000, 100)

@@ -18,7 +18,7 @@ from storage.store import Store
 from storage.verify import digest, verify
 from tests.storage.faulty_disk import Stopped, StoppingDisk
 from tests.storage.installing import FEW, make, pinned
-from tests.storage.workload import CLUSTER_ID, ENTRIES, HOUR, Entry
+from tests.storage.workload import CLUSTER_ID, ENTRIES, HOUR, Entry, append, unlink
 
 NEW_ID = bytes(range(100, 116))
 
@@ -253,6 +253,22 @@ def test_restored_is_another_cluster(quick_path: Path, backup: Path) -> None:
         old.close()
         new.close()
     assert sorted(path.name for path in target.iterdir()) == ["LOCK", "catalog", "deliveries", "hours", "journal"]
+
+
+def test_what_the_backup_holds_of_an_hour_that_was_begun_again(quick_path: Path) -> None:
+    """Its units are numbered on from those that went with the hour; all up to its end were in the backup."""
+    again = [append(5_000, 6_000), unlink(0), append(7_000)]
+    source = make(quick_path / "source", 11, which=[*FEW, joined("n1"), *again])
+    restore(back_up(source, quick_path / "backups"), quick_path / "new", options(), journal, Disk())
+    old, new = Store.open(quick_path / "source", disk=Disk()), Store.open(quick_path / "new", disk=Disk())
+    try:
+        first = old.catalog.first_index(HOUR)
+        assert first > 0
+        assert new.catalog.restored is not None
+        assert new.catalog.restored.ends[HOUR] == first + 1
+    finally:
+        old.close()
+        new.close()
 
 
 def test_restored_under_another_id_and_alone(quick_path: Path, backup: Path) -> None:
