@@ -22,8 +22,9 @@ from tests.node.skewed_nodes import Skewed
 NOW_MS = 1_790_000_000_000
 
 
-async def pulled(node: Node, lease_ms: int = 30_000) -> Delivery:
-    (delivery,) = await node.service.pull(PullIn("t", 1, lease_ms), ANONYMOUS)
+async def pulled(node: Node) -> Delivery:
+    """The one message."""
+    (delivery,) = await node.service.pull(PullIn("t", 1, 30_000), ANONYMOUS)
     return delivery
 
 
