@@ -138,11 +138,13 @@ class Sure(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Promoted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A node begins to reign. `open_ids`: messages that by its records are due, and neither leased nor settled."""
+    """A node begins to reign. `open_ids`: messages that by its records are due, and neither leased nor settled.
+    `given`: by the leader before; else it was elected."""
 
     node: str
     term: int
     open_ids: tuple[str, ...]
+    given: bool = True
 
 
 class Digest(Seen, frozen=True, kw_only=True, tag=True, gc=False):

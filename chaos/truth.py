@@ -37,6 +37,8 @@ INSIDE_MS: Final = 20
 ASKED_MS: Final = 2_000
 #: What a lease may seem to end early: times are floored, crystals run wrong.
 EARLY_MS: Final = 10
+#: Who is asked to lead and hears nothing of it is elected so much later, at the least; who hears it leads at once.
+ELECTED_MS: Final = 100
 
 
 class Truth:
@@ -169,7 +171,9 @@ def _risen_ms(history: History) -> float:
 def _sealed(history: History) -> set[int]:
     """Terms that were given by the one before, with all that it did in the log: that is known once the history has come
     to its newest level, and not where nobody looks into nodes. No level is taken back; an entry that needs no newer
-    version has an older one. Who leads in place of the one that was asked for was elected, and does not know."""
+    version has an older one. Who leads in place of the one that was asked for was elected, and does not know; nor does
+    the one that was asked for where the word of it was lost: it waited for an election then."""
+    elected = {event.term for event in history.of(Promoted) if not event.given}
     newest = max((event.version for event in history.of(Applied)), default=0)
     found: set[int] = set()
     risen = False
@@ -178,5 +182,6 @@ def _sealed(history: History) -> set[int]:
             risen |= event.version == newest
         elif isinstance(event, Transferred) and risen:
             given = event.term_after == event.term_before + 1 and event.asked in ("", event.target)
+            given &= event.term_after not in elected or event.took_ms < ELECTED_MS
             found |= {event.term_after} if given else set()
     return found

@@ -313,9 +313,15 @@ class Probe:
                 raise
         mono_ms, wall_ms = self._history.now()
         assert node.reign is not None
-        self._history.record(
-            Promoted(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, term=node.reign.term, open_ids=open_ids)
+        event = Promoted(
+            mono_ms=mono_ms,
+            wall_ms=wall_ms,
+            node=node_id,
+            term=node.reign.term,
+            open_ids=open_ids,
+            given=node.group.given,
         )
+        self._history.record(event)
 
     def _watch_state(self, node_id: str, node: Node) -> None:
         """From now on every state that this reign proposes is held against what was dispatched."""

@@ -159,6 +159,14 @@ def test_a_doubt_needs_a_leader_that_died() -> None:
     assert wrong(History([*long_ago, *events[:1], msgspec.structs.replace(offered, keyed=False), *events[2:]]))
     another = Transferred(**at(7_000), **given | {"asked": "n1"})
     assert not wrong(History([*long_ago, offered, answered, elected, another, told])), "seed 36132: it was elected"
+    waited = Promoted(**at(6_990), node="n3", term=3, open_ids=(), given=False)
+    slow = msgspec.structs.replace(transferred, took_ms=1_553)
+    assert not wrong(History([*long_ago, offered, answered, waited, elected, slow, told])), (
+        "seed 51189: the word was lost"
+    )
+    assert wrong(History([*long_ago, offered, answered, waited, elected, transferred, told])), "nobody had to wait"
+    gave = msgspec.structs.replace(waited, given=True)
+    assert wrong(History([*long_ago, offered, answered, gave, elected, slow, told]))
 
 
 @pytest.mark.parametrize(

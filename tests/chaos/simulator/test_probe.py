@@ -94,13 +94,18 @@ def test_a_promotion_on_damaged_records_is_told_without_what_is_open() -> None:
     probe._history = history
     replace_call(probe, "_watch_state", lambda *node: None)
     store = SimpleNamespace(open_hours=damaged)
-    node: Any = SimpleNamespace(store=store, clock=SimpleNamespace(now_ms=lambda: T0), reign=SimpleNamespace(term=3))
+    node: Any = SimpleNamespace(
+        store=store,
+        clock=SimpleNamespace(now_ms=lambda: T0),
+        reign=SimpleNamespace(term=3),
+        group=SimpleNamespace(given=False),
+    )
     with pytest.raises(Corrupt):
         probe._promoted("n1", node)
     history.record(Fault(mono_ms=1.0, wall_ms=1, kind="flip", node="n1", role="leader", phase="begin", detail=""))
     probe._promoted("n1", node)
     (promoted,) = history.of(Promoted)
-    assert (promoted.node, promoted.term, promoted.open_ids) == ("n1", 3, ())
+    assert (promoted.node, promoted.term, promoted.open_ids, promoted.given) == ("n1", 3, (), False)
 
 
 def test_a_planned_push_taken_back_before_its_time_is_dispatched_by_the_wheel(leader: Leader) -> None:
@@ -124,7 +129,12 @@ def test_what_the_crowd_left_is_nobodys_to_bring_back(leader: Leader) -> None:
     leader.promote(T0)
     world: Any = SimpleNamespace(after=lambda *_: None)
     reign = SimpleNamespace(term=7, dispatcher=leader.dispatcher, collect=None)
-    node: Any = SimpleNamespace(store=leader.store, reign=reign, clock=SimpleNamespace(now_ms=lambda: DUE_MS))
+    node: Any = SimpleNamespace(
+        store=leader.store,
+        reign=reign,
+        clock=SimpleNamespace(now_ms=lambda: DUE_MS),
+        group=SimpleNamespace(given=True),
+    )
     history = History()
     Probe(world, history)._promoted("n1", node)
     (promoted,) = history.of(Promoted)
