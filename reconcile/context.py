@@ -83,17 +83,18 @@ def _window_begin(accounts: list[Account]) -> int:
         ends = account.ends
         if ends.first_ms and (account.node not in first or ends.file.sequence < first[account.node].file.sequence):
             first[account.node] = ends
-    return max((ends.first_ms for ends in first.values() if ends.file.sequence > 1), default=0)
+    return max((ends.first_ms + 1 for ends in first.values() if ends.file.sequence > 1), default=0)
 
 
 def _covered_from(node: str, numbers: Mapping[str, int], survey: Survey, skew_ms: int) -> int:
-    """Since when a node's account is whole, 0: since ever."""
+    """Since when a node's account is whole, 0: since ever. The millisecond of its first record may have had others
+    before it, in a file that went by age."""
     its = [account.ends for account in survey.accounts if account.node == node]
     begun_ms = min((ends.first_ms for ends in its if ends.first_ms), default=0)
     leased_ms = survey.leased_ms.get(numbers[node], 0)
     removed = bool(its) and min(ends.file.sequence for ends in its) > 1
     if begun_ms and (removed or (leased_ms and leased_ms < begun_ms - skew_ms)):
-        return begun_ms
+        return begun_ms + 1
     if not begun_ms and leased_ms:
         return survey.delivered_ms + survey.settled_ms + COVER_AFTER_MS  # it led, and has no log at all
     return 0

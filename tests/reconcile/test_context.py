@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reconcile.context import context_of
+from ledger.bucket import Context
+from reconcile.context import _covered_from, context_of
 from reconcile.find_files import DeliverySource
 from reconcile.inventory import Inventory
 from reconcile.receipts import Said
@@ -35,8 +36,8 @@ def write(directory: Path) -> None:
     writer.close()
 
 
-def gaps(*directories: Path) -> list[tuple[int, int]]:
-    """(from, until) of the gaps in the accounts of the first node, after NOW_MS. Copies, of which no store is told."""
+def surveyed(*directories: Path) -> Survey:
+    """The accounts of the first node. Copies, of which no store is told."""
     found = Survey()
     for directory in directories:
         for file in delivery_files(directory, Disk()):
@@ -44,7 +45,17 @@ def gaps(*directories: Path) -> list[tuple[int, int]]:
             count = (path.stat().st_size - HEADER_SIZE) // DELIVERY.itemsize
             source = DeliverySource(directory.name, "", path, file.hour, file.sequence, count)
             found.add(survey(DeliveryTask(source, ()), directory))
-    context = context_of(Inventory((), (), (), (), (), b""), found, Said(), {})
+    return found
+
+
+def context_from(found: Survey) -> Context:
+    """Of these accounts alone."""
+    return context_of(Inventory((), (), (), (), (), b""), found, Said(), {})
+
+
+def gaps(*directories: Path) -> list[tuple[int, int]]:
+    """(from, until) of the gaps in the accounts of the first node, after NOW_MS."""
+    context = context_from(surveyed(*directories))
     return [(int(gap["from_ms"]) - NOW_MS, int(gap["until_ms"]) - NOW_MS) for gap in context.gaps]
 
 
@@ -76,3 +87,17 @@ def test_a_file_that_lost_its_end_is_a_gap_to_the_one_that_goes_on_with_it(
     found = gaps(tmp_path / "n1", tmp_path / "n2")
     assert set(found) >= set(expected)
     assert bool(found) == bool(expected)
+
+
+def test_52812_an_account_does_not_cover_the_millisecond_of_its_first_record(tmp_path: Path) -> None:
+    """Where older files went by age, that may have had others before it."""
+    write(tmp_path)
+
+    def begins() -> tuple[int, int]:
+        found = surveyed(tmp_path)
+        return context_from(found).from_ms, _covered_from(tmp_path.name, {tmp_path.name: 1}, found, 500)
+
+    assert begins() == (0, 0)
+    first, *_ = delivery_files(tmp_path, Disk())
+    (tmp_path / first.name).unlink()
+    assert begins() == (NOW_MS + HOUR_MS + 1, NOW_MS + HOUR_MS + 1)
