@@ -1,31 +1,52 @@
-"""From accounts to verdicts: since when an account counts as whole."""
-
-from types import SimpleNamespace
-from typing import Any
+"""Where the ledger looks for hand-overs, and since when an account counts as whole."""
 
 import numpy as np
 import pytest
 
-from node.ledger_judging import _covered_from
-from storage.format import LEASED, SETTLE
+from ledger.bucket import ABROAD, PLACE
+from node.ledger_judging import AFTER_MS, BEFORE_MS, _covered_from, hand_over_time
+from node.ledger_reading import Story
+from storage.format import DEAD, FORWARDED, LEASED, SETTLE, UNIT
+from storage.message_trail import TrailRows
+from storage.record import HEADER
 
-NOW_MS = 1_790_000_000_000
+DUE_MS = 1_772_326_320_111
+BACK_MS = DUE_MS - 3_128_000
 
 
-def story(leased_ms: int = 0, node: int = 1) -> Any:
-    """Of messages that this node leased then, by their records; 0: of none."""
-    settles = np.zeros(1 if leased_ms else 0, SETTLE)
-    settles["what"], settles["node"], settles["at_ms"] = LEASED, node, leased_ms
-    return SimpleNamespace(trail=SimpleNamespace(settles=settles), abroad=settles[:0])
+def story(*settled: tuple[int, int]) -> Story:
+    """One message, and what became of it: (at ms, what)."""
+    units = np.zeros(1, UNIT)
+    units["due_ms"] = DUE_MS
+    settles = np.zeros(len(settled), SETTLE)
+    settles["at_ms"], settles["what"] = zip(*settled, strict=True)
+    trail = TrailRows(units, np.zeros(1, HEADER), settles, np.arange(len(settled)))
+    return Story(np.array([0], np.uint64), trail, np.zeros(0, PLACE), np.zeros(0, ABROAD))
+
+
+def test_from_before_it_fell_due_until_after_it_ended() -> None:
+    """Or until now, whichever is earlier."""
+    now_ms = DUE_MS + 10_000_000
+    time = hand_over_time(story((DUE_MS + 5, DEAD)), now_ms)
+    assert (time.from_ms, time.until_ms) == (DUE_MS - BEFORE_MS, DUE_MS + 5 + AFTER_MS + 1)
+    assert hand_over_time(story((DUE_MS + 5, FORWARDED)), now_ms).until_ms == now_ms + 1
+
+
+def test_from_when_it_was_settled_by_a_clock_that_was_set_back() -> None:
+    """Seed 32046: it died while all clocks were ahead, and was redriven when they were right. Times that are not told
+    are none."""
+    time = hand_over_time(story((DUE_MS + 5, FORWARDED), (BACK_MS, FORWARDED), (0, DEAD)), DUE_MS + 5_000_000)
+    assert time.from_ms == BACK_MS - BEFORE_MS
+    assert time.until_ms > DUE_MS + 5
 
 
 @pytest.mark.parametrize(
     ("leased_ms", "first_ms", "removed", "from_ms"),
     [
-        (0, NOW_MS, False, 0),
-        (NOW_MS, NOW_MS, False, 0),
-        (NOW_MS, NOW_MS, True, NOW_MS + 1),
-        (NOW_MS - 10_000, NOW_MS, False, NOW_MS + 1),
+        (0, DUE_MS, False, 0),
+        (DUE_MS, DUE_MS, False, 0),
+        (DUE_MS, DUE_MS, True, DUE_MS + 1),
+        (DUE_MS - 10_000, DUE_MS, False, DUE_MS + 1),
         (0, 0, False, 0),
     ],
 )
@@ -34,4 +55,6 @@ def test_52812_an_account_does_not_cover_the_millisecond_of_its_first_record(
 ) -> None:
     """A hand-over stood last in a file that went by age, and the next file began in the same millisecond: the message
     was delivered, and `lost`."""
-    assert _covered_from(story(leased_ms), 1, first_ms, removed) == from_ms
+    told = story((leased_ms, LEASED) if leased_ms else (DUE_MS, DEAD))
+    told.trail.settles["node"] = 1
+    assert _covered_from(told, 1, first_ms, removed) == from_ms
