@@ -86,8 +86,8 @@ TERM: Final = np.dtype(
 """A term in which a node led."""
 
 SPAN: Final = np.dtype([("node", "<u2"), ("ahead", "<u2"), ("pad", "<u4"), ("from_ms", "<i8"), ("until_ms", "<i8")])
-"""A stretch of time of one node's account: from_ms <= t < until_ms. Node 0: of whichever node led. `ahead`: only by a
-clock that was ahead; there is no such time yet by the others."""
+"""A stretch of time of one node's account: from_ms <= t < until_ms. Node 0: of whichever node led. `ahead`: a time to
+come, which only a clock that was ahead has shown. It touches the messages that begin in it."""
 
 
 class Topic(NamedTuple):

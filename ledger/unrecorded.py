@@ -51,10 +51,11 @@ def unrecorded(terms: Rows, window_ms: int) -> Rows:
 
 
 def beyond(terms: Rows, moment_ms: int, searched_ms: int, window_ms: int) -> Rows:
-    """SPAN rows of the terms that tell of times after this moment, or of times that were not searched though a later
-    term began before: who led them had a clock that was ahead, and what it did is not in the accounts. By the others'
-    clocks such a term was over when the next one began; what it created, or handed over before it was due by them,
-    begins in times to come."""
+    """SPAN rows of terms whose leader had a clock that was ahead. Such a term tells of times after this moment; or of
+    times that were not searched, though a later term began before them. So its hand-overs are not in the accounts.
+
+    By the other clocks it led until the next term began. What it created begins in times to come, and so does what it
+    handed over before that was due by the others."""
     seen_ms, over_ms = terms["seen_ms"], _least_later(_led_until_ms(terms))
     set_back = seen_ms - CLOCKS_MS > _least_later(terms["first_ms"])
     ahead = (seen_ms > moment_ms) | ((seen_ms > searched_ms) & set_back)

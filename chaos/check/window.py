@@ -1,10 +1,10 @@
 """W: each hand-over in its window, never early."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 from chaos.bounds import Bounds
-from chaos.event import Applied, Begun, Fault, Rescheduled
+from chaos.event import Applied, Begun, Fault, HandedOver, Rescheduled
 from chaos.history import History
 from chaos.verdict import Verdict, percentiles
 
@@ -13,7 +13,7 @@ AHEAD_MS: Final = 500
 #: What the way of an echo hides of another node's clock; and what two times that are floored may seem to differ more.
 MEASURED_MS: Final = 10
 FLOORED_MS: Final = 1
-#: What a clock that a fault makes run 2% wrong gains on the others a ms, from when they were heard on.
+#: A fault makes a clock run wrong by so much: it gains that on the others while it does not hear them.
 GAINED: Final = 0.02
 
 HandOverName: TypeAlias = tuple[str, int, int]
@@ -36,27 +36,21 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
     """
     moved = {event.number for event in history.of(Rescheduled) if event.outcome != "refused"}
     answered = {number: event for number, event in history.acknowledged().items() if number not in moved}
-    begun = {(event.message_id, event.term, event.attempt): event for event in history.of(Begun)}
+    begun = {_name(event): event for event in history.of(Begun)}
     windows = bounds.fault_windows(history)
     again = _again_after_clocks_went_back(history)
-    drifts_ms = min((fault.mono_ms for fault in history.of(Fault) if fault.kind == "drift"), default=float("inf"))
-    most_ms = AHEAD_MS + MEASURED_MS + FLOORED_MS
-    ahead_ms = {
-        name: event.median_ahead_ms + most_ms + GAINED * min(event.known_s * 1000, max(0.0, event.mono_ms - drifts_ms))
-        for name, event in begun.items()
-        if event.median_ahead_ms is not None
-    }
-    faults = [fault for name, event in begun.items() for fault in _begun_early(event, again, ahead_ms.get(name))]
+    ahead_ms = _most_ahead_ms(history, begun)
+    faults = [fault for event in begun.values() for fault in _begun_early(event, again, ahead_ms)]
     late = 0
     lateness: list[float] = []
     for number, events in history.hand_overs().items():
         was_due: set[int] = set()  # that leaders had reached by their clocks before
         for event in events:
-            if (event.message_id, event.term, event.attempt) in again:
+            name = _name(event)
+            if name in again:
                 continue
             first_due_ms = answered[number].due_ms if number in answered and event.attempt == 1 else 0
             due_ms = max(event.due_ms, first_due_ms)
-            name = (event.message_id, event.term, event.attempt)
             early = event.handed_over_ms < due_ms and (name in begun or due_ms not in was_due)
             if event.handed_over_ms >= due_ms:
                 was_due.add(due_ms)
@@ -87,17 +81,31 @@ def _again_after_clocks_went_back(history: History) -> set[HandOverName]:
         elif event.attempt > before.attempt and any(
             before.mono_ms <= mono_ms <= event.mono_ms and to_ms < event.due_ms for mono_ms, to_ms in back
         ):
-            found.add((event.message_id, event.term, event.attempt))
+            found.add(_name(event))
     return found
 
 
-def _begun_early(event: Begun, again: set[HandOverName], ahead_ms: float | None) -> Iterator[str]:
-    """What is wrong with the time of one hand-over, as its node saw it: its clock may be so far ahead."""
+def _name(event: Begun | HandedOver) -> HandOverName:
+    return event.message_id, event.term, event.attempt
+
+
+def _most_ahead_ms(history: History, begun: Mapping[HandOverName, Begun]) -> dict[HandOverName, float]:
+    """How far the clock of each hand-over may be ahead of the truth, where the simulator sees all clocks."""
+    drifts_ms = min((fault.mono_ms for fault in history.of(Fault) if fault.kind == "drift"), default=float("inf"))
+    most_ms = AHEAD_MS + MEASURED_MS + FLOORED_MS
+    return {
+        name: event.median_ahead_ms + most_ms + GAINED * min(event.known_s * 1000, max(0.0, event.mono_ms - drifts_ms))
+        for name, event in begun.items()
+        if event.median_ahead_ms is not None
+    }
+
+
+def _begun_early(event: Begun, again: set[HandOverName], most_ahead_ms: Mapping[HandOverName, float]) -> Iterator[str]:
+    """What is wrong with the time of one hand-over, as its node saw it."""
+    ahead_ms = event.at_ms - event.wall_ms
     name = f"{event.message_id} in term {event.term}, attempt {event.attempt}"
-    if event.at_ms < event.due_ms and (event.message_id, event.term, event.attempt) not in again:
+    if event.at_ms < event.due_ms and _name(event) not in again:
         yield f"{name}: {event.node} begins it at {event.at_ms} by its clock, and has it due at {event.due_ms}"
-    if ahead_ms is not None and event.at_ms - event.wall_ms > ahead_ms:
-        yield (
-            f"{name}: the clock of {event.node} is {event.at_ms - event.wall_ms} ms ahead, that of the median "
-            f"{event.median_ahead_ms:.0f} ms"
-        )
+    if ahead_ms > most_ahead_ms.get(_name(event), ahead_ms):
+        median = f"that of the median {event.median_ahead_ms:.0f} ms"
+        yield f"{name}: the clock of {event.node} is {ahead_ms} ms ahead, {median}"

@@ -1,4 +1,4 @@
-"""What a leader did whose clock was far ahead, and the ledger as one with a right clock tells it (A7 broken)."""
+"""A leader's clock was far ahead (A7 is broken). A later leader with a right clock makes the ledger."""
 
 import shutil
 from pathlib import Path
