@@ -81,6 +81,7 @@ TERM: Final = np.dtype(
         ("before", "<u4"),  # if marked, the term that the log shows before it; 0: none
         ("marked", "<u4"),  # 1: the record of its beginning says so (level 3)
         ("found_ms", "<i8"),  # begin of the second that its leader found the log dispatched to; 0: not told
+        ("acted_ms", "<i8"),  # when its leader began the latest hand-over that is told of; 0: none is
     ]
 )
 """A term in which a node led."""

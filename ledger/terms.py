@@ -36,6 +36,8 @@ def terms_of(deliveries: Rows) -> Rows:
     latest_ms = np.zeros(len(names), np.int64)
     np.maximum.at(latest_ms, which[~ended], at_ms[~ended])
     terms["seen_ms"] = latest_ms
+    starts = kind == START
+    np.maximum.at(terms["acted_ms"], which[starts], at_ms[starts])
     first_ms: I64 = np.full(len(names), _NEVER)
     np.minimum.at(first_ms, which, at_ms)
     terms["first_ms"] = first_ms
@@ -83,7 +85,7 @@ def _by_term_and_node(parts: Sequence[Rows]) -> Rows:
     order = np.argsort(rows["ended_ms"], kind="stable")
     for field in ("ended_ms", "how"):
         merged[field][which[order]] = rows[field][order]
-    for field in ("seen_ms", "before", "marked"):
+    for field in ("seen_ms", "acted_ms", "before", "marked"):
         np.maximum.at(merged[field], which, rows[field])
     np.minimum.at(merged["first_ms"], which, rows["first_ms"])
     return merged

@@ -51,22 +51,25 @@ def unrecorded(terms: Rows, window_ms: int) -> Rows:
 
 
 def beyond(terms: Rows, moment_ms: int, searched_ms: int, window_ms: int) -> Rows:
-    """SPAN rows of terms whose leader had a clock that was ahead. Such a term tells of times after this moment; or of
-    times that were not searched, though a later term began before them. So its hand-overs are not in the accounts.
+    """SPAN rows of terms whose leader had a clock that was ahead: the next term began, and by that clock this one went
+    on handing over. It did so at times after this moment, or at times that were not searched. So some of its hand-overs
+    are not in the accounts.
 
     By the other clocks it led until the next term began. What it created begins in times to come, and so does what it
     handed over before that was due by the others."""
-    seen_ms, over_ms = terms["seen_ms"], _least_later(_led_until_ms(terms))
-    set_back = seen_ms - CLOCKS_MS > _least_later(terms["first_ms"])
-    ahead = (seen_ms > moment_ms) | ((seen_ms > searched_ms) & set_back)
+    acted_ms, next_ms = terms["acted_ms"], _least_later(terms["first_ms"])
+    ahead = (acted_ms > moment_ms) & (next_ms <= moment_ms)
+    ahead |= (acted_ms > searched_ms) & (next_ms < acted_ms - CLOCKS_MS)
+    over_ms = np.minimum(_least_later(_led_until_ms(terms)), acted_ms + 1)
+    led_ms = np.maximum(terms["first_ms"], acted_ms)
+    led_ms[led_ms > next_ms] = 0  # by a clock that was ahead, too
     spans: list[tuple[int, int, int, int, int]] = []
     for row in np.flatnonzero(ahead).tolist():
-        node, end_ms = int(terms["node"][row]), int(seen_ms[row]) + 1
-        until_ms = min(end_ms, int(over_ms[row]))
-        from_ms = min(int(seen_ms[:row][~ahead[:row]].max(initial=0)), until_ms) - CLOCKS_MS
+        node, until_ms = int(terms["node"][row]), int(over_ms[row])
+        from_ms = min(int(led_ms[:row].max(initial=0)), until_ms) - CLOCKS_MS
         spans.append((node, 0, 0, max(from_ms, window_ms), until_ms))
-        if end_ms > moment_ms + 1:
-            spans.append((node, 1, 0, moment_ms + 1, end_ms))
+        if acted_ms[row] > moment_ms:
+            spans.append((node, 1, 0, moment_ms + 1, int(acted_ms[row]) + 1))
     return np.array(spans, SPAN)
 
 

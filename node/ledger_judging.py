@@ -121,7 +121,7 @@ def judge_story(
                 holes,
                 closed(open_holes, terms),
                 unrecorded(terms, window_ms),
-                beyond(terms, moment_ms + AHEAD_MS, accounts.until_ms, window_ms),
+                beyond(terms, moment_ms, accounts.until_ms, window_ms),
                 _not_yet(story, moment_ms),
             ]
         ),

@@ -39,17 +39,19 @@ class Skew:
         is left out, and of two clocks the lower one counts: late by a slow clock can be borne, early by a fast one can
         not. So one that is up and about to be heard counts as the lowest: two fast ones of five may be heard first.
         """
-        heard = {name: peer.clock_offset_ms for name, peer in self._group.peers.items() if self._heard(peer)}
+        voters = self._voters
+        heard = {name: peer.clock_offset_ms for name, peer in voters.items() if self._heard(peer)}
         median_ms = self._median_ms(heard)
-        if self._clock.leading and len(heard) == len(self._group.peers):
+        if self._clock.leading and len(heard) == len(voters):
             self._found = (self._clock.own_ms() + median_ms, self._clock.monotonic())
         return median_ms
 
     def least_median_ms(self) -> float:
         """The same, at the lowest that the ways of the echoes and the age of what is known allow: what a leader's
-        stamps keep to. The first echoes of a term may have been slow."""
-        now, peers = self._clock.monotonic(), self._group.peers.items()
-        heard_ms = {name: peer.least_offset_ms(now) for name, peer in peers if self._heard(peer)}
+        stamps keep to. The first echoes of a term may have been slow, and our own clock may run wrong: a clock that was
+        heard long ago may be far behind. It is never below the lowest clock of a majority that is heard."""
+        now = self._clock.monotonic()
+        heard_ms = {name: peer.least_offset_ms(now) for name, peer in self._voters.items() if self._heard(peer)}
         known_s = now if self.known is None else self.known[1]
         return self._median_ms(heard_ms, parted_ms(now - known_s))
 
@@ -58,11 +60,16 @@ class Skew:
         if not self._clock.leading:
             return 0.0
         offsets_ms, known_ms = [0.0, *heard_ms.values()], self._known_ms()
-        unheard = [peer for name, peer in self._group.peers.items() if name not in heard_ms]
+        unheard = [peer for name, peer in self._voters.items() if name not in heard_ms]
         if known_ms is not None:
             return statistics.median_low([*offsets_ms, *([known_ms - known_less_ms] * len(unheard))])
         awaited = sum(peer.connected for peer in unheard)
         return statistics.median_low([*offsets_ms, *([min(offsets_ms)] * awaited)])
+
+    @property
+    def _voters(self) -> dict[str, Peer]:
+        """The peers whose clocks count. One without a vote may be away, or wrong, for as long as it likes."""
+        return {name: peer for name, peer in self._group.peers.items() if not peer.learner}
 
     @property
     def known(self) -> tuple[float, float] | None:
@@ -72,9 +79,9 @@ class Skew:
     def some_right_ms(self) -> float:
         """How far a moment is ahead of our clock that some right clock among those heard has not passed yet, where a
         majority of all nodes' clocks are right. Known to the leader, which heard a majority since it leads."""
-        heard = [peer.clock_offset_ms for peer in self._group.peers.values() if self._heard(peer)]
+        heard = [peer.clock_offset_ms for peer in self._voters.values() if self._heard(peer)]
         offsets_ms = sorted([0.0, *heard], reverse=True)
-        wrong_at_most = len(self._group.peers) // 2
+        wrong_at_most = len(self._voters) // 2
         return offsets_ms[max(0, len(offsets_ms) - wrong_at_most - 1)]
 
     def _known_ms(self) -> float | None:
@@ -103,12 +110,12 @@ class Skew:
     def outvoted(self) -> bool:
         """Whether this leader is farther off the median than the bound, and a majority of all nodes is not: of two
         nodes nobody can say whose clock is wrong, nor with one of three down, unless the median is still known."""
-        agreeing = sum(map(self.agrees, self._group.peers.values())) + self._absent()
+        agreeing = sum(map(self.agrees, self._voters.values())) + self._absent()
         return abs(self.median_ms()) > self._bound_ms and self._majority(agreeing)
 
     def outvotes(self, peer: Peer) -> bool:
         """Whether that peer would be outvoted as leader."""
-        others = sum(self.agrees(each) for each in self._group.peers.values() if each is not peer) + self._absent()
+        others = sum(self.agrees(each) for each in self._voters.values() if each is not peer) + self._absent()
         return not self.agrees(peer) and self._majority(others + (abs(self.median_ms()) <= self._bound_ms))
 
     def _absent(self) -> int:
@@ -116,10 +123,10 @@ class Skew:
         known_ms = self._known_ms()
         if known_ms is None or abs(known_ms - self.median_ms()) > self._bound_ms:
             return 0
-        return sum(not self._heard(peer) and not peer.connected for peer in self._group.peers.values())
+        return sum(not self._heard(peer) and not peer.connected for peer in self._voters.values())
 
     def _majority(self, count: int) -> bool:
-        return count > (len(self._group.peers) + 1) // 2
+        return count > (len(self._voters) + 1) // 2
 
     def _heard(self, peer: Peer) -> bool:
         return peer.last_echo_s > self.led_since_s

@@ -21,12 +21,12 @@ import numpy as np
 
 from ledger.bucket import SPAN, Context, Rows, Topic
 from ledger.terms import merge_terms
-from ledger.unrecorded import closed, unrecorded
+from ledger.unrecorded import beyond, closed, unrecorded
 from reconcile.inventory import Inventory
 from reconcile.read_deliveries import Gap
 from reconcile.receipts import Said
 from reconcile.survey import Account, Survey
-from storage.delivery_file import Ends, cut_short
+from storage.delivery_file import EVER_MS, Ends, cut_short
 
 COVER_AFTER_MS: Final = 60_000
 """So long after the last record an account still counts as given: what would have been written by then was."""
@@ -56,7 +56,9 @@ def context_of(inventory: Inventory, survey: Survey, receipts: Said, options: Ma
         terms=terms,
         nodes=tuple(sorted(members)),
         covered=_spans(covered),
-        gaps=np.concatenate([gaps, closed(open_gaps, terms), unrecorded(terms, from_ms)]),
+        gaps=np.concatenate(
+            [gaps, closed(open_gaps, terms), unrecorded(terms, from_ms), beyond(terms, until_ms, EVER_MS, from_ms)]
+        ),
         topics={number: _topic(topic.name, topic.settings) for number, topic in inventory.topics.items()},
         receipts_from_ms=receipts.from_ms,
         receipts_until_ms=receipts.until_ms,

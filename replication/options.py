@@ -84,16 +84,13 @@ class Vitals:
 
 DRIFT_MS_PER_S: Final = 2.0
 """Two node clocks come apart no faster, unless one is set: 500 ppm in the rate of each, 500 ppm that each is slewed."""
-PARTING_S: Final = 120.0
-"""They come apart for so long at most. After that NTP has set them right, as it does on a majority (A7)."""
 WHOLE_MS: Final = 1.0
 """What rounding to whole milliseconds hides."""
 
 
 def parted_ms(age_s: float) -> float:
-    """How far two clocks have come apart at most, so long after one heard the other. A clock that was heard long ago is
-    no reason to hold a right one back."""
-    return min(age_s, PARTING_S) * DRIFT_MS_PER_S
+    """How far two clocks have come apart at most, so long after one heard the other."""
+    return age_s * DRIFT_MS_PER_S
 
 
 @dataclass(slots=True)

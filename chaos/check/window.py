@@ -1,6 +1,6 @@
 """W: each hand-over in its window, never early."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from chaos.bounds import Bounds
@@ -13,8 +13,10 @@ AHEAD_MS: Final = 500
 #: What the way of an echo hides of another node's clock; and what two times that are floored may seem to differ more.
 MEASURED_MS: Final = 10
 FLOORED_MS: Final = 1
-#: A fault makes a clock run wrong by so much: it gains that on the others while it does not hear them.
+#: A fault makes a clock run wrong by so much, for so long at most (chaos/fault_draw.py): it gains that on the others
+#: while it does not hear them.
 GAINED: Final = 0.02
+DRIFT_MS: Final = 30_000
 
 HandOverName: TypeAlias = tuple[str, int, int]
 """Message id, term, attempt."""
@@ -91,13 +93,22 @@ def _name(event: Begun | HandedOver) -> HandOverName:
 
 def _most_ahead_ms(history: History, begun: Mapping[HandOverName, Begun]) -> dict[HandOverName, float]:
     """How far the clock of each hand-over may be ahead of the truth, where the simulator sees all clocks."""
-    drifts_ms = min((fault.mono_ms for fault in history.of(Fault) if fault.kind == "drift"), default=float("inf"))
+    drifts_ms = [fault.mono_ms for fault in history.of(Fault) if fault.kind == "drift"]
     most_ms = AHEAD_MS + MEASURED_MS + FLOORED_MS
     return {
-        name: event.median_ahead_ms + most_ms + GAINED * min(event.known_s * 1000, max(0.0, event.mono_ms - drifts_ms))
+        name: event.median_ahead_ms + most_ms + GAINED * _drifted_ms(event, drifts_ms)
         for name, event in begun.items()
         if event.median_ahead_ms is not None
     }
+
+
+def _drifted_ms(event: Begun, drifts_ms: Iterable[float]) -> float:
+    """How long clocks can have run wrong since the oldest of what its node knows of others was heard. A drift that was
+    not over then counts from its begin: at its end the clock is set right, and what was heard is wrong by all of it."""
+    known_ms = event.known_s * 1000
+    since_ms = event.mono_ms - known_ms - DRIFT_MS
+    ran_ms = sum(min(event.mono_ms - at_ms, DRIFT_MS) for at_ms in drifts_ms if since_ms < at_ms < event.mono_ms)
+    return min(known_ms, ran_ms)
 
 
 def _begun_early(event: Begun, again: set[HandOverName], most_ahead_ms: Mapping[HandOverName, float]) -> Iterator[str]:

@@ -117,10 +117,10 @@ def test_an_attempt_after_clocks_went_back() -> None:
 def test_leader_whose_clock_is_too_far_ahead() -> None:
     """More than half a second past the median of the nodes' clocks; the median may be off itself."""
 
-    def ahead(ms: int, median_ms: float, received_ms: int = 2, *more: Event) -> set[str]:
+    def ahead(ms: int, median_ms: float, received_ms: int = 2, *more: Event, known_s: float = 1.5) -> set[str]:
         """Message 320, due at 4,000 ms by a clock that is so far ahead."""
         due = {"due_ms": EPOCH_MS + 4_000}
-        event = begun(320, 4_000 - ms, 2, 2, at_ms=EPOCH_MS + 4_000, median_ahead_ms=median_ms, known_s=1.5, **due)
+        event = begun(320, 4_000 - ms, 2, 2, at_ms=EPOCH_MS + 4_000, median_ahead_ms=median_ms, known_s=known_s, **due)
         arrives = hand_over(320, 4_000, 2, 2, wall_ms=EPOCH_MS + 4_000 - ms + received_ms, leased_until_ms=0, **due)
         name = {"number": 320, "message_id": "id320", "term": 2, "attempt": 1}
         nacked = GaveBack(**at(3_300), **name, result="nacked", asked_wall_ms=EPOCH_MS + 3_250)  # type: ignore[arg-type]
@@ -134,6 +134,10 @@ def test_leader_whose_clock_is_too_far_ahead() -> None:
     drift = Fault(**at(100), kind="drift", node="n1", role="leader", phase="begin", detail="")
     assert ahead(541, 0.2, 2, drift) == set(), "2% of what passed since the others were heard (seeds 42833, 49132)"
     assert ahead(542, 0.2, 2, drift) == {"W"}
+    over = msgspec.structs.replace(drift, mono_ms=-60_000.0)
+    assert ahead(520, 0.2, 2, over) == {"W"}, "no drift lasts so long"
+    assert ahead(1_111, 0.2, 2, over, known_s=300) == set()
+    assert ahead(1_112, 0.2, 2, over, known_s=300) == {"W"}
     assert ahead(500, -0.5, received_ms=-10) == set(), "so is the receiver's (seed 34117)"
     assert ahead(1_000, 495.0) == set()
     assert ahead(500, 0.0, received_ms=-20) == {"W"}

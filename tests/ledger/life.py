@@ -100,7 +100,7 @@ class Life:
 
 def told(term: int, node: int, begun_ms: int, seen_ms: int, *, ended_ms: int = 0, before: int = -1) -> tuple[int, ...]:
     """A row of TERM, marked if it names a term before."""
-    return term, node, 0, begun_ms, ended_ms, seen_ms, begun_ms, max(before, 0), int(before >= 0), 0
+    return term, node, 0, begun_ms, ended_ms, seen_ms, begun_ms, max(before, 0), int(before >= 0), 0, seen_ms
 
 
 def context_of(**given: Any) -> Context:

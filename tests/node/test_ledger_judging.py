@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from ledger.bucket import ABROAD, PLACE
-from node.ledger_judging import AFTER_MS, BEFORE_MS, _covered_from, hand_over_time
+from ledger.columns import Flag
+from node.ledger_accounts import Accounts
+from node.ledger_judging import AFTER_MS, BEFORE_MS, _covered_from, hand_over_time, judge_story
 from node.ledger_reading import Story
 from storage.format import DEAD, FORWARDED, LEASED, SETTLE, UNIT
 from storage.message_trail import TrailRows
@@ -17,7 +19,7 @@ BACK_MS = DUE_MS - 3_128_000
 def story(*settled: tuple[int, int]) -> Story:
     """One message, and what became of it: (at ms, what)."""
     units = np.zeros(1, UNIT)
-    units["due_ms"] = DUE_MS
+    units["due_ms"], units["kind"] = DUE_MS, 1
     settles = np.zeros(len(settled), SETTLE)
     settles["at_ms"], settles["what"] = zip(*settled, strict=True)
     trail = TrailRows(units, np.zeros(1, HEADER), settles, np.arange(len(settled)))
@@ -58,3 +60,13 @@ def test_52812_an_account_does_not_cover_the_millisecond_of_its_first_record(
     told = story((leased_ms, LEASED) if leased_ms else (DUE_MS, DEAD))
     told.trail.settles["node"] = 1
     assert _covered_from(told, 1, first_ms, removed) == from_ms
+
+
+@pytest.mark.parametrize(("first_ms", "inside"), [(DUE_MS - 1, True), (DUE_MS, False)])
+def test_what_fell_due_in_the_millisecond_of_the_first_record_is_outside_the_window(
+    first_ms: int, inside: bool
+) -> None:
+    """Files before it went by age, and the last of their records may be of the same millisecond."""
+    accounts = Accounts(begun={1: (first_ms, True)}, until_ms=DUE_MS + 10_000)
+    judged = judge_story(story((DUE_MS, LEASED)), accounts, moment_ms=DUE_MS + 9_000, members=[1], topics={})
+    assert (judged.messages["flags"] & np.uint32(Flag.OUTSIDE_WINDOW) == 0).tolist() == [inside]
