@@ -12,7 +12,7 @@ from chaos.simulator.disk import finds_damage
 from chaos.simulator.load import Shape
 from chaos.simulator.loop import TimeStandsStill
 from chaos.simulator.outside import SimWriter
-from chaos.simulator.run import Running, run_plan
+from chaos.simulator.run import Running, config_of, run_plan
 from node.clock import NodeClock
 from node.reign import Reign
 from node.skew import Skew
@@ -116,3 +116,11 @@ def test_a_journal_whose_last_entry_is_damaged_behind_its_checkpoint_is_replaced
     assert not run.broken, "\n".join(run.broken)
     figure = next(verdict.figure for verdict in run.verdicts if verdict.promise == "alive")
     assert figure == {"ended": 1, "unexpected": 0}
+
+
+@pytest.mark.parametrize("by_s", [1_267.8, -900.0])
+def test_54189_a_key_is_known_for_as_long_as_a_producer_asks_where_all_clocks_jump(by_s: float) -> None:
+    """They went 21 minutes ahead between two sendings of a message that was acked meanwhile. Its key was older than it
+    is kept for: it was scheduled again, as it should."""
+    plan = f"plan seed=1 nodes=3 seconds=60\n3 jump * for=30 by={by_s}\n9 drift leader for=5 ppm=400\n"
+    assert config_of(FaultPlan.parse(plan))["storage"]["key_retention_ms"] == 20_000 + abs(by_s) * 1000
