@@ -81,6 +81,11 @@ class SimDisk(Disk):
         assert operation in OPERATIONS, operation
         self._faults.append(_Fault(operation, number, after))
 
+    def spare(self) -> None:
+        """What was to come does not: the operations that were chosen were not reached."""
+        self._crash_after = 0
+        self._faults.clear()
+
     def release(self) -> None:
         """The process is gone: its descriptors are closed (which drops its locks), everything is refused."""
         self.dead = True

@@ -215,6 +215,7 @@ class World:
         be under way: call it when time has stood still enough for no checkpoint to run. Raises what verify raises."""
         found: dict[str, tuple[str, int]] = {}
         for node_id, node in self.nodes().items():
+            self.processes[node_id].disk.spare()
             job = node.store.begin_checkpoint(node.machine.checkpoint_record())
             job.run()
             job.finish()

@@ -188,6 +188,19 @@ def test_a_crash_may_count_the_operations_on_some_files_alone(tmp_path: Path) ->
     assert told[-1] == "crashed"
 
 
+def test_54402_what_was_not_reached_does_not_come(tmp_path: Path) -> None:
+    """A crash was meant for the sixth write of a checkpoint, and the load was over after five. It came when the files
+    were compared, and ended the simulation."""
+    platter, disk, told = make(tmp_path)
+    fd = written(disk, platter.root / "a", b"1")
+    disk.crash_at(1)
+    disk.fail(errno.ENOSPC, "write")
+    disk.spare()
+    disk.write(fd, b"2", 1)
+    disk.fdatasync(fd)
+    assert told[-1] == "fdatasync"
+
+
 def test_a_crash_comes_at_the_chosen_operation_and_the_dead_reach_nothing(tmp_path: Path) -> None:
     """The k-th operation ends the process; what it then tries is refused, and its descriptors are closed."""
     platter, disk, told = make(tmp_path)
