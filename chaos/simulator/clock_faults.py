@@ -29,6 +29,7 @@ class ClockFaults:
 
     def heal(self) -> None:
         """All clocks are right, or as far ahead as they were once."""
+        self._world.leaps += bool(self.ahead_s) or self._wrong == "*"
         for process in self._world.processes.values():
             process.clock.drift(0.0)
             process.clock.true()
@@ -55,12 +56,14 @@ class ClockFaults:
         self._wrong = "*"
         by_s = fault.number("by")
         self.ahead_s = max(self.ahead_s, by_s)
+        self._world.leaps += 1
         for process in self._world.processes.values():
             process.clock.jump(by_s)
             self._after(fault, self._right, process)
         return True
 
     def _right(self, process: Process) -> None:
+        self._world.leaps += self._wrong == "*"
         process.clock.drift(0.0)
         process.clock.true()
         self._wrong = None

@@ -286,18 +286,30 @@ class _Request:
         self._far = far
         self._doubtful: set[int] = set()
         self._deadline_s = world.now_s + RETRY_S
+        self._leaps = world.leaps
         self._node = ""
         self._sent_ms = 0.0
         self._ask()
 
     def _ask(self) -> None:
+        if self._leapt:
+            for offer in self._left:
+                self._record(offer, "unknown" if offer.number in self._doubtful else "refused", "", 0, "")
+            self._ended()
+            return
         messages = [offer.message() for offer in self._left]
         self._node = self._caller.node()
         self._sent_ms = self._history.now()[0]
         self._caller.call(self._node, lambda port: port.schedule(messages, ANONYMOUS), self._answered, "schedule")
 
+    @property
+    def _leapt(self) -> bool:
+        """Whether all clocks were set meanwhile. A key is as old as they say: it may be forgotten, so nothing is sent
+        again."""
+        return self._world.leaps != self._leaps
+
     def _answered(self, outcome: Outcome) -> None:
-        final = self._world.now_s >= self._deadline_s
+        final = self._world.now_s >= self._deadline_s or self._leapt
         again: list[Offer] = []
         for row, offer in enumerate(self._left):
             kind, name, due_ms, detail = _of_row(outcome, row)

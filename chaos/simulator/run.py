@@ -67,12 +67,10 @@ TOLD_S: Final = 0.005
 
 
 def config_of(plan: FaultPlan) -> dict[str, dict[str, Any]]:
-    """Small enough that a minute sees checkpoints, hours unlinked, keys forgotten (a producer gives up before, also
-    where all clocks jump: a key is as old as they say). With odd seeds nothing is kept in the journal behind the
-    checkpoint: who was away needs a snapshot. Where there are older builds the level waits with every second seed until
-    somebody asks for it."""
-    jumps_s = [abs(fault.number("by")) for fault in plan.faults if fault.kind == "jump" and fault.target == "*"]
-    storage = {"checkpoint_s": 2, "retention_ms": 4_000, "key_retention_ms": 20_000 + round(sum(jumps_s) * 1000)}
+    """Small enough that a minute sees checkpoints, hours unlinked, keys forgotten (a producer gives up before). With
+    odd seeds nothing is kept in the journal behind the checkpoint: who was away needs a snapshot. Where there are older
+    builds the level waits with every second seed until somebody asks for it."""
+    storage = {"checkpoint_s": 2, "retention_ms": 4_000, "key_retention_ms": 20_000}
     asked: dict[str, dict[str, Any]] = {"raft": {"upgrade": "asked"}} if plan.older and plan.seed % 4 > 1 else {}
     return {"storage": storage | ({"journal_keep_mb": 0} if plan.seed % 2 else {})} | asked
 

@@ -68,6 +68,7 @@ class World:
         self.scheduler = Scheduler()
         self.trace = Trace(lambda: self.scheduler.now)
         self.log = Log(lambda: self.scheduler.now)
+        self.leaps = 0  # how often all clocks together were set
         self.on_node: Callable[[str, Node], None] = lambda node_id, node: None
         self.on_end: Callable[[End], None] = lambda end: None
         self.on_held: Callable[[str, float, dict[str, float]], None] = lambda node_id, seconds, by: None

@@ -43,7 +43,7 @@ TERMS = ((1, 1, 0), (2, 2, 30_000), (3, 1, 40_000))
 
 def terms() -> Any:
     """Three terms; the second begins 30 s after the epoch, the third 10 s later."""
-    return np.array([(term, node, 0, EPOCH_MS + at_ms, 0, 0, 0, 0, 0, 0) for term, node, at_ms in TERMS], TERM)
+    return np.array([(term, node, 0, EPOCH_MS + at_ms, 0, 0, 0, 0, 0, 0, 0) for term, node, at_ms in TERMS], TERM)
 
 
 def figures(seen: list[Seen], again: list[Again]) -> Figures:
