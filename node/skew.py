@@ -40,9 +40,9 @@ class Skew:
         not. So one that is up and about to be heard counts as the lowest: two fast ones of five may be heard first.
         """
         voters = self._voters
-        heard = {name: peer.clock_offset_ms for name, peer in voters.items() if self._heard(peer)}
-        median_ms = self._median_ms(heard)
-        if self._clock.leading and len(heard) == len(voters):
+        heard_ms = [peer.clock_offset_ms for peer in voters if self._heard(peer)]
+        median_ms = self._median_of(voters, heard_ms)
+        if self._clock.leading and len(heard_ms) == len(voters):
             self._found = (self._clock.own_ms() + median_ms, self._clock.monotonic())
         return median_ms
 
@@ -50,26 +50,25 @@ class Skew:
         """The same, at the lowest that the ways of the echoes and the age of what is known allow: what a leader's
         stamps keep to. The first echoes of a term may have been slow, and our own clock may run wrong: a clock that was
         heard long ago may be far behind. It is never below the lowest clock of a majority that is heard."""
-        now = self._clock.monotonic()
-        heard_ms = {name: peer.least_offset_ms(now) for name, peer in self._voters.items() if self._heard(peer)}
+        now, voters = self._clock.monotonic(), self._voters
+        heard_ms = [peer.least_offset_ms(now) for peer in voters if self._heard(peer)]
         known_s = now if self.known is None else self.known[1]
-        return self._median_ms(heard_ms, parted_ms(now - known_s))
+        return self._median_of(voters, heard_ms, parted_ms(now - known_s))
 
-    def _median_ms(self, heard_ms: dict[str, float], known_less_ms: float = 0.0) -> float:
-        """Of these clocks, by node, with our own; and what is known of the others', less so much."""
+    def _median_of(self, voters: list[Peer], heard_ms: list[float], known_less_ms: float = 0.0) -> float:
+        """Of the clocks of those that were heard, with our own; and what is known of the others', less so much."""
         if not self._clock.leading:
             return 0.0
-        offsets_ms, known_ms = [0.0, *heard_ms.values()], self._known_ms()
-        unheard = [peer for name, peer in self._voters.items() if name not in heard_ms]
+        offsets_ms, known_ms = [0.0, *heard_ms], self._known_ms()
         if known_ms is not None:
-            return statistics.median_low([*offsets_ms, *([known_ms - known_less_ms] * len(unheard))])
-        awaited = sum(peer.connected for peer in unheard)
+            return statistics.median_low([*offsets_ms, *([known_ms - known_less_ms] * (len(voters) - len(heard_ms)))])
+        awaited = sum(peer.connected and not self._heard(peer) for peer in voters)
         return statistics.median_low([*offsets_ms, *([min(offsets_ms)] * awaited)])
 
     @property
-    def _voters(self) -> dict[str, Peer]:
+    def _voters(self) -> list[Peer]:
         """The peers whose clocks count. One without a vote may be away, or wrong, for as long as it likes."""
-        return {name: peer for name, peer in self._group.peers.items() if not peer.learner}
+        return [peer for peer in self._group.peers.values() if not peer.learner]
 
     @property
     def known(self) -> tuple[float, float] | None:
@@ -79,9 +78,10 @@ class Skew:
     def some_right_ms(self) -> float:
         """How far a moment is ahead of our clock that some right clock among those heard has not passed yet, where a
         majority of all nodes' clocks are right. Known to the leader, which heard a majority since it leads."""
-        heard = [peer.clock_offset_ms for peer in self._voters.values() if self._heard(peer)]
-        offsets_ms = sorted([0.0, *heard], reverse=True)
-        wrong_at_most = len(self._voters) // 2
+        voters = self._voters
+        heard_ms = [peer.clock_offset_ms for peer in voters if self._heard(peer)]
+        offsets_ms = sorted([0.0, *heard_ms], reverse=True)
+        wrong_at_most = len(voters) // 2
         return offsets_ms[max(0, len(offsets_ms) - wrong_at_most - 1)]
 
     def _known_ms(self) -> float | None:
@@ -103,19 +103,19 @@ class Skew:
         """How far this node's clock is ahead of the median: by the echoes as leader, by its leader's word else. None
         where there is no leader, or nobody to compare with."""
         if self._clock.leading:
-            return -self.median_ms() if any(map(self._heard, self._group.peers.values())) else None
+            return -self.median_ms() if any(map(self._heard, self._voters)) else None
         known_ms = self._known_ms() if self._group.leader_id is not None else None
         return None if known_ms is None else -known_ms
 
     def outvoted(self) -> bool:
         """Whether this leader is farther off the median than the bound, and a majority of all nodes is not: of two
         nodes nobody can say whose clock is wrong, nor with one of three down, unless the median is still known."""
-        agreeing = sum(map(self.agrees, self._voters.values())) + self._absent()
+        agreeing = sum(map(self.agrees, self._voters)) + self._absent()
         return abs(self.median_ms()) > self._bound_ms and self._majority(agreeing)
 
     def outvotes(self, peer: Peer) -> bool:
         """Whether that peer would be outvoted as leader."""
-        others = sum(self.agrees(each) for each in self._voters.values() if each is not peer) + self._absent()
+        others = sum(self.agrees(each) for each in self._voters if each is not peer) + self._absent()
         return not self.agrees(peer) and self._majority(others + (abs(self.median_ms()) <= self._bound_ms))
 
     def _absent(self) -> int:
@@ -123,7 +123,7 @@ class Skew:
         known_ms = self._known_ms()
         if known_ms is None or abs(known_ms - self.median_ms()) > self._bound_ms:
             return 0
-        return sum(not self._heard(peer) and not peer.connected for peer in self._voters.values())
+        return sum(not self._heard(peer) and not peer.connected for peer in self._voters)
 
     def _majority(self, count: int) -> bool:
         return count > (len(self._voters) + 1) // 2

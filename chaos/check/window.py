@@ -8,13 +8,14 @@ from chaos.event import Applied, Begun, Fault, HandedOver, Rescheduled
 from chaos.history import History
 from chaos.verdict import Verdict, percentiles
 
-#: So far past the median of the nodes' clocks a leader's may be, slewed or held back (DESIGN, node/clock.py).
+#: A leader's clock may be this far ahead of the median of the nodes' clocks, ms (DESIGN, node/clock.py).
 AHEAD_MS: Final = 500
-#: What the way of an echo hides of another node's clock; and what two times that are floored may seem to differ more.
+#: The error of measuring another node's clock, ms.
 MEASURED_MS: Final = 10
+#: The error of comparing two times in whole milliseconds.
 FLOORED_MS: Final = 1
-#: A fault makes a clock run wrong by so much, for so long at most (chaos/fault_draw.py): it gains that on the others
-#: while it does not hear them.
+#: A drift fault makes a clock run wrong by at most this share of the time, and for at most this long
+#: (chaos/fault_draw.py).
 GAINED: Final = 0.02
 DRIFT_MS: Final = 30_000
 
@@ -23,15 +24,15 @@ HandOverName: TypeAlias = tuple[str, int, int]
 
 
 def check_window(history: History, bounds: Bounds) -> Verdict:
-    """W: nothing before its due millisecond by the leader's clock, nor by the receiver's beyond the skew bound; first
-    hand-overs in time.
+    """W: no hand-over is early, and first hand-overs are in time.
 
-    Due is what the answer to the schedule said, for the first attempt at what was not moved since; what the consumer
-    was told; and, where the simulator sees it, what the leader's records say of the unit, for every attempt. There the
-    skew bound is what is promised: AHEAD_MS past the median of the nodes' clocks at that moment.
+    A hand-over is early if it starts before any of: the due time in the answer to the schedule request (first attempt,
+    not rescheduled); the due time in the delivery; in the simulator, the due time in the leader's index. By the
+    receiver's clock it may be early by the skew bound. In the simulator that bound is the promise: AHEAD_MS past the
+    median of the nodes' clocks at that moment.
 
-    Where clocks went back below a due time after a hand-over, the message comes again when its lease ends or its retry
-    is due: it waits for no due time a second time. The receiver's clock still tells.
+    If clocks are set back below a due time after a hand-over, the message comes again when its lease ends or its retry
+    is due. It does not wait for its due time again. The receiver's clock is still checked.
 
     Lateness is the receiver's clock minus the due time asked for. The late bound applies to messages due outside the
     fault windows.
@@ -103,8 +104,10 @@ def _most_ahead_ms(history: History, begun: Mapping[HandOverName, Begun]) -> dic
 
 
 def _drifted_ms(event: Begun, drifts_ms: Iterable[float]) -> float:
-    """How long clocks can have run wrong since the oldest of what its node knows of others was heard. A drift that was
-    not over then counts from its begin: at its end the clock is set right, and what was heard is wrong by all of it."""
+    """How long clocks can have run wrong since this node heard the others, ms: it knows each for `known_s` at most.
+
+    A drift that was under way then counts from its begin. Its end sets the clock right, and this makes what was heard
+    wrong by all that was gained."""
     known_ms = event.known_s * 1000
     since_ms = event.mono_ms - known_ms - DRIFT_MS
     ran_ms = sum(min(event.mono_ms - at_ms, DRIFT_MS) for at_ms in drifts_ms if since_ms < at_ms < event.mono_ms)
@@ -112,7 +115,7 @@ def _drifted_ms(event: Begun, drifts_ms: Iterable[float]) -> float:
 
 
 def _begun_early(event: Begun, again: set[HandOverName], most_ahead_ms: Mapping[HandOverName, float]) -> Iterator[str]:
-    """What is wrong with the time of one hand-over, as its node saw it."""
+    """Checks when one hand-over began, by the clock of its node. Yields the violations."""
     ahead_ms = event.at_ms - event.wall_ms
     name = f"{event.message_id} in term {event.term}, attempt {event.attempt}"
     if event.at_ms < event.due_ms and _name(event) not in again:

@@ -82,7 +82,7 @@ class SimDisk(Disk):
         self._faults.append(_Fault(operation, number, after))
 
     def spare(self) -> None:
-        """What was to come does not: the operations that were chosen were not reached."""
+        """Cancel the planned crash and the planned failures that were not reached."""
         self._crash_after = 0
         self._faults.clear()
 

@@ -292,7 +292,7 @@ class _Request:
         self._ask()
 
     def _ask(self) -> None:
-        if self._leapt:
+        if self._world.leaps != self._leaps:  # all clocks were set, and a key is as old as they say: maybe forgotten
             for offer in self._left:
                 self._record(offer, "unknown" if offer.number in self._doubtful else "refused", "", 0, "")
             self._ended()
@@ -302,14 +302,8 @@ class _Request:
         self._sent_ms = self._history.now()[0]
         self._caller.call(self._node, lambda port: port.schedule(messages, ANONYMOUS), self._answered, "schedule")
 
-    @property
-    def _leapt(self) -> bool:
-        """Whether all clocks were set meanwhile. A key is as old as they say: it may be forgotten, so nothing is sent
-        again."""
-        return self._world.leaps != self._leaps
-
     def _answered(self, outcome: Outcome) -> None:
-        final = self._world.now_s >= self._deadline_s or self._leapt
+        final = self._world.now_s >= self._deadline_s
         again: list[Offer] = []
         for row, offer in enumerate(self._left):
             kind, name, due_ms, detail = _of_row(outcome, row)

@@ -132,6 +132,14 @@ def test_a_right_clock_is_held_back_by_no_more_than_the_lowest_that_is_heard() -
     assert (one.median_ms(), one.least_median_ms()) == (0, -300)
 
 
+def test_a_single_voter_has_nobody_to_compare_its_clock_with() -> None:
+    """Its learner has a clock, and that counts for nothing."""
+    one, (learner,) = skew(-9_000)
+    assert one.ahead_ms() is not None
+    learner.learner = True
+    assert (one.ahead_ms(), one.least_median_ms(), one.outvoted()) == (None, 0, False)
+
+
 def test_the_median_known_last_is_the_newest_and_not_the_latest() -> None:
     """A leader before had a clock that was an hour ahead."""
     one, (_, away) = skew(0, 0, median=(1_000_003_600_000, 3.0))

@@ -141,7 +141,7 @@ def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
         first = asyncio.ensure_future(leader.service.transfer(to, principal=ANONYMOUS))
         await asyncio.sleep(0)
         assert await refusal(leader, None) == "change-in-progress"
-        moved = await first  # to the other one where this one's disk took longer for its vote than an election waits
+        moved = await first  # the other follower wins if the disk of this one writes its vote too slowly
         assert (moved.from_node, moved.term_before) == (name, term)
         assert moved.to_node != name
 
