@@ -58,13 +58,13 @@ def beyond(terms: Rows, moment_ms: int, searched_ms: int, window_ms: int) -> Row
     By the other clocks it led until the next term began. What it created begins in times to come, and so does what it
     handed over before that was due by the others."""
     acted_ms, next_ms = terms["acted_ms"], _least_later(terms["first_ms"])
-    ahead = (acted_ms > moment_ms) & (next_ms <= moment_ms)
-    ahead |= (acted_ms > searched_ms) & (next_ms < acted_ms - CLOCKS_MS)
+    to_come = (acted_ms > moment_ms) & (next_ms <= moment_ms)
+    not_searched = (acted_ms > searched_ms) & (next_ms < acted_ms - CLOCKS_MS)
     over_ms = np.minimum(_least_later(_led_until_ms(terms)), acted_ms + 1)
     led_ms = np.maximum(terms["first_ms"], acted_ms)
-    led_ms[led_ms > next_ms] = 0  # by a clock that was ahead, too
+    led_ms[led_ms > next_ms] = 0  # that clock was ahead, too
     spans: list[tuple[int, int, int, int, int]] = []
-    for row in np.flatnonzero(ahead).tolist():
+    for row in np.flatnonzero(to_come | not_searched).tolist():
         node, until_ms = int(terms["node"][row]), int(over_ms[row])
         from_ms = min(int(led_ms[:row].max(initial=0)), until_ms) - CLOCKS_MS
         spans.append((node, 0, 0, max(from_ms, window_ms), until_ms))

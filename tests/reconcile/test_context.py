@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ledger.bucket import Context
+from ledger.bucket import TERM, Context
 from reconcile.context import _covered_from, context_of
 from reconcile.find_files import DeliverySource
 from reconcile.inventory import Inventory
@@ -14,8 +14,10 @@ from reconcile.survey import DeliveryTask, Survey, survey
 from storage.delivery_file import DeliveryWriter, delivery_files
 from storage.delivery_record import DELIVERY, START, Deliveries
 from storage.disk import Disk
+from storage.doubt import CLOCKS_MS
 from storage.format import HEADER_SIZE
 from storage.position import HOUR_MS
+from tests.ledger.life import told
 
 NOW_MS = 1_790_000_000_000
 
@@ -101,3 +103,14 @@ def test_52812_an_account_does_not_cover_the_millisecond_of_its_first_record(tmp
     first, *_ = delivery_files(tmp_path, Disk())
     (tmp_path / first.name).unlink()
     assert begins() == (NOW_MS + HOUR_MS + 1, NOW_MS + HOUR_MS + 1)
+
+
+def test_what_a_leader_did_by_a_clock_that_was_ahead_is_a_gap() -> None:
+    """Term 1 told of a hand-over a minute from now. By the clock of term 2 it was over then."""
+    found = Survey(settled_ms=NOW_MS + 10_000)
+    found.terms.append(
+        np.array([told(1, 1, NOW_MS, NOW_MS + 60_000), told(2, 2, NOW_MS + 4_000, NOW_MS + 9_000)], TERM)
+    )
+    (before, ahead) = context_from(found).gaps.tolist()
+    assert (before[0], before[1], before[4]) == (1, 0, NOW_MS + 4_000 + CLOCKS_MS)
+    assert ahead == (1, 1, 0, NOW_MS + 10_001, NOW_MS + 60_001)

@@ -119,6 +119,19 @@ def test_a_crash_at_any_disk_operation_loses_nothing(first: int) -> None:
             assert verify(process.config.directory).sound
 
 
+def test_54402_a_crash_that_was_not_reached_does_not_come_while_files_are_compared() -> None:
+    """It ended the simulation."""
+    with World(1, config=CONFIG) as world:
+        load = Load(world)
+        load.found()
+        load.schedule(20, delay_ms=60_000)
+        assert world.run_until(lambda: len(load.acknowledged) == 20, 5)
+        world.run(0.2)
+        for process in world.processes.values():
+            process.crash_at(1)
+        assert len(set(world.digests().values())) == 1
+
+
 @pytest.mark.parametrize("operation", ["write", "fdatasync"])
 def test_a_failing_disk_ends_the_node_and_only_it(operation: str) -> None:
     """EIO: the node ends with DiskFailed within a moment, the others go on, and it comes back on the next start."""
