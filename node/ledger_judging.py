@@ -17,6 +17,7 @@ from ledger.unrecorded import NOBODY, beyond, closed, unrecorded
 from node.ledger_accounts import Accounts
 from node.ledger_reading import Story
 from storage.array import I64, U64
+from storage.delivery_file import whole_from_ms
 from storage.delivery_record import START, Deliveries
 from storage.format import FORWARDED, LEASED, PENDING, PLANNED, RELEASED, take_rows
 from storage.restored import Restored
@@ -109,7 +110,7 @@ def judge_story(
         np.array([(number, 0, 0, *span) for number, *span in spans], SPAN)
         for spans in (accounts.holes, accounts.open_holes)
     )
-    window_ms = max((first_ms + 1 for first_ms, removed in accounts.begun.values() if removed), default=0)
+    window_ms = max((whole_from_ms(first_ms) for first_ms, removed in accounts.begun.values() if removed), default=0)
     context = Context(
         from_ms=window_ms,
         until_ms=moment_ms,
@@ -149,8 +150,7 @@ def judge_story(
 
 def _covered_from(story: Story, number: int, first_ms: int, removed: bool) -> int:
     """Since when a node's account is whole, 0: since ever. Older files go by age; and when the records say that it
-    leased before its log begins, that was lost with its directory, and it covers what it tells and no more: not the
-    millisecond of its first record, which may have had others before it."""
+    leased before its log begins, that was lost with its directory, and it covers what it tells and no more."""
     leased_ms = min(
         (
             int(rows["at_ms"][its].min())
@@ -161,7 +161,7 @@ def _covered_from(story: Story, number: int, first_ms: int, removed: bool) -> in
     )
     if not first_ms:
         return _NEVER_MS if leased_ms else 0
-    return first_ms + 1 if removed or 0 < leased_ms < first_ms - AHEAD_MS else 0
+    return whole_from_ms(first_ms) if removed or 0 < leased_ms < first_ms - AHEAD_MS else 0
 
 
 def _not_yet(story: Story, moment_ms: int) -> Rows:

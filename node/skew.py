@@ -39,7 +39,7 @@ class Skew:
         is left out, and of two clocks the lower one counts: late by a slow clock can be borne, early by a fast one can
         not. So one that is up and about to be heard counts as the lowest: two fast ones of five may be heard first.
         """
-        voters = self._voters
+        voters = self.voters
         heard_ms = [peer.clock_offset_ms for peer in voters if self._heard(peer)]
         median_ms = self._median_of(voters, heard_ms)
         if self._clock.leading and len(heard_ms) == len(voters):
@@ -48,9 +48,9 @@ class Skew:
 
     def least_median_ms(self) -> float:
         """The same, at the lowest that the ways of the echoes and the age of what is known allow: what a leader's
-        stamps keep to. The first echoes of a term may have been slow, and our own clock may run wrong: a clock that was
-        heard long ago may be far behind. It is never below the lowest clock of a majority that is heard."""
-        now, voters = self._clock.monotonic(), self._voters
+        stamps keep to. The first echoes of a term may have been slow. It is never below the lowest clock of a majority
+        that is heard."""
+        now, voters = self._clock.monotonic(), self.voters
         heard_ms = [peer.least_offset_ms(now) for peer in voters if self._heard(peer)]
         known_s = now if self.known is None else self.known[1]
         return self._median_of(voters, heard_ms, parted_ms(now - known_s))
@@ -66,7 +66,7 @@ class Skew:
         return statistics.median_low([*offsets_ms, *([min(offsets_ms)] * awaited)])
 
     @property
-    def _voters(self) -> list[Peer]:
+    def voters(self) -> list[Peer]:
         """The peers whose clocks count. One without a vote may be away, or wrong, for as long as it likes."""
         return [peer for peer in self._group.peers.values() if not peer.learner]
 
@@ -78,7 +78,7 @@ class Skew:
     def some_right_ms(self) -> float:
         """How far a moment is ahead of our clock that some right clock among those heard has not passed yet, where a
         majority of all nodes' clocks are right. Known to the leader, which heard a majority since it leads."""
-        voters = self._voters
+        voters = self.voters
         heard_ms = [peer.clock_offset_ms for peer in voters if self._heard(peer)]
         offsets_ms = sorted([0.0, *heard_ms], reverse=True)
         wrong_at_most = len(voters) // 2
@@ -103,19 +103,19 @@ class Skew:
         """How far this node's clock is ahead of the median: by the echoes as leader, by its leader's word else. None
         where there is no leader, or nobody to compare with."""
         if self._clock.leading:
-            return -self.median_ms() if any(map(self._heard, self._voters)) else None
+            return -self.median_ms() if any(map(self._heard, self.voters)) else None
         known_ms = self._known_ms() if self._group.leader_id is not None else None
         return None if known_ms is None else -known_ms
 
     def outvoted(self) -> bool:
         """Whether this leader is farther off the median than the bound, and a majority of all nodes is not: of two
         nodes nobody can say whose clock is wrong, nor with one of three down, unless the median is still known."""
-        agreeing = sum(map(self.agrees, self._voters)) + self._absent()
+        agreeing = sum(map(self.agrees, self.voters)) + self._absent()
         return abs(self.median_ms()) > self._bound_ms and self._majority(agreeing)
 
     def outvotes(self, peer: Peer) -> bool:
         """Whether that peer would be outvoted as leader."""
-        others = sum(self.agrees(each) for each in self._voters if each is not peer) + self._absent()
+        others = sum(self.agrees(each) for each in self.voters if each is not peer) + self._absent()
         return not self.agrees(peer) and self._majority(others + (abs(self.median_ms()) <= self._bound_ms))
 
     def _absent(self) -> int:
@@ -123,10 +123,10 @@ class Skew:
         known_ms = self._known_ms()
         if known_ms is None or abs(known_ms - self.median_ms()) > self._bound_ms:
             return 0
-        return sum(not self._heard(peer) and not peer.connected for peer in self._voters)
+        return sum(not self._heard(peer) and not peer.connected for peer in self.voters)
 
     def _majority(self, count: int) -> bool:
-        return count > (len(self._voters) + 1) // 2
+        return count > (len(self.voters) + 1) // 2
 
     def _heard(self, peer: Peer) -> bool:
         return peer.last_echo_s > self.led_since_s

@@ -1,11 +1,11 @@
 """What holds for every bucket, put together from the first look: the window, the terms, which times are covered.
 
 The window is the time for which both sides are retained. Messages fall out of the hours, and hand-overs out of the
-delivery logs, each by age and never within the retention; so it begins where the first node's delivery log begins that
-has lost its oldest files, and with all that is there if none has. It ends where the settle records do, on the node that
-has most: delivery logs are written at once, the hours of a running node or its export up to a checkpoint later, and a
-hand-over whose Lease may not be written yet cannot be judged. The ledger counts those as beyond the records; the next
-run has them.
+delivery logs, each by age and never within the retention; so it begins where all those delivery logs are whole
+that have lost their oldest files, and with all that is there if none has. It ends where the settle records do, on the
+node that has most: delivery logs are written at once, the hours of a running node or its export up to a checkpoint
+later, and a hand-over whose Lease may not be written yet cannot be judged. The ledger counts those as beyond the
+records; the next run has them.
 
 A node's account covers all of that time if its log is whole from file 1 on: what it then does not tell it did not do.
 One thing contradicts it: settle records that say this node leased something before its log begins. Then the log was
@@ -26,7 +26,7 @@ from reconcile.inventory import Inventory
 from reconcile.read_deliveries import Gap
 from reconcile.receipts import Said
 from reconcile.survey import Account, Survey
-from storage.delivery_file import EVER_MS, Ends, cut_short
+from storage.delivery_file import EVER_MS, Ends, cut_short, whole_from_ms
 
 COVER_AFTER_MS: Final = 60_000
 """So long after the last record an account still counts as given: what would have been written by then was."""
@@ -85,18 +85,17 @@ def _window_begin(accounts: list[Account]) -> int:
         ends = account.ends
         if ends.first_ms and (account.node not in first or ends.file.sequence < first[account.node].file.sequence):
             first[account.node] = ends
-    return max((ends.first_ms + 1 for ends in first.values() if ends.file.sequence > 1), default=0)
+    return max((whole_from_ms(ends.first_ms) for ends in first.values() if ends.file.sequence > 1), default=0)
 
 
 def _covered_from(node: str, numbers: Mapping[str, int], survey: Survey, skew_ms: int) -> int:
-    """Since when a node's account is whole, 0: since ever. The millisecond of its first record may have had others
-    before it, in a file that went by age."""
+    """Since when a node's account is whole, 0: since ever."""
     its = [account.ends for account in survey.accounts if account.node == node]
     begun_ms = min((ends.first_ms for ends in its if ends.first_ms), default=0)
     leased_ms = survey.leased_ms.get(numbers[node], 0)
     removed = bool(its) and min(ends.file.sequence for ends in its) > 1
     if begun_ms and (removed or (leased_ms and leased_ms < begun_ms - skew_ms)):
-        return begun_ms + 1
+        return whole_from_ms(begun_ms)
     if not begun_ms and leased_ms:
         return survey.delivered_ms + survey.settled_ms + COVER_AFTER_MS  # it led, and has no log at all
     return 0

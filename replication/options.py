@@ -84,13 +84,16 @@ class Vitals:
 
 DRIFT_MS_PER_S: Final = 2.0
 """Two node clocks come apart no faster, unless one is set: 500 ppm in the rate of each, 500 ppm that each is slewed."""
+PARTING_S: Final = 120.0
+"""Two right clocks come apart for no longer: NTP sets them right (A7). A longer time would hold a right leader back by
+seconds, and its leases would end when the clock that was away is heard again."""
 WHOLE_MS: Final = 1.0
 """What rounding to whole milliseconds hides."""
 
 
 def parted_ms(age_s: float) -> float:
-    """How far two clocks have come apart at most, so long after one heard the other."""
-    return age_s * DRIFT_MS_PER_S
+    """How far two right clocks have come apart at most, so long after one heard the other."""
+    return min(age_s, PARTING_S) * DRIFT_MS_PER_S
 
 
 @dataclass(slots=True)
@@ -125,11 +128,11 @@ class Peer:
 
     def least_offset_ms(self, now: float) -> float:
         """By how much its node clock is ahead of ours at least at this monotonic second."""
-        return self.clock_offset_ms - self._error_ms(now)
+        return self.clock_offset_ms - self.clock_error_ms - parted_ms(now - self.last_clock_s)
 
     def _error_ms(self, now: float) -> float:
         """How far `clock_offset_ms` may be wrong by now."""
-        return self.clock_error_ms + parted_ms(now - self.last_clock_s)
+        return self.clock_error_ms + (now - self.last_clock_s) * DRIFT_MS_PER_S
 
     def echoed(self, message: Message, now: float, stamp: float, wall_ms: int) -> None:
         """Take over what an echo says; `stamp` is when its heartbeat was sent, `wall_ms` our node clock now."""

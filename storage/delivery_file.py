@@ -75,6 +75,12 @@ class Ends(NamedTuple):
         return cls(file, first_ms, last_ms, size if sound(last).all() else 0, before)
 
 
+def whole_from_ms(first_ms: int) -> int:
+    """Since when a log tells all whose first record left is of this time: files before it went by age, or with the
+    directory, and may have held times that are later by BACK_MS."""
+    return first_ms + BACK_MS + 1
+
+
 def cut_short(files: Iterable[Ends]) -> list[tuple[int, int]]:
     """Holes, [(from_ms, until_ms)], where a file goes on with one that has lost its end, or is gone.
 

@@ -224,14 +224,25 @@ class _Reader:
         return np.frombuffer(data, DELIVERY, len(data) // _SIZE)
 
     def edge(self, file: DeliveryFile) -> _Edge:
-        """The first and the last record, and the last start, if it is near; those of them that are as written."""
+        """The first and the last record, and the last start; those of them that are as written."""
         first, last = self.read(0, min(1, self.count)), self.read(max(self.count - 1, 0), self.count)
-        tail = self.read(max(len(first), self.count - SAMPLE_ROWS), self.count)
-        good = np.flatnonzero(sound(tail))
-        which = sorted({*good[tail["kind"][good] == START][-1:].tolist(), *good[-1:].tolist()})
-        parts = [take_rows(first, np.flatnonzero(sound(first))), take_rows(tail, np.array(which, np.intp))]
-        rows = join_rows(parts, DELIVERY)
+        rows = join_rows([take_rows(first, np.flatnonzero(sound(first))), *self._last(len(first))], DELIVERY)
         return _Edge(rows, Ends.of(file, first, last, self.count, rows["at_ms"]))
+
+    def _last(self, begin: int) -> list[Deliveries]:
+        """The last start among the records from `begin` on, and the last record, [1] each; of those as written. Ends
+        of many hand-overs may stand behind the start."""
+        found: dict[int, Deliveries] = {}
+        for until in range(self.count, begin, -SAMPLE_ROWS):
+            first = max(begin, until - SAMPLE_ROWS)
+            rows = self.read(first, until)
+            good = np.flatnonzero(sound(rows))
+            starts = good[rows["kind"][good] == START]
+            for at in {*starts[-1:].tolist(), *(() if found else good[-1:].tolist())}:
+                found[first + at] = rows[at : at + 1]
+            if len(starts):
+                break
+        return [found[at] for at in sorted(found)]
 
     def parts(self, from_ms: int, until_ms: int) -> list[tuple[int, int]]:
         """The runs of records, at most READ_ROWS each, that may hold some of this time."""

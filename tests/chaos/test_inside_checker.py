@@ -134,6 +134,11 @@ def test_leader_whose_clock_is_too_far_ahead() -> None:
     drift = Fault(**at(100), kind="drift", node="n1", role="leader", phase="begin", detail="")
     assert ahead(541, 0.2, 2, drift) == set(), "2% of what passed since the others were heard (seeds 42833, 49132)"
     assert ahead(542, 0.2, 2, drift) == {"W"}
+    later = msgspec.structs.replace(drift, mono_ms=9_000.0)
+    assert ahead(541, 0.2, 2, drift, later) == set(), "what begins afterwards takes nothing away"
+    late = msgspec.structs.replace(drift, mono_ms=3_000.0)
+    assert ahead(520, 0.2, 2, late) == set()
+    assert ahead(521, 0.2, 2, late) == {"W"}, "it counts from its begin"
     over = msgspec.structs.replace(drift, mono_ms=-60_000.0)
     assert ahead(520, 0.2, 2, over) == {"W"}, "no drift lasts so long"
     assert ahead(1_111, 0.2, 2, over, known_s=300) == set()

@@ -64,8 +64,28 @@ def test_clocks_of_two_leaders_apart_leave_no_gap_once_that_time_has_come() -> N
     assert spans(terms, 2_500) == [(1, 0, -T, 2_901), (1, 1, 2_501, 2_901)]
     assert spans(terms, 3_000) == []
     assert spans(terms, 9_000, 1_000) == []
-    terms["acted_ms"][0] += 200
+    terms["acted_ms"][0] += 100
+    assert spans(terms, 9_000, 1_000) == []
+    terms["acted_ms"][0] += 1
     assert spans(terms, 9_000, 1_000) == [(1, 0, -T, 3_000)]
+
+
+def test_a_time_has_come_when_it_is_reached() -> None:
+    """The next term has begun, and what the one before did is behind, from that millisecond on."""
+    terms = np.array([told(5, 1, T, T + 2_900), told(6, 2, T + 2_000, T + 9_000)], TERM)
+    assert spans(terms[:2], 1_999) == []
+    assert spans(terms, 2_000) == [(1, 0, -T, 2_901), (1, 1, 2_001, 2_901)]
+    assert spans(terms, 2_899) == [(1, 0, -T, 2_901), (1, 1, 2_900, 2_901)]
+    assert spans(terms, 2_900) == []
+
+
+def test_a_leader_that_handed_nothing_over_led_from_when_it_began() -> None:
+    """What the next one did, whose clock was ahead, it did after that."""
+    terms = np.array(
+        [told(5, 1, T + 800, T + 900), told(6, 2, T + 60_000, T + 62_000), told(7, 3, T + 4_000, T + 9_000)], TERM
+    )
+    terms["acted_ms"][0] = 0
+    assert spans(terms, 70_000, 10_000) == [(2, 0, 800 - CLOCKS_MS, 4_000 + CLOCKS_MS)]
 
 
 def test_a_leader_that_stood_still_hands_over_nothing_when_it_goes_on() -> None:

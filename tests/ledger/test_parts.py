@@ -87,10 +87,10 @@ def test_terms_are_put_together_from_parts() -> None:
     three = terms_of(term_rows((TERM_BEGUN, 6, 2, 300, 0)))
     merged = merge_terms([three, two, one])
     assert merged.dtype == TERM
-    assert merged[["term", "node", "how", "begun_ms", "ended_ms", "seen_ms"]].tolist() == [
-        (5, 1, 2, 100, 190, 180),
-        (6, 2, 0, 300, 0, 300),
-        (7, 3, 0, 0, 0, 800),
+    assert merged[["term", "node", "how", "begun_ms", "ended_ms", "seen_ms", "acted_ms"]].tolist() == [
+        (5, 1, 2, 100, 190, 180, 180),
+        (6, 2, 0, 300, 0, 300, 0),
+        (7, 3, 0, 0, 0, 800, 800),
     ]
     assert rival_terms([one, two, three]) == []
     assert len(merge_terms([])) == 0

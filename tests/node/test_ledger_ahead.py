@@ -14,7 +14,9 @@ from node.ledger import Ledgers, _Seen
 from node.ledger_judging import AHEAD_MS, COVER_AFTER_MS, _not_yet
 from node.server import Node
 from storage.delivery_file import EVER_MS
-from storage.format import DELIVERED, LEASED, PLANNED, SETTLE
+from storage.delivery_record import DELIVERY, END, START
+from storage.delivery_search import SAMPLE_ROWS
+from storage.format import DELIVERED, HEADER_SIZE, LEASED, PLANNED, SETTLE
 from storage.position import HOUR_MS
 from tests.node.single_node import run_node, run_node_in
 from tests.node.skewed_nodes import Skewed
@@ -67,6 +69,39 @@ def test_a_pull_that_only_a_clock_ahead_tells_of_is_no_delivered_once(
     run_node_in(Skewed(ahead_s), tmp_path / "n1", ahead)
     run_node(killed, right)
     run_node_in(Skewed(ahead_s + 100), killed, later)
+
+
+def test_what_a_clock_ahead_did_is_known_behind_many_ends(tmp_path: Path) -> None:
+    """Ends of hand-overs that had begun before fill the log behind its last start, by a clock an hour ahead."""
+    ids: list[str] = []
+    killed = tmp_path / "killed"
+
+    async def schedule(node: Node) -> None:
+        stored = await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        ids.append(bytes(stored.ids[0]).decode())
+
+    async def ahead(node: Node) -> None:
+        assert await node.proposer.seal(5.0, lambda: None)  # killed before the Lease is in the log
+        await pulled(node)
+        file, _ = node.delivery_log.written() or (None, 0)
+        assert file is not None
+        data = (node.directory.deliveries / file.name).read_bytes()
+        starts = np.frombuffer(data, DELIVERY, offset=HEADER_SIZE)
+        ends = np.repeat(starts[starts["kind"] == START][-1:], SAMPLE_ROWS + 4)
+        ends["kind"], ends["home"] = END, ends["home"][0] + np.arange(1, len(ends) + 1, dtype=np.uint64)
+        node.delivery_log._append(ends, node.clock.now_ms())
+        shutil.copytree(tmp_path / "n1", killed)
+        node.proposer.resume()
+
+    async def right(node: Node) -> None:
+        await node.service.reschedule(ids[0], deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
+        await node.service.ack("t", [(await pulled(node)).receipt], ANONYMOUS)
+        found = await node.service.message_ledger(ids[0])
+        assert (found.entry.kind, found.entry.hand_overs, found.sight.complete) == ("delivered", 1, False)
+
+    run_node(tmp_path / "n1", schedule)
+    run_node_in(Skewed(3_600.0), tmp_path / "n1", ahead)
+    run_node(killed, right)
 
 
 def test_what_a_clock_ahead_created_may_have_gone_out_before_a_right_one_settled_it(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from storage import delivery_search
 from storage.delivery_file import DeliveryWriter, delivery_files
 from storage.delivery_record import DELIVERY, END, GOES_ON, PUSH, START, TERM_BEGUN, TERM_ENDED, Deliveries
-from storage.delivery_search import DeliverySearch, Search, TooMuch
+from storage.delivery_search import SAMPLE_ROWS, DeliverySearch, Search, TooMuch
 from storage.disk import Disk
 from storage.format import HEADER_SIZE
 from storage.position import HOUR_MS
@@ -90,6 +90,20 @@ def test_terms_stand_at_the_edges_of_files_also_of_those_that_are_not_read(tmp_p
     assert again.edges["home"].tolist()[-1] == 7
     assert again.edges["kind"].tolist()[:-1] == found.edges["kind"].tolist()[:-1]
     log.close()
+
+
+@pytest.mark.parametrize("ends", [0, 1, SAMPLE_ROWS, 2 * SAMPLE_ROWS + 5])
+def test_the_last_start_of_a_file_is_found_however_far_from_its_end(tmp_path: Path, ends: int) -> None:
+    """Ends of older hand-overs may stand behind it, and zeros that a power cut left."""
+    log = writer(tmp_path)
+    log.append(rows((TERM_BEGUN, 0, NOW_MS), (START, 1, NOW_MS), (START, 2, NOW_MS + 1)), NOW_MS)
+    log.append(rows(*((END, 3 + row, NOW_MS + 2) for row in range(ends))), NOW_MS + 2)
+    log.close()
+    (file,) = delivery_files(tmp_path, Disk())
+    path = tmp_path / file.name
+    path.write_bytes(path.read_bytes() + bytes(DELIVERY.itemsize))
+    edges = DeliverySearch(tmp_path, Disk()).run(sought()).edges
+    assert edges["home"].tolist() == [0, 2, *([2 + ends] if ends else [])]
 
 
 def test_rows_that_cannot_be_read_are_a_hole_between_those_that_can(tmp_path: Path) -> None:
