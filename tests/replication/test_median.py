@@ -135,3 +135,13 @@ def test_a_clock_that_was_heard_badly_alone_is_known_as_well_as_it_was_heard() -
     peer = Peer("b")
     assert abs(echoed(peer, 0.0, 0.0, 2.0)) <= 1_000
     assert abs(echoed(peer, 2.0, 2.001, 2.002)) <= 1
+
+
+def test_a_slow_echo_is_taken_where_the_good_one_is_older_than_that() -> None:
+    """Two clocks part by 2 ms a second: what was known to 2 ms is known to 122 after 60 s."""
+    peer = Peer("b")
+    echoed(peer, 0.0, 0.001, 0.002)
+    echoed(peer, 40.0, 40.1, 40.2)
+    assert peer.last_clock_s == 0.002
+    echoed(peer, 60.0, 60.1, 60.2)
+    assert peer.last_clock_s == 60.2
