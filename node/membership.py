@@ -110,9 +110,11 @@ class Membership:
         return next((member.id for member in self.table.all() if member.number == number), "")
 
     def role(self, node_id: str) -> str:
-        """voter, learner or removed; before there is a table the configured nodes are voters."""
+        """voter, learner or removed; before there is a table the configured nodes are voters, but for one that joins."""
         member = self.table.find(node_id)
-        return member.role if member is not None else VOTER
+        if member is not None:
+            return member.role
+        return LEARNER if self._node.config.join and node_id == self._own else VOTER
 
     @property
     def is_member(self) -> bool:

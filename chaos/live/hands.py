@@ -132,8 +132,7 @@ class Hands:
             if not removed and (returncode > 0 or not excused):
                 await self._ended_by_itself(node_id, returncode)
                 await asyncio.sleep(0 if self._over else AGAIN_S)
-            gone = node_id not in self._cluster.nodes or node_id in self._cluster.leaving
-            if gone or self._held[node_id] or self._over:
+            if removed or node_id not in self._cluster.nodes or self._held[node_id] or self._over:
                 return
             self._cluster.start(node_id)
 
