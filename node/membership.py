@@ -110,7 +110,7 @@ class Membership:
         return next((member.id for member in self.table.all() if member.number == number), "")
 
     def role(self, node_id: str) -> str:
-        """voter, learner or removed; before there is a table the configured nodes are voters, but for one that joins."""
+        """voter, learner or removed; before there is a table the configured nodes are voters, but one that joins."""
         member = self.table.find(node_id)
         if member is not None:
             return member.role
