@@ -28,6 +28,7 @@ from reconcile.planted_stories import STORIES
 from reconcile.planted_story import DELIVERY_PLAN, ORDERS, STORY_MS, HandOver, Plan, Terms
 from storage.array import U64
 from storage.checkpoint import CheckpointRecord
+from storage.delivery_file import whole_from_ms
 from storage.delivery_record import TERM_BEGUN
 from storage.message_id import RANDOM_BITS
 from storage.position import HOUR_MS, INDEX_BITS
@@ -92,9 +93,10 @@ def make(root: Path, *, messages: int, each: int, per_hour: int = PER_HOUR, kill
     hours = max(1, -(-messages // per_hour))
     from_ms = (FIRST_HOUR + 1) * HOUR_MS
     until_ms = from_ms + hours * HOUR_MS
+    whole_ms = whole_from_ms(from_ms)
     terms = _terms(from_ms, until_ms, kills)
     calm_ms = [
-        (begun + 5_000, ended - STORY_MS - 5_000)
+        (max(begun, whole_ms) + 5_000, ended - STORY_MS - 5_000)
         for begun, ended in zip(terms.begun_ms.tolist(), terms.ended_ms.tolist(), strict=True)
     ]
     assert all(begin < end for begin, end in calm_ms), f"{kills} kills in {hours} h leave no calm between them"
@@ -104,7 +106,7 @@ def make(root: Path, *, messages: int, each: int, per_hour: int = PER_HOUR, kill
     _at_the_ends(plan, each, until_ms)
     _begin_terms(plan)
     directories = make_directories(root)
-    quiet = Quiet(from_ms + 2_000, until_ms - 5_000, terms.ended_ms[:-1] - 2_500, terms.begun_ms[1:] + 1_000)
+    quiet = Quiet(whole_ms + 2_000, until_ms - 5_000, terms.ended_ms[:-1] - 2_500, terms.begun_ms[1:] + 1_000)
     units, written = _write(root, plan, quiet, messages, hours)
     record = CheckpointRecord(
         applied_index=1, applied_term=int(terms.number[-1]), tick=until_ms // 1000, local_index=0,

@@ -10,6 +10,7 @@ import numpy as np
 from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from reconcile.planted_story import AUDITED, HOOKS, LEASE_MS, ORDERS, STRICT, Messages, Plan
 from storage.array import I64
+from storage.delivery_file import whole_from_ms
 from storage.delivery_record import DELIVERED as DONE
 from storage.delivery_record import END, FAILED, GIVEN_BACK, LATE
 from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED, RELEASED
@@ -340,7 +341,7 @@ def released(plan: Plan, count: int) -> None:
 def records_missing(plan: Plan, count: int) -> None:
     """A power cut took the account of its hand-over: unknown, not lost, and whether there was another nobody tells.
     The ends that are left bound the holes, in a moment when nothing else is open that they could hide."""
-    at_ms = plan.terms.begun_ms[0] + 500 + plan.chance.integers(0, 200, count)
+    at_ms = whole_from_ms(int(plan.terms.begun_ms[0])) + 500 + plan.chance.integers(0, 200, count)
     messages = plan.messages("records_missing", at_ms - 2)
     made = plan.hand_over(messages, 1, at_ms, lost=True)
     plan.deliver(messages, made)

@@ -155,7 +155,7 @@ def _refound(path: Path, manifest: Manifest, options: RestoreOptions, disk: Disk
         _set_members(catalog, record.applied_index, options)
         catalog.set_catch_up(options.catch_up)
         ends = {hour: catalog.first_index(hour) + lengths.units for hour, lengths in record.hours.items()}
-        catalog.set_restored(Restored(options.now_ms, ends))
+        catalog.set_restored(Restored(options.now_ms, ends, record.applied_term))
         rolling = hashlib.blake2b(record.rolling_hash + options.cluster_id, digest_size=16).digest()
         frozen = catalog.begin(replace(record, rolling_hash=rolling))
         frozen.commit()

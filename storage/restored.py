@@ -31,15 +31,17 @@ _END: Final = struct.Struct("<Q")
 
 class _Row(msgspec.Struct, frozen=True):
     restored_ms: int
+    term: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
     """At `restored_ms` the cluster was made, by the clock of whoever did it. `ends`: where the units of each hour end
-    in the backup."""
+    in the backup. `term`: the last of the old cluster that its log shows."""
 
     restored_ms: int
     ends: Mapping[int, int]
+    term: int = 0
 
     def had(self, places: U64) -> npt.NDArray[np.bool_]:
         """Which of the units at these places the backup holds, [n]."""
@@ -64,12 +66,13 @@ def read_restored(meta: Table) -> Restored | None:
         if len(end) != _END.size:  # what no release wrote
             raise FormatRefused("catalog", "bytes of a restored hour", len(end), _END.size)
         ends[_NUMBER.unpack(key[len(_HOUR) :])[0]] = _END.unpack(end)[0]
-    return Restored(_DECODER.decode(row).restored_ms, ends)
+    found = _DECODER.decode(row)
+    return Restored(found.restored_ms, ends, found.term)
 
 
 def write_restored(meta: Table, restored: Restored) -> None:
     """Set it; of a backup of a restored cluster anew. Rows of an earlier backup stay for the hours that this one lacks:
     whoever begins such an hour again numbers its units on from there."""
-    meta.put(_KEY, _ENCODER.encode(_Row(restored.restored_ms)))
+    meta.put(_KEY, _ENCODER.encode(_Row(restored.restored_ms, restored.term)))
     for hour, end in restored.ends.items():
         meta.put(_HOUR + _NUMBER.pack(hour), _END.pack(end))

@@ -10,8 +10,10 @@ from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from cli.main import main
 from node.clock import NodeClock
 from node.server import Node
+from storage.level import has
 from tests.node.single_node import run_node, run_node_in
 from tests.node.skewed_nodes import Skewed
+from tests.waiting import until
 
 EVER = LedgerQuery(from_ms=0, to_ms=1 << 42)
 
@@ -175,6 +177,9 @@ def test_what_was_moved_was_in_the_backup_by_where_it_was_born(tmp_path: Path) -
             assert incomplete(found)
         later = await moved(node, "later")
         await taken(node, "later")
+        found = await node.service.message_ledger(later)
+        assert (found.entry.kind, incomplete(found)) == ("delivered_once", [])
+        await until(lambda: has(node.levels.level, "term-mark"))  # from then on the log names the term before
         found = await node.service.message_ledger(later)
         assert (found.entry.kind, incomplete(found)) == ("delivered_once", [])
 

@@ -14,8 +14,8 @@ def test_rows_that_no_release_wrote_are_refused_by_name(tmp_path: Path) -> None:
     """Builds before the first release put two numbers there."""
     catalog = Catalog.open(tmp_path / "catalog", Disk())
     assert catalog.restored is None
-    catalog.set_restored(Restored(5, {490_000: 7}))
-    assert read_restored(catalog._meta) == Restored(5, {490_000: 7})
+    catalog.set_restored(Restored(5, {490_000: 7}, 3))
+    assert read_restored(catalog._meta) == Restored(5, {490_000: 7}, 3)
     ((key, row),) = catalog._meta.rows(b"restored hour ")
     catalog._meta.put(key, row + bytes(8))
     with pytest.raises(FormatRefused, match="restored hour"):
