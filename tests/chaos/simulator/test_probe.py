@@ -179,7 +179,7 @@ def test_49132_a_clock_is_bound_by_what_was_heard_longest_ago() -> None:
     clock.leading = True
     heard, away = Peer("n2", last_clock_s=111.5), Peer("n3")
     group = SimpleNamespace(term=4, peers={"n2": heard, "n3": away}, median=(1_000_000, 110.7))
-    skew: Any = SimpleNamespace(known=group.median, hears=lambda peer: peer is heard)
+    skew: Any = SimpleNamespace(known=group.median, hears=lambda peer: peer is heard, voters=[heard, away])
     node: Any = SimpleNamespace(clock=clock, group=group, skew=skew)
     probe = Probe.__new__(Probe)
     probe._shown_ms, probe._known_s = {}, {}
