@@ -75,6 +75,8 @@ class Connection(asyncio.BufferedProtocol):
         self._received = received
         self._lost = lost
         self._complain = complain
+        self._pings = self._pongs = 0
+        self._ponged = asyncio.Event()
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
     def open(self, hello: Hello, protocol: int) -> None:
@@ -90,6 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         """asyncio: the socket is closed."""
         self._transport = None
         self._reader.close()
+        self._ponged.set()
         if not self.closed.done():
             self.closed.set_result(None)
         self._lost(self)
@@ -120,7 +123,10 @@ class Connection(asyncio.BufferedProtocol):
         message = decode_message(meta, blob, crc, self.protocol)
         if message["type"] == "ping":
             self.write(encode_message({"type": "pong"}, self.protocol))
-        elif message["type"] != "pong":
+        elif message["type"] == "pong":
+            self._pongs += 1
+            self._ponged.set()
+        else:
             self._received(self, message)
 
     @property
@@ -170,6 +176,19 @@ class Connection(asyncio.BufferedProtocol):
         self.write(encode_message(message, self.protocol))
         return self.alive
 
+    def ping(self) -> None:
+        """Ask whether the peer is there."""
+        self._pings += 1
+        self.write(encode_message({"type": "ping"}, self.protocol))
+
+    async def read(self) -> None:
+        """Until the peer has read all that was sent so far: pings are answered in order. Returns also when it ends."""
+        self.ping()
+        asked = self._pings
+        while self._pongs < asked and not self.closed.done():
+            self._ponged.clear()
+            await self._ponged.wait()
+
     def finish(self, pieces: list[bytes]) -> None:
         """Send a last frame and close."""
         self.write(pieces)
@@ -205,9 +224,19 @@ class Dialler:
         self._accept = accept
         self._up = up
         self._renewing = False
+        self._waiting: list[Message] | None = None  # for the connection that takes the place of this one
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"dial {peer}")
         self._task.add_done_callback(ended)
+
+    def send(self, message: Message) -> bool:
+        """As `Connection.send`. The peer ends a connection when it admits the one that takes its place. What is sent
+        between the last that it surely reads and its answer goes by the new one, but for entries: they are sent again.
+        """
+        if self._waiting is not None and message["type"] != "append_entries":
+            self._waiting.append(message)
+            return True
+        return self._waiting is None and self.connection is not None and self.connection.send(message)
 
     def hurry(self) -> None:
         """The peer is known to be up: do not wait for the rest of the pause."""
@@ -254,11 +283,14 @@ class Dialler:
                 former, (self.connection, said) = self.connection, opened
                 if former is not None:
                     former.abort()
+                waiting, self._waiting = self._waiting or (), None
+                for message in waiting:
+                    self.connection.send(message)
                 self._up(self.peer, said)
                 opened = await self._keep(self.connection)
             return True
         finally:
-            former, self.connection = self.connection, None
+            former, self.connection, self._waiting = self.connection, None, None
             if former is not None:
                 former.abort()
 
@@ -276,6 +308,9 @@ class Dialler:
         try:
             async with asyncio.timeout(CONNECT_S):
                 await loop.create_connection(lambda: connection, *self.address)
+                if self.connection is not None:
+                    self._waiting = []
+                    await self.connection.read()
                 hello = self._hello(self.peer)
                 connection.write(hello.encode(hello.form))
                 said = await greeting
@@ -303,5 +338,5 @@ class Dialler:
             # After a pause of ours (`late`) answers may wait unread: silence is judged the next time.
             if not late and now - connection.heard_s > SILENT_S:
                 return None
-            connection.write(encode_message({"type": "ping"}, connection.protocol))
+            connection.ping()
         return None

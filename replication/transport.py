@@ -158,8 +158,8 @@ class AsyncTransport:
 
     def send(self, peer: str, message: Message) -> bool:
         """See station.Wire. False also when the peer reads too slowly and this is append_entries."""
-        connection = self._dialled(peer)
-        return connection is not None and connection.send(message)
+        dialler = self._diallers.get(peer)
+        return dialler is not None and dialler.send(message)
 
     def connected(self, peer: str) -> bool:
         """Whether the connection to `peer` is up."""
