@@ -26,9 +26,10 @@ class TermRecord:
         self.founds = node.store.cluster_id is None
         """The cluster is founded in it: nobody before handed anything over."""
         restored = node.store.catalog.restored
-        # Terms of the cluster that a backup was made of are none of this one.
-        first = self.founds or (restored is not None and node.group.term_before <= restored.term)
-        self._mark = Mark(node.boot, 0 if first else node.group.term_before)
+        before = 0 if self.founds else node.group.term_before
+        if restored is not None and before <= restored.term:  # a term of the cluster that the backup was made of
+            before = 0
+        self._mark = Mark(node.boot, before)
         self._marked = False
 
     def begin(self, at_ms: int) -> None:

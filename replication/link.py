@@ -181,8 +181,8 @@ class Connection(asyncio.BufferedProtocol):
         self._pings += 1
         self.write(encode_message({"type": "ping"}, self.protocol))
 
-    async def read(self) -> None:
-        """Until the peer has read all that was sent so far: pings are answered in order. Returns also when it ends."""
+    async def until_read(self) -> None:
+        """Wait until the peer has read all that was sent so far, or the connection ends: it answers pings in order."""
         self.ping()
         asked = self._pings
         while self._pongs < asked and not self.closed.done():
@@ -224,15 +224,13 @@ class Dialler:
         self._accept = accept
         self._up = up
         self._renewing = False
-        self._waiting: list[Message] | None = None  # for the connection that takes the place of this one
+        self._waiting: list[Message] | None = None  # for the new connection, while one is renewed
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"dial {peer}")
         self._task.add_done_callback(ended)
 
     def send(self, message: Message) -> bool:
-        """As `Connection.send`. The peer ends a connection when it admits the one that takes its place. What is sent
-        between the last that it surely reads and its answer goes by the new one, but for entries: they are sent again.
-        """
+        """As `Connection.send`. While a connection is renewed messages wait for the new one; entries are refused."""
         if self._waiting is not None and message["type"] != "append_entries":
             self._waiting.append(message)
             return True
@@ -243,8 +241,12 @@ class Dialler:
         self._wake.set()
 
     def renew(self) -> None:
-        """Dial again, within PING_S: this node has something else to say in its hello. The old connection stands until
-        the new one does."""
+        """Dial again, within PING_S: this node has something else to say in its hello.
+
+        The old connection stands until the new one does. The peer ends the old one when it admits the new one, with
+        what it has not read of it. So it first reads all that was sent, and what is sent since then waits for the new
+        connection, CONNECT_S at most.
+        """
         self._renewing = True
 
     def end(self) -> None:
@@ -310,7 +312,7 @@ class Dialler:
                 await loop.create_connection(lambda: connection, *self.address)
                 if self.connection is not None:
                     self._waiting = []
-                    await self.connection.read()
+                    await self.connection.until_read()
                 hello = self._hello(self.peer)
                 connection.write(hello.encode(hello.form))
                 said = await greeting

@@ -80,7 +80,7 @@ def test_a_time_has_come_when_it_is_reached() -> None:
 
 
 def test_a_leader_that_handed_nothing_over_led_from_when_it_began() -> None:
-    """What the next one did, whose clock was ahead, it did after that."""
+    """The next leader's clock was ahead. What it did came after the begin of this term."""
     terms = np.array(
         [told(5, 1, T + 800, T + 900), told(6, 2, T + 60_000, T + 62_000), told(7, 3, T + 4_000, T + 9_000)], TERM
     )

@@ -18,6 +18,7 @@ from storage.delivery_record import DELIVERY, END, START
 from storage.delivery_search import SAMPLE_ROWS
 from storage.format import DELIVERED, HEADER_SIZE, LEASED, PLANNED, SETTLE
 from storage.position import HOUR_MS
+from tests.node.pushing import schedule
 from tests.node.single_node import run_node, run_node_in
 from tests.node.skewed_nodes import Skewed
 
@@ -30,6 +31,13 @@ async def pulled(node: Node) -> Delivery:
     return delivery
 
 
+async def moved_and_acked(node: Node, message_id: str) -> MessageLedger:
+    """The ledger of the one message, which is made due again, pulled and acked."""
+    await node.service.reschedule(message_id, deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
+    await node.service.ack("t", [(await pulled(node)).receipt], ANONYMOUS)
+    return await node.service.message_ledger(message_id)
+
+
 @pytest.mark.parametrize(("ahead_s", "created_ahead"), [(60.0, False), (3_600.0, False), (3_600.0, True)])
 def test_a_pull_that_only_a_clock_ahead_tells_of_is_no_delivered_once(
     tmp_path: Path, ahead_s: float, created_ahead: bool
@@ -40,9 +48,8 @@ def test_a_pull_that_only_a_clock_ahead_tells_of_is_no_delivered_once(
     ids: list[str] = []
     killed = tmp_path / "killed"
 
-    async def schedule(node: Node) -> None:
-        stored = await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
-        ids.append(bytes(stored.ids[0]).decode())
+    async def first(node: Node) -> None:
+        ids.extend(await schedule(node, MessageIn("t", b"1")))
 
     async def ahead(node: Node) -> None:
         assert await node.proposer.seal(5.0, lambda: None)  # killed before the Lease is in the log
@@ -51,9 +58,7 @@ def test_a_pull_that_only_a_clock_ahead_tells_of_is_no_delivered_once(
         node.proposer.resume()
 
     async def right(node: Node) -> None:
-        await node.service.reschedule(ids[0], deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
-        await node.service.ack("t", [(await pulled(node)).receipt], ANONYMOUS)
-        told(await node.service.message_ledger(ids[0]))
+        told(await moved_and_acked(node, ids[0]))
 
     async def later(node: Node) -> None:
         found = await node.service.message_ledger(ids[0])
@@ -65,7 +70,7 @@ def test_a_pull_that_only_a_clock_ahead_tells_of_is_no_delivered_once(
         assert not found.sight.complete
         assert found.sight.gaps
 
-    run_node_in(Skewed(ahead_s if created_ahead else 0.0), tmp_path / "n1", schedule)
+    run_node_in(Skewed(ahead_s if created_ahead else 0.0), tmp_path / "n1", first)
     run_node_in(Skewed(ahead_s), tmp_path / "n1", ahead)
     run_node(killed, right)
     run_node_in(Skewed(ahead_s + 100), killed, later)
@@ -76,9 +81,8 @@ def test_what_a_clock_ahead_did_is_known_behind_many_ends(tmp_path: Path) -> Non
     ids: list[str] = []
     killed = tmp_path / "killed"
 
-    async def schedule(node: Node) -> None:
-        stored = await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
-        ids.append(bytes(stored.ids[0]).decode())
+    async def first(node: Node) -> None:
+        ids.extend(await schedule(node, MessageIn("t", b"1")))
 
     async def ahead(node: Node) -> None:
         assert await node.proposer.seal(5.0, lambda: None)  # killed before the Lease is in the log
@@ -94,12 +98,10 @@ def test_what_a_clock_ahead_did_is_known_behind_many_ends(tmp_path: Path) -> Non
         node.proposer.resume()
 
     async def right(node: Node) -> None:
-        await node.service.reschedule(ids[0], deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
-        await node.service.ack("t", [(await pulled(node)).receipt], ANONYMOUS)
-        found = await node.service.message_ledger(ids[0])
+        found = await moved_and_acked(node, ids[0])
         assert (found.entry.kind, found.entry.hand_overs, found.sight.complete) == ("delivered", 1, False)
 
-    run_node(tmp_path / "n1", schedule)
+    run_node(tmp_path / "n1", first)
     run_node_in(Skewed(3_600.0), tmp_path / "n1", ahead)
     run_node(killed, right)
 
@@ -110,16 +112,13 @@ def test_what_a_clock_ahead_created_may_have_gone_out_before_a_right_one_settled
     ids: list[str] = []
 
     async def ahead(node: Node) -> None:
-        stored = await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
-        ids.append(bytes(stored.ids[0]).decode())
+        ids.extend(await schedule(node, MessageIn("t", b"1")))
         for delay_ms in (0, 600_000):
             receipts = [(await pulled(node)).receipt]
             await node.service.nack("t", receipts, delay_ms=delay_ms, principal=ANONYMOUS)
 
     async def right(node: Node) -> None:
-        await node.service.reschedule(ids[0], deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
-        await node.service.ack("t", [(await pulled(node)).receipt], ANONYMOUS)
-        found = await node.service.message_ledger(ids[0])
+        found = await moved_and_acked(node, ids[0])
         assert (found.entry.kind, found.entry.hand_overs) == ("delivered", 1)
         assert not found.sight.complete
 
