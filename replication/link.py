@@ -75,8 +75,6 @@ class Connection(asyncio.BufferedProtocol):
         self._received = received
         self._lost = lost
         self._complain = complain
-        self._pings = self._pongs = 0
-        self._ponged = asyncio.Event()
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
     def open(self, hello: Hello, protocol: int) -> None:
@@ -92,7 +90,6 @@ class Connection(asyncio.BufferedProtocol):
         """asyncio: the socket is closed."""
         self._transport = None
         self._reader.close()
-        self._ponged.set()
         if not self.closed.done():
             self.closed.set_result(None)
         self._lost(self)
@@ -123,10 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         message = decode_message(meta, blob, crc, self.protocol)
         if message["type"] == "ping":
             self.write(encode_message({"type": "pong"}, self.protocol))
-        elif message["type"] == "pong":
-            self._pongs += 1
-            self._ponged.set()
-        else:
+        elif message["type"] != "pong":
             self._received(self, message)
 
     @property
@@ -176,29 +170,81 @@ class Connection(asyncio.BufferedProtocol):
         self.write(encode_message(message, self.protocol))
         return self.alive
 
-    def ping(self) -> None:
-        """Ask whether the peer is there."""
-        self._pings += 1
-        self.write(encode_message({"type": "ping"}, self.protocol))
-
-    async def until_read(self) -> None:
-        """Wait until the peer has read all that was sent so far, or the connection ends: it answers pings in order."""
-        self.ping()
-        asked = self._pings
-        while self._pongs < asked and not self.closed.done():
-            self._ponged.clear()
-            await self._ponged.wait()
-
     def finish(self, pieces: list[bytes]) -> None:
         """Send a last frame and close."""
         self.write(pieces)
         if self._transport is not None:
             self._transport.close()
 
+    def end(self) -> None:
+        """Send what is not sent yet, for SILENT_S at most, and close."""
+        self.finish([])
+        self._loop.call_later(SILENT_S, self.abort)
+
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:
             self._transport.abort()
+
+    def renewed_by(self, said: Hello) -> bool:
+        """Whether the peer that says this now is the one here, which has learned its cluster since."""
+        return (
+            self.alive
+            and self.hello is not None
+            and (self.hello.store_id, self.hello.cluster_id) == (said.store_id, None)
+            and said.cluster_id is not None
+        )
+
+    def stand_behind(self, former: Connection) -> None:
+        """Read nothing more before that one has ended."""
+        assert self._transport is not None, "not connected"
+        self._transport.pause_reading()
+        former.closed.add_done_callback(self._go_on)
+
+    def _go_on(self, _: asyncio.Future[None]) -> None:
+        if self.alive:
+            self.heard_s = self._loop.time()
+            cast(asyncio.Transport, self._transport).resume_reading()
+
+
+class Incoming(dict[str, Connection]):
+    """The connections that members made, by member.
+
+    A renewed one goes on to carry what its member says until that has heard that the new one stands. So it is read to
+    its end, and the new one stands behind it until then: nothing is lost, and the order is kept.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._behind: dict[str, Connection] = {}
+
+    def admit(self, connection: Connection, said: Hello) -> None:
+        """It takes the place of the one that this member made before."""
+        peer = said.node_id
+        former, other = self.get(peer), self._behind.pop(peer, None)
+        if other is not None:
+            other.abort()
+        if former is not None and former.renewed_by(said):
+            self._behind[peer] = connection
+            connection.stand_behind(former)
+            return
+        if former is not None:
+            former.abort()
+        self[peer] = connection
+
+    def lost(self, connection: Connection) -> None:
+        """It has ended."""
+        peer = connection.hello.node_id if connection.hello is not None else ""
+        if self._behind.get(peer) is connection:
+            del self._behind[peer]
+        elif self.get(peer) is connection:
+            del self[peer]
+            if peer in self._behind:
+                self[peer] = self._behind.pop(peer)
+
+    def all(self) -> list[Connection]:
+        """Also those that stand behind another."""
+        return [*self.values(), *self._behind.values()]
 
 
 class Dialler:
@@ -224,29 +270,17 @@ class Dialler:
         self._accept = accept
         self._up = up
         self._renewing = False
-        self._waiting: list[Message] | None = None  # for the new connection, while one is renewed
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"dial {peer}")
         self._task.add_done_callback(ended)
-
-    def send(self, message: Message) -> bool:
-        """As `Connection.send`. While a connection is renewed messages wait for the new one; entries are refused."""
-        if self._waiting is not None and message["type"] != "append_entries":
-            self._waiting.append(message)
-            return True
-        return self._waiting is None and self.connection is not None and self.connection.send(message)
 
     def hurry(self) -> None:
         """The peer is known to be up: do not wait for the rest of the pause."""
         self._wake.set()
 
     def renew(self) -> None:
-        """Dial again, within PING_S: this node has something else to say in its hello.
-
-        The old connection stands until the new one does. The peer ends the old one when it admits the new one, with
-        what it has not read of it. So it first reads all that was sent, and what is sent since then waits for the new
-        connection, CONNECT_S at most.
-        """
+        """Dial again, within PING_S: this node knows its cluster, and says it in its hello. The old connection stands
+        until the new one does, and what was sent on it arrives (`Incoming`)."""
         self._renewing = True
 
     def end(self) -> None:
@@ -284,21 +318,17 @@ class Dialler:
             while opened is not None:
                 former, (self.connection, said) = self.connection, opened
                 if former is not None:
-                    former.abort()
-                waiting, self._waiting = self._waiting or (), None
-                for message in waiting:
-                    self.connection.send(message)
+                    former.end()
                 self._up(self.peer, said)
                 opened = await self._keep(self.connection)
             return True
         finally:
-            former, self.connection, self._waiting = self.connection, None, None
+            former, self.connection = self.connection, None
             if former is not None:
                 former.abort()
 
     async def _open(self) -> tuple[Connection, Hello] | None:
         """A connection on which both sides agreed, and what the peer said."""
-        self._renewing = False
         loop = asyncio.get_running_loop()
         greeting: asyncio.Future[Hello | Refusal | None] = loop.create_future()
 
@@ -310,9 +340,7 @@ class Dialler:
         try:
             async with asyncio.timeout(CONNECT_S):
                 await loop.create_connection(lambda: connection, *self.address)
-                if self.connection is not None:
-                    self._waiting = []
-                    await self.connection.until_read()
+                self._renewing = False  # this hello says all that there is to say
                 hello = self._hello(self.peer)
                 connection.write(hello.encode(hello.form))
                 said = await greeting
@@ -340,5 +368,5 @@ class Dialler:
             # After a pause of ours (`late`) answers may wait unread: silence is judged the next time.
             if not late and now - connection.heard_s > SILENT_S:
                 return None
-            connection.ping()
+            connection.write(encode_message({"type": "ping"}, connection.protocol))
         return None

@@ -31,7 +31,7 @@ from replication.handshake import (
     in_own_words,
     newer,
 )
-from replication.link import PING_S, SILENT_S, Address, Connection, Dialler, log
+from replication.link import PING_S, SILENT_S, Address, Connection, Dialler, Incoming, log
 from replication.probe import probe
 from replication.refused import Refused
 from replication.said_seldom import SaidSeldom
@@ -92,7 +92,7 @@ class AsyncTransport:
         """A peer says that this node was removed from the cluster, in these words."""
         self._events: WireEvents | None = None
         self._diallers: dict[str, Dialler] = {}
-        self._incoming: dict[str, Connection] = {}
+        self._incoming = Incoming()
         self._door = Door(self._incoming, self._dialled, self._admit, self._turn_away, self._seldom)
         self._founded_s = float("-inf")
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -148,7 +148,7 @@ class AsyncTransport:
         self._sweeper = None  # from here on nobody new is dialled
         for dialler in list(self._diallers.values()):
             await dialler.close()
-        for connection in [*self._door.strangers, *self._incoming.values()]:
+        for connection in [*self._door.strangers, *self._incoming.all()]:
             connection.abort()
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -158,8 +158,8 @@ class AsyncTransport:
 
     def send(self, peer: str, message: Message) -> bool:
         """See station.Wire. False also when the peer reads too slowly and this is append_entries."""
-        dialler = self._diallers.get(peer)
-        return dialler is not None and dialler.send(message)
+        connection = self._dialled(peer)
+        return connection is not None and connection.send(message)
 
     def connected(self, peer: str) -> bool:
         """Whether the connection to `peer` is up."""
@@ -225,7 +225,7 @@ class AsyncTransport:
             if wanted.get(peer) != dialler.address:
                 dialler.end()
                 del self._diallers[peer]
-        for connection in list(self._incoming.values()):
+        for connection in self._incoming.all():
             if connection.hello is not None and connection.hello.node_id not in wanted:
                 connection.abort()
         for peer in sorted(wanted.keys() - self._diallers.keys()):
@@ -272,7 +272,7 @@ class AsyncTransport:
 
     def _connections(self) -> list[Connection]:
         dialled = [dialler.connection for dialler in self._diallers.values() if dialler.connection]
-        return [*dialled, *self._incoming.values()]
+        return [*dialled, *self._incoming.all()]
 
     # Accepting.
 
@@ -345,13 +345,10 @@ class AsyncTransport:
     def _admit(self, connection: Connection, said: Hello) -> None:
         """The peer is in. Of a guest no more is believed than that it may be the member (door.py)."""
         self._door.strangers.pop(connection, None)
-        former = self._incoming.get(said.node_id)
-        if former is not None:
-            former.abort()
         connection.guest = self._identity.cluster_id is not None and said.cluster_id is None
         own = self._hello(said.node_id, guest=connection.guest)
         connection.open(said, own.shared(said))
-        self._incoming[said.node_id] = connection
+        self._incoming.admit(connection, said)
         connection.write(own.encode(connection.protocol))
         if not connection.guest:
             self._up(said.node_id, said)
@@ -370,8 +367,7 @@ class AsyncTransport:
 
     def _lost(self, connection: Connection) -> None:
         self._door.strangers.pop(connection, None)
-        if connection.hello is not None and self._incoming.get(connection.hello.node_id) is connection:
-            del self._incoming[connection.hello.node_id]
+        self._incoming.lost(connection)
 
     def _sweep(self) -> None:
         """Close incoming connections that are silent, and strangers that do not say hello."""

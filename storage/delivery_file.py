@@ -77,7 +77,8 @@ class Ends(NamedTuple):
 
 def whole_from_ms(first_ms: int) -> int:
     """Since when a log tells all whose first record left is of this time: files before it went by age, or with the
-    directory, and may have held times that are later by BACK_MS."""
+    directory, and may have held times that are later by BACK_MS. Where a clock was set back by more, they may have held
+    later ones still, and nothing here tells."""
     return first_ms + BACK_MS + 1
 
 

@@ -22,12 +22,31 @@ class StreamTransport(asyncio.Transport):
         self._loop = loop
         self._protocol: Any = None
         self._closing = False
+        self._held: list[bytes | None] | None = None  # what came while nobody reads; None for the end
 
     def begin(self, protocol: Any) -> None:
         """Bytes go to this protocol from now on; those that came before first."""
         self._protocol = protocol
         protocol.connection_made(self)
-        self._socket.attach(self._received, self._close)
+        self._socket.attach(self._arrived, lambda: self._arrived(None))
+
+    def _arrived(self, data: bytes | None) -> None:
+        if self._held is not None:
+            self._held.append(data)
+        elif data is None:
+            self._close()
+        else:
+            self._received(data)
+
+    def pause_reading(self) -> None:
+        """What comes waits, and so does the end."""
+        self._held = self._held or []
+
+    def resume_reading(self) -> None:
+        """What waits is read now."""
+        held, self._held = self._held or [], None
+        for data in held:
+            self._arrived(data)
 
     def _received(self, data: bytes) -> None:
         protocol = self._protocol

@@ -102,6 +102,7 @@ def test_refusals_name_what_is_wrong(tmp_path: Path) -> None:
             joining = place.start("n5", "n1", "n2", "n3", join=True)
             await place.listens("n5")
             assert roles(joining)["n5"] == "learner", "it has no vote, and was told nothing"
+            assert roles(joining)["n1"] == "follower"
             pointer, detail = await faults("n4", joining.config.raft.listen, free[1])
             assert "looks for n4, this is n5" in detail
             pointer, detail = await faults("n5", joining.config.raft.listen, free[1])

@@ -1,15 +1,20 @@
 """The ledger of a cluster made from a backup does not tell what the old one did since (FOUND D8)."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from api.ledger import LedgerQuery, MessageLedger
 from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from cli.main import main
+from ledger.terms import terms_of
 from node.clock import NodeClock
 from node.server import Node
+from storage.delivery_search import DeliverySearch, Search
+from storage.disk import Disk
 from storage.level import has
 from tests.node.single_node import run_node, run_node_in
 from tests.node.skewed_nodes import Skewed
@@ -149,6 +154,21 @@ def test_46710_a_leader_that_is_behind_ends_what_the_backup_had_open(tmp_path: P
 
     run_node(tmp_path / "old", old)
     run_node_in(Skewed(-4.0), restored(tmp_path, made["backup"]), behind)
+
+
+def test_later_terms_of_a_restored_cluster_name_the_one_before(tmp_path: Path, backup: tuple[Path, Any]) -> None:
+    """The first one names none: the old cluster's are no terms of this one."""
+    new, found = restored(tmp_path, str(backup[0])), []
+
+    async def leads(node: Node) -> None:
+        await until(lambda: has(node.levels.level, "term-mark"))
+        found.append(node.group.term)
+
+    for _ in range(2):
+        run_node(new, leads)
+    edges = DeliverySearch(new / "deliveries", Disk()).run(Search(np.zeros(0, np.uint64), 0, 0)).edges
+    terms = terms_of(edges)
+    assert terms[["term", "marked", "before"]].tolist() == [(found[0], 1, 0), (found[1], 1, found[0])]
 
 
 async def moved(node: Node, topic: str) -> str:

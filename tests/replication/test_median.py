@@ -145,3 +145,7 @@ def test_a_slow_echo_is_taken_where_the_good_one_is_older_than_that() -> None:
     assert peer.last_clock_s == 0.002
     echoed(peer, 60.0, 60.1, 60.2)
     assert peer.last_clock_s == 60.2
+    echoed(peer, 300.0, 300.2, 300.4)
+    assert peer.last_clock_s == 300.4
+    echoed(peer, 601.0, 601.25, 601.5)
+    assert peer.last_clock_s == 601.5, "nothing ends that after two minutes: an echo that comes is news"

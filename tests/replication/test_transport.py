@@ -328,28 +328,3 @@ def test_when_the_level_rises_an_older_build_is_parted_with() -> None:
             await newer.close()
 
     run(test())
-
-
-def test_what_is_sent_while_a_connection_is_renewed_arrives_in_order() -> None:
-    """A cluster is founded, and each node says its id on a new connection. A TimeoutNow that was sent at that moment
-    was lost with the former one, and leadership went to another node 1.2 s later."""
-
-    async def test() -> None:
-        ports = free_ports(2)
-        peers = [("127.0.0.1", port) for port in ports]
-        async with (
-            transport("n1", {"n2": peers[1]}, port=ports[0]) as (one, _),
-            transport("n2", {"n1": peers[0]}, port=ports[1]) as (two, heard),
-        ):
-            await heard.until(lambda: one.connected("n2") and two.connected("n1"))
-            former = one._dialled("n2")
-            one.set_cluster_id(CLUSTER)
-            sent = 0
-            while one._dialled("n2") is former or sent % 100:
-                sent += 1
-                assert one.send("n2", {"type": "timeout_now", "term": sent})
-                await asyncio.sleep(0)
-            await heard.until(lambda: len(heard.messages) >= sent)
-            assert [message["term"] for _peer, message in heard.messages] == list(range(1, sent + 1))
-
-    run(test())

@@ -106,6 +106,28 @@ def test_the_last_start_of_a_file_is_found_however_far_from_its_end(tmp_path: Pa
     assert edges["home"].tolist() == [0, 2, *([2 + ends] if ends else [])]
 
 
+def test_of_starts_that_are_as_written_the_last_is_an_edge(tmp_path: Path) -> None:
+    """Not those before it, nor one that is damaged; a file of one record has one edge."""
+    log = writer(tmp_path)
+    starts = [(START, home, NOW_MS + home) for home in range(1, SAMPLE_ROWS + 3)]
+    log.append(rows((TERM_BEGUN, 0, NOW_MS), *starts, (END, 1, NOW_MS + SAMPLE_ROWS + 9)), NOW_MS)
+    log.close()
+    (file,) = delivery_files(tmp_path, Disk())
+    path = tmp_path / file.name
+
+    def edges() -> list[int]:
+        homes: list[int] = DeliverySearch(tmp_path, Disk()).run(sought()).edges["home"].tolist()
+        return homes
+
+    assert edges() == [0, SAMPLE_ROWS + 2, 1]
+    whole = bytearray(path.read_bytes())
+    whole[-2 * DELIVERY.itemsize + 9] ^= 1
+    path.write_bytes(whole)
+    assert edges() == [0, SAMPLE_ROWS + 1, 1]
+    path.write_bytes(whole[: HEADER_SIZE + DELIVERY.itemsize])
+    assert edges() == [0]
+
+
 def test_rows_that_cannot_be_read_are_a_hole_between_those_that_can(tmp_path: Path) -> None:
     """Zeros of a power cut, damage, and the end of a file: from the record before to the one after, or to the next
     file's hour."""
