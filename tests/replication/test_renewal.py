@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,10 +14,11 @@ from chaos.ports import free_ports
 from replication.handshake import Hello, Refusal
 from replication.link import Connection
 from replication.transport import AsyncTransport
-from tests.replication.socket_node import Recorder, run, transport
+from tests.replication.socket_node import LOOPS, Recorder, run, transport
 
 CLUSTER = b"c" * 16
 
+Loop = Callable[[], asyncio.AbstractEventLoop]
 Greeted = Callable[[Connection, Hello | Refusal], None]
 
 
@@ -68,7 +69,8 @@ async def pair() -> AsyncIterator[tuple[AsyncTransport, AsyncTransport, Recorder
         yield one, two, heard, Says(one, heard)
 
 
-def test_what_is_sent_while_a_connection_is_renewed_arrives_in_order() -> None:
+@pytest.mark.parametrize("loop", LOOPS)
+def test_what_is_sent_while_a_connection_is_renewed_arrives_in_order(loop: Loop) -> None:
     """A TimeoutNow that was sent at that moment was lost with the former one, and leadership went to another node 1.2 s
     later."""
 
@@ -84,17 +86,17 @@ def test_what_is_sent_while_a_connection_is_renewed_arrives_in_order() -> None:
             assert two._incoming["n1"].hello is not None
             assert two._incoming["n1"].hello.cluster_id == CLUSTER
 
-    run(test())
+    run(test(), loop)
 
 
+@pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("size", [0, 1 << 20])
-def test_what_comes_late_on_the_former_connection_is_heard_first(size: int) -> None:
+def test_what_comes_late_on_the_former_connection_is_heard_first(size: int, loop: Loop) -> None:
     """Its last packets may be lost and come again after those of the new one. Some may not be sent yet."""
 
     async def test() -> None:
         async with pair() as (one, two, heard, says):
-            late = two._incoming["n1"]._transport
-            assert isinstance(late, asyncio.Transport)
+            late = cast(asyncio.Transport, two._incoming["n1"]._transport)
             late.pause_reading()
             says.say(12, size)
             assert says.former is not None
@@ -108,7 +110,7 @@ def test_what_comes_late_on_the_former_connection_is_heard_first(size: int) -> N
             await heard.until(lambda: len(says.numbers) >= says.sent)
             assert says.complete
 
-    run(test())
+    run(test(), loop)
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -192,8 +194,7 @@ def test_both_connections_end_with_the_transport() -> None:
     async def test() -> None:
         async with pair() as (one, two, heard, says):
             former = two._incoming["n1"]
-            assert isinstance(former._transport, asyncio.Transport)
-            former._transport.pause_reading()
+            cast(asyncio.Transport, former._transport).pause_reading()
             one.set_cluster_id(CLUSTER)
             await heard.until(lambda: says.renewed and len(two._incoming.all()) == 2)
             lines = two._incoming.all()
