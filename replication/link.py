@@ -190,16 +190,18 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the peer that says this now is the one here, which has learned its cluster since."""
         return (
             self.alive
+            and not self.guest
             and self.hello is not None
             and (self.hello.store_id, self.hello.cluster_id) == (said.store_id, None)
             and said.cluster_id is not None
         )
 
     def stand_behind(self, former: Connection) -> None:
-        """Read nothing more before that one has ended."""
+        """Read nothing more before that one has ended: for CONNECT_S at most, since a stranger may have made it."""
         assert self._transport is not None, "not connected"
         self._transport.pause_reading()
         former.closed.add_done_callback(self._go_on)
+        self._loop.call_later(CONNECT_S, former.abort)
 
     def _go_on(self, _: asyncio.Future[None]) -> None:
         if self.alive:

@@ -177,6 +177,9 @@ def test_only_the_same_peer_that_has_learned_its_cluster_renews_a_connection() -
             assert former.hello is not None
             said = replace(former.hello, cluster_id=CLUSTER)
             assert former.renewed_by(said)
+            former.guest = True
+            assert not former.renewed_by(said)
+            former.guest = False
             assert not former.renewed_by(former.hello)
             assert not former.renewed_by(replace(said, store_id=b"other"))
             former.hello = said
@@ -184,6 +187,22 @@ def test_only_the_same_peer_that_has_learned_its_cluster_renews_a_connection() -
             former.hello = replace(said, cluster_id=None)
             former.abort()
             assert not former.renewed_by(said)
+
+    run(test())
+
+
+def test_a_former_connection_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger may have made it, before there was a cluster to know: it does not keep the member out."""
+
+    async def test() -> None:
+        async with pair() as (one, two, heard, says):
+            monkeypatch.setattr(Connection, "end", lambda connection: None)
+            former = two._incoming["n1"]
+            one.set_cluster_id(CLUSTER)
+            await heard.until(lambda: says.renewed)
+            says.say()
+            await heard.until(lambda: says.complete)
+            assert former.closed.done()
 
     run(test())
 
