@@ -14,6 +14,7 @@ from typing import Self
 import msgspec
 
 from chaos.cluster import ClusterFailed
+from cli.local_cluster import this_build
 
 STOP_S = 30.0
 #: What lets a cluster push to this machine.
@@ -68,15 +69,13 @@ class Receivers:
 
     def __enter__(self) -> Self:
         """Starts the process; returns when it listens. Raises ClusterFailed if it does not."""
-        root = str(Path(__file__).resolve().parent.parent)
-        path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
         self._process = subprocess.Popen(
             self._command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env=os.environ | {"PYTHONPATH": path},
+            env=this_build(),
             start_new_session=True,
         )
         assert self._process.stdout is not None

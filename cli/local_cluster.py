@@ -123,6 +123,12 @@ def python_of(root: Path) -> list[str]:
     return [sys.executable, "-P", "-c", code, str(root.resolve())]
 
 
+def this_build() -> dict[str, str]:
+    """The environment in which `python -m` finds this code, wherever it is run and whatever is installed."""
+    root = str(Path(__file__).resolve().parent.parent)
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
+
+
 def start_process(
     node: LocalNode,
     environment: Mapping[str, str] | None = None,
@@ -142,15 +148,13 @@ def start_process(
         "--parent",
         str(os.getpid()),
     ]
-    root = str(Path(__file__).resolve().parent.parent)
-    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     with node.log_path.open("ab") as log:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=os.environ | {"PYTHONPATH": path} | dict(environment or {}),
+            env=this_build() | dict(environment or {}),
             start_new_session=True,
         )
 

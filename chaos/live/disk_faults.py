@@ -30,6 +30,7 @@ from chaos.live.handler import Handler, NotRun, PassedOver
 from chaos.live.loop_disk import LoopDisk, Unsynced
 from chaos.live.nemesis import LiveNemesis
 from cli.exit_code import ExitCode
+from cli.local_cluster import this_build
 from storage.hour_file import directory_of
 
 #: Inside the reserve (1 GiB), and room enough for what goes on there: settles, leases, checkpoints.
@@ -352,10 +353,12 @@ def _left_over(directory: Path) -> bool:
 
 
 def verify_command(data: Path) -> subprocess.CompletedProcess[str]:
-    """`hourwheel verify`, as an operator runs it."""
+    """`hourwheel verify`, as an operator runs it. Raises ClusterFailed where it says neither sound nor damaged."""
     command = [sys.executable, "-P", "-m", "cli", "verify", str(data)]
-    root = Path(__file__).resolve().parents[2]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
+    said = subprocess.run(command, capture_output=True, text=True, check=False, env=this_build())
+    if said.returncode not in (ExitCode.OK, ExitCode.DATA):
+        raise ClusterFailed(f"hourwheel verify {data} ended with {said.returncode}: {said.stderr[-500:]}")
+    return said
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -4,18 +4,20 @@ import asyncio
 import errno
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from chaos.cluster import ClusterFailed
 from chaos.event import Crashed
 from chaos.fault_plan import FaultPlan
 from chaos.faulty_disk import FaultyDisk
 from chaos.history import History
 from chaos.live import disk_faults
-from chaos.live.disk_faults import OLD_COPY, DiskFaults
+from chaos.live.disk_faults import OLD_COPY, DiskFaults, verify_command
 from chaos.live.loop_disk import LoopDisk, Unsynced
 from chaos.live.nemesis import LiveNemesis
 from chaos.live.process_faults import ProcessFaults
@@ -205,6 +207,21 @@ def test_verify_is_asked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(disk_faults, "verify_command", lambda data: damaged)
     faults, _, _ = asyncio.run(struck(tmp_path, "0 flip n2 for=0.01 at=0.5 file=hours"))
     assert [damage.found_by for damage in faults.damages] == [["verify"]]
+
+
+def test_verify_of_this_build_is_asked_wherever_the_run_was_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing of ours is installed it could not begin, and seed 2101 had a damage that nobody found; now a
+    verify that does not tell ends the run."""
+    (tmp_path / "verify").write_text('#!/bin/sh\necho "$PYTHONPATH"\necho broken >&2\nexit ${VERIFY_ENDS:-0}\n')
+    (tmp_path / "verify").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "verify"))
+    monkeypatch.setenv("PYTHONPATH", "libraries")
+    assert verify_command(tmp_path).stdout.strip() == f"{Path(__file__).resolve().parents[3]}:libraries"
+    monkeypatch.setenv("VERIFY_ENDS", "1")
+    with pytest.raises(ClusterFailed, match="ended with 1: broken"):
+        verify_command(tmp_path)
 
 
 def test_an_old_copy_is_found_by_the_others(tmp_path: Path) -> None:
