@@ -95,8 +95,10 @@ class ProcessFaults:
         if len(nodes) != 1:
             raise PassedOver("the disk of one node at most may be in doubt")
         async with self._nemesis.doubt(nodes[0]), self._hands.down(nodes[0]):
-            self._nemesis.begun(fault, nodes)
             async with self._hands.files(nodes[0]):
+                if nodes[0] in self._nemesis.rotten:
+                    raise PassedOver(f"whether {nodes[0]} finds what is damaged on its disk is not known yet")
+                self._nemesis.begun(fault, nodes)
                 self._cluster.wipe(nodes[0])
             yield
 

@@ -142,6 +142,21 @@ def test_a_damage_that_its_node_finds(tmp_path: Path) -> None:
     assert (machines.kept, faults.broken) == (["n2"], [])
 
 
+def test_a_damaged_disk_is_not_emptied_before_its_node_has_met_the_damage(tmp_path: Path) -> None:
+    """Run 2101: a cut journal was emptied before its node had started on it, and counted as found by nobody."""
+
+    async def wipe_then_find(machines: Disks, nemesis: LiveNemesis) -> None:
+        await until(lambda: nemesis.fired["wipe"] or nemesis.passed["wipe"])
+        assert nemesis.reasons == {"wipe: whether n2 finds what is damaged on its disk is not known yet": 1}
+        await until(lambda: machines.log[-1] == "start n2")
+        machines.end("n2", ExitCode.DATA)
+
+    lines = "0 truncate n2 for=0.2 at=0.5 file=journal\n0.1 wipe n2 for=0.01"
+    faults, machines, _ = asyncio.run(struck(tmp_path, lines, wipe_then_find))
+    assert (faults.broken, [damage.found_by for damage in faults.damages]) == ([], [["its node"]])
+    assert machines.log.count("wipe n2") == 1
+
+
 def test_a_damage_that_nobody_finds_is_a_violation(tmp_path: Path) -> None:
     """The node lives on it for a while; then it is looked at, told of, and the node gets an empty disk."""
     faults, machines, _ = asyncio.run(struck(tmp_path, "0 zero n2 for=0.01 at=0.5 file=hours"))
