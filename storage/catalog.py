@@ -352,10 +352,10 @@ class Catalog:
 
 @contextmanager
 def _lmdb_errors(operation: str, path: Path) -> Iterator[None]:
-    """LMDB's errors as ours: Corrupt where its pages do not hold together, DiskFailed for all else."""
+    """LMDB's errors as ours: Corrupt where its pages do not hold together or lack a table, DiskFailed for all else."""
     try:
         yield
-    except DAMAGED as error:
+    except (*DAMAGED, lmdb.NotFoundError) as error:
         raise Corrupt(f"{path}/data.mdb", 0, "LMDB", error, "whole pages") from error
     except lmdb.Error as error:
         # Codes above zero are the operating system's; LMDB's own (map full, ...) are below and no errno.

@@ -1,7 +1,9 @@
-"""Whether the catalog's file is as long as what it holds, asked before LMDB maps it.
+"""Whether the catalog's file is as long as what it holds, and its pages hold together, asked before LMDB maps it.
 
-LMDB reads through a mapping. A read past the end of the file is signal SIGBUS, which ends a process without a word. So
-the file is looked at with plain reads first, and one that was cut short is Corrupt, by name.
+LMDB reads through a mapping. A read past the end of the file is signal SIGBUS, which ends a process without a word; a
+page that is not what its tree says may be a failed assertion, which ends it with a word of LMDB's own. So the file is
+looked at with plain reads first. One that was cut short is Corrupt, by name, whoever opens it; all pages in use are
+read only for those who verify.
 
 What LMDB keeps, as far as it is read here (all integers little endian, LMDB 0.9 on a 64-bit machine):
 ```
@@ -9,7 +11,9 @@ page            16 bytes: number u64, pad u16, flags u16 (branch 1, leaf 2, over
   meta          magic u32, version u32, address u64, map size u64, tree of free pages, main tree, last page u64, txn u64
   branch, leaf  (lower - 16) / 2 offsets u16 of nodes
   node          low u16, high u16, flags u16, key size u16, key; a branch's child is low | high << 16 | flags << 32
-                a leaf's data follows, low | high << 16 bytes of it; with flag 1 its overflow page u64 follows instead
+                a leaf's data follows, low | high << 16 bytes of it; with flag 1 its overflow page u64 follows instead,
+                with flag 2 the data is a tree
+  overflow      its header has the count of its pages, u32, in place of lower and upper
 tree            page size u32, flags u16, depth u16, 4 counts u64, root page u64
 free pages      a row for each transaction that freed some: count u64, then the pages
 ```
@@ -37,8 +41,8 @@ _PAGE_NUMBER: Final = struct.Struct("<Q")
 _MAGIC: Final = 0xBEEFC0DE
 _VERSION: Final = 1
 _BRANCH, _LEAF, _OVERFLOW, _META_PAGE = 1, 2, 4, 8
-_BIG: Final = 1
-"""Of a node in a leaf: its data stands in overflow pages."""
+_BIG, _SUBTREE = 1, 2
+"""Of a node in a leaf: its data stands in overflow pages; is another tree."""
 _NO_PAGE: Final = (1 << 64) - 1
 _PAGE_SIZES: Final = tuple(1 << bits for bits in range(9, 17))
 _DEPTH_MAX: Final = 32
@@ -51,6 +55,7 @@ class _Meta:
 
     page_size: int
     free_root: int
+    main: bytes
     last_page: int
     transaction: int
 
@@ -64,6 +69,22 @@ def require_begun(path: Path, disk: Disk) -> None:
     try:
         if not disk.size(fd):
             raise Corrupt(str(path), 0, "length", "0, cut short", "two meta pages")
+    finally:
+        disk.close(fd)
+
+
+def require_sound(path: Path, disk: Disk) -> None:
+    """Raises Corrupt if a page of data.mdb that is in use is not what its tree says that it is: LMDB would end the
+    process. Reads all of them, but not what the rows hold. Nobody may have it open; a missing or empty one is fine.
+
+    Raises DiskFailed if it cannot be read.
+    """
+    require_whole(path, disk)
+    if not disk.exists(path):
+        return
+    fd = disk.open_read(path)
+    try:
+        _File(str(path), fd, disk).require_sound()
     finally:
         disk.close(fd)
 
@@ -102,6 +123,7 @@ class _File:
         self._disk = disk
         self._meta: _Meta | None = None
         self._size = 0
+        self._read_of = "list of free pages"
 
     def require_whole(self) -> None:
         """Raises Corrupt if a page that is in use is not there."""
@@ -121,6 +143,14 @@ class _File:
             needed = f"{(used + 1) * meta.page_size}, for page {used} of {meta.last_page} is in use"
             raise Corrupt(self._name, self._size, "length", f"{self._size}, cut short", needed)
 
+    def require_sound(self) -> None:
+        """Raises Corrupt if a page of the main tree, or of one in it, is not as its tree says."""
+        self._size = self._disk.size(self._fd)
+        if self._size:
+            self._meta = meta = self._newest()
+            self._read_of = "trees"
+            self._check_tree(meta.main)
+
     def overtaken(self) -> bool:
         """Whether another transaction was committed since this look began, so that its pages may be others now."""
         return self._meta is not None and self._newest() != self._meta
@@ -135,12 +165,12 @@ class _File:
         if len(data) < _HEADER.size + _META.size:
             raise Corrupt(self._name, len(data) + offset, "LMDB meta page", "cut short", "two whole ones")
         _, _, flags, _, _ = _HEADER.unpack_from(data)
-        magic, version, _, _, free, _, last_page, transaction = _META.unpack_from(data, _HEADER.size)
+        magic, version, _, _, free, main, last_page, transaction = _META.unpack_from(data, _HEADER.size)
         page_size, _, _, _, _, _, _, free_root = _TREE.unpack(free)
         if not flags & _META_PAGE or magic != _MAGIC or version != _VERSION or page_size not in _PAGE_SIZES:
             found = f"magic {magic:08x}, version {version}, page size {page_size}"
             raise Corrupt(self._name, offset, "LMDB meta page", found, f"magic {_MAGIC:08x}, version {_VERSION}")
-        return _Meta(page_size, free_root, last_page, transaction)
+        return _Meta(page_size, free_root, main, last_page, transaction)
 
     def _free_from(self, first: int) -> set[int]:
         """The free pages from this one on."""
@@ -155,14 +185,10 @@ class _File:
         _, _, flags, lower, _ = _HEADER.unpack_from(data)
         if not depth or not flags & (_BRANCH | _LEAF) or not _HEADER.size <= lower <= len(data):
             raise self._damaged(page, f"flags {flags:#x}, lower {lower}")
-        for (at,) in struct.iter_unpack("<H", data[_HEADER.size : lower - lower % 2]):
-            if at + _NODE.size > len(data):
-                raise self._damaged(page, f"a node at {at}")
-            low, high, node_flags, key_size = _NODE.unpack_from(data, at)
+        for start, size, node_flags in self._nodes(page, data, lower):
             if flags & _BRANCH:
-                yield from self._free_pages(low | high << 16 | node_flags << 32, depth - 1)
+                yield from self._free_pages(size | node_flags << 32, depth - 1)
                 continue
-            start, size = at + _NODE.size + key_size, low | high << 16
             listed = data[start : start + size]
             if node_flags & _BIG:
                 listed = self._overflow(_PAGE_NUMBER.unpack_from(data[start:].ljust(8, b"\0"))[0], size)
@@ -171,11 +197,48 @@ class _File:
             count, *pages = struct.unpack(f"<{size // 8}Q", listed)
             yield from pages[:count]
 
+    def _nodes(self, page: int, data: bytes, lower: int) -> Iterator[tuple[int, int, int]]:
+        """(where its data begins, the size of it, flags) of each node of a page; of a branch the last two are a page's
+        number."""
+        for (at,) in struct.iter_unpack("<H", data[_HEADER.size : lower - lower % 2]):
+            if at + _NODE.size > len(data):
+                raise self._damaged(page, f"a node at {at}")
+            low, high, flags, key_size = _NODE.unpack_from(data, at)
+            yield at + _NODE.size + key_size, low | high << 16, flags
+
+    def _check_tree(self, tree: bytes) -> None:
+        """All pages of a tree."""
+        if len(tree) < _TREE.size:
+            raise self._damaged(0, f"a tree of {len(tree)} bytes")
+        _, _, depth, _, _, _, _, root = _TREE.unpack(tree)
+        if root != _NO_PAGE:
+            self._check(root, depth)
+
+    def _check(self, page: int, depth: int) -> None:
+        """A page that is so far from the leaves, and those below it."""
+        data = self._page(page)
+        number, _, flags, lower, upper = _HEADER.unpack_from(data)
+        branch = depth > 1
+        placed = _HEADER.size < lower <= upper <= len(data)
+        if number != page or flags != (_BRANCH if branch else _LEAF) or not placed or not 0 < depth <= _DEPTH_MAX:
+            raise self._damaged(page, f"number {number}, flags {flags:#x}, lower {lower}, upper {upper}, depth {depth}")
+        for start, size, node_flags in self._nodes(page, data, lower):
+            if branch:
+                self._check(size | node_flags << 32, depth - 1)
+                continue
+            end = start + (_PAGE_NUMBER.size if node_flags & _BIG else size)
+            if end > len(data):
+                raise self._damaged(page, f"a row that ends at {end}")
+            if node_flags & _BIG:
+                self._overflow(_PAGE_NUMBER.unpack_from(data, start)[0], size)
+            elif node_flags & _SUBTREE:
+                self._check_tree(data[start:end])
+
     def _overflow(self, page: int, size: int) -> bytes:
         """The bytes of a row too long for its page."""
-        _, _, flags, _, _ = _HEADER.unpack_from(self._page(page))
-        if not flags & _OVERFLOW:
-            raise self._damaged(page, f"flags {flags:#x}")
+        number, _, flags, _, _ = _HEADER.unpack_from(self._page(page))
+        if number != page or not flags & _OVERFLOW:
+            raise self._damaged(page, f"number {number}, flags {flags:#x}")
         return self._read(page, _HEADER.size + size)[_HEADER.size :]
 
     def _page(self, page: int) -> bytes:
@@ -189,9 +252,11 @@ class _File:
             raise self._damaged(page, f"of {size} bytes, the last page is {self._meta.last_page}")
         offset = page * self._meta.page_size
         if offset + size > self._size:
-            needed = f"{offset + size}, for the list of free pages has page {page}"
+            needed = f"{offset + size}, for the {self._read_of} has page {page}"
             raise Corrupt(self._name, self._size, "length", f"{self._size}, cut short", needed)
         return self._disk.read(self._fd, size, offset)
 
     def _damaged(self, page: int, found: str) -> Corrupt:
-        return Corrupt(self._name, 0, f"LMDB's list of free pages, page {page}", found, "whole pages")
+        assert self._meta is not None
+        offset = page * self._meta.page_size
+        return Corrupt(self._name, offset, f"LMDB's {self._read_of}, page {page}", found, "whole pages")

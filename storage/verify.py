@@ -17,6 +17,7 @@ from pathlib import Path
 
 from storage.array import U64
 from storage.catalog import Catalog
+from storage.catalog_file import require_sound
 from storage.checkpoint import CheckpointRecord
 from storage.delivery_file import delivery_files, read_delivery_file
 from storage.disk import Disk, DiskFailed
@@ -62,6 +63,7 @@ def verify(directory: Path, *, disk: Disk | None = None, group: int = 0) -> Repo
     disk = disk or Disk()
     report = Report()
     try:
+        require_sound(directory / "catalog" / "data.mdb", disk)
         with _catalog(directory, disk) as catalog:
             report.faults += catalog.faults()
             _verify_hours(directory / "hours", catalog, disk, group, report)

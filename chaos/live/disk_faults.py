@@ -13,6 +13,7 @@ import asyncio
 import errno
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -265,10 +266,11 @@ class DiskFaults:
         return path.stat().st_size if path.exists() else 0
 
     async def _explains(self, node_id: str, returncode: int) -> bool:
-        """Whether a node ended because its disk failed, or because it found its files damaged; then it gets an empty
-        disk.
+        """Whether a node ended because its disk failed, or because it, or LMDB, found its files damaged; then it gets
+        an empty disk.
         """
-        if returncode != ExitCode.DATA:
+        by_lmdb = any(damage.kind == "catalog" for damage in self._rotten.get(node_id, []))
+        if returncode != ExitCode.DATA and not (by_lmdb and returncode == -signal.SIGABRT):
             return False
         if self._disks.failed_count(node_id) > self._failed_before.get(node_id, 0):
             self._failed_before[node_id] = self._disks.failed_count(node_id)

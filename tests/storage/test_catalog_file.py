@@ -3,6 +3,7 @@
 import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import lmdb
@@ -127,6 +128,67 @@ def test_damaged_meta_pages_and_free_lists_are_corrupt(tmp_path: Path) -> None:
         data[at] ^= 0xFF
         damaged.write_bytes(data)
         assert str(damaged) in (found(damaged) or str(damaged))
+
+
+VERIFY_EACH = """
+import sys
+from pathlib import Path
+from storage.catalog import Catalog
+from storage.catalog_file import require_sound
+from storage.disk import Disk
+from storage.format import Corrupt, FormatRefused
+
+path, page = Path(sys.argv[1]), 4096
+whole = (path / "data.mdb").read_bytes()
+
+
+def verified():
+    try:
+        require_sound(path / "data.mdb", Disk())
+    except Corrupt as fault:
+        return "pages" if "LMDB's trees, page" in str(fault) else "another"
+    try:
+        catalog = Catalog.open(path, Disk(), read_only=True)
+    except (Corrupt, FormatRefused):
+        return "rows"
+    try:
+        return "rows" if catalog.faults() else "sound"
+    finally:
+        catalog.close()
+
+
+for first in range(2 * page, len(whole), page):
+    for what, at, held in (
+        ("zeros", first, bytes(page)),
+        *((f"bit {bit} of byte {at}", first + at, bytes([whole[first + at] ^ 1 << bit]))
+          for at in (0, 10, 12, 14, 16, 17) for bit in (0, 3, 6)),
+    ):
+        print(first // page, what, end=": ", flush=True)
+        (path / "data.mdb").write_bytes(whole[:at] + held + whole[at + len(held):])
+        print(verified(), flush=True)
+"""
+
+
+def test_whatever_page_is_zeroed_or_has_a_bit_flipped_nothing_ends_the_process(tmp_path: Path) -> None:
+    """Run 2101: LMDB met a page of zeros, and ended `hourwheel verify` by an assertion. A page that is in use and none
+    of LMDB's is found first."""
+    path = tmp_path / "catalog"
+    filled(path, 10)
+    catalog = Catalog.open(path, Disk())
+    catalog.put_topic("long", {"note": "x" * 20_000}, 1)
+    checkpoint(catalog, 11)
+    catalog.close()
+    child = subprocess.run([sys.executable, "-c", VERIFY_EACH, str(path)], capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stdout[-200:] + child.stderr
+    said = [line.rpartition(": ")[::2] for line in child.stdout.splitlines()]
+    assert {verdict for _, verdict in said} == {"pages", "rows", "sound"}
+    zeroed = Counter(verdict for what, verdict in said if "zeros" in what)
+    assert zeroed["rows"] == 4, "of the five pages of the long row those that have no header"
+    assert zeroed["pages"] > 10
+    assert zeroed["sound"], "pages that nothing refers to"
+    by_what = dict(said)
+    used = [what.split()[0] for what, verdict in said if what.endswith("zeros") and verdict == "pages"]
+    assert {by_what[f"{page} bit 0 of byte 0"] for page in used} == {"pages"}, "it says which page it is"
 
 
 COMMIT = """

@@ -184,3 +184,17 @@ def test_first_start_cut_short(tmp_path: Path) -> None:
     report = verify(tmp_path)
     assert report.sound, report.faults
     assert "no checkpoint yet" in report.notes[0]
+
+
+def test_pages_of_the_catalog_are_told_before_lmdb_meets_them(quick_path: Path) -> None:
+    """Run 2101: LMDB ended verify by an assertion."""
+    run(quick_path, Disk())
+    path = quick_path / "catalog" / "data.mdb"
+    whole = path.read_bytes()
+    told = 0
+    for first in range(2 * 4096, len(whole), 4096):
+        path.write_bytes(whole[:first] + bytes(4096) + whole[first + 4096 :])
+        faults = verify(quick_path).faults
+        assert len(faults) <= 1
+        told += any(f"at byte {first}: LMDB's trees" in fault for fault in faults)
+    assert told > 3

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -127,16 +128,18 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_faults, "LOOK_S", 0.01)
 
 
-def test_a_damage_that_its_node_finds(tmp_path: Path) -> None:
-    """The node is killed, damaged, started; it ends with 11, is explained, gets an empty disk, and starts again."""
+@pytest.mark.parametrize(("file", "end"), [("journal", ExitCode.DATA), ("catalog", -signal.SIGABRT)])
+def test_a_damage_that_its_node_finds(tmp_path: Path, file: str, end: int) -> None:
+    """The node is killed, damaged, started; it ends with 11, or LMDB ends it, is explained, gets an empty disk, and
+    starts again."""
 
     async def find(machines: Disks, nemesis: LiveNemesis) -> None:
         while machines.log != ["end n2 -9", "start n2"]:
             await nemesis.lasts(0.001)
-        machines.end("n2", ExitCode.DATA)
+        machines.end("n2", end)
 
-    faults, machines, history = asyncio.run(struck(tmp_path, "0 flip n2 for=0.01 at=0.5 file=journal", find))
-    assert machines.log[:5] == ["end n2 -9", "start n2", "end n2 11", "wipe n2", "start n2"]
+    faults, machines, history = asyncio.run(struck(tmp_path, f"0 flip n2 for=0.01 at=0.5 file={file}", find))
+    assert machines.log[:5] == ["end n2 -9", "start n2", f"end n2 {end:d}", "wipe n2", "start n2"]
     assert [(event.node, event.expected) for event in history.of(Crashed)] == [("n2", True)]
     assert [damage.found_by for damage in faults.damages] == [["its node"]]
     assert (machines.kept, faults.broken) == (["n2"], [])
