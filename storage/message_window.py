@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from storage.array import I64
-from storage.chain import SECONDS, walk
+from storage.chain import walk
 from storage.format import UNIT_MOVED, Units
 from storage.hour import Hour
 from storage.position import HOUR_MS
@@ -48,9 +48,10 @@ class MessageWindow:
         if hour.near and self._from_ms < self._to_ms:
             first, last = (self._from_ms - begin_ms) // 1000, (self._to_ms - 1 - begin_ms) // 1000
             heads = hour.heads()
-            chains = [(second, *heads.second(second)) for second in range(first, min(last + 1, SECONDS))]
-            if sum(count for _, _, count in chains) * _CHAIN_COST < hour.units:
-                self._chains = chains
+            used = first + np.flatnonzero(heads.count[first : last + 1])
+            if int(heads.count[used].sum()) * _CHAIN_COST < hour.units:
+                columns = used, heads.after[used].astype(np.int64) - 1, heads.count[used]
+                self._chains = list(zip(*(column.tolist() for column in columns), strict=True))
 
     @property
     def quick(self) -> bool:
@@ -89,5 +90,4 @@ class MessageWindow:
             return
         index = hour.files.index
         for second, last, count in self._chains:
-            if count:
-                yield walk(second, last, count, index.read_rows, index.name, least=hour.first)
+            yield walk(second, last, count, index.read_rows, index.name, least=hour.first)
