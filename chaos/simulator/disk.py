@@ -232,6 +232,8 @@ class SimDisk(Disk):
         file = self._file(fd)
         size = file.size
         old = super().read(fd, size - length, length) if length < size else b""
+        if file.stuck:
+            old = file.cut(length, old)
         file.undo.append(Undo(min(length, size), old, size, max(0, length - size)))
         super().truncate(fd, length)
         file.size = length

@@ -23,12 +23,14 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos.simulator.names import Name, Names
 
 SECTOR = 512
+PAGE = 4096
 GIB = 1 << 30
 
 
@@ -40,6 +42,16 @@ class Undo:
     old: bytes
     size: int
     new_bytes: int
+
+    def part(self, begin: int, end: int) -> list[Undo]:
+        """What of it lies in begin <= byte < end, if anything; of one whose old bytes are as many as its new ones."""
+        begin, end = max(begin, self.offset), min(end, self.offset + len(self.old))
+        old = self.old[begin - self.offset : end - self.offset]
+        return [Undo(begin, old, self.size, len(old))] if begin < end else []
+
+
+def _parts(several: list[Undo], begin: int, end: int) -> list[Undo]:
+    return [part for each in several for part in each.part(begin, end)]
 
 
 @dataclass(slots=True)
@@ -59,11 +71,19 @@ class File:
         self.undo = []
 
     def write_again(self, offset: int, length: int) -> None:
-        """Stuck pages that are written again are dirty again, and the next sync carries them."""
-        end = offset + length
-        again = [each for each in self.stuck if offset <= each.offset and each.offset + len(each.old) <= end]
-        self.stuck = [each for each in self.stuck if each not in again]
-        self.undo = again + self.undo
+        """Stuck pages of which any byte is written again are dirty again, and the next sync carries them."""
+        begin, end = offset - offset % PAGE, -(-(offset + length) // PAGE) * PAGE
+        self.undo = _parts(self.stuck, begin, end) + self.undo
+        self.stuck = _parts(self.stuck, 0, begin) + _parts(self.stuck, end, sys.maxsize)
+
+    def cut(self, length: int, old: bytes) -> bytes:
+        """The file ends here from now on: pages behind are gone, stuck or not. Returns what stood there if the cut is
+        taken back: `old`, but for what no sync carries."""
+        held = bytearray(old)
+        for each in _parts(self.stuck, length, length + len(old)):
+            held[each.offset - length : each.offset - length + len(each.old)] = each.old
+        self.stuck = _parts(self.stuck, 0, length)
+        return bytes(held)
 
     def synced(self) -> None:
         """All that is not stuck is durable, the length too."""
