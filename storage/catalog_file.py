@@ -54,7 +54,8 @@ class _Meta:
     """One meta page: a transaction that was committed."""
 
     page_size: int
-    free_root: int
+    free: bytes
+    """The tree of free pages."""
     main: bytes
     last_page: int
     transaction: int
@@ -123,7 +124,6 @@ class _File:
         self._disk = disk
         self._meta: _Meta | None = None
         self._size = 0
-        self._read_of = "list of free pages"
 
     def require_whole(self) -> None:
         """Raises Corrupt if a page that is in use is not there."""
@@ -148,8 +148,9 @@ class _File:
         self._size = self._disk.size(self._fd)
         if self._size:
             self._meta = meta = self._newest()
-            self._read_of = "trees"
-            self._check_tree(meta.main)
+            for page, row, flags in self._rows(meta.main):
+                if flags & _SUBTREE:
+                    self._check_table(page, row)
 
     def overtaken(self) -> bool:
         """Whether another transaction was committed since this look began, so that its pages may be others now."""
@@ -166,97 +167,81 @@ class _File:
             raise Corrupt(self._name, len(data) + offset, "LMDB meta page", "cut short", "two whole ones")
         _, _, flags, _, _ = _HEADER.unpack_from(data)
         magic, version, _, _, free, main, last_page, transaction = _META.unpack_from(data, _HEADER.size)
-        page_size, _, _, _, _, _, _, free_root = _TREE.unpack(free)
+        page_size, *_ = _TREE.unpack(free)
         if not flags & _META_PAGE or magic != _MAGIC or version != _VERSION or page_size not in _PAGE_SIZES:
             found = f"magic {magic:08x}, version {version}, page size {page_size}"
             raise Corrupt(self._name, offset, "LMDB meta page", found, f"magic {_MAGIC:08x}, version {_VERSION}")
-        return _Meta(page_size, free_root, main, last_page, transaction)
+        return _Meta(page_size, free, main, last_page, transaction)
 
     def _free_from(self, first: int) -> set[int]:
         """The free pages from this one on."""
         assert self._meta is not None
-        if self._meta.free_root == _NO_PAGE:
-            return set()
-        return {page for page in self._free_pages(self._meta.free_root, _DEPTH_MAX) if page >= first}
+        free: set[int] = set()
+        for page, row, _ in self._rows(self._meta.free):
+            if len(row) % 8 or len(row) < 8:
+                raise self._damaged(page, f"a list of {len(row)} bytes")
+            count, *pages = struct.unpack(f"<{len(row) // 8}Q", row)
+            free.update(each for each in pages[:count] if each >= first)
+        return free
 
-    def _free_pages(self, page: int, depth: int) -> Iterator[int]:
-        """The pages listed below one page of the tree of free pages."""
-        data = self._page(page)
-        _, _, flags, lower, _ = _HEADER.unpack_from(data)
-        if not depth or not flags & (_BRANCH | _LEAF) or not _HEADER.size <= lower <= len(data):
-            raise self._damaged(page, f"flags {flags:#x}, lower {lower}")
-        for start, size, node_flags in self._nodes(page, data, lower):
-            if flags & _BRANCH:
-                yield from self._free_pages(size | node_flags << 32, depth - 1)
-                continue
-            listed = data[start : start + size]
-            if node_flags & _BIG:
-                listed = self._overflow(_PAGE_NUMBER.unpack_from(data[start:].ljust(8, b"\0"))[0], size)
-            if len(listed) < size or size % 8 or size < 8:
-                raise self._damaged(page, f"a row of {len(listed)} bytes that says {size}")
-            count, *pages = struct.unpack(f"<{size // 8}Q", listed)
-            yield from pages[:count]
+    def _check_table(self, page: int, tree: bytes) -> None:
+        """All pages of a tree that a row of the main one is. There are none in it."""
+        if len(tree) != _TREE.size:
+            raise self._damaged(page, f"a tree of {len(tree)} bytes")
+        for inner, _, flags in self._rows(tree):
+            if flags & _SUBTREE:
+                raise self._damaged(inner, "a tree within a table")
 
-    def _nodes(self, page: int, data: bytes, lower: int) -> Iterator[tuple[int, int, int]]:
-        """(where its data begins, the size of it, flags) of each node of a page; of a branch the last two are a page's
-        number."""
+    def _rows(self, tree: bytes) -> Iterator[tuple[int, bytes, int]]:
+        """(page, data, flags) of each row of a tree. Raises Corrupt for a page that is not as the tree says."""
+        _, _, depth, _, _, _, _, root = _TREE.unpack(tree)
+        if root != _NO_PAGE:
+            yield from self._rows_below(root, depth)
+
+    def _rows_below(self, page: int, depth: int) -> Iterator[tuple[int, bytes, int]]:
+        """Of a page, from which it is so far to the leaves: 1 is one."""
+        data = self._read(page, self._page_size)
+        number, _, flags, lower, upper = _HEADER.unpack_from(data)
+        kind = _BRANCH if depth > 1 else _LEAF
+        placed = _HEADER.size < lower <= upper <= len(data)
+        if number != page or flags != kind or not placed or not 0 < depth <= _DEPTH_MAX:
+            raise self._damaged(page, f"number {number}, flags {flags:#x}, lower {lower}, upper {upper}, depth {depth}")
         for (at,) in struct.iter_unpack("<H", data[_HEADER.size : lower - lower % 2]):
             if at + _NODE.size > len(data):
                 raise self._damaged(page, f"a node at {at}")
-            low, high, flags, key_size = _NODE.unpack_from(data, at)
-            yield at + _NODE.size + key_size, low | high << 16, flags
-
-    def _check_tree(self, tree: bytes) -> None:
-        """All pages of a tree."""
-        if len(tree) < _TREE.size:
-            raise self._damaged(0, f"a tree of {len(tree)} bytes")
-        _, _, depth, _, _, _, _, root = _TREE.unpack(tree)
-        if root != _NO_PAGE:
-            self._check(root, depth)
-
-    def _check(self, page: int, depth: int) -> None:
-        """A page that is so far from the leaves, and those below it."""
-        data = self._page(page)
-        number, _, flags, lower, upper = _HEADER.unpack_from(data)
-        branch = depth > 1
-        placed = _HEADER.size < lower <= upper <= len(data)
-        if number != page or flags != (_BRANCH if branch else _LEAF) or not placed or not 0 < depth <= _DEPTH_MAX:
-            raise self._damaged(page, f"number {number}, flags {flags:#x}, lower {lower}, upper {upper}, depth {depth}")
-        for start, size, node_flags in self._nodes(page, data, lower):
-            if branch:
-                self._check(size | node_flags << 32, depth - 1)
+            low, high, node_flags, key_size = _NODE.unpack_from(data, at)
+            size, start = low | high << 16, at + _NODE.size + key_size
+            if kind == _BRANCH:
+                yield from self._rows_below(size | node_flags << 32, depth - 1)
                 continue
             end = start + (_PAGE_NUMBER.size if node_flags & _BIG else size)
             if end > len(data):
                 raise self._damaged(page, f"a row that ends at {end}")
-            if node_flags & _BIG:
-                self._overflow(_PAGE_NUMBER.unpack_from(data, start)[0], size)
-            elif node_flags & _SUBTREE:
-                self._check_tree(data[start:end])
+            row = data[start:end]
+            yield page, self._overflow(_PAGE_NUMBER.unpack(row)[0], size) if node_flags & _BIG else row, node_flags
 
     def _overflow(self, page: int, size: int) -> bytes:
         """The bytes of a row too long for its page."""
-        number, _, flags, _, _ = _HEADER.unpack_from(self._page(page))
-        if number != page or not flags & _OVERFLOW:
+        number, _, flags, _, _ = _HEADER.unpack_from(self._read(page, _HEADER.size))
+        if number != page or flags != _OVERFLOW:
             raise self._damaged(page, f"number {number}, flags {flags:#x}")
         return self._read(page, _HEADER.size + size)[_HEADER.size :]
 
-    def _page(self, page: int) -> bytes:
+    @property
+    def _page_size(self) -> int:
         assert self._meta is not None
-        return self._read(page, self._meta.page_size)
+        return self._meta.page_size
 
     def _read(self, page: int, size: int) -> bytes:
         """`size` bytes from where a page begins. Raises Corrupt if the file ends before."""
         assert self._meta is not None
         if page > self._meta.last_page or size > MAP_SIZE:
             raise self._damaged(page, f"of {size} bytes, the last page is {self._meta.last_page}")
-        offset = page * self._meta.page_size
+        offset = page * self._page_size
         if offset + size > self._size:
-            needed = f"{offset + size}, for the {self._read_of} has page {page}"
+            needed = f"{offset + size}, for page {page} is in use"
             raise Corrupt(self._name, self._size, "length", f"{self._size}, cut short", needed)
         return self._disk.read(self._fd, size, offset)
 
     def _damaged(self, page: int, found: str) -> Corrupt:
-        assert self._meta is not None
-        offset = page * self._meta.page_size
-        return Corrupt(self._name, offset, f"LMDB's {self._read_of}, page {page}", found, "whole pages")
+        return Corrupt(self._name, page * self._page_size, f"LMDB's page {page}", found, "as the tree has it")

@@ -5,14 +5,11 @@ answers them they are busy: packets and streams that had to wait for them would 
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from cli.local_cluster import this_build
 
 
 class HelperFailed(RuntimeError):
@@ -24,9 +21,8 @@ class Helper:
 
     def __init__(self, module: str, arguments: Sequence[str], prefix: Sequence[str] = ()) -> None:
         self._module = module
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
         words = [*prefix, sys.executable, "-P", "-m", module, *arguments]
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=this_build())
         self._answer()
 
     def tell(self, document: object) -> None:

@@ -47,7 +47,7 @@ class Says:
 
     @property
     def numbers(self) -> list[int]:
-        """What was heard, in order."""
+        """The numbers that n2 has heard, in order."""
         return [message["term"] for _peer, message in self._heard.messages]
 
     @property

@@ -196,5 +196,5 @@ def test_pages_of_the_catalog_are_told_before_lmdb_meets_them(quick_path: Path) 
         path.write_bytes(whole[:first] + bytes(4096) + whole[first + 4096 :])
         faults = verify(quick_path).faults
         assert len(faults) <= 1
-        told += any(f"at byte {first}: LMDB's trees" in fault for fault in faults)
+        told += any(f"at byte {first}: LMDB's page" in fault for fault in faults)
     assert told > 3
