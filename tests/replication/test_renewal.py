@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from chaos.ports import free_ports
+from replication.frame import encode_message
 from replication.handshake import Hello, Refusal
 from replication.link import Connection
 from replication.transport import AsyncTransport
@@ -192,16 +193,22 @@ def test_only_the_same_peer_that_has_learned_its_cluster_renews_a_connection() -
 
 
 def test_a_former_connection_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stranger may have made it, before there was a cluster to know: it does not keep the member out."""
+    """A stranger may have made it, before there was a cluster to know. Its pings do not keep the member out."""
 
     async def test() -> None:
         async with pair() as (one, two, heard, says):
             monkeypatch.setattr(Connection, "end", lambda connection: None)
-            former = two._incoming["n1"]
+            former, stranger = two._incoming["n1"], says.former
+            assert stranger is not None
             one.set_cluster_id(CLUSTER)
             await heard.until(lambda: says.renewed)
             says.say()
-            await heard.until(lambda: says.complete)
+
+            def complete_beside_pings() -> bool:
+                stranger.write(encode_message({"type": "ping"}, stranger.protocol))
+                return says.complete
+
+            await heard.until(complete_beside_pings)
             assert former.closed.done()
 
     run(test())
