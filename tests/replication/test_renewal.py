@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 from chaos.ports import free_ports
 from replication.frame import encode_message
 from replication.handshake import Hello, Refusal
-from replication.link import Connection
+from replication.link import Connection, Incoming
 from replication.transport import AsyncTransport
 from tests.replication.socket_node import LOOPS, Recorder, run, transport
 
@@ -210,6 +212,41 @@ def test_a_former_connection_that_does_not_end_is_ended(monkeypatch: pytest.Monk
 
             await heard.until(complete_beside_pings)
             assert former.closed.done()
+
+    run(test())
+
+
+def test_the_newest_of_those_that_stand_behind_another_counts() -> None:
+    """A member that dials once more has given up the one before."""
+
+    def line(former: bool = False) -> Mock:
+        return Mock(hello=SimpleNamespace(node_id="n1"), renewed_by=lambda said: former)
+
+    incoming, said = Incoming(), cast(Hello, SimpleNamespace(node_id="n1"))
+    former, older, newest = line(former=True), line(), line()
+    for each in (former, older, newest):
+        incoming.admit(each, said)
+    older.abort.assert_called_once()
+    incoming.lost(older)
+    assert (incoming["n1"], incoming.all()) == (former, [former, newest])
+    incoming.lost(former)
+    assert (incoming["n1"], incoming.all()) == (newest, [newest])
+
+
+def test_silence_counts_from_when_a_connection_is_read_again() -> None:
+    """What came while it stood behind another waits unread."""
+
+    async def test() -> None:
+        async with pair() as (one, two, heard, _says):
+            former = two._incoming["n1"]
+            cast(asyncio.Transport, former._transport).pause_reading()
+            one.set_cluster_id(CLUSTER)
+            await heard.until(lambda: len(two._incoming.all()) == 2)
+            _, behind = two._incoming.all()
+            behind.heard_s = float("-inf")
+            former.abort()
+            await former.closed
+            assert behind.heard_s > 0
 
     run(test())
 

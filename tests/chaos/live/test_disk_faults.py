@@ -145,6 +145,17 @@ def test_a_damage_that_its_node_finds(tmp_path: Path, file: str, end: int) -> No
     assert (machines.kept, faults.broken) == (["n2"], [])
 
 
+def test_an_end_by_lmdb_is_explained_by_a_damaged_catalog_alone(tmp_path: Path) -> None:
+    """A signal that anything else brought is a violation."""
+
+    async def abort(machines: Disks, nemesis: LiveNemesis) -> None:
+        await until(lambda: machines.log == ["end n2 -9", "start n2"])
+        machines.end("n2", -signal.SIGABRT)
+
+    _, _, history = asyncio.run(struck(tmp_path, "0 flip n2 for=0.01 at=0.5 file=journal", abort))
+    assert [(event.node, event.expected) for event in history.of(Crashed)] == [("n2", False)]
+
+
 def test_a_damaged_disk_is_not_emptied_before_its_node_has_met_the_damage(tmp_path: Path) -> None:
     """Run 2101: a cut journal was emptied before its node had started on it, and counted as found by nobody."""
 

@@ -313,30 +313,31 @@ def test_a_clean_cut_leaves_what_a_model_says(
     assert found == {name: model.kept[identity] for name, identity in model.kept_names.items()}
 
 
+FIRST, SECOND = b"first".ljust(PAGE), b"2" * (PAGE + 1)
+
+
 def stuck(path: Path) -> tuple[Platter, SimDisk, int]:
-    """A file of b"first" and, on its second page, b"second", which a sync has failed to carry."""
+    """A file of b"first" and, on its second page and a byte of its third, SECOND, which a sync has failed to carry."""
     platter = Platter(path / "root", path / "aside", random.Random(1))
     disk = SimDisk(platter, random.Random(1), lambda operation: None, lambda: None)
     fd = disk.open_write(platter.root / "file")
-    disk.write(fd, b"first".ljust(PAGE), 0)
+    disk.write(fd, FIRST, 0)
     disk.fdatasync(fd)
     disk.fsync_directory(platter.root)
-    disk.write(fd, b"second", PAGE)
+    disk.write(fd, SECOND, PAGE)
     disk.fail(errno.EIO, "fdatasync")
     with pytest.raises(DiskFailed):
         disk.fdatasync(fd)
     return platter, disk, fd
 
 
-FIRST = b"first".ljust(PAGE)
-
-
 @pytest.mark.parametrize(
     ("writes", "kept"),
     [
-        ([(b"third", 2 * PAGE)], bytes(PAGE) + b"third"),  # later syncs carry what is behind it, and the length
-        ([(b"second", PAGE), (b"third", 2 * PAGE)], b"second".ljust(PAGE, b"\0") + b"third"),
-        ([(b"third", PAGE + 6)], b"secondthird"),  # a byte makes its page dirty
+        ([(b"third", 3 * PAGE)], bytes(2 * PAGE) + b"third"),  # later syncs carry what is behind it, and the length
+        ([(SECOND, PAGE), (b"third", 3 * PAGE)], SECOND.ljust(2 * PAGE, b"\0") + b"third"),
+        ([(b"3", 2 * PAGE - 1)], SECOND[: PAGE - 1] + b"3\0"),  # a byte makes its page dirty, and no other
+        ([(b"3", 2 * PAGE + 1)], bytes(PAGE) + b"23"),
     ],
 )
 def test_what_a_failed_sync_left_is_a_hole_unless_its_page_is_written_again(
@@ -358,11 +359,11 @@ def test_58646_what_is_cut_off_is_no_hole_later(tmp_path: Path, synced: bool) ->
     platter, disk, fd = stuck(tmp_path)
     disk.truncate(fd, PAGE)
     if synced:
-        for place, piece in enumerate((b"sec", b"ond")):
-            disk.write(fd, piece, PAGE + 3 * place)
+        for offset in range(0, len(SECOND), 3_000):
+            disk.write(fd, SECOND[offset : offset + 3_000], PAGE + offset)
         disk.fdatasync(fd)
     cut(platter, disk)
-    assert (platter.root / "file").read_bytes() == FIRST + (b"second" if synced else bytes(6))
+    assert (platter.root / "file").read_bytes() == FIRST + (SECOND if synced else bytes(len(SECOND)))
 
 
 @pytest.mark.parametrize("name", ["test_write_and_read", "test_names", "test_a_lock_is_exclusive"])
