@@ -1,23 +1,32 @@
 """A batch: NDJSON in, NDJSON out, one result per line, at the speed of a memory copy where nothing is wrong.
 
-Reading takes the whole batch through one typed decode when a cheap count shows that every line is one object; any
-doubt (blank lines, a broken line, an unknown field somewhere) reads line by line, and a line at fault gets its problem
-while the others go on. Writing fills a matrix of identical rows (numpy), 0.2 us a line; only lines with another result
-are rendered one by one. Line numbers are padded with spaces inside the JSON so that all rows have one width.
+Reading takes 32 KiB through one typed decode when a cheap count shows that every line there is one object; any doubt
+(blank lines, a broken line, an unknown field somewhere) reads them line by line, and a line at fault gets its problem
+while the others go on. Both ways stop between pieces, for whoever waits for the loop (`api.loop_turn`). Writing fills a
+matrix of identical rows (numpy), 0.2 us a line; only lines with another result are rendered one by one. Line numbers
+are padded with spaces inside the JSON so that all rows have one width.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from api.document import check_utf8
+from api.document import FAULTS_MAX, check_utf8
+from api.loop_turn import Pieces
 from api.message import JSON_MESSAGE, ODD, OPAQUE_MESSAGE, JsonMessage, OpaqueMessage, accept, explain
 from api.port import FAILED, KEPT, NEW, REPLAYED, Limits, MessageIn, ScheduleResult
 from api.problem import FieldFault, Problem
 from api.timestamp import TIME_BLANK, TIME_TEXT, render_time, write_times
+
+#: So much is read, or so many lines that are odd, before others have the loop.
+PIECE_BYTES: Final = 32 * 1024
+PIECE_LINES: Final = 16
+#: Of so many lines all faults are explained; of those behind them the first.
+EXPLAINED_MAX: Final = 100
 
 
 class BatchIn(msgspec.Struct, frozen=True):
@@ -31,8 +40,9 @@ class BatchIn(msgspec.Struct, frozen=True):
     problems: Mapping[int, Problem]
 
 
-def read_batch(data: bytes, now_ms: int, limits: Limits) -> BatchIn:
-    """All lines of a batch. `too-large` past the limit of lines, `invalid-field` for none; else nothing is raised."""
+def read_batch(data: bytes, now_ms: int, limits: Limits) -> Pieces[BatchIn]:
+    """All lines of a batch, a piece at a time. `too-large` past the limit of lines, `invalid-field` for none; else
+    nothing is raised."""
     data = data.rstrip()
     if not data:
         raise Problem(
@@ -43,12 +53,82 @@ def read_batch(data: bytes, now_ms: int, limits: Limits) -> BatchIn:
     count = data.count(b"\n") + 1
     if count > limits.batch_lines_max:
         raise Problem("too-large", f"a batch is at most {limits.batch_lines_max} lines, got {count}; send several")
-    # A newline between "}" and "{" is never inside a JSON value, so with this count each line is exactly one object.
-    if data.count(b"}\n{") == count - 1 and _is_utf8(data):
-        wires = _decode_all(data)
-        if wires is not None and len(wires) == count:
-            return _accept_all(data, wires, now_ms, limits)
-    return _read_lines(data, now_ms, limits)
+    reader = _Reader(now_ms, limits)
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start + PIECE_BYTES)
+        end = len(data) if end < 0 else end
+        yield from reader.read(data[start:end])
+        yield
+        start = end + 1
+    return reader.found()
+
+
+class _Reader:
+    """Reads the pieces of one batch, whole lines each, in order."""
+
+    def __init__(self, now_ms: int, limits: Limits) -> None:
+        self._now_ms = now_ms
+        self._limits = limits
+        self._messages: list[MessageIn] = []
+        self._lines: list[int] = []
+        self._problems: dict[int, Problem] = {}
+        self._next = 1  # number of the next line
+
+    def read(self, piece: bytes) -> Pieces[None]:
+        """The lines of one piece."""
+        first, count = self._next, piece.count(b"\n") + 1
+        self._next += count
+        # A newline between "}" and "{" is never inside a JSON value: with this count each line is exactly one object.
+        if piece.count(b"}\n{") == count - 1 and _is_utf8(piece):
+            messages = self._accept_all(piece, count)
+            if messages is not None:
+                self._messages += messages
+                self._lines += range(first, self._next)
+                return
+        for number, line in enumerate(piece.split(b"\n"), first):
+            if not line or line.isspace():
+                continue  # NDJSON lets a reader skip blank lines; they keep their number and have no result
+            try:
+                self._messages.append(self._read_line(line))
+                self._lines.append(number)
+            except Problem as problem:
+                problem.__traceback__ = problem.__context__ = None  # what they hold is 20 KB a line
+                self._problems[number] = problem
+            if number % PIECE_LINES == 0:
+                yield
+
+    def found(self) -> BatchIn:
+        """All that was read."""
+        as_they_stood = len(self._messages) == self._next - 1
+        return BatchIn(self._messages, None if as_they_stood else self._lines, self._problems)
+
+    def _accept_all(self, piece: bytes, count: int) -> list[MessageIn] | None:
+        """The messages of a piece in which nothing is odd."""
+        wires = _decode_all(piece)
+        if wires is None or len(wires) != count:
+            return None
+        try:
+            return [accept(wire, self._now_ms, self._limits) for wire in wires]
+        except ODD:
+            return None
+
+    def _read_line(self, line: bytes) -> MessageIn:
+        most = self._limits.request_bytes_max
+        if len(line) > most:
+            raise Problem("too-large", f"a line holds at most {most} bytes, got {len(line)}")
+        if _is_utf8(line):
+            wires = _decode_all(line)
+            if wires is not None and len(wires) == 1:
+                with suppress(*ODD):
+                    return accept(wires[0], self._now_ms, self._limits)
+        faults_max = FAULTS_MAX if len(self._problems) < EXPLAINED_MAX else 1
+        try:
+            return explain(line, self._now_ms, self._limits, faults_max)
+        except Problem as problem:
+            if problem.code != "malformed-json":
+                raise
+            raise Problem("malformed-line", problem.detail) from None
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -71,42 +151,6 @@ def _decode_all(data: bytes) -> list[JsonMessage] | list[OpaqueMessage] | None:
         return None
 
 
-def _accept_all(data: bytes, wires: list[JsonMessage] | list[OpaqueMessage], now_ms: int, limits: Limits) -> BatchIn:
-    try:
-        return BatchIn([accept(wire, now_ms, limits) for wire in wires], None, {})
-    except ODD:
-        return _read_lines(data, now_ms, limits)
-
-
-def _read_lines(data: bytes, now_ms: int, limits: Limits) -> BatchIn:
-    messages: list[MessageIn] = []
-    lines: list[int] = []
-    problems: dict[int, Problem] = {}
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if not line or line.isspace():
-            continue  # NDJSON lets a reader skip blank lines; they keep their number and have no result
-        try:
-            messages.append(_read_line(line, now_ms, limits))
-            lines.append(number)
-        except Problem as problem:
-            problems[number] = problem
-    return BatchIn(messages, lines, problems)
-
-
-def _read_line(line: bytes, now_ms: int, limits: Limits) -> MessageIn:
-    if line.isascii():
-        try:
-            return accept(JSON_MESSAGE.decode(line), now_ms, limits)
-        except ODD:
-            pass
-    try:
-        return explain(line, now_ms, limits)
-    except Problem as problem:
-        if problem.code != "malformed-json":
-            raise
-        raise Problem("malformed-line", problem.detail) from None
-
-
 _LINE_WIDTH: Final = 6
 _ROW_BLANK: Final = b'{"line":' + b" " * _LINE_WIDTH + b',"id":"' + b"0" * 26 + b'","due":"' + TIME_BLANK + b'"}\n'
 _ROW: Final = np.dtype(
@@ -120,7 +164,7 @@ _ROW: Final = np.dtype(
 _NUMBERS: Final = np.array([str(number).rjust(_LINE_WIDTH) for number in range(10_001)], f"S{_LINE_WIDTH}")
 
 
-def render_batch(batch: BatchIn, result: ScheduleResult | None) -> bytes:
+def render_batch(batch: BatchIn, result: ScheduleResult | None) -> Pieces[bytes]:
     """The answer's lines, in the order of the request's. `result` is None when no line was valid."""
     if result is None:
         rows: npt.NDArray[np.void] = np.empty(0, _ROW)
@@ -128,7 +172,11 @@ def render_batch(batch: BatchIn, result: ScheduleResult | None) -> bytes:
         rows = _plain_rows(batch, result)
         if not batch.problems and not result.status.any():
             return rows.tobytes()
-    lines = {number: _problem_line(number, problem) for number, problem in batch.problems.items()}
+    lines: dict[int, bytes] = {}
+    for number, problem in batch.problems.items():
+        lines[number] = _problem_line(number, problem)
+        if number % PIECE_LINES == 0:
+            yield
     if result is not None:
         width = len(_ROW_BLANK)
         text = rows.tobytes()
@@ -136,6 +184,8 @@ def render_batch(batch: BatchIn, result: ScheduleResult | None) -> bytes:
             number = row + 1 if batch.lines is None else batch.lines[row]
             plain = text[row * width : (row + 1) * width]
             lines[number] = plain if status == NEW else _other_line(number, row, plain, result)
+            if row % PIECE_LINES == 0:
+                yield
     return b"".join(lines[number] for number in sorted(lines))
 
 

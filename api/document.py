@@ -8,6 +8,7 @@ checked values; a value may then be of no use only in combination with another, 
 
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +20,11 @@ from api.problem import FieldFault, Problem
 #: Which code a refusal gets when its fields are at fault in different ways: the first of these.
 _PRECEDENCE: Final = ("too-large", "unknown-field", "invalid-field", "beyond-max-delay", "not-supported-yet")
 
+#: So many faults of a document are explained; what follows is not looked at.
+FAULTS_MAX: Final = 16
+#: No field's name is longer: nothing is meant by one that is.
+NAME_CHARS_MAX: Final = 32
+
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VALUE: Final = msgspec.json.Decoder(Any)
 
@@ -26,21 +32,26 @@ Checker = Callable[[Any], Any]
 
 
 class Faults:
-    """What is wrong with a document, collected while reading it."""
+    """What is wrong with a document, collected while reading it: `most` faults, with the last of which reading ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = FAULTS_MAX) -> None:
+        self._most = most
         self._found: list[tuple[str, FieldFault]] = []
 
     def add(self, code: str, pointer: str, detail: str) -> None:
-        """Note one fault; `code` is one of the field codes (413 or 422)."""
+        """Note one fault; `code` is one of the field codes (413 or 422). Raises the `Problem` with the last one."""
         self._found.append((code, FieldFault(pointer, detail)))
+        if len(self._found) == self._most:
+            self.raise_any()
 
     def raise_any(self) -> None:
         """Raise the `Problem` that names all faults; nothing when there are none."""
         if not self._found:
             return
         code, first = min(self._found, key=lambda found: _PRECEDENCE.index(found[0]))
-        more = f" (and {len(self._found) - 1} more, see errors)" if len(self._found) > 1 else ""
+        count = len(self._found)
+        unread = "; what follows was not looked at" if count == self._most else ""
+        more = f" (and {count - 1} more, see errors{unread})" if count > 1 else ""
         place = f"{first.pointer}: " if first.pointer else ""
         raise Problem(code, f"{place}{first.detail}{more}", errors=[fault for _, fault in self._found])
 
@@ -69,9 +80,15 @@ class Fields(msgspec.Struct, frozen=True):
             return "unknown-field", f"{name} is read-only; leave it out"
         if name in self.fixed:
             return "unknown-field", f"{name} cannot be changed here; cancel and schedule anew, or leave it out"
-        meant = get_close_matches(name.lower(), [*self.served, *self.planned], n=1, cutoff=0.6)
-        hint = f'did you mean "{meant[0]}"?' if meant else f"known fields: {', '.join(self.served)}"
+        meant = _meant(name.lower(), (*self.served, *self.planned)) if len(name) <= NAME_CHARS_MAX else None
+        hint = f'did you mean "{meant}"?' if meant else f"known fields: {', '.join(self.served)}"
         return "unknown-field", f'"{name[:40]}" is not a field here; {hint}'
+
+
+@lru_cache(maxsize=1024)
+def _meant(name: str, known: tuple[str, ...]) -> str | None:
+    """The known name that is most like this one: 150 us, and the same mistake stands in many lines of a batch."""
+    return next(iter(get_close_matches(name, known, n=1, cutoff=0.6)), None)
 
 
 def pointer_to(name: str) -> str:
@@ -122,9 +139,15 @@ def read_members(members: Mapping[str, msgspec.Raw], fields: Fields, faults: Fau
         try:
             values[name] = checker(bytes(raw) if name in fields.raw else decode_value(raw))
         except Fault as fault:
-            for each in (fault, *fault.also):
-                faults.add(each.code, pointer_to(name) + each.below, each.detail)
+            for code, below, detail in _told(fault):
+                faults.add(code, pointer_to(name) + below, detail)
     return values
+
+
+def _told(fault: Fault) -> list[tuple[str, str, str]]:
+    """Code, pointer and detail of all that is wrong with a value. The faults themselves are not kept: each holds the
+    frames it came through, which would hold it, 20 KB a line of a batch until the collector finds the circle."""
+    return [(each.code, each.below, each.detail) for each in (fault, *fault.also)]
 
 
 def read_inner(value: Any, fields: Fields) -> dict[str, Any]:
@@ -134,15 +157,17 @@ def read_inner(value: Any, fields: Fields) -> dict[str, Any]:
     values: dict[str, Any] = {}
     found: list[Fault] = []
     for name, member in value.items():
+        if len(found) >= FAULTS_MAX:
+            break
         checker = fields.served.get(name)
         try:
             if checker is None:
                 raise Fault(*fields.refuse(name))
             values[name] = checker(member)
         except Fault as fault:
-            found += [Fault(each.code, each.detail, pointer_to(name) + each.below) for each in (fault, *fault.also)]
+            found += [Fault(code, detail, pointer_to(name) + below) for code, below, detail in _told(fault)]
     for name, detail in fields.required.items():
-        if name not in value:
+        if name not in value and len(found) < FAULTS_MAX:
             found.append(Fault("invalid-field", detail, pointer_to(name)))
     if found:
         raise Fault(found[0].code, found[0].detail, found[0].below, tuple(found[1:]))

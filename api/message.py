@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from api.document import Checker, Faults, Fields, check_utf8, read_members, split_object
+from api.document import FAULTS_MAX, Checker, Faults, Fields, check_utf8, read_members, split_object
 from api.duration import parse_duration
 from api.field import (
     Fault,
@@ -157,10 +157,10 @@ def _accept_rest(
     )
 
 
-def explain(data: bytes, now_ms: int, limits: Limits) -> MessageIn:
-    """The thorough path: every field checked, every fault named with its pointer."""
+def explain(data: bytes, now_ms: int, limits: Limits, faults_max: int = FAULTS_MAX) -> MessageIn:
+    """The thorough path: every field checked, every fault named with its pointer, `faults_max` at most."""
     sent: dict[str, Any] = {}
-    faults = Faults()
+    faults = Faults(faults_max)
     values = read_members(split_object(data), _fields(now_ms, limits, sent), faults)
     if "topic" not in values and "topic" not in sent:
         faults.add("invalid-field", "/topic", 'topic is required, such as "orders"')

@@ -9,6 +9,7 @@ from api.batch import key_conflict, read_batch, render_batch
 from api.document import Faults, Fields, read_members, split_object
 from api.exchange import Exchange
 from api.ledger_route import show_message_ledger
+from api.loop_turn import in_turns
 from api.message import JSON as JSON_BODY
 from api.message import PLANNED, check_one_due, due_checkers, parse_message
 from api.port import CONFLICT, FAILED, KEPT, NEW, REPLAYED, HistoryEvent, Limits, MessageIn, MessageView, ScheduleResult
@@ -71,9 +72,9 @@ async def schedule_batch(exchange: Exchange) -> Answer:
     if query.get("atomic", "false") != "false":
         detail = "atomic batches are part of the contract but not supported yet; leave atomic out"
         raise Problem("not-supported-yet", detail, errors=[FieldFault("", detail, parameter="atomic")])
-    batch = read_batch(await exchange.read(), exchange.port.now_ms(), exchange.port.limits)
+    batch = await in_turns(read_batch(await exchange.read(), exchange.port.now_ms(), exchange.port.limits))
     result = await exchange.port.schedule(batch.messages, exchange.principal) if batch.messages else None
-    return exchange.answer(200, render_batch(batch, result), NDJSON)
+    return exchange.answer(200, await in_turns(render_batch(batch, result)), NDJSON)
 
 
 async def look_up(exchange: Exchange) -> Answer:

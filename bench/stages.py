@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from api.batch import BatchIn, read_batch, render_batch
+from api.loop_turn import at_once
 from api.port import Limits, ScheduleResult
 from api.pull_route import render_pull
 from bench.load import FAR_MS, line
@@ -99,7 +100,7 @@ class Leader:
         """Messages due from `first_ms` on, in batches."""
         for first in range(0, count, SIZES[-1]):
             rows = min(SIZES[-1], count - first)
-            batch = read_batch(_batch(rows, first_ms, spread_ms, first), NOW_MS, Limits())
+            batch = at_once(read_batch(_batch(rows, first_ms, spread_ms, first), NOW_MS, Limits()))
             bits = np.random.default_rng(first).integers(0, 1 << 50, rows, dtype=np.uint64)
             self.propose(NOW_MS, encode_schedule(batch.messages, now_ms=NOW_MS, random=bits))
 
@@ -126,7 +127,7 @@ def intake(leader: Leader, times: Times, rounds: int) -> None:
     for round_ in range(rounds):
         data = _batch(times.rows, NOW_MS + HOUR_MS // 4, HOUR_MS // 2, round_)
         with times.stage("parse"):
-            batch = read_batch(data, NOW_MS, Limits())
+            batch = at_once(read_batch(data, NOW_MS, Limits()))
         bits = random.integers(0, 1 << 50, times.rows, dtype=np.uint64)
         with times.stage("draft: due times, records"):
             schedule = encode_schedule(batch.messages, now_ms=NOW_MS, random=bits)
@@ -138,7 +139,7 @@ def intake(leader: Leader, times: Times, rounds: int) -> None:
             ids = encode_ids(0, scheduled.position, scheduled.random)
         _render(times, batch, ScheduleResult(ids, scheduled.due_ms, scheduled.status))
     for round_ in range(rounds):
-        batch = read_batch(_batch(times.rows, NOW_MS + 3 * HOUR_MS, FAR_MS, round_), NOW_MS, Limits())
+        batch = at_once(read_batch(_batch(times.rows, NOW_MS + 3 * HOUR_MS, FAR_MS, round_), NOW_MS, Limits()))
         bits = random.integers(0, 1 << 50, times.rows, dtype=np.uint64)
         entry = leader.entry(NOW_MS, encode_schedule(batch.messages, now_ms=NOW_MS, random=bits))
         with times.stage("apply, over 30 days"):
@@ -147,7 +148,7 @@ def intake(leader: Leader, times: Times, rounds: int) -> None:
 
 def _render(times: Times, batch: BatchIn, result: ScheduleResult) -> None:
     with times.stage("render the answer"):
-        render_batch(batch, result)
+        at_once(render_batch(batch, result))
 
 
 def outlet(leader: Leader, times: Times, rounds: int) -> None:

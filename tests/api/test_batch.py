@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.batch import BatchIn, read_batch, render_batch
+from api.loop_turn import at_once
 from api.port import CONFLICT, FAILED, KEPT, NEW, REPLAYED, Limits, ScheduleResult
 from api.problem import Problem
 from api.timestamp import render_time
@@ -28,10 +29,10 @@ def _result(statuses: list[int]) -> ScheduleResult:
 
 def test_plain_lines() -> None:
     """All lines good: one message per line, one row per message."""
-    batch = read_batch(_GOOD + b"\n" + _GOOD + b"\n", NOW_MS, _LIMITS)
+    batch = at_once(read_batch(_GOOD + b"\n" + _GOOD + b"\n", NOW_MS, _LIMITS))
     assert [message.delay_ms for message in batch.messages] == [1000, 1000]
     assert (batch.lines, batch.problems) == (None, {})
-    lines = render_batch(batch, _result([NEW, NEW])).splitlines()
+    lines = at_once(render_batch(batch, _result([NEW, NEW]))).splitlines()
     assert [json.loads(line) for line in lines] == [
         {"line": 1, "id": "0" * 26, "due": render_time(NOW_MS)},
         {"line": 2, "id": "0" * 25 + "1", "due": render_time(NOW_MS + 1)},
@@ -54,10 +55,10 @@ def test_plain_lines() -> None:
 )
 def test_a_bad_line_has_its_own_result(bad: bytes, code: str, pointer: str | None) -> None:
     """The bad line says what is wrong with it; the lines around it go through with their own numbers."""
-    batch = read_batch(b"\n".join([_GOOD, bad, _GOOD]), NOW_MS, _LIMITS)
+    batch = at_once(read_batch(b"\n".join([_GOOD, bad, _GOOD]), NOW_MS, _LIMITS))
     assert len(batch.messages) == 2
     assert batch.lines == [1, 3]
-    first, second, third = [json.loads(line) for line in render_batch(batch, _result([NEW, NEW])).splitlines()]
+    first, second, third = [json.loads(line) for line in at_once(render_batch(batch, _result([NEW, NEW]))).splitlines()]
     assert (first["line"], first["id"]) == (1, "0" * 26)
     assert (third["line"], third["id"]) == (3, "0" * 25 + "1")
     assert second["line"] == 2
@@ -70,34 +71,37 @@ def test_a_bad_line_has_its_own_result(bad: bytes, code: str, pointer: str | Non
 def test_an_object_over_two_lines_is_two_bad_lines() -> None:
     """NDJSON has one object per line, also where a lenient decoder would read on, and where counts happen to agree."""
     split = _GOOD + _GOOD + b'\n{"topic":"a",\n"body":1}'
-    batch = read_batch(split, NOW_MS, _LIMITS)
+    batch = at_once(read_batch(split, NOW_MS, _LIMITS))
     assert batch.messages == []
     assert {number: problem.code for number, problem in batch.problems.items()} == dict.fromkeys(
         (1, 2, 3), "malformed-line"
     )
-    assert [json.loads(line)["line"] for line in render_batch(batch, None).splitlines()] == [1, 2, 3]
+    assert [json.loads(line)["line"] for line in at_once(render_batch(batch, None)).splitlines()] == [1, 2, 3]
 
 
 def test_blank_lines_and_carriage_returns() -> None:
     """Blank lines are passed over but counted; CRLF ends are taken."""
-    batch = read_batch(b"\n" + _GOOD + b"\r\n\n  \n" + _GOOD + b"\r\n\r\n", NOW_MS, _LIMITS)
+    batch = at_once(read_batch(b"\n" + _GOOD + b"\r\n\n  \n" + _GOOD + b"\r\n\r\n", NOW_MS, _LIMITS))
     assert batch.lines == [2, 5]
-    assert [json.loads(line)["line"] for line in render_batch(batch, _result([NEW, NEW])).splitlines()] == [2, 5]
+    assert [json.loads(line)["line"] for line in at_once(render_batch(batch, _result([NEW, NEW]))).splitlines()] == [
+        2,
+        5,
+    ]
 
 
 def test_opaque_bodies_and_mixed() -> None:
     """Batches of base64 bodies, and of both kinds, are read."""
     opaque = b'{"topic":"a","body_base64":"AP8="}'
-    assert [m.body for m in read_batch(opaque + b"\n" + opaque, NOW_MS, _LIMITS).messages] == [b"\x00\xff"] * 2
-    mixed = read_batch(opaque + b"\n" + _GOOD, NOW_MS, _LIMITS)
+    assert [m.body for m in at_once(read_batch(opaque + b"\n" + opaque, NOW_MS, _LIMITS)).messages] == [b"\x00\xff"] * 2
+    mixed = at_once(read_batch(opaque + b"\n" + _GOOD, NOW_MS, _LIMITS))
     assert [m.body for m in mixed.messages] == [b"\x00\xff", b"1"]
     assert mixed.problems == {}
 
 
 def test_every_kind_of_result() -> None:
     """Replayed, kept, conflicting and failed rows each say so, in place."""
-    batch = read_batch(b"\n".join([_GOOD] * 5), NOW_MS, _LIMITS)
-    text = render_batch(batch, _result([NEW, REPLAYED, KEPT, CONFLICT, FAILED]))
+    batch = at_once(read_batch(b"\n".join([_GOOD] * 5), NOW_MS, _LIMITS))
+    text = at_once(render_batch(batch, _result([NEW, REPLAYED, KEPT, CONFLICT, FAILED])))
     new, replayed, kept, conflict, failed = [json.loads(line) for line in text.splitlines()]
     assert set(new) == {"line", "id", "due"}
     assert replayed == {"line": 2, "id": "0" * 25 + "1", "due": render_time(NOW_MS + 1), "replayed": True}
@@ -111,23 +115,23 @@ def test_every_kind_of_result() -> None:
 def test_a_batch_without_lines_is_refused(data: bytes) -> None:
     """Nothing to do is a mistake of the client."""
     with pytest.raises(Problem) as caught:
-        read_batch(data, NOW_MS, _LIMITS)
+        at_once(read_batch(data, NOW_MS, _LIMITS))
     assert caught.value.code == "invalid-field"
 
 
 def test_the_limit_of_lines() -> None:
     """The last allowed number of lines goes through, one more is 413 and names the limit."""
-    assert len(read_batch(b"\n".join([_GOOD] * 2000), NOW_MS, _LIMITS).messages) == 2000
+    assert len(at_once(read_batch(b"\n".join([_GOOD] * 2000), NOW_MS, _LIMITS)).messages) == 2000
     with pytest.raises(Problem, match="2000 lines, got 2001") as caught:
-        read_batch(b"\n".join([_GOOD] * 2001), NOW_MS, _LIMITS)
+        at_once(read_batch(b"\n".join([_GOOD] * 2001), NOW_MS, _LIMITS))
     assert caught.value.status == 413
 
 
 def test_line_numbers_past_the_table() -> None:
     """With a raised limit of lines the numbers still agree."""
     limits = Limits(batch_lines_max=20_000)
-    batch = read_batch(b"\n".join([_GOOD] * 10_500), NOW_MS, limits)
-    lines = render_batch(batch, _result([NEW] * 10_500)).splitlines()
+    batch = at_once(read_batch(b"\n".join([_GOOD] * 10_500), NOW_MS, limits))
+    lines = at_once(render_batch(batch, _result([NEW] * 10_500))).splitlines()
     assert [json.loads(line)["line"] for line in lines[9_999:]] == list(range(10_000, 10_501))
 
 
@@ -156,7 +160,7 @@ def test_a_batch_reads_as_its_lines(lines: list[bytes]) -> None:
     """Whichever path read it: each line gives what it gives alone, under its own number."""
     if not b"".join(lines).strip():
         return
-    whole = read_batch(b"\n".join(lines), NOW_MS, _LIMITS)
+    whole = at_once(read_batch(b"\n".join(lines), NOW_MS, _LIMITS))
     numbers = whole.lines or list(range(1, len(whole.messages) + 1))
     found = dict(zip(numbers, whole.messages, strict=True))
     for number, line in enumerate(lines, 1):
@@ -164,7 +168,7 @@ def test_a_batch_reads_as_its_lines(lines: list[bytes]) -> None:
             assert number not in found
             assert number not in whole.problems
             continue
-        alone: BatchIn = read_batch(line, NOW_MS, _LIMITS)
+        alone: BatchIn = at_once(read_batch(line, NOW_MS, _LIMITS))
         if alone.messages:
             assert found[number] == alone.messages[0]
         else:
@@ -180,14 +184,14 @@ def test_speed() -> None:
     line = msgspec.json.encode({"topic": "orders", "body": "x" * 98, "delay": "30m"}) + b"\n"
     data = line * 1000
     limits = Limits()
-    batch = read_batch(data, NOW_MS, limits)
+    batch = at_once(read_batch(data, NOW_MS, limits))
     result = _result([NEW] * 1000)
     read_s = render_s = 1.0
     for _ in range(60):
         begin = time.perf_counter()
-        read_batch(data, NOW_MS, limits)
+        at_once(read_batch(data, NOW_MS, limits))
         middle = time.perf_counter()
-        render_batch(batch, result)
+        at_once(render_batch(batch, result))
         read_s = min(read_s, middle - begin)
         render_s = min(render_s, time.perf_counter() - middle)
     assert read_s < 3 * 1.2e-3
