@@ -1,36 +1,34 @@
-"""One client connection: aiohttp's, plus two things it does not do.
+"""One client connection: aiohttp's, plus what it does not do.
 
-A client that sends its header drop by drop, or none at all, holds a connection and a task until the keep-alive timer
-ends it, which is meant for polite idlers and long. So a connection that waits for the rest of a header (or for the
-first byte after connecting) notes since when, and the server's watchdog closes it after `HEADER_MAX_S`. Idle time
-between requests does not count; a slow body is timed where it is read.
-
-What is not HTTP at all is answered in the same shape as every other error.
+It knows at which stage it stands (`api.stage`), so that none lasts longer than its deadline: a client that sends its
+header drop by drop, or reads its answer so, holds a connection and what belongs to it no longer than one that behaves.
+Answers wait until the socket has taken them. A client that has closed its side of the connection gets its answers all
+the same. What is not HTTP at all is answered in the same shape as every other error.
 """
 
+import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 from aiohttp.web_protocol import RequestHandler
 
 from api.answer import Answer
+from api.budget import Budget
 from api.problem import Problem
+from api.stage import ANSWER_BYTES_PER_S, ANSWER_MAX_S, HEADER_MAX_S, KEEPALIVE_S, LINGER_S, Stage
 
-#: A request's header has to be complete this long after its first byte (or after connecting).
-HEADER_MAX_S: Final = 10.0
-#: An idle connection is kept this long; longer than the idle time of common clients and proxies.
-KEEPALIVE_S: Final = 75.0
-#: After an early refusal (413, 415), how long the rest of the body is read and dropped so the client sees the answer.
-LINGER_S: Final = 2.0
+#: Stages in which a request is awaited.
+_AWAITING: Final = (Stage.OPENED, Stage.HEADER, Stage.IDLE)
+_NEVER_S: Final = float("inf")
 
 Refuse = Callable[[Problem], Answer]
 
 
 class Connection(RequestHandler):
-    """aiohttp's protocol with a header deadline and our error shape."""
+    """aiohttp's protocol with the stages of `api.stage` and our error shape."""
 
-    __slots__ = ("_header_since", "_refuse")
+    __slots__ = ("_ahead_s", "_listener", "_newest", "_refuse", "_until_s", "ended", "half_closed", "stage")
 
     def __init__(self, listener: "Listener", refuse: Refuse) -> None:
         super().__init__(
@@ -41,18 +39,60 @@ class Connection(RequestHandler):
             lingering_time=LINGER_S,
             auto_decompress=False,  # a compressed body is refused by name, not inflated
         )
+        self._listener = listener
         self._refuse = refuse
-        #: Loop time at which the wait for a header began; 0 while none is awaited.
-        self._header_since = listener.loop.time()
+        self.stage = Stage.OPENED
+        self._until_s = _NEVER_S  # loop time at which the stage has lasted too long
+        self._newest: StreamReader | None = None  # the body of the newest request
+        self._ahead_s = 0.0  # since when a part of the next request is here, behind one at work; 0: none is
+        self.half_closed = False
+        #: Called when nobody may be left who waits for the answer.
+        self.ended: Callable[[], None] | None = None
+
+    # -- what comes
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected. One too many is told so and closed."""
+        if not self._listener.admits():
+            self._manager = None
+            self._force_close = True
+            answer = self._refuse(Problem("busy", "this node has as many connections as it may; use fewer, or wait"))
+            cast(asyncio.Transport, transport).write(answer.whole())
+            transport.close()
+            return
+        cast(asyncio.Transport, transport).set_write_buffer_limits(0)  # so that `taken` is told of every byte left
+        super().connection_made(transport)
+        self._enter(Stage.OPENED, HEADER_MAX_S)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """It is closed, by whomever."""
+        self._listener.idle.pop(self, None)
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser, and note whether a header is begun and not complete."""
-        before = self._request_count
+        """Feed the parser, and note what has begun."""
+        before, awaited = self._request_count, self.stage in _AWAITING
+        behind = not awaited and self._whole()
         super().data_received(data)
         if self._request_count != before:
-            self._header_since = 0.0
-        elif not self._header_since and self._waiter is not None:
-            self._header_since = self._loop.time()
+            if awaited:
+                self._enter(Stage.WORKING, 0.0)
+            self._newest = self._messages[-1][1]
+            self._ahead_s = self._loop.time() if self._is_more_behind(data, self._request_count - before) else 0.0
+        elif awaited:
+            if data and self.stage is not Stage.HEADER:
+                self._enter(Stage.HEADER, HEADER_MAX_S)
+        elif behind and data and not self._ahead_s:
+            self._ahead_s = self._loop.time()
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # what asyncio asks for
+        """The client has sent all that it will; whether the connection stays open for what it has asked for.
+
+        A wait ends at once: whether the client only closed its side or is gone nothing tells."""
+        self.half_closed = self.stage not in _AWAITING and self._whole()
+        if self.half_closed and self.ended is not None:
+            self.ended()
+        return self.half_closed
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Go on reading, if it was paused. aiohttp asks for it after every body it hands out and then runs its parser
@@ -60,9 +100,59 @@ class Connection(RequestHandler):
         if self._reading_paused:
             super().resume_reading(resume_parser)
 
-    def header_overdue(self, now: float) -> bool:
-        """Whether the client has had `HEADER_MAX_S` for a header and has not finished it."""
-        return bool(self._header_since) and now - self._header_since > HEADER_MAX_S
+    def _pause_reading_for_buffer(self) -> None:
+        """More requests are here than are parsed ahead: the end of the client is not seen behind them."""
+        super()._pause_reading_for_buffer()
+        if self.ended is not None:
+            self.ended()
+
+    def goes_on(self) -> bool:
+        """Whether another request may come, or is here."""
+        return not self.half_closed or bool(self._messages)
+
+    def unwatched(self) -> bool:
+        """Whether nothing would tell that the client is gone."""
+        return self.half_closed or self._buffer_paused
+
+    def _whole(self) -> bool:
+        """Whether the newest request is here with all its body."""
+        return self._newest is None or self._newest.is_eof()
+
+    def _is_more_behind(self, data: bytes, requests: int) -> bool:
+        """Whether a part of another request follows those that this piece of data completed the headers of. Not told
+        of several with bodies."""
+        message, payload = self._messages[-1]
+        if not payload.is_eof() or not hasattr(message, "headers"):
+            return False
+        length = message.headers.get("Content-Length", "0")
+        if requests > 1 or not length.isdigit():
+            return length == "0" and not data.endswith(b"\r\n\r\n")
+        return len(data) > data.find(b"\r\n\r\n") + 4 + int(length)
+
+    # -- what goes
+
+    async def taken(self) -> None:
+        """Wait until the socket has taken what was written; ConnectionResetError when the client has gone. It is
+        aborted when that takes too long."""
+        transport = self.transport
+        if transport is None or not self._paused:
+            return
+        size = transport.get_write_buffer_size()
+        self._enter(Stage.ANSWERING, ANSWER_MAX_S + size / ANSWER_BYTES_PER_S)
+        with self._listener.budget.counted(size):
+            await self._drain_helper()
+
+    def answered(self) -> None:
+        """The answer to the newest request at work is written, and taken."""
+        request = self._current_request
+        if request is not None and not request.content.is_eof():
+            self._enter(Stage.LINGERING, LINGER_S + 1)
+        elif self._messages:
+            self._enter(Stage.WORKING, 0.0)
+        elif self._ahead_s:
+            self._enter(Stage.HEADER, self._ahead_s + HEADER_MAX_S - self._loop.time())
+        else:
+            self._enter(Stage.IDLE, KEEPALIVE_S)
 
     def handle_error(
         self,
@@ -75,21 +165,54 @@ class Connection(RequestHandler):
         reason = " ".join((message or "").split())[:200]
         return self._refuse(Problem("malformed-request", f"the request is not HTTP/1.1: {reason}"))
 
+    # -- the stage
+
+    def _enter(self, stage: Stage, within_s: float) -> None:
+        """Stand at this stage, for `within_s`; 0: without a deadline of this kind."""
+        self.stage = stage
+        self._until_s = self._loop.time() + within_s if within_s else _NEVER_S
+        if stage is Stage.IDLE:
+            self._listener.idle[self] = None
+        else:
+            self._listener.idle.pop(self, None)
+
+    def close_overdue(self, now_s: float) -> bool:
+        """Close it if it has stood at its stage for too long; whether it had."""
+        if now_s <= self._until_s:
+            return False
+        if self.stage is Stage.ANSWERING and self.transport is not None:
+            self.transport.abort()
+        self.force_close()
+        return True
+
 
 class Listener(web.Server):
-    """Makes a `Connection` for each client. `handler_cancellation`: a closed connection ends the wait behind it."""
+    """Makes a `Connection` for each client, `connections_max` at most: the one that is idle for longest makes room.
+    `handler_cancellation`: a closed connection ends the wait behind it."""
 
-    def __init__(self, handler: Callable[..., object], refuse: Refuse) -> None:
+    def __init__(self, handler: Callable[..., object], refuse: Refuse, budget: Budget, connections_max: int) -> None:
         super().__init__(handler, handler_cancellation=True)  # type: ignore[arg-type]
         self.loop = self._loop
+        self.budget = budget
+        #: Idle ones, longest first.
+        self.idle: dict[Connection, None] = {}
         self._refuse = refuse
+        self._connections_max = connections_max
 
     def __call__(self) -> RequestHandler:
         return Connection(self, self._refuse)
 
-    def close_overdue(self, now: float) -> int:
-        """Close connections whose header does not come; how many."""
-        overdue = [each for each in self.connections if isinstance(each, Connection) and each.header_overdue(now)]
-        for connection in overdue:
-            connection.force_close()
-        return len(overdue)
+    def admits(self) -> bool:
+        """Whether there is room for one more connection, if need be for one that is idle."""
+        if len(self._connections) < self._connections_max:
+            return True
+        longest = next(iter(self.idle), None)
+        if longest is None:
+            return False
+        del self.idle[longest]
+        longest.force_close()
+        return True
+
+    def close_overdue(self, now_s: float) -> int:
+        """Close connections that stood at one stage for too long; how many."""
+        return sum(each.close_overdue(now_s) for each in self.connections if isinstance(each, Connection))

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 
 #: A body has to be complete this long after its header.
 BODY_MAX_S: Final = 30.0
+#: Bodies up to this size are not counted against the node's budget: what settles messages goes on when it is used up.
+UNCOUNTED_BYTES: Final = 4_096
 
 
 class Exchange:
     """A request on its way through a handler. `params` are the path's, decoded; `principal` is who asks."""
 
     __slots__ = (
-        *("_data", "bytes_max", "params", "passed_on", "port", "principal", "request", "request_id", "server"),
+        *("_data", "_held", "bytes_max", "params", "passed_on", "port", "principal", "request", "request_id", "server"),
         "target",
     )
 
@@ -43,6 +45,7 @@ class Exchange:
         self.bytes_max = self.port.limits.request_bytes_max
         self.passed_on = False  # to the leader, which may have done what was asked
         self._data: bytes | None = None  # the body, once it was read
+        self._held = 0  # bytes of the node's budget
 
     # What came
 
@@ -110,6 +113,8 @@ class Exchange:
                 data = content.read_nowait(-1)
                 if len(data) > self.bytes_max:
                     raise self._too_large(len(data))
+                if len(data) > UNCOUNTED_BYTES:
+                    self.hold(len(data))
                 return data
             return await self._read_slowly()
         except web.RequestPayloadError as error:
@@ -127,6 +132,7 @@ class Exchange:
         announced = self.request.content_length
         if announced is not None and announced > self.bytes_max:
             raise self._too_large(announced)
+        self.hold(announced or 0)
         if self.request.headers.get(hdrs.EXPECT, "").lower() == "100-continue" and self.request.transport is not None:
             self.request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         chunks: list[bytes] = []
@@ -138,6 +144,8 @@ class Exchange:
                     size += len(chunk)
                     if size > self.bytes_max:
                         raise self._too_large(size)
+                    if size > self._held:
+                        self.hold(len(chunk))
         except TimeoutError:
             raise Problem("request-timeout", f"the body was not complete {BODY_MAX_S:.0f} s after its header") from None
         return b"".join(chunks)
@@ -146,6 +154,17 @@ class Exchange:
         return Problem(
             "too-large", f"a request to this route holds at most {self.bytes_max} bytes, got {size}; send less at once"
         )
+
+    def hold(self, size: int) -> None:
+        """Count so many bytes more among those of the node's budget, until the request is answered. `busy`."""
+        self.server.budget.take(size)
+        self._held += size
+
+    def release(self) -> None:
+        """What was read of it is gone."""
+        if self._held:
+            self.server.budget.give(self._held)
+            self._held = 0
 
     # What goes back
 

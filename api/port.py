@@ -63,6 +63,8 @@ class Limits(msgspec.Struct, frozen=True):
     request_bytes_max: int = 1024 * 1024  # any request but a batch; holds a body of the limit in base64
     batch_bytes_max: int = 16 * 1024 * 1024
     batch_lines_max: int = 10_000
+    held_bytes_max: int = 256 * 1024 * 1024  # what all connections hold together: bodies, rows parsed, answers unread
+    connections_max: int = 10_000
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

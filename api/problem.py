@@ -40,6 +40,7 @@ TABLE: Final[Mapping[str, tuple[int, str]]] = {
     "not-supported-yet": (422, "A part of the contract that is not there yet"),
     "revision-required": (428, "If-Match is required"),
     "over-limit": (429, "Too much at once"),
+    "busy": (429, "The node is busy"),
     "internal": (500, "An error of the server"),
     "no-leader": (503, "The cluster has no leader at the moment"),
     "draining": (503, "This node is shutting down"),
@@ -51,6 +52,7 @@ TABLE: Final[Mapping[str, tuple[int, str]]] = {
 #: Seconds a client should wait when the raiser knows no better. An election takes 0.4 to 0.8 s.
 RETRY_AFTER_S: Final[Mapping[str, int]] = {
     "over-limit": 1,
+    "busy": 1,
     "no-leader": 1,
     "draining": 1,
     "disk-full": 10,

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from aiohttp import web
@@ -34,7 +34,8 @@ from api import (
     topic_route,
 )
 from api.answer import JSON, NDJSON, PROBLEM, Answer, http_date
-from api.connection import Listener
+from api.budget import Budget
+from api.connection import Connection, Listener
 from api.exchange import Exchange
 from api.handing_on import FORWARDED, WAIT
 from api.port import ANONYMOUS, ForwardRequest, Port, Principal
@@ -102,7 +103,8 @@ class Server:
         self.draining = False
         self._table = RouteTable(routes)
         self._direct = {(route.method, route.pattern): route for route in routes if "{" not in route.pattern}
-        self._listener = Listener(self.handle, self._refuse_bytes)
+        self.budget = Budget(port.limits.held_bytes_max)
+        self._listener = Listener(self.handle, self._refuse_bytes, self.budget, port.limits.connections_max)
         self._socket: asyncio.Server | None = None
         self._watchdog: asyncio.Task[None] | None = None
         self._waiting: dict[asyncio.Task[Any], _Wait] = {}
@@ -203,6 +205,8 @@ class Server:
         except Exception:
             _log.exception("request %s: %s %s failed", request_id, request.method, exchange.target[:200])
             return self._refuse(exchange, Problem("internal", f"see the node's log for request {request_id}"))
+        finally:
+            exchange.release()
 
     async def _run(self, route: Route, exchange: Exchange) -> Answer:
         if route.leader and not self.port.leads() and not (route.stays is not None and route.stays(exchange)):
@@ -228,7 +232,16 @@ class Server:
         assert task is not None
         headers = exchange.request.headers
         wait = self._waiting[task] = _Wait(headers.get(FORWARDED, ""), headers.get(WAIT, ""))
+        connection = cast(Connection, exchange.request.protocol)
+
+        def end() -> None:
+            wait.ended = True
+            task.cancel()
+
+        connection.ended = end
         try:
+            if connection.unwatched():
+                end()
             return await self._run(route, exchange)
         except asyncio.CancelledError:
             if not (self.draining or wait.ended) or exchange.request.transport is None:
@@ -238,6 +251,7 @@ class Server:
                 return exchange.document({"messages": []})
             raise (_unanswered() if exchange.passed_on else _draining()) from None
         finally:
+            connection.ended = None
             self._waiting.pop(task, None)
 
     async def pass_on(self, exchange: Exchange, *, batch: bool = False) -> Answer:
@@ -295,7 +309,8 @@ class Server:
 
     def keeps(self, request: web.BaseRequest) -> bool:
         """Whether the connection stays open after this answer. Not if part of the body was left unread."""
-        return request.keep_alive and not self.draining and request.content.is_eof() and request.version >= (1, 1)
+        kept = request.keep_alive and not self.draining and request.content.is_eof() and request.version >= (1, 1)
+        return kept and cast(Connection, request.protocol).goes_on()
 
     def _refuse(self, exchange: Exchange, problem: Problem) -> Answer:
         headers = dict(problem.headers)

@@ -1,0 +1,38 @@
+"""Where a connection stands, and for how long it may stand there: one machine a connection, and its table.
+
+| stage     | begins                                             | may last               | then          |
+|-----------|----------------------------------------------------|------------------------|---------------|
+| OPENED    | when it is made                                    | HEADER_MAX_S           | closed        |
+| HEADER    | with the first byte of a request                   | HEADER_MAX_S           | closed        |
+| WORKING   | when the header is complete, until the answer      | as the route says      | 408 or answer |
+| ANSWERING | with an answer that the socket does not take whole | ANSWER_MAX_S and size  | aborted       |
+| LINGERING | with the answer, where the body is not read whole  | LINGER_S               | closed        |
+| IDLE      | with an answer, when no other request is there     | KEEPALIVE_S            | closed        |
+
+A pipelined request that is there whole begins WORKING at once; of one that is there in part, HEADER began with the
+first byte that came behind the request before it. In WORKING a body has BODY_MAX_S (api/exchange.py).
+"""
+
+from enum import IntEnum
+from typing import Final
+
+#: A request's header has to be complete this long after its first byte (or after connecting).
+HEADER_MAX_S: Final = 10.0
+#: An idle connection is kept this long; longer than the idle time of common clients and proxies.
+KEEPALIVE_S: Final = 75.0
+#: After an early refusal (413, 415), how long the rest of the body is read and dropped so the client sees the answer.
+LINGER_S: Final = 2.0
+#: A client may take so long to read an answer, and a second more for so many bytes of it.
+ANSWER_MAX_S: Final = 30.0
+ANSWER_BYTES_PER_S: Final = 16 * 1024
+
+
+class Stage(IntEnum):
+    """See above."""
+
+    OPENED = 0
+    HEADER = 1
+    WORKING = 2
+    ANSWERING = 3
+    LINGERING = 4
+    IDLE = 5

@@ -1,0 +1,246 @@
+"""At which stage a connection stands, and what its deadline does: the table of api/stage.py, row by row."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+import api.connection
+import api.server
+from api.connection import Connection
+from api.port import Limits
+from api.server import Server
+from api.stage import Stage
+from tests.api.harness import Client, run, running
+from tests.api.memory_port import MemoryPort
+from tests.waiting import until
+
+_GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+_POLL = (
+    b"POST /v1/topics/a/pull HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    b'Content-Length: 14\r\n\r\n{"wait":"20s"}'
+)
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api.server, "WATCH_EVERY_S", 0.02)
+
+
+def only(server: Server) -> Connection:
+    """The one connection of a server."""
+    (connection,) = server._listener.connections
+    assert isinstance(connection, Connection)
+    return connection
+
+
+@asynccontextmanager
+async def connected(client: Client) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, Connection]]:
+    """A client's socket, and what the server makes of it."""
+    reader, writer = await asyncio.open_connection(*client.server.address)
+    try:
+        await until(lambda: client.server._listener.connections)
+        yield reader, writer, only(client.server)
+    finally:
+        writer.close()
+
+
+def message(body: bytes) -> bytes:
+    """A request that schedules it."""
+    text = b'{"topic":"a","body":"' + body + b'"}'
+    head = b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % len(text) + text
+
+
+def test_the_stages_of_one_connection() -> None:
+    """Opened, header, working, idle; and again."""
+
+    async def story() -> None:
+        async with running() as client, connected(client) as (reader, writer, connection):
+            assert connection.stage is Stage.OPENED
+            for _ in range(2):
+                writer.write(_GET[:10])
+                await until(lambda: connection.stage is Stage.HEADER)
+                writer.write(_GET[10:])
+                await reader.readuntil(b"ok\n")
+                await until(lambda: connection.stage is Stage.IDLE)
+            writer.write(_POLL)
+            await until(lambda: connection.stage is Stage.WORKING)
+
+    run(story())
+
+
+def test_b13_a_body_in_pieces_is_no_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its second piece was read in the same turn as its header; the wait for a header began, and a client that paused,
+    or kept its connection, was closed 10 s later."""
+    monkeypatch.setattr(api.connection, "HEADER_MAX_S", 0.1)
+
+    async def story() -> None:
+        async with running() as client, connected(client) as (reader, writer, connection):
+            text = message(b"x" * 200_000)
+            connection.data_received(text[:1_000])
+            connection.data_received(text[1_000:100_000])
+            loop = asyncio.get_running_loop()
+            begun_s = loop.time()
+            await until(lambda: loop.time() > begun_s + 0.3)
+            assert connection.stage is Stage.WORKING
+            connection.data_received(text[100_000:])
+            assert b"201 Created" in await reader.readuntil(b"}")
+            answered_s = loop.time()
+            await until(lambda: loop.time() > answered_s + 0.3)
+            writer.write(_GET)
+            assert b"200 OK" in await reader.readuntil(b"ok\n")
+
+    run(story())
+
+
+@pytest.mark.parametrize("before", [_GET, message(b"1")])
+@pytest.mark.parametrize("together", [True, False])
+def test_half_a_header_behind_a_request_has_its_deadline(
+    monkeypatch: pytest.MonkeyPatch, before: bytes, together: bool
+) -> None:
+    """In one piece with the request, or while that is at work: it was kept for 75 s."""
+    monkeypatch.setattr(api.connection, "HEADER_MAX_S", 0.1)
+
+    async def story() -> None:
+        async with running() as client, connected(client) as (reader, _, connection):
+            if together:
+                connection.data_received(before + _GET[:10])
+            else:
+                connection.data_received(before)
+                connection.data_received(_GET[:10])
+            await reader.readuntil(b"\r\n\r\n")
+            await until(lambda: connection.stage is Stage.HEADER)
+            with suppress(ConnectionResetError):
+                await reader.read()
+            assert connection.transport is None
+
+    run(story())
+
+
+def test_b3_answers_that_nobody_reads_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """15,000 pipelined requests for 40 KB, and nothing read: 600 MB, for good. One answer waits now, counted, and after
+    its deadline the connection is aborted."""
+    monkeypatch.setattr(api.connection, "ANSWER_MAX_S", 0.3)
+    monkeypatch.setattr(api.connection, "ANSWER_BYTES_PER_S", 1e9)
+
+    async def story() -> None:
+        async with running() as client:
+            made = await client.send("POST", "/v1/messages", {"topic": "a", "body": "x" * 40_000})
+            get = b"GET /v1/messages/%s?ledger=false HTTP/1.1\r\nHost: x\r\n\r\n" % made.json["id"].encode()
+            greedy = socket.socket()
+            greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            greedy.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(greedy, client.server.address)
+            writing = loop.create_task(loop.sock_sendall(greedy, get * 15_000))
+            budget = client.server.budget
+            await until(lambda: budget.held)
+            stages = [each.stage for each in client.server._listener.connections if isinstance(each, Connection)]
+            assert sorted(stages) == [Stage.ANSWERING, Stage.IDLE]
+            assert budget.held < 100_000
+            await until(lambda: len(client.server._listener.connections) == 1)
+            assert budget.held == 0
+            with suppress(ConnectionResetError, BrokenPipeError):
+                await writing
+            greedy.close()
+
+    run(story())
+
+
+def test_b4_bodies_under_way_are_counted() -> None:
+    """40 batches of which all but one byte was sent held 630 MB. What is past the bound is 429 busy, small requests go
+    on, and all is given back."""
+
+    async def story() -> None:
+        async with running(MemoryPort(limits=Limits(held_bytes_max=300_000))) as client:
+            budget = client.server.budget
+            head = b"POST /v1/messages/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+            slow = [await asyncio.open_connection(*client.server.address) for _ in range(2)]
+            for _, writer in slow:
+                writer.write(head + b"Content-Length: 140000\r\n\r\n" + b" " * 139_000)
+            await until(lambda: budget.held == 280_000)
+            reply = await client.batch(b" " * 140_000)
+            assert (reply.status, reply.json["code"], reply.headers["retry-after"]) == (429, "busy", "1")
+            assert (await client.send("POST", "/v1/messages", {"topic": "a", "body": 1})).status == 201
+            for _, writer in slow:
+                writer.close()
+            await until(lambda: budget.held == 0)
+
+    run(story())
+
+
+def test_b2_idle_connections_make_room_and_what_is_past_that_is_told_so() -> None:
+    """1,100 idle connections took the descriptors that a node needs for its files, and ended it."""
+
+    async def story() -> None:
+        async with running(MemoryPort(limits=Limits(connections_max=3))) as client:
+            idle = [await asyncio.open_connection(*client.server.address) for _ in range(3)]
+            for reader, writer in idle:
+                writer.write(_GET)
+                await reader.readuntil(b"ok\n")
+            first, _, _ = idle
+            _, poll = await asyncio.open_connection(*client.server.address)
+            poll.write(_POLL)
+            assert await first[0].read() == b"", "the one that was idle for longest"
+            for _, writer in idle[1:]:
+                writer.write(_POLL)
+            await until(lambda: len(client.server._waiting) == 3)
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            answer = await reader.read()
+            assert answer.startswith(b"HTTP/1.1 429 ")
+            assert b'"code":"busy"' in answer
+            for each in (writer, poll, *(held for _, held in idle)):
+                each.close()
+
+    run(story())
+
+
+def test_who_closes_its_side_after_the_request_is_answered() -> None:
+    """`shutdown(SHUT_WR)`: all that was asked for is answered, then the connection is closed."""
+
+    async def story() -> None:
+        async with running() as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(message(b"1") + message(b"2"))
+            writer.write_eof()
+            answers = await reader.read()
+            assert answers.count(b"201 Created") == 2
+            assert len(client.port.held) == 2
+            writer.close()
+
+    run(story())
+
+
+def test_who_closes_its_side_in_the_middle_of_a_request_is_gone() -> None:
+    """Nothing is done."""
+
+    async def story() -> None:
+        async with running() as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(message(b"1")[:-1])
+            writer.write_eof()
+            assert await reader.read() == b""
+            assert not client.port.held
+            writer.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("behind", [b"", _GET * 40], ids=["alone", "more pipelined than is parsed"])
+def test_a_poll_whose_client_may_be_gone_ends(behind: bytes) -> None:
+    """Its client closed its side; or sent so much behind it that its end would not be seen: leased to nobody."""
+
+    async def story() -> None:
+        async with running() as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(_POLL + behind)
+            if not behind:
+                await client.port.waiting.wait()
+                writer.write_eof()
+            assert (await reader.readuntil(b'{"messages":[]}')).startswith(b"HTTP/1.1 200 ")
+            writer.close()
+
+    run(story())
