@@ -56,17 +56,19 @@ class Connection(RequestHandler):
         if not self._listener.admits():
             self._manager = None
             self._force_close = True
-            answer = self._refuse(Problem("busy", "this node has as many connections as it may; use fewer, or wait"))
-            cast(asyncio.Transport, transport).write(answer.whole())
+            cast(asyncio.Transport, transport).write(self._refuse(self._listener.budget.full()).whole())
             transport.close()
             return
         cast(asyncio.Transport, transport).set_write_buffer_limits(0)  # so that `taken` is told of every byte left
         super().connection_made(transport)
+        self._listener.budget.connections += 1
         self._enter(Stage.OPENED, HEADER_MAX_S)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """It is closed, by whomever."""
-        self._listener.idle.pop(self, None)
+        if self._manager is not None:
+            self._listener.idle.pop(self, None)
+            self._listener.budget.connections -= 1
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -187,24 +189,23 @@ class Connection(RequestHandler):
 
 
 class Listener(web.Server):
-    """Makes a `Connection` for each client, `connections_max` at most: the one that is idle for longest makes room.
-    `handler_cancellation`: a closed connection ends the wait behind it."""
+    """Makes a `Connection` for each client. Where there are as many as may be, the one that is idle for longest makes
+    room. `handler_cancellation`: a closed connection ends the wait behind it."""
 
-    def __init__(self, handler: Callable[..., object], refuse: Refuse, budget: Budget, connections_max: int) -> None:
+    def __init__(self, handler: Callable[..., object], refuse: Refuse, budget: Budget) -> None:
         super().__init__(handler, handler_cancellation=True)  # type: ignore[arg-type]
         self.loop = self._loop
         self.budget = budget
         #: Idle ones, longest first.
         self.idle: dict[Connection, None] = {}
         self._refuse = refuse
-        self._connections_max = connections_max
 
     def __call__(self) -> RequestHandler:
         return Connection(self, self._refuse)
 
     def admits(self) -> bool:
         """Whether there is room for one more connection, if need be for one that is idle."""
-        if len(self._connections) < self._connections_max:
+        if self.budget.connections < self.budget.connections_max:
             return True
         longest = next(iter(self.idle), None)
         if longest is None:

@@ -157,13 +157,13 @@ class Exchange:
 
     def hold(self, size: int) -> None:
         """Count so many bytes more among those of the node's budget, until the request is answered. `busy`."""
-        self.server.budget.take(size)
+        self.port.budget.take(size)
         self._held += size
 
     def release(self) -> None:
         """What was read of it is gone."""
         if self._held:
-            self.server.budget.give(self._held)
+            self.port.budget.give(self._held)
             self._held = 0
 
     # What goes back

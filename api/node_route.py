@@ -18,6 +18,13 @@ async def cluster(exchange: Exchange) -> Answer:
     return exchange.document(await exchange.port.cluster())
 
 
+async def node(exchange: Exchange) -> Answer:
+    """GET /v1/node: this node alone."""
+    exchange.query(())
+    port = exchange.port
+    return exchange.document({"id": port.node_id, "leads": port.leads(), "http": port.budget.figures()})
+
+
 async def live(exchange: Exchange) -> Answer:
     """GET /livez."""
     return exchange.answer(200, b"ok\n", TEXT)
@@ -45,6 +52,7 @@ async def metrics(exchange: Exchange) -> Answer:
 
 ROUTES: Final = (
     Route("GET", "/v1/cluster", cluster, leader=False, health=True),
+    Route("GET", "/v1/node", node, leader=False, health=True),
     Route("GET", "/livez", live, leader=False, health=True),
     Route("GET", "/readyz", ready, leader=False, health=True),
     Route("GET", "/metrics", metrics, leader=False, health=True),

@@ -1,8 +1,6 @@
 """The service port: what the HTTP layer asks of the node, and every type that crosses it.
 
-The api folder imports nothing of ours; it is given an object with this shape. That keeps HTTP apart from consensus and
-storage, and lets the tests run the real server over a port of a few dictionaries. Rules of the border:
-
+It keeps HTTP apart from consensus and storage; tests run the real server over a few dictionaries. Rules of the border:
 - What comes in is validated: a port method never meets a field of the wrong type, size or spelling. Only what needs the
   machine's state (keys, leases, revisions, disk, leadership) is left to it.
 - What goes out are plain values: times are int64 milliseconds UTC (`*_ms`), bodies are bytes, ids and receipts are str.
@@ -21,6 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from api.budget import Budget
 from api.handing_on import DrainView, OpenHandOvers, PushOutcome, TakeoverView
 from api.ledger import LedgerPort
 from api.member import MemberPort
@@ -63,8 +62,6 @@ class Limits(msgspec.Struct, frozen=True):
     request_bytes_max: int = 1024 * 1024  # any request but a batch; holds a body of the limit in base64
     batch_bytes_max: int = 16 * 1024 * 1024
     batch_lines_max: int = 10_000
-    held_bytes_max: int = 256 * 1024 * 1024  # what all connections hold together: bodies, rows parsed, answers unread
-    connections_max: int = 10_000
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -293,6 +290,7 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
 
     node_id: str
     limits: Limits
+    budget: Budget
 
     def now_ms(self) -> int:
         """The node clock."""

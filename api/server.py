@@ -34,7 +34,6 @@ from api import (
     topic_route,
 )
 from api.answer import JSON, NDJSON, PROBLEM, Answer, http_date
-from api.budget import Budget
 from api.connection import Connection, Listener
 from api.exchange import Exchange
 from api.handing_on import FORWARDED, WAIT
@@ -103,8 +102,7 @@ class Server:
         self.draining = False
         self._table = RouteTable(routes)
         self._direct = {(route.method, route.pattern): route for route in routes if "{" not in route.pattern}
-        self.budget = Budget(port.limits.held_bytes_max)
-        self._listener = Listener(self.handle, self._refuse_bytes, self.budget, port.limits.connections_max)
+        self._listener = Listener(self.handle, self._refuse_bytes, port.budget)
         self._socket: asyncio.Server | None = None
         self._watchdog: asyncio.Task[None] | None = None
         self._waiting: dict[asyncio.Task[Any], _Wait] = {}

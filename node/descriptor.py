@@ -1,12 +1,17 @@
 """How many files and connections the process may have open.
 
 A process that runs out of descriptors cannot open its own files either, and a failed open of a file ends the node. So
-the limit is raised as far as the system allows, and connections to receivers get a part of it.
+the limit is raised as far as the system allows, and connections to receivers and of clients get a part of it each.
 """
 
 from __future__ import annotations
 
 import resource
+from typing import Final
+
+#: For the node's own files and its peers.
+RESERVE: Final = 256
+CONNECTIONS_MIN: Final = 16
 
 
 def raise_descriptors() -> int:
@@ -15,3 +20,9 @@ def raise_descriptors() -> int:
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard if hard != resource.RLIM_INFINITY else 1 << 20
+
+
+def connections_max(limit: int, pushes: int) -> int:
+    """How many clients may be connected, of so many descriptors, beside so many pushes: each may have a connection to
+    the leader on its behalf."""
+    return max(CONNECTIONS_MIN, (limit - pushes - RESERVE) // 2)

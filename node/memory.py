@@ -13,6 +13,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
+import resource
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 _TRIM_THRESHOLD: Final = -1
@@ -22,6 +26,8 @@ MMAP_BYTES: Final = 32 << 20
 """The largest value glibc takes."""
 TRIM_BYTES: Final = 128 << 20
 """Free memory at the top of the heap that is kept; past it the kernel gets it back."""
+GROUPS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Where the kernel tells what a container may use: version 2 of control groups, and 1."""
 
 
 def settle_memory() -> None:
@@ -33,3 +39,20 @@ def settle_memory() -> None:
     if mallopt is not None:
         mallopt(_MMAP_THRESHOLD, MMAP_BYTES)
         mallopt(_TRIM_THRESHOLD, TRIM_BYTES)
+
+
+def memory_bytes(groups: Sequence[str] = GROUPS) -> int:
+    """How much memory this process may use: the machine's, or what its container or its own limits leave of it."""
+    bounds = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for path in groups:
+        try:
+            text = Path(path).read_text()
+        except OSError:
+            continue
+        if text.strip().isdigit():  # "max": no limit
+            bounds.append(int(text))
+    for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS):
+        soft, _ = resource.getrlimit(kind)
+        if soft != resource.RLIM_INFINITY:
+            bounds.append(soft)
+    return min(bounds)

@@ -78,11 +78,11 @@ class Pusher:
         self.addresses = Addresses(options.allow)
         self._client = node.outside.receivers(self.addresses, node.clock.now_ms)
         self._targets = Targets(options.timeout_ms)
-        total = max(1, min(options.total, raise_descriptors() // 2))
+        self.total = max(1, min(options.total, raise_descriptors() // 2))
         self._lanes = Lanes(
             Bounds(
-                per_target=min(options.per_target, total),
-                total=total,
+                per_target=min(options.per_target, self.total),
+                total=self.total,
                 staged_per_topic=options.staged_per_topic,
                 staged_total=options.staged_total,
             )

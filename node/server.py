@@ -24,6 +24,7 @@ from api.problem import Problem
 from api.server import GRACE_S
 from node.backup import Backups
 from node.checkpointer import Checkpointer, phase_of
+from node.client_budget import client_budget
 from node.config import Config
 from node.counting import Counting
 from node.delivery_log import DeliveryLog
@@ -182,7 +183,7 @@ class Node:
         self.metrics = Metrics(self.status.values, *others)
         self.counting = Counting(self)
         self.backups = Backups(self)
-        self.service = Service(self, self._limits())
+        self.service = Service(self, self._limits(), client_budget(config.limits, self.pusher.total))
 
     # -- life
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from api.budget import Budget
 from api.handing_on import DrainView, OpenHandOvers, PushOutcome, TakeoverView
 from api.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger, RecordsAsked, RecordsFound
 from api.member import MemberView
@@ -77,7 +78,7 @@ def _reads_files(
 class Service:
     """Implements api.port.Port for one node; `node` owns the parts."""
 
-    def __init__(self, node: Node, limits: Limits) -> None:
+    def __init__(self, node: Node, limits: Limits, budget: Budget) -> None:
         self._node = node
         self._changes = MessageChange(node)
         self._settling = Settling(node)
@@ -85,6 +86,7 @@ class Service:
         self._ledgers = Ledgers(node)
         self.node_id = node.config.node_id
         self.limits = limits
+        self.budget = budget
 
     # -- who leads
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from api.budget import Budget
 from api.message_query import BulkResult, CountQuery, DeadMessage, DeadPage, DeadQuery, HistogramBucket
 from api.port import (
     CONFLICT,
@@ -59,9 +60,10 @@ class Held(msgspec.Struct):
 class MemoryPort(MemoryCluster):
     """See the module. `principals` records who asked; `forwarded` what was passed on."""
 
-    def __init__(self, node_id: str = "n1", limits: Limits | None = None) -> None:
+    def __init__(self, node_id: str = "n1", limits: Limits | None = None, budget: Budget | None = None) -> None:
         super().__init__(node_id)
         self.limits = limits or Limits()
+        self.budget = budget or Budget()
         self.clock_ms = NOW_MS
         self.leading = True
         self.held: dict[str, Held] = {}

@@ -9,8 +9,8 @@ import pytest
 
 import api.connection
 import api.server
+from api.budget import Budget
 from api.connection import Connection
-from api.port import Limits
 from api.server import Server
 from api.stage import Stage
 from tests.api.harness import Client, run, running
@@ -136,13 +136,13 @@ def test_b3_answers_that_nobody_reads_end_the_connection(monkeypatch: pytest.Mon
             loop = asyncio.get_running_loop()
             await loop.sock_connect(greedy, client.server.address)
             writing = loop.create_task(loop.sock_sendall(greedy, get * 15_000))
-            budget = client.server.budget
-            await until(lambda: budget.held)
+            budget = client.port.budget
+            await until(lambda: budget.held_bytes)
             stages = [each.stage for each in client.server._listener.connections if isinstance(each, Connection)]
             assert sorted(stages) == [Stage.ANSWERING, Stage.IDLE]
-            assert budget.held < 100_000
+            assert budget.held_bytes < 100_000
             await until(lambda: len(client.server._listener.connections) == 1)
-            assert budget.held == 0
+            assert budget.held_bytes == 0
             with suppress(ConnectionResetError, BrokenPipeError):
                 await writing
             greedy.close()
@@ -155,19 +155,19 @@ def test_b4_bodies_under_way_are_counted() -> None:
     on, and all is given back."""
 
     async def story() -> None:
-        async with running(MemoryPort(limits=Limits(held_bytes_max=300_000))) as client:
-            budget = client.server.budget
+        async with running(MemoryPort(budget=Budget(bytes_max=300_000))) as client:
+            budget = client.port.budget
             head = b"POST /v1/messages/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
             slow = [await asyncio.open_connection(*client.server.address) for _ in range(2)]
             for _, writer in slow:
                 writer.write(head + b"Content-Length: 140000\r\n\r\n" + b" " * 139_000)
-            await until(lambda: budget.held == 280_000)
+            await until(lambda: budget.held_bytes == 280_000)
             reply = await client.batch(b" " * 140_000)
             assert (reply.status, reply.json["code"], reply.headers["retry-after"]) == (429, "busy", "1")
             assert (await client.send("POST", "/v1/messages", {"topic": "a", "body": 1})).status == 201
             for _, writer in slow:
                 writer.close()
-            await until(lambda: budget.held == 0)
+            await until(lambda: budget.held_bytes == 0)
 
     run(story())
 
@@ -176,7 +176,7 @@ def test_b2_idle_connections_make_room_and_what_is_past_that_is_told_so() -> Non
     """1,100 idle connections took the descriptors that a node needs for its files, and ended it."""
 
     async def story() -> None:
-        async with running(MemoryPort(limits=Limits(connections_max=3))) as client:
+        async with running(MemoryPort(budget=Budget(connections_max=3))) as client:
             idle = [await asyncio.open_connection(*client.server.address) for _ in range(3)]
             for reader, writer in idle:
                 writer.write(_GET)

@@ -36,6 +36,9 @@ _OF_THE_RUN = (
     "applied_term",
     "http",
     "raft",
+    "connections",
+    "connections_max",
+    "held_bytes_max",
 ) + ("commit_index", "applied_index", "lag", "clock_offset_ms", "tick", "local_index", "p50", "p99", "p99_9", "max")
 #: A line of an answer in text that stands for any others.
 _MORE = "..."

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from api.budget import Budget
 from api.port import ANONYMOUS, Limits, TopicChange
 from api.problem import Problem
 from node.server import Node
@@ -21,7 +22,7 @@ def make_service(**parts: Any) -> Service:
     reign = SimpleNamespace(trusted=lambda: True)
     parts |= {"directory": SimpleNamespace(deliveries=Path("deliveries")), "disk": Disk()}
     node = SimpleNamespace(config=SimpleNamespace(node_id="n1"), draining=False, reign=reign, **parts)
-    return Service(cast(Node, node), Limits())
+    return Service(cast(Node, node), Limits(), Budget())
 
 
 def put(service: Service, change: TopicChange, *, create: bool, if_match: int | None = None) -> Any:
