@@ -7,6 +7,7 @@ the same. What is not HTTP at all is answered in the same shape as every other e
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -17,6 +18,8 @@ from api.answer import Answer
 from api.budget import Budget
 from api.problem import Problem
 from api.stage import ANSWER_BYTES_PER_S, ANSWER_MAX_S, HEADER_MAX_S, KEEPALIVE_S, LINGER_S, Stage
+
+_log = logging.getLogger("api")
 
 #: Stages in which a request is awaited.
 _AWAITING: Final = (Stage.OPENED, Stage.HEADER, Stage.IDLE)
@@ -163,7 +166,11 @@ class Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to bytes that are not HTTP (the server's handler answers every other error itself)."""
+        """The answer to bytes that are not HTTP. The server's handler answers every other error itself, and raises
+        nothing."""
+        if status >= 500:
+            _log.error("an answer could not be made", exc_info=exc)
+            return self._refuse(Problem("internal", "see the node's log"))
         reason = " ".join((message or "").split())[:200]
         return self._refuse(Problem("malformed-request", f"the request is not HTTP/1.1: {reason}"))
 

@@ -57,21 +57,24 @@ class Exchange:
         try:
             pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=32, errors="strict")
         except ValueError as error:
-            raise Problem("invalid-field", f"the query cannot be read: {error}") from None
-        for name, _ in pairs:
-            if name in known:
-                continue
-            code, detail = (
-                "unknown-field",
-                f'"{name[:40]}" is not a parameter here; known: {", ".join(known) or "none"}',
-            )
+            detail = f"the query cannot be read: {error}; it has 32 parameters at most, in UTF-8"
+            raise Problem("invalid-field", detail, errors=[FieldFault("", detail)]) from None
+        values: dict[str, str] = {}
+        for name, value in pairs:
+            code, detail = "invalid-field", f'"{name[:40]}" stands in the query twice; send it once'
             if name in planned:
                 code, detail = (
                     "not-supported-yet",
-                    f"{name} is part of the contract but not supported yet; leave it out",
+                    f"{name} is of the contract but not supported yet; leave it out",
                 )
+            elif name not in known:
+                hint = f"known: {', '.join(known) or 'none'}"
+                code, detail = "unknown-field", f'"{name[:40]}" is not a parameter here; {hint}'
+            elif name not in values:
+                values[name] = value
+                continue
             raise Problem(code, detail, errors=[FieldFault("", detail, parameter=name[:40])])
-        return dict(pairs)
+        return values
 
     def if_match(self) -> int | None:
         """The revision of If-Match; None without the header or with `*`."""

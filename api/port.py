@@ -1,8 +1,8 @@
 """The service port: what the HTTP layer asks of the node, and every type that crosses it.
 
-It keeps HTTP apart from consensus and storage; tests run the real server over a few dictionaries. Rules of the border:
+It keeps HTTP apart from consensus and storage; tests run the real server over a few dictionaries. Rules:
 - What comes in is validated: a port method never meets a field of the wrong type, size or spelling. Only what needs the
-  machine's state (keys, leases, revisions, disk, leadership) is left to it.
+  machine's state (keys, leases, revisions, leadership) is left to it.
 - What goes out are plain values: times are int64 milliseconds UTC (`*_ms`), bodies are bytes, ids and receipts are str.
 - A refusal is a `Problem`. Anything else that escapes is answered 500 and logged with its traceback.
 - Every method may be cancelled at any await: the client closed its connection, or the node drains. A cancelled `pull`
@@ -12,7 +12,7 @@ It keeps HTTP apart from consensus and storage; tests run the real server over a
   `Problem("no-leader")` when nothing was proposed, `Problem("outcome-unknown")` when it may have happened.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -41,7 +41,7 @@ FAILED: Final = 4
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who asks. Anonymous until there are tokens; later also the namespace and scopes."""
+    """Who asks. Anonymous until there are tokens."""
 
     name: str
 
@@ -291,6 +291,7 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
     node_id: str
     limits: Limits
     budget: Budget
+    names: Collection[str]  # of this node's host, by which browsers may address it
 
     def now_ms(self) -> int:
         """The node clock."""

@@ -123,3 +123,12 @@ class Problem(Exception):
         shape.update(context)
         shape.update(self.extra)
         return shape
+
+
+def readable(value: Any) -> Any:
+    """The same with `?` for what is no text: bytes of a request line that are not UTF-8."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, Mapping):
+        return {name: readable(each) for name, each in value.items()}
+    return [readable(each) for each in value] if isinstance(value, list | tuple) else value

@@ -11,9 +11,10 @@ import errno
 import itertools
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, Final, cast
 
 import msgspec
@@ -38,7 +39,7 @@ from api.connection import Connection, Listener
 from api.exchange import Exchange
 from api.handing_on import FORWARDED, WAIT
 from api.port import ANONYMOUS, ForwardRequest, Port, Principal
-from api.problem import FieldFault, Problem
+from api.problem import FieldFault, Problem, readable
 from api.route import Route, RouteTable
 
 _log = logging.getLogger("api")
@@ -188,6 +189,7 @@ class Server:
             request_id = f"{self._id_prefix}{next(self._numbers)}"
         exchange = Exchange(self, request, request_id, self._principal(request))
         try:
+            self._check(exchange)
             route = self._direct.get((request.method, exchange.target))
             if route is None:
                 route, exchange.params = self._table.find(request.method, self._relative(exchange))
@@ -205,6 +207,25 @@ class Server:
             return self._refuse(exchange, Problem("internal", f"see the node's log for request {request_id}"))
         finally:
             exchange.release()
+
+    def _check(self, exchange: Exchange) -> None:
+        """Refuse what nodes would read differently, and what a page of another site sends."""
+        headers = exchange.request.headers
+        if "#" in exchange.target:
+            raise Problem("malformed-request", "a request's target has no fragment; write # as %23")
+        for name in _PASSED_ON:
+            if (text := headers.get(name)) is not None and not text.isascii():
+                raise Problem("malformed-request", f"the header {name} holds a byte that is not ASCII")
+        origin = headers.get("Origin")
+        if origin is None and headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
+            return
+        host = headers.get("Host", "")
+        if origin not in (f"http://{host}", f"https://{host}") or not is_own_name(host, self.port.names):
+            raise Problem(
+                "forbidden",
+                "this comes from a page of another site, or of a name that is not this node's; "
+                "[http] names lists the names under which browsers may use it",
+            )
 
     async def _run(self, route: Route, exchange: Exchange) -> Answer:
         if route.leader and not self.port.leads() and not (route.stays is not None and route.stays(exchange)):
@@ -323,11 +344,16 @@ class Server:
         return Answer.of(problem.status, self._body(problem, request_id), PROBLEM, stamp=stamp, keep_alive=False)
 
     def _body(self, problem: Problem, request_id: str) -> bytes:
+        """Text of the request that is no UTF-8 stands in it with `?` for what is not."""
         context: dict[str, Any] = {"term": self.port.term(), "request_id": request_id}
         leader = self.port.leader()
         if leader is not None:
             context["leader"] = leader
-        return msgspec.json.encode(problem.shape(**context))
+        shape = problem.shape(**context)
+        try:
+            return msgspec.json.encode(shape)
+        except UnicodeEncodeError:
+            return msgspec.json.encode(readable(shape))
 
 
 def _unanswered() -> Problem:
@@ -346,6 +372,19 @@ def _no_idempotency_header(route: Route) -> Problem:
     instead = "; a message carries its key in the field key" if route.pattern.startswith("/v1/messages") else ""
     detail = f"the header {_IDEMPOTENCY_KEY} is part of the contract but not supported yet{instead}"
     return Problem("not-supported-yet", detail, errors=[FieldFault("", detail, header=_IDEMPOTENCY_KEY)])
+
+
+def is_own_name(host: str, names: Collection[str]) -> bool:
+    """Whether a browser that uses this Host header has reached the node that it meant: the owner of any other name may
+    have given it this node's address. Of an address that is written out nobody can."""
+    name, _, number = host.rpartition(":")
+    if not number.isdigit():
+        name = host
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return name in names
+    return True
 
 
 async def serve(port: Port, host: str, listen_port: int) -> Server:

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 #: Integers below this are seconds, not milliseconds.
 SECONDS_BELOW: Final = 10**11
-#: Milliseconds of 9999-12-31T23:59:59.999Z, the last time that can be written.
+#: Milliseconds of 0001-01-01T00:00:00Z and 9999-12-31T23:59:59.999Z, the first and the last time that can be written.
+FIRST_MS: Final = -62_135_596_800_000
 LAST_MS: Final = 253_402_300_799_999
 
 _RFC3339 = re.compile(
@@ -74,10 +75,12 @@ def _parse_text(text: str) -> int:
     except ValueError as error:
         raise BadTime(f'"{text[:40]}" is no time: {error}; {_HINT}') from None
     seconds = (moment - _EPOCH) // timedelta(seconds=1) + leap - _offset_seconds(text, offset)
-    if fraction is None:
-        return seconds * 1000
-    scaled = int(fraction) * 1000
-    return seconds * 1000 + -(-scaled // int(10 ** len(fraction)))
+    value_ms = seconds * 1000
+    if fraction is not None:
+        value_ms += -(-int(fraction) * 1000 // int(10 ** len(fraction)))
+    if not FIRST_MS <= value_ms <= LAST_MS:
+        raise BadTime(f'"{text[:40]}" is before the year 1 or past the year 9999 in UTC')
+    return value_ms
 
 
 def _offset_seconds(text: str, offset: str) -> int:

@@ -56,6 +56,12 @@ class Peer(Struct, frozen=True, forbid_unknown_fields=True):
     http: str  # host:port other nodes reach its HTTP listener at
 
 
+class HttpOptions(Listen, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where clients reach the node."""
+
+    names: tuple[str, ...] = ()  # host names besides its own and localhost, by which browsers may use the node
+
+
 class RaftOptions(Listen, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Timing of elections, where smaller is a faster failover and more false alarms on a busy machine; upgrades."""
 
@@ -159,7 +165,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     node_id: str
     data_dir: str
-    http: Listen
+    http: HttpOptions
     raft: RaftOptions
     peers: tuple[Peer, ...]
     # This node belongs to a cluster that exists, or is about to be added to it: it never founds one. `peers` then lists
@@ -178,6 +184,12 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def directory(self) -> Path:
         """`data_dir` as a path."""
         return Path(self.data_dir)
+
+    @property
+    def http_names(self) -> frozenset[str]:
+        """Host names of this node."""
+        own = [peer.http.rpartition(":")[0] for peer in self.peers if peer.id == self.node_id]
+        return frozenset(("localhost", self.http.host, *own, *self.http.names))
 
     @property
     def backup_directory(self) -> Path:

@@ -6,7 +6,7 @@ no other leader can have committed anything.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -87,6 +87,7 @@ class Service:
         self.node_id = node.config.node_id
         self.limits = limits
         self.budget = budget
+        self.names: Collection[str] = node.config.http_names
 
     # -- who leads
 

@@ -4,7 +4,7 @@ It keeps the port's rules (who may call what, what is raised when) and no others
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -64,6 +64,7 @@ class MemoryPort(MemoryCluster):
         super().__init__(node_id)
         self.limits = limits or Limits()
         self.budget = budget or Budget()
+        self.names: Collection[str] = ("localhost", "n1.example")
         self.clock_ms = NOW_MS
         self.leading = True
         self.held: dict[str, Held] = {}

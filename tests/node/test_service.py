@@ -21,7 +21,7 @@ def make_service(**parts: Any) -> Service:
     """The service of a node that leads and has these parts."""
     reign = SimpleNamespace(trusted=lambda: True)
     parts |= {"directory": SimpleNamespace(deliveries=Path("deliveries")), "disk": Disk()}
-    node = SimpleNamespace(config=SimpleNamespace(node_id="n1"), draining=False, reign=reign, **parts)
+    node = SimpleNamespace(config=SimpleNamespace(node_id="n1", http_names=()), draining=False, reign=reign, **parts)
     return Service(cast(Node, node), Limits(), Budget())
 
 
