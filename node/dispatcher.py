@@ -99,6 +99,14 @@ class Dispatcher(HandingOver):
         self._wanted_from_ms = 0
         self._state = self._proposed = DispatchState(0, 0, 0)  # as of the last step; as of the last collect
 
+    def pushing_topics(self, most: int) -> list[int]:
+        """The next topics with something in a window that is to be pushed, `most` of them; each comes in its turn."""
+        return self._ready.next_pushing(most)
+
+    def set_room(self, topic: int, room: bool) -> None:
+        """Whether more of the topic may be staged; else it is not among those."""
+        self._ready.set_room(topic, room)
+
     # -- beginning and end
 
     def promote(self, now_ms: int, tick: int) -> Realign | None:
@@ -361,5 +369,7 @@ class Dispatcher(HandingOver):
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
         """A topic was created or its settings changed."""
-        self._outlet.pause(number, settings.get("paused", False))
+        paused = settings.get("paused", False)
+        self._outlet.pause(number, paused)
+        self._ready.set_pushed(number, settings.get("mode") == "push" and not paused)
         self.strict.on_topic(number, settings)

@@ -38,10 +38,6 @@ class HandingOver:
         """Positions in all windows; what is ready beyond them is backlog."""
         return self._outlet.ready_count
 
-    def ready_topics(self) -> list[int]:
-        """Topics with something in a window, paused ones too; in no order."""
-        return self._outlet.ready_topics()
-
     def ready_by_topic(self) -> Counter[int]:
         """How many units are in the windows of each topic."""
         return self._outlet.ready_by_topic()

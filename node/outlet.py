@@ -128,10 +128,6 @@ class Outlet:
             return any(self._ready.waiting(kind, topic) for kind in lanes)
         return any(self._ready.fresh(kind, topic, tags) for kind in lanes)
 
-    def ready_topics(self) -> list[int]:
-        """See Dispatcher.ready_topics."""
-        return list({topic for lane in self._ready.lanes for topic in lane.windows}) if self._open else []
-
     def ready_by_topic(self) -> Counter[int]:
         """See Dispatcher.ready_by_topic."""
         counts: Counter[int] = Counter()

@@ -37,13 +37,11 @@ from node.push_lane import Bounds, Lanes, StagedUnit
 from node.push_metrics import PushMetrics
 from node.push_outcome import Attempt, Outcomes
 from node.push_plan import PushPlans
+from node.push_stage import Staging
 from node.push_target import BadTarget, Targets, make_head
 from node.queues import GROUP
 from node.retry import BAD_URL, STOPPED
-from storage.array import U64
-from storage.format import LEASED
 from storage.message_id import encode_ids
-from storage.topic import Topic
 
 if TYPE_CHECKING:
     from node.reign import Reign
@@ -64,10 +62,6 @@ AGAIN_S: Final = 0.02
 #: How long a node that stops waits for attempts on the wire, and for a leader to take their outcomes. Not 30 s in all.
 DRAIN_S: Final = 20.0
 PASS_ON_S: Final = 5.0
-#: Units looked at together when staging, and the bytes of their records.
-BITE_UNITS: Final = 128
-BITE_BYTES: Final = 4 * 1024 * 1024
-_NOTHING: Final = np.empty(0, np.uint64)
 
 
 class Pusher:
@@ -77,7 +71,6 @@ class Pusher:
         self._node = node
         self.addresses = Addresses(options.allow)
         self._client = node.outside.receivers(self.addresses, node.clock.now_ms)
-        self._targets = Targets(options.timeout_ms)
         self.total = max(1, min(options.total, raise_descriptors() // 2))
         self._lanes = Lanes(
             Bounds(
@@ -87,6 +80,7 @@ class Pusher:
                 staged_total=options.staged_total,
             )
         )
+        self._staging = Staging(node.store, self._lanes, Targets(options.timeout_ms))
         self._plans = PushPlans(node, self._lanes, self._begin, self._freed)
         self._outcomes = Outcomes(node, entropy)
         self.metrics = PushMetrics(lambda: self.on_wire, lambda: self.staged)
@@ -170,62 +164,13 @@ class Pusher:
         if reign is None or self._draining:
             return
         began_s = self._loop.time()
-        self._look_for_changes(reign)
-        staged = self._stage(reign, now_ms)
+        staged = self._staging.turn(reign, now_ms)
+        if self._staging.more:
+            self._pump_in(0)
         if self._hand_over(reign, now_ms) or staged:
             ended_s = self._loop.time()
             owes_until_s = max(self._rests_until_s + CREDIT_S, began_s) + REST * (ended_s - began_s)
             self._rests_until_s = min(owes_until_s - CREDIT_S, ended_s + REST_MOST_S)
-
-    def _look_for_changes(self, reign: Reign) -> None:
-        """Units of topics whose settings changed go back to their window: they may have another target now, or none."""
-        for number in self._lanes.topics():
-            topic = self._node.store.catalog.topic_by_number(number)
-            if topic is None or topic.revision != self._lanes.revision(number):
-                dropped = self._lanes.drop(number)
-                reign.dispatcher.unstage(number, np.array([unit.position for unit in dropped], np.uint64))
-
-    def _stage(self, reign: Reign, now_ms: int) -> bool:
-        """Take a bite of each push topic's window, as far as there is room for it; whether there was anything."""
-        bites: list[tuple[Topic, U64]] = []
-        dispatcher, planning = reign.dispatcher, reign.dispatcher.planning
-        ready = [(number, dispatcher.stage) for number in dispatcher.ready_topics()]
-        for number, stage in [*ready, *((number, planning.stage) for number in planning.topics())]:
-            topic = self._node.store.catalog.topic_by_number(number)
-            if topic is not None and topic.settings.get("mode") == "push":
-                room = min(self._lanes.room(number), BITE_UNITS)
-                positions = stage(number, room, now_ms) if room else _NOTHING
-                if len(positions):
-                    bites.append((topic, positions))
-        if bites:
-            self._read(reign, bites, now_ms)
-        return bool(bites)
-
-    def _read(self, reign: Reign, bites: list[tuple[Topic, U64]], now_ms: int) -> None:
-        """Into the lanes, as far as their records say. One look for all topics."""
-        store, dispatcher = self._node.store, reign.dispatcher
-        positions = np.concatenate([bite for _, bite in bites])
-        reads = store.states(positions).state <= LEASED
-        few = max(1, BITE_BYTES // max(1, int(store.units(positions[reads])["size"].max(initial=0))))
-        start = 0
-        kept: list[tuple[Topic, U64]] = []
-        for topic, bite in bites:
-            its = reads[start : start + len(bite)]
-            start += len(bite)
-            if not its.all():  # these have ended: nothing is to be read of them, and this look forgets them
-                ended = bite[~its]
-                looked = dispatcher.hand_over_staged(topic.number, ended, 0, now_ms, trusted=reign.trusted())
-                dispatcher.unstage(topic.number, looked.left)
-            bite = bite[its]
-            if len(bite) > few:
-                dispatcher.unstage(topic.number, bite[few:])
-                bite = bite[:few]
-            kept.append((topic, bite))
-        records = iter(store.records(np.concatenate([bite for _, bite in kept])))
-        for topic, bite in kept:
-            for position in bite.tolist():
-                record = next(records)
-                self._lanes.add(StagedUnit(topic, position, record, self._targets.of(topic, record.target)))
 
     def _hand_over(self, reign: Reign, now_ms: int) -> bool:
         """Fill the free slots: one look at the records per timeout. Whether there were any. Units of strict topics are

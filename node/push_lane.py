@@ -133,7 +133,13 @@ class Lanes:
         self.bytes = 0  # what those hold
         self._units: dict[int, int] = {}  # topic -> units in lanes; no zeros
         self._bytes: dict[int, int] = {}  # topic -> what those hold
+        self._freed: set[int] = set()
         self._revisions: dict[int, int] = {}  # topic -> its revision as of those
+
+    def take_freed(self) -> set[int]:
+        """Topics of which units have gone since this was asked last: there may be room again."""
+        freed, self._freed = self._freed, set()
+        return freed
 
     def topics(self) -> list[int]:
         """Topics with staged units."""
@@ -142,6 +148,11 @@ class Lanes:
     def revision(self, topic: int) -> int:
         """The topic's revision when its oldest staged unit was staged; it has one."""
         return self._revisions[topic]
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more may be staged."""
+        return self.staged >= self._bounds.staged_total or self.bytes >= self._bounds.staged_bytes
 
     def room(self, topic: int) -> int:
         """How many more units of the topic may be staged."""
@@ -268,6 +279,8 @@ class Lanes:
         self.staged += change
         self.bytes += size
         count = self._units.get(topic, 0) + change
+        if change < 0:
+            self._freed.add(topic)
         if count:
             self._units[topic] = count
             self._bytes[topic] = self._bytes.get(topic, 0) + size

@@ -17,6 +17,7 @@ overdue units are handed over beside what is due now and never before it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,37 @@ class Ready:
         self._total = total
         self.count = 0  # positions in all windows
         self.lanes = (Lane(), Lane())
+        self._pushed: set[int] = set()  # topics whose units are pushed
+        self._full: set[int] = set()  # topics of which nothing more may be staged
+        #: Topics with a window, of the first set and not of the second, in line.
+        self._pushing: dict[int, None] = {}
+
+    def set_pushed(self, topic: int, pushed: bool) -> None:
+        """Whether the topic's units are pushed: it is in push mode, and not paused."""
+        (self._pushed.add if pushed else self._pushed.discard)(topic)
+        self._look(topic)
+
+    def set_room(self, topic: int, room: bool) -> None:
+        """Whether more of the topic may be staged."""
+        (self._full.discard if room else self._full.add)(topic)
+        self._look(topic)
+
+    def next_pushing(self, most: int) -> list[int]:
+        """The next topics whose units are to be staged, at most so many; they go to the end of the line."""
+        topics = list(islice(self._pushing, most))
+        if len(topics) < len(self._pushing):
+            for topic in topics:
+                del self._pushing[topic]
+                self._pushing[topic] = None
+        return topics
+
+    def _look(self, topic: int) -> None:
+        """Whether it is in the line."""
+        ready = any(topic in lane.windows for lane in self.lanes)
+        if ready and topic in self._pushed and topic not in self._full:
+            self._pushing.setdefault(topic)
+        else:
+            self._pushing.pop(topic, None)
 
     @property
     def share(self) -> int:
@@ -95,7 +127,7 @@ class Ready:
     def put_back(self, kind: LaneKind, topic: int, units: Queued) -> None:
         """Units that were taken and not handed over, first in line again. They are still claimed."""
         if len(units):
-            self.lanes[kind].windows.setdefault(topic, Window()).put_back(units)
+            self._window(self.lanes[kind], topic).put_back(units)
             self.count += len(units)
 
     def fresh(self, kind: LaneKind, topic: int, tags: TagFilter) -> bool:
@@ -138,9 +170,7 @@ class Ready:
 
     def _push(self, kind: LaneKind, topic: int, units: Queued, swept: bool) -> None:
         lane = self.lanes[kind]
-        window = lane.windows.get(topic)
-        if window is None:
-            window = lane.windows[topic] = Window()
+        window = self._window(lane, topic)
         share = self.share
         behind = not swept and topic in lane.begins and window.count > share // 4
         room = 0 if behind else max(0, share - window.count)
@@ -151,6 +181,15 @@ class Ready:
         window.push(units)
         self.count += len(units)
         self._settle(lane, topic, window)
+
+    def _window(self, lane: Lane, topic: int) -> Window:
+        """The topic's window, made if there is none."""
+        window = lane.windows.get(topic)
+        if window is None:
+            window = lane.windows[topic] = Window()
+            if topic in self._pushed:
+                self._look(topic)
+        return window
 
     def _begins_at(self, lane: Lane, topic: int, rest: Queued) -> None:
         """These are backlog."""
@@ -163,6 +202,8 @@ class Ready:
             lane.hungry.add(topic)
         if not window.count:
             del lane.windows[topic]
+            if topic in self._pushed:
+                self._look(topic)
 
     def _shed(self) -> None:
         """Cut the largest windows to their share until an eighth of the total is free; the rest is backlog again."""

@@ -47,6 +47,28 @@ def invariants(ready: Ready, claims: Claims) -> None:
         assert lane.hungry <= lane.begins.keys()
 
 
+def test_b6_topics_to_be_pushed_stand_in_line() -> None:
+    """All ready topics were walked in every turn of the pump, pulled and paused ones too. Those in push mode with a
+    window and room for more come in their turn; the others are not looked at."""
+    ready = Ready(Claims(), per_topic=10, total=1_000)
+    for topic in (1, 2, 3, 4, 5):
+        ready.set_pushed(topic, topic != 2)
+    for topic in (1, 2, 3, 4):
+        push(ready, topic, 10 * topic)
+    assert [ready.next_pushing(2) for _ in range(3)] == [[1, 3], [4, 1], [3, 4]]
+    assert ready.next_pushing(10) == [1, 3, 4]
+    ready.set_room(3, False)
+    ready.set_pushed(2, True)
+    assert ready.next_pushing(10) == [1, 4, 2]
+    ready.set_pushed(4, False)
+    take(ready, 1, 1)
+    push(ready, 5, 50)
+    assert ready.next_pushing(10) == [2, 5]
+    ready.set_room(3, True)
+    ready.put_back(CURRENT, 1, queued(10))
+    assert ready.next_pushing(10) == [2, 5, 3, 1]
+
+
 def test_topics_keep_their_order_and_nothing_comes_twice() -> None:
     """Units of several topics in one push; a unit that is claimed already is left out."""
     claims = Claims()

@@ -1,0 +1,102 @@
+"""From the windows into the lanes: what is ready, read from the records and put where its receiver's units wait.
+
+Work a turn follows what is ready to be pushed and has room: a bite of each of the next TOPICS_A_TURN topics. One whose
+share of the lanes is used up is left out until a unit of it has gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from node.push_lane import Lanes, StagedUnit
+from node.push_target import Targets
+from storage.array import U64
+from storage.format import LEASED
+from storage.store import Store
+from storage.topic import Topic
+
+if TYPE_CHECKING:
+    from node.reign import Reign
+
+#: Topics looked at in one turn, units of one and of all looked at together, and the bytes of one topic's records.
+TOPICS_A_TURN: Final = 64
+BITE_UNITS: Final = 128
+TURN_UNITS: Final = 1_024
+BITE_BYTES: Final = 4 * 1024 * 1024
+
+
+class Staging:
+    """Of one node, through all its reigns. `more`: whether a turn left topics that have room."""
+
+    def __init__(self, store: Store, lanes: Lanes, targets: Targets) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._targets = targets
+        self.more = False
+
+    def turn(self, reign: Reign, now_ms: int) -> bool:
+        """Take back what has changed, and stage a bite of each of the next topics; whether there was anything."""
+        self.more = False
+        self._look_for_changes(reign)
+        dispatcher, planning = reign.dispatcher, reign.dispatcher.planning
+        for number in self._lanes.take_freed():
+            dispatcher.set_room(number, True)
+        if self._lanes.full:
+            return False
+        pushing = dispatcher.pushing_topics(TOPICS_A_TURN)
+        bites: list[tuple[Topic, U64]] = []
+        left = TURN_UNITS
+        ready = [(number, dispatcher.stage) for number in pushing]
+        for number, stage in [*ready, *((number, planning.stage) for number in planning.topics())]:
+            topic = self._store.catalog.topic_by_number(number)
+            if topic is None or topic.settings.get("mode") != "push":
+                continue
+            room = min(self._lanes.room(number), BITE_UNITS)
+            if not room:
+                dispatcher.set_room(number, False)
+            if not room or not left:
+                continue
+            positions = stage(number, min(room, left), now_ms)
+            left -= len(positions)
+            if len(positions):
+                bites.append((topic, positions))
+        self.more = len(pushing) == TOPICS_A_TURN or not left
+        if bites:
+            self._read(reign, bites, now_ms)
+        return bool(bites)
+
+    def _look_for_changes(self, reign: Reign) -> None:
+        """Units of topics whose settings changed go back to their window: they may have another target now, or none."""
+        for number in self._lanes.topics():
+            topic = self._store.catalog.topic_by_number(number)
+            if topic is None or topic.revision != self._lanes.revision(number):
+                dropped = self._lanes.drop(number)
+                reign.dispatcher.unstage(number, np.array([unit.position for unit in dropped], np.uint64))
+
+    def _read(self, reign: Reign, bites: list[tuple[Topic, U64]], now_ms: int) -> None:
+        """Into the lanes, as far as their records say. One look for all topics."""
+        store, dispatcher = self._store, reign.dispatcher
+        positions = np.concatenate([bite for _, bite in bites])
+        reads = store.states(positions).state <= LEASED
+        few = max(1, BITE_BYTES // max(1, int(store.units(positions[reads])["size"].max(initial=0))))
+        start = 0
+        kept: list[tuple[Topic, U64]] = []
+        for topic, bite in bites:
+            its = reads[start : start + len(bite)]
+            start += len(bite)
+            if not its.all():  # these have ended: nothing is to be read of them, and this look forgets them
+                ended = bite[~its]
+                looked = dispatcher.hand_over_staged(topic.number, ended, 0, now_ms, trusted=reign.trusted())
+                dispatcher.unstage(topic.number, looked.left)
+            bite = bite[its]
+            if len(bite) > few:
+                dispatcher.unstage(topic.number, bite[few:])
+                bite = bite[:few]
+            kept.append((topic, bite))
+        records = iter(store.records(np.concatenate([bite for _, bite in kept])))
+        for topic, bite in kept:
+            for position in bite.tolist():
+                record = next(records)
+                self._lanes.add(StagedUnit(topic, position, record, self._targets.of(topic, record.target)))
