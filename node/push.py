@@ -238,7 +238,7 @@ class Pusher:
                 went.append((made.hand_over, [known.pop(position) for position in made.hand_over.position.tolist()]))
             left += [known.pop(position) for position in made.left.tolist()]
             for unit in known.values():  # ended, held, or back in the window
-                self._lanes.done(unit.origin)
+                self._lanes.done(unit, now_ms)
         return left
 
     def _begin(self, reign: Reign, went: list[tuple[HandOver, list[StagedUnit]]], now_ms: int) -> None:
@@ -311,7 +311,8 @@ class Pusher:
             self.attempts.pop(attempt, None)
             self.metrics.count(answer.code, self._loop.time() - began_s)
             self._outcomes.add(attempt, answer)
-            self._lanes.done(attempt.unit.origin, failed=None if answer.code == STOPPED else not answer.delivered)
+            failed = None if answer.code == STOPPED else not answer.delivered
+            self._lanes.done(attempt.unit, self._node.clock.now_ms(), failed=failed)
             if not self.on_wire:
                 self._quiet.set()
             self._pump_in(GATHER_S)

@@ -8,10 +8,14 @@ per lane: `per_target` attempts on the wire, and no more than there are free slo
 share a buffer: n receivers that hang have total / (n + 1) slots each and leave as many free, so a receiver that answers
 always finds some, however many do not.
 
+Who names receivers may name many. A receiver without a success in the last minute is on trial: attempts to such ones
+leave a tenth of all slots alone, and those of one topic may be three times as many as there are free slots at most. So
+one topic that names 2,000 receivers that hang takes neither the slots of other topics nor of receivers that answer.
+
 A receiver two thirds of whose attempts fail is *ill*. Failures are dear (each moves its message on every node), and one
-that refuses connections fails thousands a second, so ill receivers together get one attempt every few milliseconds,
-taken in turn, and a tenth of the slots each. The rest of their messages wait in the windows, where they cost nothing
-and use up no attempts. A single success makes a receiver well.
+that refuses connections fails thousands a second, so an ill receiver gets one attempt a second and a tenth of the
+slots, and all ill ones together one every few milliseconds. The rest of their messages wait in the windows, where they
+cost nothing and use up no attempts. A single success makes a receiver well.
 
 The same rule shares out what may be staged, among topics. A topic's units for a saturated receiver fill its share of
 staged units at worst; only then do its units for other receivers wait behind them.
@@ -21,6 +25,7 @@ Pure: no clock, no socket. Every staged unit is in exactly one lane or on the wi
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
@@ -41,6 +46,7 @@ class StagedUnit:
     position: int
     record: Record
     target: PushTarget | BadTarget
+    trial: bool = False  # on the wire to a receiver that is on trial
 
     @property
     def origin(self) -> Origin:
@@ -56,8 +62,20 @@ class StagedUnit:
 ILL_MS: Final = 5
 """Attempts to ill receivers, all together, are at least this far apart."""
 
+ILL_LANE_MS: Final = 1_000
+"""Attempts to one ill receiver are at least this far apart."""
+
 IDLE_MAX: Final = 1_000
-"""Receivers with nothing to do whose failures are remembered."""
+"""Receivers with nothing to do whose failures are remembered; and as many whose successes are."""
+
+PROVEN_MS: Final = 60_000
+"""So long after a success a receiver is not on trial."""
+
+TRIALS: Final = 3
+"""Attempts of one topic to receivers on trial, for each slot that is free."""
+
+LOOK_LANES: Final = 64
+"""Lanes that wait for room for trials are looked at so many at a time."""
 
 _ILL: Final = 2 / 3
 _WEIGHT: Final = 1 / 8
@@ -72,7 +90,8 @@ class Lane:
     on_wire: int = 0
     failing: float = 0.0  # share of failures among the newest outcomes
     queues: dict[int, deque[StagedUnit]] = field(default_factory=dict)  # topic -> units, never empty; the first is next
-    queued: bool = False  # whether it stands in the round
+    queued: bool = False  # whether it stands in the round, or waits for a trial or for the time of an ill one
+    next_ms: int = 0  # while it is ill: no attempt before
 
     @property
     def ill(self) -> bool:
@@ -94,10 +113,9 @@ class Lane:
         else:
             queue.append(unit)
 
-    def next(self) -> StagedUnit:
-        """Take the next unit; its topic goes to the end of the lane's turn."""
-        topic, queue = next(iter(self.queues.items()))
-        del self.queues[topic]
+    def next(self, topic: int) -> StagedUnit:
+        """Take the next unit of this topic, which goes to the end of the lane's turn."""
+        queue = self.queues.pop(topic)
         unit = queue.popleft()
         if queue:
             self.queues[topic] = queue
@@ -126,8 +144,12 @@ class Lanes:
         self._round: deque[Lane] = (
             deque()
         )  # lanes with something that are below their limit; ill ones may be among them
-        self._ill: deque[Lane] = deque()  # the ill ones; a lane is in one of the two
+        self._ill: list[tuple[int, int, Lane]] = []  # the ill ones, a heap by their times; a lane is in one of these
         self._ill_ms = 0  # when one of them may go
+        self._trial: deque[Lane] = deque()  # lanes on trial that wait for room
+        self._trials: dict[int, int] = {}  # topic -> attempts on trial; no zeros
+        self._proven_ms: dict[Origin, int] = {}  # when it last answered, the longest ago first
+        self._count_of_ill = 0
         self.on_wire = 0  # sum of the lanes'; on_wire <= total
         self.staged = 0  # units in lanes
         self.bytes = 0  # what those hold
@@ -169,48 +191,88 @@ class Lanes:
     def put_back(self, units: list[StagedUnit]) -> None:
         """Units that were taken and may not go now: off the wire, first in line again, in the same order."""
         for unit in reversed(units):
-            self.done(unit.origin)
+            self.done(unit, 0)
             self._add(unit, first=True)
 
     def take(self, now_ms: int) -> list[StagedUnit]:
         """All that may go now, lane by lane in turn; each is on the wire until `done`, or put back."""
         taken: list[StagedUnit] = []
         blocked: list[Lane] = []
+        self._round.extend(self._trial.popleft() for _ in range(min(LOOK_LANES, len(self._trial))))
         while self._round and self.on_wire < self._bounds.total:
             lane = self._round.popleft()
             if lane.ill:
                 lane.queued = lane.on_wire < self._limit(lane)
                 if lane.queued:
-                    self._ill.append(lane)
+                    self._wait_ill(lane, now_ms)
             elif lane.on_wire >= self._bounds.total - self.on_wire:
                 blocked.append(lane)
             else:
-                taken.append(self._take(lane))
+                unit = self._take(lane, now_ms)
+                if unit is None:
+                    self._trial.append(lane)
+                else:
+                    taken.append(unit)
         self._round.extend(blocked)
         if self._ill and not self._pausing(now_ms) and self.on_wire < self._bounds.total:
-            taken.append(self._take(self._ill.popleft()))
-            self._ill_ms = now_ms + ILL_MS
+            lane = self._ill[0][2]
+            if self._ill_in_ms(now_ms) <= 0:
+                heapq.heappop(self._ill)
+                lane.next_ms = now_ms + ILL_LANE_MS
+                unit = self._take(lane, now_ms)
+                if unit is None:
+                    self._trial.append(lane)
+                else:
+                    taken.append(unit)
+                    self._ill_ms = now_ms + ILL_MS
         return taken
 
     def wait_ms(self, now_ms: int) -> int | None:
         """When to take again for the sake of ill receivers, from now; None: not for them."""
         if not self._ill or self.on_wire >= self._bounds.total:
             return None
-        return self._ill_ms - now_ms if self._pausing(now_ms) else 1
+        all_ms = self._ill_ms - now_ms if self._pausing(now_ms) else 1
+        return max(all_ms, self._ill_in_ms(now_ms))
+
+    def _ill_in_ms(self, now_ms: int) -> int:
+        """When the time of the next ill lane has come; at once where the clock has gone back behind it."""
+        wait_ms = self._ill[0][0] - now_ms
+        return wait_ms if wait_ms <= ILL_LANE_MS else 0
 
     def _pausing(self, now_ms: int) -> bool:
         """Whether an attempt to an ill receiver was a moment ago. Between two reigns the clock may go back by hours."""
         return 0 < self._ill_ms - now_ms <= ILL_MS
 
-    def done(self, origin: Origin, *, failed: bool | None = None) -> None:
-        """One attempt to this receiver has ended; `failed` None: it says nothing of the receiver."""
-        lane = self._lanes[origin]
-        assert lane.on_wire > 0, f"an attempt to {origin} ends that never began"
+    def _wait_ill(self, lane: Lane, now_ms: int) -> None:
+        """Until the time of this ill lane."""
+        at_ms = lane.next_ms if lane.next_ms <= now_ms + ILL_LANE_MS else now_ms
+        self._count_of_ill += 1
+        heapq.heappush(self._ill, (at_ms, self._count_of_ill, lane))
+
+    def done(self, unit: StagedUnit, now_ms: int, *, failed: bool | None = None) -> None:
+        """An attempt has ended; `failed` None: it says nothing of the receiver."""
+        lane = self._lanes.get(unit.origin)
+        assert lane is not None, f"an attempt to {unit.origin} ends that never began"
+        assert lane.on_wire > 0, f"an attempt to {unit.origin} ends that never began"
         if failed is not None:
             lane.note(failed=failed)
+            if not failed:
+                self._prove(unit.origin, now_ms)
+        if unit.trial:
+            unit.trial = False
+            left = self._trials.pop(unit.topic.number) - 1
+            if left:
+                self._trials[unit.topic.number] = left
         lane.on_wire -= 1
         self.on_wire -= 1
         self._enter(lane)
+
+    def _prove(self, origin: Origin, now_ms: int) -> None:
+        """It has answered."""
+        self._proven_ms.pop(origin, None)
+        self._proven_ms[origin] = now_ms
+        if len(self._proven_ms) > IDLE_MAX:
+            del self._proven_ms[next(iter(self._proven_ms))]
 
     def drop(self, topic: int) -> list[StagedUnit]:
         """The topic's staged units, taken out of all lanes."""
@@ -232,8 +294,20 @@ class Lanes:
         self.staged = self.bytes = 0
         self._sweep()
 
-    def _take(self, lane: Lane) -> StagedUnit:
-        unit = lane.next()
+    def _take(self, lane: Lane, now_ms: int) -> StagedUnit | None:
+        """The next unit of the lane, which has room; None where it is on trial, and there is no room for that."""
+        trial = now_ms - self._proven_ms.get(lane.origin, -PROVEN_MS) >= PROVEN_MS
+        topic = next(iter(lane.queues))
+        if trial:
+            free = self._bounds.total - self.on_wire
+            may = (number for number in lane.queues if self._trials.get(number, 0) < TRIALS * free)
+            found = next(may, None) if free > self._bounds.total // 10 else None
+            if found is None:
+                return None
+            topic = found
+            self._trials[topic] = self._trials.get(topic, 0) + 1
+        unit = lane.next(topic)
+        unit.trial = trial
         lane.on_wire += 1
         self.on_wire += 1
         self._count(unit, -1)
@@ -290,9 +364,11 @@ class Lanes:
 
     def _sweep(self) -> None:
         """After units left from the midst: lanes that have none leave the round, idle ones memory."""
-        for lane in (*self._round, *self._ill):
+        for lane in (*self._round, *self._trial, *(lane for _, _, lane in self._ill)):
             lane.queued = bool(lane.queues)
         self._round = deque(lane for lane in self._round if lane.queued)
-        self._ill = deque(lane for lane in self._ill if lane.queued)
+        self._trial = deque(lane for lane in self._trial if lane.queued)
+        self._ill = [waits for waits in self._ill if waits[2].queued]
+        heapq.heapify(self._ill)
         for lane in list(self._lanes.values()):
             self._enter(lane)

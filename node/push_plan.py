@@ -90,7 +90,7 @@ class PushPlans:
                 self._leasing[made.strict] = since_s, made, its
             left += [known.pop(position) for position in planned.left.tolist()]
             for unit in known.values():  # ended, held, or back in the window or the wheel
-                self._lanes.done(unit.origin)
+                self._lanes.done(unit, now_ms)
         return others, left
 
     def leased(self, reign: Reign, hand_over: HandOver) -> None:
@@ -168,7 +168,7 @@ class PushPlans:
 
     def _free(self, units: list[StagedUnit]) -> None:
         for unit in units:
-            self._lanes.done(unit.origin)
+            self._lanes.done(unit, self._node.clock.now_ms())
         if units:
             self._freed()
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from node.push_lane import IDLE_MAX, ILL_MS, NOWHERE, Bounds, Lanes, StagedUnit
+from node.push_lane import IDLE_MAX, ILL_LANE_MS, ILL_MS, NOWHERE, PROVEN_MS, Bounds, Lanes, StagedUnit
 from node.push_target import BadTarget, Origin, PushTarget
 from node.retry import NO_TARGET
 from storage.topic import Topic
@@ -41,14 +41,21 @@ def positions(units: list[StagedUnit]) -> list[int]:
     return [each.position for each in units]
 
 
+def end(lanes: Lanes, taken: list[StagedUnit], host: str, *, failed: bool | None = None) -> None:
+    """The first of these attempts to this host ends."""
+    at = next(at for at, each in enumerate(taken) if each.origin.host == host)
+    lanes.done(taken.pop(at), 0, failed=failed)
+
+
 def test_a_saturated_receiver_blocks_its_own_units_only() -> None:
     """Of one topic too: what goes elsewhere is taken past what waits."""
     lanes = Lanes(BOUNDS)
     add(lanes, [unit(number) for number in range(10)])
     add(lanes, [unit(20, host="b"), unit(21, host="")])
-    assert sorted(positions(lanes.take(0))) == [0, 1, 2, 20, 21]
+    taken = lanes.take(0)
+    assert sorted(positions(taken)) == [0, 1, 2, 20, 21]
     assert lanes.take(0) == []
-    lanes.done(Origin("http", "a", 80))
+    end(lanes, taken, "a")
     assert positions(lanes.take(0)) == [3]
     assert (lanes.on_wire, lanes.staged) == (5, 6)
 
@@ -69,9 +76,10 @@ def test_receivers_that_hang_leave_slots_for_others() -> None:
     lanes.take(0)
     assert lanes.on_wire < BOUNDS.total
     for round_number in range(10):
-        add(lanes, [unit(100 + round_number, host="e")])
-        assert positions(lanes.take(0)) == [100 + round_number]
-        lanes.done(Origin("http", "e", 80))
+        add(lanes, [unit(100 + round_number, of=2, host="e")])
+        (taken,) = lanes.take(0)
+        assert taken.position == 100 + round_number
+        lanes.done(taken, 0)
 
 
 def test_what_may_not_go_is_first_in_line_again() -> None:
@@ -112,8 +120,60 @@ def fail(lanes: Lanes, host: str, times: int) -> None:
     """So many attempts to this host fail, one after the other."""
     for _ in range(times):
         add(lanes, [unit(999, host=host)])
-        assert positions(lanes.take(0)) == [999]
-        lanes.done(Origin("http", host, 80), failed=True)
+        taken = lanes.take(0)
+        assert positions(taken) == [999]
+        end(lanes, taken, host, failed=True)
+
+
+def test_b11_a_topic_that_names_many_receivers_that_hang_leaves_slots_for_others() -> None:
+    """2,300 messages to as many names took all 2,000 slots, and nothing was pushed to anybody for five minutes. What is
+    on trial leaves a tenth of the slots, a topic's trials as many as a third of themselves; who answered within the
+    last minute goes on."""
+    lanes = Lanes(Bounds(per_target=100, total=200, staged_per_topic=1_000, staged_total=5_000))
+    add(lanes, [unit(1, of=1, host="good")])
+    (first,) = lanes.take(0)
+    lanes.done(first, 0, failed=False)
+    add(lanes, [unit(number, of=2, host=f"h{number}") for number in range(300)])
+    hang = lanes.take(0)
+    assert len(hang) == 150
+    add(lanes, [unit(1_000 + number, of=3, host="new") for number in range(10)])
+    add(lanes, [unit(2_000 + number, of=2, host="good") for number in range(10)])
+    found = lanes.take(10)
+    assert Counter(each.origin.host for each in found) == {"new": 10, "good": 10}
+    for each in found:
+        lanes.done(each, 10, failed=False)
+    for number in range(4, 14):  # ten more topics do the same
+        add(lanes, [unit(number * 1_000 + at, of=number, host=f"h{number}-{at}") for at in range(30)])
+    hang += lanes.take(20)
+    assert len(hang) == 180
+    add(lanes, [unit(3_000 + number, of=3, host="new") for number in range(20)])
+    assert len(lanes.take(30)) == 10, "a receiver has as many slots as are left"
+    add(lanes, [unit(4_000, of=14, host="newer")])
+    assert lanes.take(10 + PROVEN_MS) == [], "nor is an answer of long ago one that counts"
+    went: set[str] = set()
+    while hang and "newer" not in went:
+        for each in hang:
+            lanes.done(each, 20, failed=True)
+        hang = lanes.take(10 + PROVEN_MS)
+        went |= {each.origin.host for each in hang}
+    assert "newer" in went
+
+
+def test_b15_an_ill_receiver_gets_an_attempt_a_second() -> None:
+    """20 topics to closed ports made 145 attempts a second for as long as their messages lived."""
+    lanes = Lanes(Bounds(per_target=20, total=100, staged_per_topic=1_000, staged_total=50_000))
+    hosts = [f"h{number}" for number in range(20)]
+    for host in hosts:
+        fail(lanes, host, 9)
+    for host in hosts:
+        add(lanes, [unit(number, host=host) for number in range(100)])
+    begun: Counter[str] = Counter()
+    for now_ms in range(0, 10_000, ILL_MS):
+        for each in lanes.take(now_ms):
+            begun[each.origin.host] += 1
+            lanes.done(each, now_ms, failed=True)
+    assert set(begun) == set(hosts)
+    assert set(begun.values()) == {10}
 
 
 def test_ill_receivers_get_an_attempt_now_and_then() -> None:
@@ -127,10 +187,13 @@ def test_ill_receivers_get_an_attempt_now_and_then() -> None:
     assert len(lanes.take(0)) == 10 + 1
     assert lanes.wait_ms(0) == ILL_MS
     assert lanes.take(ILL_MS - 1) == []
-    taken = [*lanes.take(ILL_MS), *lanes.take(2 * ILL_MS)]
-    assert {each.origin.host for each in taken} == {"a", "b"}
-    lanes.done(Origin("http", "a", 80), failed=False)
-    assert [each.origin.host for each in lanes.take(3 * ILL_MS)].count("a") == 8
+    (second,) = lanes.take(ILL_MS)
+    assert lanes.take(2 * ILL_MS) == [], "each has had one in this second"
+    assert lanes.wait_ms(2 * ILL_MS) == ILL_LANE_MS - 2 * ILL_MS
+    taken = [second, *lanes.take(ILL_LANE_MS), *lanes.take(ILL_LANE_MS + ILL_MS)]
+    assert [each.origin.host for each in taken] == ["b", "a", "b"]
+    end(lanes, taken, "a", failed=False)
+    assert [each.origin.host for each in lanes.take(ILL_LANE_MS + 2 * ILL_MS)].count("a") == 8
 
 
 def test_ill_receivers_go_on_when_the_clock_has_gone_back() -> None:
@@ -139,10 +202,11 @@ def test_ill_receivers_go_on_when_the_clock_has_gone_back() -> None:
     fail(lanes, "a", 9)
     add(lanes, [unit(1), unit(2), unit(3)])
     now_ms = 3_600_000
-    assert positions(lanes.take(now_ms)) == [1]
-    lanes.done(Origin("http", "a", 80), failed=True)
+    taken = lanes.take(now_ms)
+    assert positions(taken) == [1]
+    end(lanes, taken, "a", failed=True)
     assert lanes.take(now_ms) == []
-    assert lanes.wait_ms(now_ms) == ILL_MS
+    assert lanes.wait_ms(now_ms) == ILL_LANE_MS
     assert lanes.wait_ms(0) == 1
     assert positions(lanes.take(0)) == [2]
     assert lanes.take(0) == []
@@ -152,11 +216,12 @@ def test_an_ill_receiver_holds_a_tenth_of_the_slots() -> None:
     """The attempts it had when it fell ill end first."""
     lanes = Lanes(Bounds(per_target=20, total=100))
     add(lanes, [unit(number) for number in range(60)])
-    assert len(lanes.take(0)) == 20
+    taken = lanes.take(0)
+    assert len(taken) == 20
     for _ in range(18):
-        lanes.done(Origin("http", "a", 80), failed=True)
+        end(lanes, taken, "a", failed=True)
     assert lanes.take(0) == []
-    lanes.done(Origin("http", "a", 80), failed=True)
+    end(lanes, taken, "a", failed=True)
     assert len(lanes.take(0)) == 1
     assert lanes.on_wire == 2
     assert lanes.wait_ms(0) is None, "its slots are taken: there is nothing to wait for but their end"
@@ -167,8 +232,9 @@ def test_a_receiver_that_fails_now_and_then_is_well() -> None:
     lanes = Lanes(BOUNDS)
     for turn in range(50):
         add(lanes, [unit(turn)])
-        assert positions(lanes.take(0)) == [turn]
-        lanes.done(Origin("http", "a", 80), failed=(None, True, False)[turn % 3])
+        taken = lanes.take(0)
+        assert positions(taken) == [turn]
+        end(lanes, taken, "a", failed=(None, True, False)[turn % 3])
     assert lanes.wait_ms(0) is None
 
 
@@ -178,10 +244,11 @@ def test_how_ill_a_receiver_is_outlives_its_units() -> None:
     fail(lanes, "a", 9)
     assert lanes.staged == lanes.on_wire == 0
     add(lanes, [unit(1), unit(2)])
-    assert len(lanes.take(0)) == 1
+    taken = lanes.take(0)
+    assert len(taken) == 1
     assert lanes.take(0) == []
     lanes.clear()
-    lanes.done(Origin("http", "a", 80))
+    end(lanes, taken, "a")
     for number in range(IDLE_MAX):
         fail(lanes, f"h{number}", 1)
     add(lanes, [unit(1), unit(2)])
@@ -193,7 +260,7 @@ def test_an_end_without_a_beginning_is_a_fault() -> None:
     lanes = Lanes(BOUNDS)
     add(lanes, [unit(1)])
     with pytest.raises(AssertionError, match="never began"):
-        lanes.done(Origin("http", "a", 80))
+        lanes.done(unit(1), 0)
 
 
 STEPS = st.lists(
@@ -224,7 +291,7 @@ def test_nothing_is_lost_and_no_bound_is_broken(steps: list[tuple[str, int, str]
                 assert waiting[taken.topic.number, taken.origin].popleft() == taken.position
                 wire.append(taken)
         elif step == "end" and wire:
-            lanes.done(wire.pop(number % len(wire)).origin)
+            lanes.done(wire.pop(number % len(wire)), 0)
         elif step == "back" and wire:
             last = wire.pop()
             lanes.put_back([last])
@@ -238,7 +305,7 @@ def test_nothing_is_lost_and_no_bound_is_broken(steps: list[tuple[str, int, str]
         assert sorted(lanes.topics()) == sorted({number for (number, _), queue in waiting.items() if queue})
     while lanes.staged or wire:
         for each in wire:
-            lanes.done(each.origin)
+            lanes.done(each, 0)
         wire = lanes.take(0)
         assert wire or not lanes.staged, "units wait, slots are free, and nothing goes"
     assert lanes.bytes == lanes.on_wire == 0
