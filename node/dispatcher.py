@@ -34,7 +34,7 @@ from node.ready import Ready
 from node.riding import NOTHING_RIDES, Riding
 from node.strict import Strict
 from node.sweep import Sweep
-from node.window import Queued
+from node.window import MARKS_MAX, Queued
 from replication.command import DispatchState, Realign
 from storage.array import I64, U8, U16, U32, U64
 from storage.format import LEASED
@@ -102,6 +102,10 @@ class Dispatcher(HandingOver):
     def pushing_topics(self, most: int) -> list[int]:
         """The next topics with something in a window that is to be pushed, `most` of them; each comes in its turn."""
         return self._ready.next_pushing(most)
+
+    def set_waiting(self, filters: int) -> None:
+        """So many pulls wait with a filter, whose marks are kept."""
+        self._ready.marks_max = MARKS_MAX + filters
 
     def set_room(self, topic: int, room: bool) -> None:
         """Whether more of the topic may be staged; else it is not among those."""

@@ -57,6 +57,7 @@ class Pulling:
         self._dispatcher = dispatcher
         self._loop = asyncio.get_running_loop()
         self._waiters: dict[int, deque[_Waiter]] = {}
+        self._filters = 0  # of all waiters, those that want something special
 
     async def pull(self, topic: Topic, request: PullIn) -> list[Delivery]:
         """Hand over up to `request.max` units, waiting for the first. Raises `no-leader` when the reign ends."""
@@ -68,6 +69,8 @@ class Pulling:
             if request.gone():
                 self._reign.poke()  # what woke this pull wakes another one
                 return []
+            if self._node.store.catalog.topic_by_number(topic.number) is None:
+                raise Problem("unknown-topic", f"topic {topic.name} was deleted during the wait; pull again")
             lease_ms = request.lease_ms or settings_of(self._node, topic.number).get("lease_ms", LEASE_MS)
             now_ms, trusted = self._node.clock.now_ms(), self._reign.trusted()
             hand_over = self._dispatcher.hand_over(
@@ -109,6 +112,11 @@ class Pulling:
                 break
         return any(something.values())
 
+    def drop(self, topic: int) -> None:
+        """It is deleted: pulls that wait are told so. One of the same name is another topic."""
+        for waiter in self._waiters.get(topic, ()):
+            _wake(waiter.woken)
+
     def end(self) -> None:
         """The reign is over: pulls that wait are told so."""
         for waiters in self._waiters.values():
@@ -122,12 +130,16 @@ class Pulling:
         waiter = _Waiter(wanted, self._loop.create_future())
         waiters = self._waiters.setdefault(topic, deque())
         waiters.append(waiter)
+        self._filters += wanted is not None
+        self._dispatcher.set_waiting(self._filters)
         timer = self._loop.call_later(left_s, _wake, waiter.woken)
         try:
             await waiter.woken
         finally:
             timer.cancel()
             waiters.remove(waiter)
+            self._filters -= wanted is not None
+            self._dispatcher.set_waiting(self._filters)
             if not waiters and self._waiters.get(topic) is waiters:
                 del self._waiters[topic]
         if self._reign.over:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from node.claim import Claims
 from node.grouping import rows_by
 from node.tag_filter import TagFilter
-from node.window import NOTHING, NOTHING_FOUND, Found, LaneKind, Queued, Window
+from node.window import MARKS_MAX, NOTHING, NOTHING_FOUND, Found, LaneKind, Queued, Window
 from storage.array import I64, U32
 
 
@@ -48,6 +48,7 @@ class Ready:
         self._total = total
         self.count = 0  # positions in all windows
         self.lanes = (Lane(), Lane())
+        self.marks_max = MARKS_MAX  # filters of a window whose marks are kept
         self._pushed: set[int] = set()  # topics whose units are pushed
         self._full: set[int] = set()  # topics of which nothing more may be staged
         #: Topics with a window, of the first set and not of the second, in line.
@@ -131,9 +132,9 @@ class Ready:
             self.count += len(units)
 
     def fresh(self, kind: LaneKind, topic: int, tags: TagFilter) -> bool:
-        """Whether the topic's window has units that the filter has not looked at."""
+        """Whether the topic's window has units that the filter has not looked at and may want."""
         window = self.lanes[kind].windows.get(topic)
-        return window is not None and window.fresh(tags)
+        return window is not None and window.fresh(tags, self.marks_max)
 
     def find(self, kind: LaneKind, topic: int, tags: TagFilter, most: int) -> Found:
         """The topic's next units that the filter may want, at most `most`. They stay in place; `leave` follows."""
@@ -146,7 +147,7 @@ class Ready:
         lane = self.lanes[kind]
         window = lane.windows.get(topic)
         if window is not None:
-            window.looked(tags, upto)
+            window.looked(tags, upto, self.marks_max)
             window.remove(gone)
             self.count -= len(gone)
             self._settle(lane, topic, window)

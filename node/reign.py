@@ -366,8 +366,10 @@ class Reign:
         self.dispatcher.on_settled(position)
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
-        """A topic was created or its settings changed."""
+        """A topic was created or deleted, or its settings changed."""
         self.dispatcher.on_topic(number, settings)
+        if self._node.store.catalog.topic_by_number(number) is None:
+            self.pulling.drop(number)
         self.poke()
 
     def end(self) -> None:

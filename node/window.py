@@ -31,8 +31,9 @@ from storage.array import I64, U64
 _LOOK_ROWS: Final = 16_384
 """Masks are looked at in pieces of this size: who wants a few units need not look at all of a window."""
 
-_MARKS_MAX: Final = 64
-"""Filters per window whose marks are kept; past that all are forgotten, which costs each a look of 1 ns a unit."""
+MARKS_MAX: Final = 64
+"""Filters per window whose marks are kept, besides those of pulls that wait: a mark that is forgotten costs its filter
+a look of 1 ns a unit."""
 
 
 class LaneKind(IntEnum):
@@ -151,9 +152,15 @@ class Window:
 
     # -- filtered
 
-    def fresh(self, tags: TagFilter) -> bool:
-        """Whether there are units that this filter has not looked at."""
-        return bool(self._chunks) and (tags not in self._looked or self._looked[tags] < self._chunks[-1].end)
+    def fresh(self, tags: TagFilter, marks_max: int = MARKS_MAX) -> bool:
+        """Whether there are units that this filter has not looked at and may want."""
+        seen = self._looked.get(tags)
+        if not self._chunks or (seen is not None and seen >= self._chunks[-1].end):
+            return False
+        found = self.find(tags, 1)
+        if not len(found.units):
+            self.looked(tags, found.upto, marks_max)
+        return len(found.units) > 0
 
     def find(self, tags: TagFilter, most: int) -> Found:
         """The first `most` units the filter has not looked at and may want. They stay; `looked` and `remove` follow."""
@@ -173,11 +180,12 @@ class Window:
         number = np.concatenate(numbers) if numbers else np.empty(0, np.int64)
         return Found(Queued.joined(parts), number, int(number[-1]) + 1 if count >= most else self._next)
 
-    def looked(self, tags: TagFilter, upto: int) -> None:
-        """The filter wants no unit with a number below `upto`."""
-        if len(self._looked) >= _MARKS_MAX:
-            self._looked.clear()
+    def looked(self, tags: TagFilter, upto: int, marks_max: int = MARKS_MAX) -> None:
+        """The filter wants no unit with a number below `upto`. Of `marks_max` marks the oldest is forgotten."""
+        self._looked.pop(tags, None)
         self._looked[tags] = upto
+        while len(self._looked) > marks_max:
+            del self._looked[next(iter(self._looked))]
 
     def remove(self, numbers: I64) -> None:
         """Take out the units with these numbers, rising, shape [n]; the others stay in place."""

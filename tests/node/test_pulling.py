@@ -9,6 +9,7 @@ import pytest
 
 import node.outlet
 from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
+from api.problem import Problem
 from node.outlet import EXHAUSTED_MAX
 from node.reign import TRUST_RETRY_MS, Reign
 from node.server import Node
@@ -134,3 +135,59 @@ def test_a_filter_that_many_masks_fit_gets_to_what_stands_behind(
         assert found.body == b"1"
 
     run_node(tmp_path / "n1", play)
+
+
+def test_b17_a_pull_is_told_that_its_topic_was_deleted(tmp_path: Path) -> None:
+    """It slept on the old number while a message of the new topic lay ready, and got an empty list in the end."""
+
+    async def play(node: Node) -> None:
+        service = node.service
+        await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
+        pull = asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000), ANONYMOUS))
+        reign = node.reign
+        assert reign is not None
+        await until(lambda: reign.pulling._waiters)
+        await service.delete_topic("t", if_match=None, principal=ANONYMOUS)
+        await service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        with pytest.raises(Problem, match="unknown-topic: topic t was deleted during the wait"):
+            await pull
+        (delivery,) = await service.pull(PullIn("t", 10, 20_000), ANONYMOUS)
+        assert delivery.body == b"1"
+
+    run_node(tmp_path, play)
+
+
+def test_b7_many_waiting_filters_sleep_while_nothing_new_comes(tmp_path: Path) -> None:
+    """With 65 different filters all marks were forgotten, so each look made the others fresh again: 100 % of a core."""
+
+    async def play(node: Node) -> None:
+        service = node.service
+        await service.schedule([MessageIn("t", b"0", tags=("asia",)) for _ in range(50)], ANONYMOUS)
+        pulls = [
+            asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000, None, ((f"x{number}",),)), ANONYMOUS))
+            for number in range(150)
+        ]
+        assert node.reign is not None
+        reign, dispatcher = node.reign, node.reign.dispatcher
+        await until(lambda: sum(len(waiters) for waiters in reign.pulling._waiters.values()) == len(pulls))
+        await steps(reign)
+        tries = 0
+        hand_over = dispatcher.hand_over
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            nonlocal tries
+            tries += 1
+            return hand_over(*args, **kwargs)
+
+        dispatcher.hand_over = counted  # type: ignore[method-assign]
+        await steps(reign)
+        await service.schedule([MessageIn("t", b"0", tags=("africa",))], ANONYMOUS)
+        await steps(reign)
+        assert tries == 0
+        await service.schedule([MessageIn("t", b"7", tags=("x77",))], ANONYMOUS)
+        assert [each.body for each in await pulls[77]] == [b"7"]
+        assert tries < 10, "a waiter is woken by what its filter may want"
+        for pull in pulls:
+            pull.cancel()
+
+    run_node(tmp_path, play)

@@ -93,8 +93,9 @@ def test_what_a_filter_left_it_does_not_see_again_until_something_comes() -> Non
     window.looked(FILTERS[0], found.upto)
     assert len(found.units) == 0
     assert not window.fresh(FILTERS[0])
-    assert window.fresh(FILTERS[1])
+    assert not window.fresh(FILTERS[1]), "it looks, and there is nothing that it may want"
     window.push(units(60_000, 1))
+    assert not window.fresh(FILTERS[1])
     assert window.fresh(FILTERS[0])
     assert listed(window.find(FILTERS[0], 10).units) == [60_000]
     window.put_back(units(0, 3))
