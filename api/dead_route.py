@@ -12,18 +12,11 @@ from api.message_query import DeadMessage, DeadQuery
 from api.route import Route
 from api.timestamp import render_time
 from api.topic_route import topic_of
-from api.window import WHOLE, check_window, query_time, read_query, read_tag, read_time
+from api.window import PAGE, check_window, query_limit, query_time, read_query, read_tag, read_time
 
-PAGE_MAX: Final = 1_000
 CURSOR_CHARACTERS_MAX: Final = 1_024
 
 _CURSOR = re.compile(rf"[\x21-\x7e]{{1,{CURSOR_CHARACTERS_MAX}}}", re.ASCII)
-
-
-def _query_limit(text: str) -> int:
-    if not WHOLE.fullmatch(text) or not 1 <= int(text) <= PAGE_MAX:
-        raise Fault("invalid-field", f'a page holds 1 to {PAGE_MAX} messages, got "{text[:20]}"')
-    return int(text)
 
 
 def _query_cursor(text: str) -> str:
@@ -36,7 +29,7 @@ _PARAMETERS: Final[dict[str, Callable[[str], Any]]] = {
     "from": query_time,
     "to": query_time,
     "tag": read_tag,
-    "limit": _query_limit,
+    "limit": query_limit,
     "cursor": _query_cursor,
 }
 
@@ -58,7 +51,7 @@ def _query(topic: str, values: dict[str, Any], pointer: str) -> DeadQuery:
         from_ms=values.get("from"),
         to_ms=values.get("to"),
         tag=values.get("tag"),
-        limit=values.get("limit", 100),
+        limit=values.get("limit", PAGE),
         cursor=values.get("cursor"),
     )
 

@@ -326,8 +326,8 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
     async def topic(self, name: str, *, principal: Principal) -> TopicView:
         """`unknown-topic`."""
 
-    async def topics(self, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
-        """All topics by name; with `counts`, which take a pass over all messages, their messages by state."""
+    async def topics(self, after: str, most: int, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
+        """By name, behind `after`; with `counts`, which take a pass over all messages, their messages by state."""
 
     async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
         """Remove a topic all of whose messages have ended. `unknown-topic`, `not-empty` (pending), `revision-mismatch`,

@@ -15,7 +15,7 @@ from api.retry import read_topic_retry, show_retry
 from api.route import Route
 from api.target import read_topic_target, show_target
 from api.timestamp import render_time
-from api.window import read_query
+from api.window import PAGE, query_limit, read_query
 
 
 def _fields(limits: Limits, *, whole: bool) -> Fields:
@@ -102,10 +102,14 @@ async def show(exchange: Exchange) -> Answer:
 
 
 async def show_all(exchange: Exchange) -> Answer:
-    """GET all, with counts by state; without them, and the pass over all messages that they take, if counts=false."""
-    values = read_query(exchange, {"counts": _query_flag}, ("limit", "cursor"))
-    views = await exchange.port.topics(counts=values.get("counts", True), principal=exchange.principal)
-    return exchange.document({"items": [_shape(view) for view in views], "next_cursor": None})
+    """GET a page, with counts by state; without them, and the pass over all messages they take, if counts=false."""
+    values = read_query(exchange, {"counts": _query_flag, "limit": query_limit, "cursor": read_topic})
+    limit, after = values.get("limit", PAGE), values.get("cursor", "")
+    counts = values.get("counts", True)
+    views = await exchange.port.topics(after, limit + 1, counts=counts, principal=exchange.principal)
+    page = views[:limit]
+    cursor = page[-1].name if len(views) > limit else None
+    return exchange.document({"items": [_shape(view) for view in page], "next_cursor": cursor})
 
 
 def _query_flag(text: str) -> bool:

@@ -9,6 +9,10 @@ from api.field import Fault, read_tags, wrong_type
 from api.problem import FieldFault, Problem
 from api.timestamp import BadTime, parse_time, render_time
 
+#: Entries of a page, where nothing is said, and at most.
+PAGE: Final = 100
+PAGE_MAX: Final = 1_000
+
 WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -35,6 +39,13 @@ def query_time(text: str) -> int:
     if " " in text:
         raise Fault("invalid-field", f'"{text[:40]}" holds a space: a + in a query stands for one; write %2B, or Z')
     return read_time(int(text) if WHOLE.fullmatch(text) else text)
+
+
+def query_limit(text: str) -> int:
+    """How many a page holds."""
+    if not WHOLE.fullmatch(text) or not 1 <= int(text) <= PAGE_MAX:
+        raise Fault("invalid-field", f'a page holds 1 to {PAGE_MAX}, got "{text[:20]}"')
+    return int(text)
 
 
 def read_query(

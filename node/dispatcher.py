@@ -121,7 +121,7 @@ class Dispatcher(HandingOver):
         A tick ahead by less is slept through; one behind jumps to the clock, and what is overdue is paced.
         """
         assert self._wheel is None, "promoted twice"
-        for topic in self._store.catalog.topics():
+        for topic in self._store.catalog.topics_with_settings():
             self.on_topic(topic.number, topic.settings)
         if tick * 1000 - now_ms > REALIGN_MS:
             return Realign(tick=now_ms // 1000, now_ms=now_ms, applied_index=self._store.applied_index)

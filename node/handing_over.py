@@ -5,7 +5,6 @@ The dispatcher's other half (node/dispatcher.py) brings units into the windows; 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 from node.exhausted import Exhausted
@@ -38,9 +37,9 @@ class HandingOver:
         """Positions in all windows; what is ready beyond them is backlog."""
         return self._outlet.ready_count
 
-    def ready_by_topic(self) -> Counter[int]:
-        """How many units are in the windows of each topic."""
-        return self._outlet.ready_by_topic()
+    def ready_of(self, topic: int) -> int:
+        """How many units are in the windows of this topic."""
+        return self._outlet.ready_of(topic)
 
     def hand_over(
         self,

@@ -242,13 +242,14 @@ class Ledgers:
         return found
 
     def _topics(self) -> dict[int, Topic]:
+        """What a ledger has to know of topics: nothing of those for which nothing was set."""
         return {
             topic.number: Topic(
                 topic.name,
                 push=topic.settings.get("mode") == "push",
                 strict=topic.settings.get("handover") == "strict",
             )
-            for topic in self._node.store.catalog.topics()
+            for topic in self._node.store.catalog.topics_with_settings()
         }
 
     # -- what is shown

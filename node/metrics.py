@@ -27,6 +27,7 @@ TABLE: Final = (
     ("hourwheel_http_connections", GAUGE, "Connections of clients"),
     ("hourwheel_http_held_bytes", GAUGE, "What clients hold in memory: bodies under way, rows parsed, unread answers"),
     ("hourwheel_http_refused", COUNTER, "Requests and connections answered 429 `busy`"),
+    ("hourwheel_topics", GAUGE, "Topics there are"),
     ("hourwheel_ready", GAUGE, "Units dispatched and not yet handed over, as far as they are in memory"),
     ("hourwheel_pledged", GAUGE, "Units of strict topics that are leased, or about to be, and not handed over yet"),
     ("hourwheel_released", COUNTER, "Leases of strict topics that this node took back as leader: not handed over"),

@@ -16,7 +16,6 @@ frees it. A filtered pull finds its units in the window, and moves those only th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -128,12 +127,9 @@ class Outlet:
             return any(self._ready.waiting(kind, topic) for kind in lanes)
         return any(self._ready.fresh(kind, topic, tags) for kind in lanes)
 
-    def ready_by_topic(self) -> Counter[int]:
-        """See Dispatcher.ready_by_topic."""
-        counts: Counter[int] = Counter()
-        for lane in self._ready.lanes if self._open else ():
-            counts.update({topic: window.count for topic, window in lane.windows.items()})
-        return counts
+    def ready_of(self, topic: int) -> int:
+        """See Dispatcher.ready_of."""
+        return sum(self._ready.waiting(kind, topic) for kind in LaneKind) if self._open else 0
 
     # -- pull
 

@@ -7,6 +7,7 @@ was parsed. A batch in which no message has a target of its own and no topic is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ _targets = attrgetter("target")
 async def schedule_messages(node: Node, messages: Sequence[MessageIn]) -> ScheduleResult:
     """Durable on a majority and applied when it returns. A single message's refusal is raised; in a batch each message
     at fault has its own problem, and the others go on."""
-    problems = refused(node.store, messages)
+    problems = refused(node.store, messages, node.config.limits.max_topics)
     if problems and len(problems) == len(messages) == 1:
         raise problems[0]
     if len(problems) == len(messages):
@@ -46,20 +47,33 @@ async def schedule_messages(node: Node, messages: Sequence[MessageIn]) -> Schedu
     return _spread(found, rows, len(messages), problems)
 
 
-def refused(store: Store, messages: Sequence[MessageIn]) -> dict[int, Problem]:
-    """By row, the messages whose target does not go with their topic's mode as it is now."""
+def refused(store: Store, messages: Sequence[MessageIn], topics_max: int) -> dict[int, Problem]:
+    """By row, the messages whose target does not go with their topic's mode as it is now; and those that would make a
+    topic too many."""
     if len(messages) == 1 and messages[0].target is None:  # what comes by itself: 0.2 us instead of 0.7
         topic = store.catalog.topic(messages[0].topic)
-        if topic is None or topic.settings.get("mode") != "push":
+        if topic is not None and topic.settings.get("mode") != "push":
             return {}
-    settings = {}
-    for name in set(map(_topics, messages)):
+    settings, room, made = {}, topics_max - store.catalog.topic_count, set[str]()
+    for name in dict.fromkeys(map(_topics, messages)):
         topic = store.catalog.topic(name)
         settings[name] = topic.settings if topic is not None else {}
-    if not any(each.get("mode") == "push" for each in settings.values()) and not any(map(_targets, messages)):
+        if topic is None:
+            made.add(name)
+    if len(made) > room:
+        made = set(islice((name for name in settings if name in made), max(0, room), None))
+    else:
+        made.clear()
+    if not (made or any(each.get("mode") == "push" for each in settings.values()) or any(map(_targets, messages))):
         return {}
     problems = {}
     for row, message in enumerate(messages):
+        if message.topic in made:
+            detail = (
+                f"there are {topics_max} topics, as many as schedules make; delete some, or make {message.topic} by PUT"
+            )
+            problems[row] = Problem("over-limit", detail, errors=[FieldFault("/topic", detail)])
+            continue
         fault = _fault(message, settings[message.topic])
         if fault is not None:
             problems[row] = Problem("invalid-field", fault, errors=[FieldFault("/target", fault)])

@@ -178,7 +178,7 @@ class Node:
         self.forwarder = self.outside.forwarder(self._leader_http)
         self.status = Status(self)
         self.pusher = Pusher(self, self.entropy, config.push)
-        self.topic_metrics = TopicMetrics(self.status.topic_name, self.status.ready_by_topic)
+        self.topic_metrics = TopicMetrics(self.status.topic_name, self.status.ready_of)
         others = (self.lateness, self.watchdog.held, self.pusher.metrics, self.topic_metrics, self.guard)
         self.metrics = Metrics(self.status.values, *others)
         self.counting = Counting(self)

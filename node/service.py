@@ -217,11 +217,11 @@ class Service:
         return view_topic(self._topic(name))
 
     @_reads_files
-    async def topics(self, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
-        """All topics by name."""
+    async def topics(self, after: str, most: int, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
+        """At most so many by name, behind `after`."""
         await self._sure()
         found = await self._node.counting.by_topic(self._reign) if counts else None
-        topics = sorted(self._node.store.catalog.topics(), key=lambda topic: topic.name)
+        topics = self._node.store.catalog.topic_page(after, most)
         return [view_topic(topic, None if found is None else found[topic.number]) for topic in topics]
 
     @_reads_files

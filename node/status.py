@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from api.port import Readiness
@@ -111,10 +111,14 @@ class Status:
         topic = self._node.store.catalog.topic_by_number(number)
         return topic.name if topic is not None else None
 
-    def ready_by_topic(self) -> Mapping[int, int]:
-        """Units in the ready windows, by the topic's number; of a node that does not lead, none."""
+    def ready_of(self, topics: Sequence[str]) -> tuple[Sequence[int], int]:
+        """Units in the ready windows of these topics, and of all; of a node that does not lead, none."""
         reign = self._node.reign
-        return reign.dispatcher.ready_by_topic() if reign is not None else {}
+        if reign is None:
+            return [0] * len(topics), 0
+        found = map(self._node.store.catalog.topic, topics)
+        counts = [0 if topic is None else reign.dispatcher.ready_of(topic.number) for topic in found]
+        return counts, reign.dispatcher.ready_count
 
     def values(self) -> dict[str, float]:
         """The table of node.metrics."""
@@ -132,6 +136,7 @@ class Status:
             "hourwheel_commit_index": node.group.commit_index,
             "hourwheel_applied_index": node.machine.applied_index,
             "hourwheel_waiting": node.proposer.waiting_rows,
+            "hourwheel_topics": node.store.catalog.topic_count,
             "hourwheel_http_connections": node.service.budget.connections,
             "hourwheel_http_held_bytes": node.service.budget.held_bytes,
             "hourwheel_http_refused": node.service.budget.refused,

@@ -11,7 +11,8 @@ twice as busy, and few do at a scrape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import heapq
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -45,12 +46,12 @@ _COLUMNS: Final = ("scheduled", "handed_over", "acked", "failed", "dead", "first
 class TopicCounts:
     """One topic's counts since the node started; `first` hand-overs of messages were `late_ms` late in all."""
 
-    __slots__ = (*_COLUMNS, "business", "told")
+    __slots__ = (*_COLUMNS, "business", "scrape", "told")
 
     def __init__(self) -> None:
         self.scheduled = self.handed_over = self.acked = self.failed = self.dead = 0
         self.first = self.late_ms = 0
-        self.business = 0.0
+        self.business, self.scrape = 0.0, 0  # at which it was that
         self.told = (0,) * len(_COLUMNS)
 
     def add_hand_overs(self, count: int, first: int, late_ms: int) -> None:
@@ -65,23 +66,28 @@ class TopicCounts:
 
 
 class TopicMetrics(Collector):
-    """The counts of one node. `name_of` knows topics by their number, None if there is none; `ready` is asked when
-    scraped: ready units by topic's number."""
+    """The counts of one node. `name_of` knows topics by their number, None if there is none; when scraped `ready` is
+    asked for the ready units of these topics, in their order, and those of all."""
 
-    def __init__(self, name_of: Callable[[int], str | None], ready: Callable[[], Mapping[int, int]]) -> None:
+    def __init__(
+        self, name_of: Callable[[int], str | None], ready: Callable[[Sequence[str]], tuple[Sequence[int], int]]
+    ) -> None:
         self._name_of = name_of
         self._ready = ready
         self._topics: dict[str, TopicCounts] = {}
+        self._touched: dict[str, TopicCounts] = {}  # since the last scrape: its work follows these, not all topics
+        self._scrapes = 0
         self._labelled: dict[str, TopicCounts] = {}
         self._others = [0] * len(_COLUMNS)
 
     def of(self, topic: str) -> TopicCounts:
-        """The row of a topic, to add to."""
+        """The row of a topic, to add to at once: what is added after a scrape it learns when the row is asked for."""
         found = self._topics.get(topic)
         if found is None:
             found = self._topics[topic] = TopicCounts()
             if len(self._labelled) < LABELLED_MAX:
                 self._labelled[topic] = found
+        self._touched[topic] = found
         return found
 
     def add(self, column: str, topics: U32) -> None:
@@ -114,8 +120,8 @@ class TopicMetrics(Collector):
 
     def forget(self, topic: str) -> None:
         """The topic is gone."""
-        self._topics.pop(topic, None)
-        self._labelled.pop(topic, None)
+        for rows in (self._topics, self._touched, self._labelled):
+            rows.pop(topic, None)
 
     def collect(self) -> Iterator[Metric]:
         """For the registry."""
@@ -137,42 +143,39 @@ class TopicMetrics(Collector):
 
     def _ready_family(self) -> Metric:
         family = GaugeMetricFamily(READY, "Units of the topic that wait in its ready window", labels=["topic"])
-        ready = dict.fromkeys(self._labelled, 0)
-        others = 0
-        for number, count in self._ready().items():
-            name = self._name_of(number)
-            if name is not None and name in ready:
-                ready[name] = count
-            else:
-                others += count
-        for name, count in [*ready.items(), *([(OTHERS, others)] if others else [])]:
+        names = list(self._labelled)
+        counts, total = self._ready(names)
+        for name, count in zip(names, counts, strict=True):
             family.add_metric([name], count)
+        if total > sum(counts):
+            family.add_metric([OTHERS], total - sum(counts))
         return family
 
     def _choose(self) -> None:
         """Who has a name at this scrape; what the others did since the last one goes to their sum."""
-        for name, each in self._topics.items():
+        self._scrapes += 1
+        for name, each in self._touched.items():
             now, told = each.values(), each.told
-            if now != told:
-                done = [new - old for new, old in zip(now, told, strict=True)]
-                each.told = now
-                each.business += sum(done[: len(TABLE)])
-                if name not in self._labelled:
-                    self._others = [total + more for total, more in zip(self._others, done, strict=True)]
-            each.business *= FORGET
-        unnamed = sorted(self._topics.keys() - self._labelled, key=self._business, reverse=True)
+            done = [new - old for new, old in zip(now, told, strict=True)]
+            each.told = now
+            each.business, each.scrape = self._business(each) + FORGET * sum(done[: len(TABLE)]), self._scrapes
+            if name not in self._labelled:
+                self._others = [total + more for total, more in zip(self._others, done, strict=True)]
         room = LABELLED_MAX - len(self._labelled)
-        for name in unnamed[:room]:
-            self._labelled[name] = self._topics[name]
-        if len(unnamed) > room:
-            self._swap(unnamed[room : room + SWAPS_MAX])
+        unnamed = ((name, each) for name, each in self._touched.items() if name not in self._labelled)
+        busiest = heapq.nlargest(room + SWAPS_MAX, unnamed, key=lambda row: row[1].business)
+        self._labelled.update(busiest[:room])
+        self._swap(busiest[room:])
+        self._touched.clear()
 
-    def _swap(self, busiest: list[str]) -> None:
-        for name, other in zip(busiest, sorted(self._labelled, key=self._business), strict=False):
-            if self._business(name) <= 2 * self._business(other):
+    def _swap(self, busiest: list[tuple[str, TopicCounts]]) -> None:
+        idlest = sorted(self._labelled.items(), key=lambda row: self._business(row[1]))
+        for (name, each), (other, idle) in zip(busiest, idlest, strict=False):
+            if each.business <= 2 * self._business(idle):
                 break
             del self._labelled[other]
-            self._labelled[name] = self._topics[name]
+            self._labelled[name] = each
 
-    def _business(self, topic: str) -> float:
-        return self._topics[topic].business
+    def _business(self, topic: TopicCounts) -> float:
+        """What is left of it at this scrape."""
+        return topic.business * float(FORGET ** (self._scrapes - topic.scrape))

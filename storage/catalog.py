@@ -231,6 +231,19 @@ class Catalog:
         """All topics in the order of their numbers."""
         return self._topics.all()
 
+    @property
+    def topic_count(self) -> int:
+        """How many there are."""
+        return len(self._topics)
+
+    def topic_page(self, after: str, most: int, namespace: str = DEFAULT_NAMESPACE) -> list[Topic]:
+        """At most so many topics behind this name ("": from the first), by name."""
+        return self._topics.page(after, most, namespace)
+
+    def topics_with_settings(self) -> list[Topic]:
+        """Those for which something was set, in no order."""
+        return self._topics.with_settings()
+
     def put_topic(self, name: str, settings: dict[str, Any], now_ms: int, namespace: str = DEFAULT_NAMESPACE) -> Topic:
         """Create a topic (next number, revision 1) or replace its settings (revision + 1 if they differ)."""
         return self._topics.put(name, settings, now_ms, namespace)

@@ -2,10 +2,11 @@
 
 Units carry the number (4 bytes) instead of the name, for as long as their hour exists; a number that came back under
 another name would deliver old messages to a new topic. There are thousands of topics, not millions, so all of them are
-kept decoded in memory and the apply path finds them in a dict.
+kept decoded in memory: the apply path finds them in a dict, and pages of them in a list of names in order.
 """
 
 import struct
+from bisect import bisect_left, bisect_right, insort
 from typing import Any, Final
 
 import msgspec
@@ -41,11 +42,19 @@ class Topics:
         self._meta = meta
         self._by_number: dict[int, Topic] = {}
         self._by_name: dict[tuple[str, str], Topic] = {}
+        self._names: list[tuple[str, str]] = []  # the keys of that, rising
+        self._set: dict[int, Topic] = {}  # those with settings
+
+    def __len__(self) -> int:
+        return len(self._by_number)
 
     def load(self) -> None:
         """Read all topics. Raises Corrupt if a row's checksum does not match."""
         for _, value in self._table.rows():
-            self._remember(_DECODER.decode(value))
+            topic = _DECODER.decode(value)
+            self._names.append((topic.namespace, topic.name))
+            self._remember(topic)
+        self._names.sort()
 
     def find(self, name: str, namespace: str) -> Topic | None:
         """The topic of this name, or None."""
@@ -58,6 +67,16 @@ class Topics:
     def all(self) -> list[Topic]:
         """All topics in the order of their numbers."""
         return [self._by_number[number] for number in sorted(self._by_number)]
+
+    def page(self, after: str, most: int, namespace: str) -> list[Topic]:
+        """At most so many of the namespace behind this name, by name."""
+        start = bisect_right(self._names, (namespace, after))
+        found = [self._by_name[name] for name in self._names[start : start + most]]
+        return [topic for topic in found if topic.namespace == namespace]
+
+    def with_settings(self) -> list[Topic]:
+        """Those for which something was set."""
+        return list(self._set.values())
 
     def put(self, name: str, settings: dict[str, Any], now_ms: int, namespace: str) -> Topic:
         """Create the topic, or replace its settings. The revision grows only when the settings change."""
@@ -73,6 +92,7 @@ class Topics:
                 revision=1,
                 created_ms=now_ms,
             )
+            insort(self._names, (namespace, name))
         else:
             topic = msgspec.structs.replace(old, settings=settings, revision=old.revision + 1)
         row = _ENCODER.encode(topic)
@@ -82,7 +102,9 @@ class Topics:
     def drop(self, number: int) -> None:
         """Remove a topic; its number is not given again."""
         topic = self._by_number.pop(number)
-        del self._by_name[topic.namespace, topic.name]
+        name = topic.namespace, topic.name
+        del self._by_name[name], self._names[bisect_left(self._names, name)]
+        self._set.pop(number, None)
         self._table.drop(_NUMBER.pack(number))
 
     def _next_number(self) -> int:
@@ -95,4 +117,8 @@ class Topics:
     def _remember(self, topic: Topic) -> Topic:
         self._by_number[topic.number] = topic
         self._by_name[topic.namespace, topic.name] = topic
+        if topic.settings:
+            self._set[topic.number] = topic
+        else:
+            self._set.pop(topic.number, None)
         return topic

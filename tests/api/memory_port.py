@@ -229,8 +229,8 @@ class MemoryPort(MemoryCluster):
             raise Problem("unknown-topic", f"there is no topic {name}")
         return self.topic_views[name]
 
-    async def topics(self, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
-        views = [view for _, view in sorted(self.topic_views.items())]
+    async def topics(self, after: str, most: int, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
+        views = [view for name, view in sorted(self.topic_views.items()) if name > after][:most]
         return [msgspec.structs.replace(view, counts={"scheduled": 2}) for view in views] if counts else views
 
     async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:

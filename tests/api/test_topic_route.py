@@ -155,10 +155,34 @@ def test_list_without_counts() -> None:
             for flag, counted in (("false", False), ("true", True)):
                 (item,) = (await client.send("GET", f"/v1/topics?counts={flag}")).json["items"]
                 assert ("counts" in item) == counted
-            for query, parameter in (("counts=no", "counts"), ("counts=", "counts"), ("limit=1", "limit")):
+            for query in ("counts=no", "counts=", "limit=0", "limit=1001", "limit=x", "cursor=%20", "cursor="):
+                parameter = query.partition("=")[0]
                 reply = await client.send("GET", f"/v1/topics?{query}")
                 assert reply.status == 422
                 assert reply.json["errors"][0]["parameter"] == parameter
+
+    run(story())
+
+
+def test_b5_a_list_has_pages() -> None:
+    """100,000 topics were one answer of 34 MB, built in one step: 0.98 s in which nobody was answered."""
+
+    async def story() -> None:
+        async with running() as client:
+            names = [f"t{number:03d}" for number in range(105)]
+            for name in names:
+                await client.send("PUT", f"/v1/topics/{name}")
+            found: list[list[str]] = []
+            for limit in ("", "&limit=50"):
+                cursor = ""
+                while cursor is not None:
+                    after = f"&cursor={cursor}" if cursor else ""
+                    page = (await client.send("GET", f"/v1/topics?counts=false{limit}{after}")).json
+                    found.append([item["topic"] for item in page["items"]])
+                    cursor = page["next_cursor"]
+            assert found == [names[:100], names[100:], names[:50], names[50:100], names[100:]]
+            page = (await client.send("GET", "/v1/topics?limit=105")).json
+            assert (len(page["items"]), page["next_cursor"]) == (105, None)
 
     run(story())
 

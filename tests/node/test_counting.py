@@ -90,12 +90,15 @@ def test_counts_are_those_of_the_messages(tmp_path: Path) -> None:
             assert await _count(node, tag=tag, states=everything, to_ms=middle) == len(before)
             assert await _count(node, tag=tag, states=everything, from_ms=middle) == len(tagged) - len(before)
         assert await _count(node) == sum(view.state in OPEN_STATES for view in views)
-        listed = await node.service.topics(counts=True, principal=ANONYMOUS)
+        listed = await node.service.topics("", 1_000, counts=True, principal=ANONYMOUS)
         for each in listed:
             assert each.counts == dict.fromkeys(STATES, 0) | Counter(
                 view.state for view in views if view.topic == each.name
             )
-        assert [each.counts for each in await node.service.topics(counts=False, principal=ANONYMOUS)] == [None, None]
+        assert [each.counts for each in await node.service.topics("", 1_000, counts=False, principal=ANONYMOUS)] == [
+            None,
+            None,
+        ]
         with pytest.raises(Problem, match="unknown-topic"):
             await _count(node, topic="nowhere")
 
@@ -185,7 +188,9 @@ def test_one_count_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert await asyncio.gather(*others) == [1, 1]
         assert gate.most == 1
         before = gate.reads
-        both = await asyncio.gather(*(node.service.topics(counts=True, principal=ANONYMOUS) for _ in range(2)))
+        both = await asyncio.gather(
+            *(node.service.topics("", 1_000, counts=True, principal=ANONYMOUS) for _ in range(2))
+        )
         assert [each.counts["scheduled"] for views in both for each in views if each.counts] == [1, 1]
         assert gate.reads == before + 1
 
@@ -224,7 +229,7 @@ def test_no_answer_without_leadership(tmp_path: Path, monkeypatch: pytest.Monkey
         await _schedule(node, [MessageIn("t", b"1", delay_ms=60_000)])
         asked = [
             asyncio.ensure_future(_count(node, topic="t")),
-            asyncio.ensure_future(node.service.topics(counts=True, principal=ANONYMOUS)),
+            asyncio.ensure_future(node.service.topics("", 1_000, counts=True, principal=ANONYMOUS)),
         ]
         assert await asyncio.to_thread(gate.entered.wait, 10)
         node._stepped_down()

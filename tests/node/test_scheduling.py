@@ -42,3 +42,22 @@ def test_targets_go_with_the_mode_of_their_topic(tmp_path: Path) -> None:
         ]
 
     run_node(tmp_path / "n1", play)
+
+
+def test_b5_schedules_make_so_many_topics_and_no_more(tmp_path: Path) -> None:
+    """20 requests made 100,000, and every list and scrape paid for them. Those that exist go on; PUT makes more."""
+
+    async def play(node: Node) -> None:
+        service = node.service
+        batch = [MessageIn(name, b"1", delay_ms=60_000) for name in ("a", "b", "c", "a", "d", "c")]
+        result = await service.schedule(batch, ANONYMOUS)
+        assert result.status.tolist() == [NEW, NEW, NEW, NEW, FAILED, NEW]
+        assert result.problems[4].code == "over-limit"
+        assert result.problems[4].errors[0].pointer == "/topic"
+        with pytest.raises(Problem, match="over-limit: there are 3 topics"):
+            await service.schedule([MessageIn("d", b"1")], ANONYMOUS)
+        await service.put_topic("d", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
+        result = await service.schedule([*batch, MessageIn("e", b"1")], ANONYMOUS)
+        assert result.status.tolist() == [NEW] * 6 + [FAILED]
+
+    run_node(tmp_path / "n1", play, limits={"max_topics": 3})

@@ -19,7 +19,7 @@ NAMES = {1: "a", 2: "b", 3: "c"}
 
 
 def _empty() -> TopicMetrics:
-    return TopicMetrics(NAMES.get, dict)
+    return TopicMetrics(NAMES.get, lambda topics: ([0] * len(topics), 0))
 
 
 def _samples(metrics: TopicMetrics) -> dict[tuple[str, str], float]:
@@ -30,8 +30,7 @@ def _samples(metrics: TopicMetrics) -> dict[tuple[str, str], float]:
 
 def test_what_is_shown() -> None:
     """Every count under its topic's name; what is ready is asked for at the scrape, also of topics not counted yet."""
-    ready = {1: 3, 3: 5}
-    metrics = TopicMetrics(NAMES.get, lambda: ready)
+    metrics = TopicMetrics(NAMES.get, lambda topics: ([3 if name == "a" else 0 for name in topics], 8))
     row = metrics.of("a")
     assert metrics.of("a") is row
     row.scheduled, row.handed_over, row.acked, row.failed, row.dead = 10, 8, 5, 2, 1

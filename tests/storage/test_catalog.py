@@ -102,13 +102,14 @@ class CatalogMachine(RuleBasedStateMachine):
     @rule(name=NAMES, setting=st.integers(0, 2), namespace=st.sampled_from(["default", "other"]))
     def put_topic(self, name: str, setting: int, namespace: str) -> None:
         """Create or change a topic."""
-        topic = self.catalog.put_topic(name, {"lease": setting}, 5, namespace)
+        settings = {"lease": setting} if setting else {}
+        topic = self.catalog.put_topic(name, settings, 5, namespace)
         old = next((t for t in self.model.topics.values() if (t.namespace, t.name) == (namespace, name)), None)
         if old is None:
             assert (topic.number, topic.revision) == (self.model.next_number, 1)
             self.model.next_number += 1
         else:
-            changed = old.settings != {"lease": setting}
+            changed = old.settings != settings
             assert (topic.number, topic.revision) == (old.number, old.revision + changed)
         self.model.topics[topic.number] = topic
 
@@ -180,6 +181,17 @@ class CatalogMachine(RuleBasedStateMachine):
         for topic in self.model.topics.values():
             assert self.catalog.topic(topic.name, topic.namespace) == topic
             assert self.catalog.topic_by_number(topic.number) == topic
+        assert self.catalog.topic_count == len(self.model.topics)
+        with_settings = sorted(self.catalog.topics_with_settings(), key=lambda topic: topic.number)
+        assert with_settings == [topic for topic in self.catalog.topics() if topic.settings]
+        for namespace in ("default", "other"):
+            rest = sorted(each.name for each in self.model.topics.values() if each.namespace == namespace)
+            after, found = "", list[str]()
+            while page := self.catalog.topic_page(after, 2, namespace):
+                assert {topic.namespace for topic in page} == {namespace}
+                found += [topic.name for topic in page]
+                after = found[-1]
+            assert found == rest
         names = [(topic, key) for topic in range(1, 4) for key in (b"", b"k", b"k\x00", b"\xff" * 128, b"longer")]
         assert [self.catalog.key(*name) for name in names] == [self.model.keys.get(name) for name in names]
         rows = list(self.catalog.dump())
