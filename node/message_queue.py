@@ -22,10 +22,16 @@ from node.queues import GROUP, Section
 from replication.machine import Scheduled
 from storage.array import U8
 from storage.message_id import encode_ids
+from storage.position import HOUR_MS
 
 #: Bounds of one entry, so that a heartbeat is never held up behind it: bytes of messages, and rows.
 ENTRY_BYTES_MAX = 3 * 1024 * 1024
 ENTRY_ROWS_MAX = 20_000
+#: And hours and topics that it names: the first unit of an hour, and of a topic, costs every node as much as hundreds.
+ENTRY_HOURS_MAX = 64
+ENTRY_TOPICS_MAX = 128
+#: Rows of a request that are looked at together.
+BLOCK_ROWS = 256
 #: Bodies that may wait to be written, in bytes: on a disk that stands still they would fill the memory.
 WAITING_BYTES_MAX = 256 * 1024 * 1024
 #: What a record and its columns hold beside the parts of variable length.
@@ -46,6 +52,7 @@ class Placed:
 
 
 _body = attrgetter("body")
+_topic = attrgetter("topic")
 
 Part = tuple[int, int, Placed | str]  # first row, rows, and their result or the error they met
 
@@ -110,7 +117,7 @@ class MessageQueue:
 
     def take(self, now_ms: int) -> list[Section]:
         """One Schedule of the messages that have waited longest."""
-        taken, messages = self._take_rows()
+        taken, messages = self._take_rows(now_ms)
         if not messages:
             return []
         self.rows -= len(messages)
@@ -127,20 +134,27 @@ class MessageQueue:
 
         return [(schedule.pack(), give)]
 
-    def _take_rows(self) -> tuple[list[tuple[Request, int, int]], list[MessageIn]]:
+    def _take_rows(self, now_ms: int) -> tuple[list[tuple[Request, int, int]], list[MessageIn]]:
         """(request, first row, rows) of what has room, and its messages."""
         taken: list[tuple[Request, int, int]] = []
         messages: list[MessageIn] = []
-        room = ENTRY_BYTES_MAX
+        room, named = ENTRY_BYTES_MAX, _Named(now_ms)
         while self._requests and len(messages) < ENTRY_ROWS_MAX and room > 0:
             request = self._requests[0]
             start = stop = request.taken
-            limit = min(len(request.messages), start + ENTRY_ROWS_MAX - len(messages))
+            limit = min(len(request.messages), start + min(BLOCK_ROWS, ENTRY_ROWS_MAX - len(messages)))
             while stop < limit and room > 0:
                 room -= _size(request.messages[stop])
                 stop += 1
+            rows = named.take(request.messages[start:stop])
+            if not rows:
+                break
+            if start + rows < stop:
+                stop, room = start + rows, 0
             messages += request.messages[start:stop]
             request.taken = stop
+            if taken and taken[-1][0] is request:
+                _, start, _ = taken.pop()
             taken.append((request, start, stop - start))
             if stop == len(request.messages):
                 self._requests.popleft()
@@ -152,6 +166,25 @@ class MessageQueue:
         requests, self._requests, self.rows, self._bytes = self._requests, deque(), 0, 0
         for request in requests:
             request.answer(request.taken, len(request.messages) - request.taken, "not-leader")
+
+
+class _Named:
+    """The hours and topics that one entry names."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        self._hours: set[int] = set()
+        self._topics: set[str] = set()
+
+    def take(self, messages: Sequence[MessageIn]) -> int:
+        """How many of these, from the first on, may be in the entry too."""
+        now_ms, hours, topics = self._now_ms, self._hours, self._topics
+        for row, message in enumerate(messages):
+            hours.add(max(now_ms, message.deliver_at_ms or now_ms + (message.delay_ms or 0)) // HOUR_MS)
+            topics.add(message.topic)
+            if len(hours) > ENTRY_HOURS_MAX or len(topics) > ENTRY_TOPICS_MAX:
+                return row
+        return len(messages)
 
 
 def _first_row(part: Part) -> int:

@@ -9,6 +9,7 @@ from api.port import MessageIn
 from api.problem import Problem
 from node.entropy import Entropy
 from node.message_queue import MessageQueue
+from storage.position import HOUR_MS
 
 
 def test_the_bodies_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,5 +34,49 @@ def test_the_bodies_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
             add(200)
             empty()
             assert queue.rows == 0
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("messages", "entries"),
+    [
+        ([MessageIn("t", b"1", delay_ms=hour * HOUR_MS) for hour in range(200)], [64, 64, 64, 8]),
+        ([MessageIn(f"t{number}", b"1") for number in range(300)], [128, 128, 44]),
+        ([MessageIn("t", b"1", delay_ms=row % 64 * HOUR_MS) for row in range(5_000)], [5_000]),
+        ([MessageIn("t", b"1", delay_ms=row // 600 * HOUR_MS) for row in range(60_000)], [19_539] * 3 + [1_383]),
+        ([MessageIn(f"t{row // 3}", b"1", deliver_at_ms=1) for row in range(600)], [384, 216]),
+    ],
+)
+def test_b14_an_entry_names_so_many_hours_and_topics(messages: list[MessageIn], entries: list[int]) -> None:
+    """9,900 messages for as many new hours were one entry: every node applied it for up to 1.6 s, and nobody was left
+    to lead. A batch is cut by what its rows cost, and answered as one."""
+
+    async def play() -> None:
+        queue = MessageQueue(Entropy(), 200_000)
+        answered = queue.add(messages)
+        sizes: list[int] = []
+        while sections := queue.take(0):
+            ((schedule, give),) = sections
+            sizes.append(schedule[1])
+            give(None, "void", 0)
+        assert sizes == entries
+        parts = await answered
+        assert [(start, rows) for start, rows, _ in parts] == [
+            (sum(entries[:at]), rows) for at, rows in enumerate(entries)
+        ]
+
+    asyncio.run(play())
+
+
+def test_b14_single_messages_are_counted_together() -> None:
+    """A thousand clients name a thousand hours in one entry, too."""
+
+    async def play() -> None:
+        queue = MessageQueue(Entropy(), 200_000)
+        for hour in range(100):
+            queue.add([MessageIn("t", b"1", delay_ms=hour * HOUR_MS)])
+        ((schedule, _),) = queue.take(0)
+        assert (schedule[1], queue.rows) == (64, 36)
 
     asyncio.run(play())
