@@ -230,7 +230,7 @@ class Server:
     async def _run(self, route: Route, exchange: Exchange) -> Answer:
         if route.leader and not self.port.leads() and not (route.stays is not None and route.stays(exchange)):
             return await self.pass_on(exchange, batch=route.batch)
-        if route.method != "GET" and route.leader and _IDEMPOTENCY_KEY in exchange.request.headers:
+        if route.method != "GET" and _IDEMPOTENCY_KEY in exchange.request.headers:
             raise _no_idempotency_header(route)
         try:
             return await route.handler(exchange)

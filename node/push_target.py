@@ -99,7 +99,7 @@ def make_target(settings: Mapping[str, Any], own: Mapping[str, Any], timeout_ms:
     method = fields.get("method") or "POST"
     if not _TOKEN.fullmatch(method):
         raise BadTarget(BAD_URL, f"{method[:200]!r} is no method")
-    start = f"{method} {_path_of(fields['url'], url)} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\nAccept: */*\r\n"
+    start = f"{method} {_path_of(fields['url'], url)} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n"
     return PushTarget(
         url=url,
         origin=origin,
@@ -210,7 +210,7 @@ def _lines_of(target: PushTarget, content_type: str) -> bytes:
 def _render(headers: Mapping[str, str]) -> bytes:
     """Header lines. A line break would forge headers: ValueError."""
     lines: list[str] = []
-    for name, value in {"user-agent": AGENT, **headers}.items():
+    for name, value in {"user-agent": AGENT, "accept": "*/*", **headers}.items():
         if not _TOKEN.fullmatch(name) or _CONTROLS.search(value):
             raise ValueError(f"the header {name[:200]!r} cannot be sent")
         lines.append(f"{name}: {value}\r\n")

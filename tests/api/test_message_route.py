@@ -305,7 +305,8 @@ def test_the_idempotency_header_is_not_ignored() -> None:
 
     async def story() -> None:
         async with running() as client:
-            for method, path in (("POST", "/v1/messages"), ("DELETE", "/v1/messages/x"), ("PATCH", "/v1/topics/a")):
+            paths = ("POST", "/v1/messages"), ("DELETE", "/v1/messages/x"), ("PATCH", "/v1/topics/a")
+            for method, path in (*paths, ("POST", "/v1/cluster/snapshot"), ("POST", "/v1/node/drain")):
                 reply = await client.send(method, path, _ORDER, {"Idempotency-Key": "1"})
                 problem = check_problem(reply, 422, "not-supported-yet", "")
                 assert problem["errors"][0]["header"] == "Idempotency-Key"
