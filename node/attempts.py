@@ -6,7 +6,7 @@ again. So the dispatcher asks before each repeat, and what its policy does not a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,10 @@ from storage.record import Record
 
 if TYPE_CHECKING:
     from node.server import Node
+
+HAND_OVERS_MAX: Final = 60_000
+"""Of one message, those that do not count too: the number of a hand-over has 16 bits, and a number that came twice in a
+term would be fenced away by its receiver."""
 
 
 class Attempts:
@@ -69,6 +73,6 @@ def settings_of(node: Node, topic: int) -> dict[str, Any]:
 def _exhausted_by(settings: dict[str, Any], record: Record, made: int, now_ms: int) -> int:
     """The reason why a message is not handed over again after so many hand-overs; 0 if it is."""
     policy = effective(settings, record.extension)
-    if made - record.attempt >= policy.max_attempts:
+    if made - record.attempt >= policy.max_attempts or made >= HAND_OVERS_MAX:
         return LEASE_ENDED
     return MAX_AGE if too_old(policy, record.asked_due_ms, now_ms) else 0

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from node.attempts import Attempts, give_up
+from node.attempts import HAND_OVERS_MAX, Attempts, give_up
 from node.exhausted import Exhausted
 from node.retry import MAX_AGE
 from node.server import Node
@@ -43,3 +43,16 @@ def test_what_became_too_old_within_a_step_dies_of_its_age() -> None:
     assert Attempts(node).over(1, position, np.array([2], np.uint16)).tolist() == [True]
     fail = give_up(node, Exhausted(1, position, np.array([0], np.uint32), np.array([1], np.uint16)))
     assert (fail.code.tolist(), fail.fate.tolist()) == ([MAX_AGE], [DEAD])
+
+
+def test_b18_hand_overs_that_do_not_count_end_before_their_number_does() -> None:
+    """After 65,535 the number stood still, the same came again, and receivers fenced it away."""
+    clock = SimpleNamespace(now_ms=lambda: 1)
+    given_back = record(asked_due_ms=1, attempt=59_999)  # all but one of its hand-overs did not count
+    store = SimpleNamespace(
+        records=lambda positions: [given_back] * len(positions),
+        catalog=SimpleNamespace(topic_by_number=lambda number: None),
+    )
+    node = cast(Node, cast(Any, SimpleNamespace(clock=clock, store=store)))
+    numbers = np.array([HAND_OVERS_MAX, HAND_OVERS_MAX + 1], np.uint16)
+    assert Attempts(node).over(1, np.array([7, 8], np.uint64), numbers).tolist() == [False, True]
