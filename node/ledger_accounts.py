@@ -61,7 +61,8 @@ async def gather_accounts(
     asked = RecordsAsked(homes.tobytes(), from_ms, until_ms)
     name = node.config.node_id
     others = [node_id for node_id in node.members.ids() if node_id != name]
-    answers = await asyncio.gather(own.find(asked), *(_ask(node, node_id, asked, within_s) for node_id in others))
+    asking = (_ask(node, node_id, asked, within_s) for node_id in others)
+    answers = await asyncio.gather(_own(own, asked, within_s), *asking)
     joining = partial(_joined, [name, *others], answers, until_ms)
     size = sum(len(answer.rows) for answer in answers if isinstance(answer, RecordsFound))
     return joining() if size <= INLINE_BYTES else await asyncio.to_thread(joining)
@@ -86,6 +87,15 @@ def _joined(names: Sequence[str], answers: Sequence[RecordsFound | str], until_m
         accounts.open_holes += [(answer.number, *hole) for hole in answer.open_holes]
     accounts.rows, accounts.edges = join_rows(rows, DELIVERY), join_rows(edges, DELIVERY)
     return accounts
+
+
+async def _own(own: HandOverRecords, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
+    """What this node found, or why there is no answer of it."""
+    try:
+        async with asyncio.timeout(within_s):
+            return await own.find(asked)
+    except TimeoutError:
+        return f"did not find its records within {within_s:g} s"
 
 
 async def _ask(node: Node, node_id: str, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
