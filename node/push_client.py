@@ -18,20 +18,17 @@ idle connections are dropped before the usual servers drop them.
 from __future__ import annotations
 
 import asyncio
-import socket
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 
 from node.push_address import Addresses
 from node.push_answer import Answer, failed
 from node.push_deadline import Deadlines
+from node.push_names import TOPIC, Names
 from node.push_target import Origin, PushTarget
 from node.push_wire import Exchange, Wire
 from node.retry import STOPPED, TIMEOUT
@@ -44,10 +41,6 @@ SWEEP_S: Final = 0.5
 #: So many connections to one receiver are made at the same time, or as many as stand: attempts that come in a burst had
 #: each made one, at ten times the price of a push, though the first to stand would soon have been free for them.
 CONNECTING_LEAST: Final = 8
-#: Names stay resolved for this long: long enough for a burst, short enough to follow a receiver that moves.
-DNS_S: Final = 10
-#: Names looked up at the same time.
-LOOKUPS_MAX: Final = 256
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 
 
@@ -80,6 +73,7 @@ class PushClient:
         self._addresses = addresses
         self._now_ms = now_ms
         self._connector: _Connector | None = None
+        self._names = Names()
         self._pools: dict[Origin, _Pool] = {}
         self._under_way: dict[Exchange, None] = {}
         self._sweeping: asyncio.TimerHandle | None = None
@@ -91,8 +85,8 @@ class PushClient:
         self._connector = _Connector(
             limit=0,  # the pump bounds what is on the wire, by receiver and in all
             force_close=True,  # what is idle is kept here
-            ttl_dns_cache=DNS_S,
-            resolver=_Resolver(),
+            use_dns_cache=False,  # the resolver remembers
+            resolver=self._names,
             socket_factory=self._addresses.open_socket,
         )
 
@@ -172,6 +166,7 @@ class PushClient:
         """One more connection, for who has waited longest when it stands, or fails. Those who wait for one that takes
         too long time out by themselves."""
         assert self._connector is not None
+        TOPIC.set(target.topic)
         broken: BaseException | None = aiohttp.ServerDisconnectedError()
         try:
             request = aiohttp.ClientRequest("GET", target.url, loop=self._loop)
@@ -242,7 +237,10 @@ class PushClient:
             del pool.waiting[exchange]
             if len(pool.connecting) > len(pool.waiting):
                 pool.connecting.pop(0).cancel()
-        self._end(exchange, Answer(TIMEOUT, f"no answer within {exchange.target.timeout_ms} ms"))
+        if exchange.wire is None and self._names.waits(origin.host):  # our own queue is not the receiver's fault
+            self._end(exchange, Answer(STOPPED, "its name waited to be looked up behind many others"))
+        else:
+            self._end(exchange, Answer(TIMEOUT, f"no answer within {exchange.target.timeout_ms} ms"))
         self._forget(origin)
 
     def _gone(self, origin: Origin, wire: Wire) -> None:
@@ -279,43 +277,3 @@ class _Connector(aiohttp.TCPConnector):
         assert self._factory.func is ResponseHandler, "aiohttp makes its protocols in another way"
         make: Callable[[asyncio.AbstractEventLoop], ResponseHandler] = Wire
         self._factory = partial(make, self._loop)
-
-
-class _Resolver(AbstractResolver):
-    """getaddrinfo in threads of its own: a name server that hangs must not hold up the reads of slots, which share the
-    loop's pool, nor the end of the process. aiohttp asks once per name at a time."""
-
-    def __init__(self) -> None:
-        self._room = asyncio.Semaphore(LOOKUPS_MAX)
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """Addresses of a name. Raises OSError."""
-        async with self._room:
-            found: asyncio.Future[list[ResolveResult]] = asyncio.get_running_loop().create_future()
-            threading.Thread(target=_look_up, args=(found, host, port, family), daemon=True).start()
-            return await found
-
-    async def close(self) -> None:
-        """Threads that still wait are left behind; nobody reads what they find."""
-
-
-def _look_up(found: asyncio.Future[list[ResolveResult]], host: str, port: int, family: int) -> None:
-    """In a thread: ask, and tell the loop."""
-    try:
-        rows = socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    except (OSError, UnicodeError) as failure:
-        failed = failure if isinstance(failure, OSError) else OSError(None, str(failure))
-        _tell(found, lambda: found.set_exception(failed))
-        return
-    addresses: list[ResolveResult] = [
-        ResolveResult(hostname=host, host=str(address[0]), port=port, family=kind, proto=protocol, flags=0)
-        for kind, _, protocol, _, address in rows
-    ]
-    _tell(found, lambda: found.set_result(addresses))
-
-
-def _tell(found: asyncio.Future[Any], resolve: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # the loop is closed: nobody waits
-        found.get_loop().call_soon_threadsafe(lambda: None if found.done() else resolve())

@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -71,6 +71,7 @@ class PushTarget:
     timeout_ms: int
     key: bytes | None
     start: bytes
+    topic: int = 0  # its number
 
 
 class BadTarget(Exception):
@@ -173,6 +174,7 @@ class Targets:
         if found is None:
             try:
                 found = make_target(topic.settings, msgpack.unpackb(own) if own else {}, self._timeout_ms)
+                found = replace(found, topic=topic.number)
             except BadTarget as bad:
                 found = bad
             if len(self._known) >= CACHED_MAX:

@@ -1,0 +1,198 @@
+"""Names of receivers to addresses: looked up in threads, remembered, and shared out between topics.
+
+A name server that hangs holds a look-up for 10 s and more, and any client may name any number of receivers. So
+
+- what was resolved serves for FRESH_S, and for STALE_S while a new look-up runs: known receivers wait for none;
+- a name that failed is not looked up again for FAILED_S;
+- of LOOKUPS_MAX look-ups at a time names that never resolved get a part only, and those of one topic few of these;
+- who waits here for its turn has not been tried: `waits` says so, and its attempt does not count.
+
+A look-up that nobody waits for any more goes on, and its result is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+#: Long enough for a burst, short enough to follow a receiver that moves.
+FRESH_S: Final = 10.0
+#: A name server may be away for so long before receivers that are known are not reached.
+STALE_S: Final = 600.0
+FAILED_S: Final = 5.0
+#: Names looked up at the same time; of those, names that never resolved, in all and of one topic.
+LOOKUPS_MAX: Final = 256
+NEW_MAX: Final = 192
+TOPIC_MAX: Final = 32
+#: Names that are remembered.
+KNOWN_MAX: Final = 10_000
+
+TOPIC: Final[ContextVar[int]] = ContextVar("topic")
+"""For which topic a connection is made: its number."""
+
+Addresses = list[ResolveResult]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was found of a name, and when. `addresses` empty: it never resolved; `failure`: of the newest look-up."""
+
+    addresses: Addresses
+    found_s: float
+    failure: OSError | None = None
+    failed_s: float = 0.0
+
+
+class Names(AbstractResolver):
+    """getaddrinfo in threads of its own: a name server that hangs must not hold up the reads of slots, which share the
+    loop's pool, nor the end of the process."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], _Known] = {}  # by host and family; who was asked for last is at the end
+        self._under_way: dict[tuple[str, int], asyncio.Future[None]] = {}
+        self._waiting: deque[tuple[tuple[str, int], int, asyncio.Future[None]]] = deque()
+        self._waiting_hosts: dict[str, int] = {}
+        self._new = 0  # look-ups under way of names that never resolved
+        self._by_topic: dict[int, int] = {}  # likewise
+
+    def waits(self, host: str) -> bool:
+        """Whether the look-up of this name has not begun."""
+        return host in self._waiting_hosts
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Addresses of a name. Raises OSError."""
+        name, now_s = (host, int(family)), _now_s()
+        known = self._known.pop(name, None)
+        if known is not None:
+            self._known[name] = known
+            usable = bool(known.addresses) and now_s < known.found_s + STALE_S
+            if usable and now_s < known.found_s + FRESH_S:
+                return _at(known.addresses, port)
+            if known.failure is not None and now_s < known.failed_s + FAILED_S:
+                if usable:
+                    return _at(known.addresses, port)
+                raise known.failure
+            if usable:
+                if name not in self._under_way and len(self._under_way) < LOOKUPS_MAX:
+                    self._look_up(name, None)
+                return _at(known.addresses, port)
+        await self._looked_up(name)
+        found = self._known[name]
+        if found.failure is not None:
+            raise found.failure
+        return _at(found.addresses, port)
+
+    async def _looked_up(self, name: tuple[str, int]) -> None:
+        """Wait for the look-up of a name for which nothing serves, and before that for room."""
+        topic = TOPIC.get(0)
+        while name not in self._under_way and not self._is_fresh(name):
+            if self._has_room(topic):
+                self._look_up(name, topic)
+                break
+            room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((name, topic, room))
+            self._waiting_hosts[name[0]] = self._waiting_hosts.get(name[0], 0) + 1
+            try:
+                await room
+            finally:
+                left = self._waiting_hosts.pop(name[0]) - 1
+                if left:
+                    self._waiting_hosts[name[0]] = left
+        if name in self._under_way:
+            await asyncio.shield(self._under_way[name])
+
+    def _is_fresh(self, name: tuple[str, int]) -> bool:
+        """Whether it was looked up while this one waited for room."""
+        known, now_s = self._known.get(name), _now_s()
+        if known is None:
+            return False
+        failed = known.failure is not None and now_s < known.failed_s + FAILED_S
+        return failed or (bool(known.addresses) and now_s < known.found_s + FRESH_S)
+
+    def _has_room(self, topic: int) -> bool:
+        return len(self._under_way) < LOOKUPS_MAX and self._new < NEW_MAX and self._by_topic.get(topic, 0) < TOPIC_MAX
+
+    def _look_up(self, name: tuple[str, int], topic: int | None) -> None:
+        """Begin; `topic` is None for a name that resolved before."""
+        loop = asyncio.get_running_loop()
+        self._under_way[name] = loop.create_future()
+        if topic is not None:
+            self._new += 1
+            self._by_topic[topic] = self._by_topic.get(topic, 0) + 1
+
+        def done(addresses: Addresses, failure: OSError | None) -> None:
+            self._note(name, addresses, failure, _now_s())
+            if topic is not None:
+                self._new -= 1
+                left = self._by_topic.pop(topic) - 1
+                if left:
+                    self._by_topic[topic] = left
+            self._under_way.pop(name).set_result(None)
+            self._give_room()
+
+        threading.Thread(target=_ask, args=(loop, done, *name), daemon=True).start()
+
+    def _note(self, name: tuple[str, int], addresses: Addresses, failure: OSError | None, now_s: float) -> None:
+        """What the look-up found. A failure leaves what was found before."""
+        known = self._known.pop(name, None) or _Known([], 0.0)
+        if failure is None:
+            known = _Known(addresses, now_s)
+        else:
+            known.failure, known.failed_s = failure, now_s
+        self._known[name] = known
+        if len(self._known) > KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+
+    def _give_room(self) -> None:
+        """To those who have waited longest and may go; a look-up that began meanwhile serves others of its name."""
+        for _ in range(len(self._waiting)):
+            name, topic, room = self._waiting.popleft()
+            if room.done():
+                continue
+            if name in self._under_way:
+                room.set_result(None)
+            elif self._has_room(topic):
+                self._look_up(name, topic)
+                room.set_result(None)
+            else:
+                self._waiting.append((name, topic, room))
+
+    async def close(self) -> None:
+        """Threads that still wait are left behind; nobody reads what they find."""
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _at(addresses: Addresses, port: int) -> Addresses:
+    """The same for this port."""
+    return [ResolveResult(**{**each, "port": port}) for each in addresses]
+
+
+def _ask(loop: asyncio.AbstractEventLoop, done: Callable[..., None], host: str, family: int) -> None:
+    """In a thread: ask, and tell the loop."""
+    addresses: Addresses = []
+    failure: OSError | None = None
+    try:
+        flags = socket.AI_ADDRCONFIG
+        rows: list[Any] = socket.getaddrinfo(host, 0, family=family, type=socket.SOCK_STREAM, flags=flags)
+        addresses = [
+            ResolveResult(hostname=host, host=str(address[0]), port=0, family=kind, proto=protocol, flags=0)
+            for kind, _, protocol, _, address in rows
+        ]
+    except (OSError, UnicodeError) as error:
+        failure = error if isinstance(error, OSError) else OSError(None, str(error))
+    with suppress(RuntimeError):  # the loop is closed: nobody waits
+        loop.call_soon_threadsafe(done, addresses, failure)
