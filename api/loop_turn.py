@@ -43,13 +43,3 @@ async def in_turns(work: Pieces[T]) -> T:
             result: T = end.value
             return result
         await turn.give_way()
-
-
-def at_once(work: Pieces[T]) -> T:
-    """Do it without a stop, where nobody waits."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            result: T = end.value
-            return result

@@ -24,7 +24,6 @@ from rich.console import Console
 from rich.table import Table
 
 from api.batch import BatchIn, read_batch, render_batch
-from api.loop_turn import at_once
 from api.port import Limits, ScheduleResult
 from api.pull_route import render_pull
 from bench.load import FAR_MS, line
@@ -38,6 +37,7 @@ from replication.envelope import encode_entry
 from replication.machine import Applied, Machine
 from storage.disk import Disk
 from storage.message_id import encode_ids
+from storage.pieces import at_once
 from storage.position import HOUR_MS
 from storage.store import Store
 

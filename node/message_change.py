@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 PRIORS: Final = {NONE: "none", KNOWN: "known", DOUBTFUL: "unknown"}
 REVISION_MAX: Final = (1 << 32) - 1
+#: Each keeps a copy of the message until its hour goes.
+CHANGES_MAX: Final = 10_000
 
 
 class MessageChange:
@@ -58,8 +60,11 @@ class MessageChange:
         if_match: int | None,
         max_delay_ms: int,
     ) -> RescheduleResult:
-        """The refusals of `cancel`, and `beyond-max-delay`."""
+        """The refusals of `cancel`, `beyond-max-delay` and `over-limit`."""
         found = find(self._node.store, id)
+        if revision_of(found.record) > CHANGES_MAX:
+            detail = f"a message is rescheduled {CHANGES_MAX} times at most; cancel it, and schedule another"
+            raise Problem("over-limit", detail)
         order = RescheduleOrder(
             found.home,
             reign.promotion.doubts(found),

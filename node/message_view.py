@@ -13,6 +13,7 @@ import msgpack
 import numpy as np
 from msgspec.structs import replace
 
+from api.loop_turn import in_turns
 from api.port import HistoryEvent, MessageView, RetryPolicy, Target
 from api.problem import Problem
 from node.queues import GROUP
@@ -20,6 +21,7 @@ from node.retry import describe, reason_of
 from replication.apply_move import CODE_REDRIVEN, CODE_RESCHEDULED
 from replication.unheard import nobody_heard
 from storage import format as states
+from storage.array import U64
 from storage.format import Settles
 from storage.lease_end import lease_ends_ms
 from storage.message_id import BadId, decode_id
@@ -41,6 +43,9 @@ EVENTS: Final = {
 PENDING_SHOWN: Final = ("scheduled", "ready")
 MOVES: Final = (CODE_RESCHEDULED, CODE_REDRIVEN)
 """Codes of moves on purpose; all others say why a hand-over failed."""
+
+#: How often a story is read in turns that goes on meanwhile.
+TELL_MAX: Final = 4
 
 
 class Found(NamedTuple):
@@ -66,6 +71,26 @@ def find(store: Store, id: str) -> Found:
     raise unknown_message()
 
 
+async def tell(store: Store, id: str) -> tuple[Found, Settles]:
+    """The message of this id and what befell it, as of one moment: a long story is read in turns, and again where it
+    went on meanwhile."""
+    for _ in range(TELL_MAX):
+        found = find(store, id)
+        at = np.unique(np.array([found.home, found.place], np.uint64))
+        before = _as_of(store, at)
+        told = await in_turns(store.history_in_pieces(found.home))
+        if find(store, id).place == found.place and _as_of(store, at) == before:
+            return found, told
+    found = find(store, id)
+    return found, store.history(found.home)
+
+
+def _as_of(store: Store, places: U64) -> list[bytes]:
+    """What the records say of these units, to be compared."""
+    found = store.states(places)
+    return [each.tobytes() for each in (found.state, found.attempt, found.term, found.lease_end_ms)]
+
+
 def unknown_message() -> Problem:
     """No message, or none any more."""
     return Problem("unknown-message", "no message has this id; it may be past its retention")
@@ -80,16 +105,18 @@ def view_message(
     now_ms: int,
     term: int,
     nodes: Sequence[str],
+    told: Settles,
     pledged: tuple[int, int] | None = None,
 ) -> MessageView:
-    """The answer to a GET in a `term`; `topic` is the name of its topic, `nodes` those of the nodes by number from 1.
+    """The answer to a GET in a `term`; `topic` is the name of its topic, `nodes` those of the nodes by number from 1,
+    `told` what befell it (Store.history).
     `pledged`: (term, attempt) of a strict hand-over that has not begun, known to the leader. A lease of one that has
     not is no hand-over yet, and is not shown."""
     record = found.record
     at = np.array([found.place], np.uint64)
     state, unit = store.states(at), store.units(at)[0]
     due_ms = int(unit["due_ms"])
-    history, begun = _made(store.history(found.home), pledged, now_ms, term)
+    history, begun = _made(told, pledged, now_ms, term)
     attempt = int(state.attempt[0] if begun else store.before_newest(at)["attempt"][0])
     ends_ms = lease_ends_ms(state.lease_end_ms, state.term, term)
     shown = _shown(int(state.state[0]) if begun else states.PENDING, int(ends_ms[0]), due_ms, now_ms)

@@ -38,7 +38,7 @@ from node.carried_outcome import take_outcomes
 from node.dead_letter import DeadLetters
 from node.ledger import Ledgers
 from node.message_change import MessageChange
-from node.message_view import find, view_message
+from node.message_view import find, tell, view_message
 from node.reign import Reign
 from node.scheduling import schedule_messages
 from node.settling import Settling
@@ -141,13 +141,12 @@ class Service:
     async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
         """One message, as this node has applied it; only the leader within its trust window, unless `local`."""
         store = self._node.store
-        found = find(store, id)
-        pledged = None
+        found, reign = find(store, id), None
         if not local:
             reign = await self._sure()
             await reign.recorded(found.place)
-            found = find(store, id)  # it may have been moved meanwhile
-            pledged = reign.dispatcher.strict.pledged(found.place)
+        found, told = await tell(store, id)  # it may have been moved meanwhile
+        pledged = None if reign is None else reign.dispatcher.strict.pledged(found.place)
         topic = store.catalog.topic_by_number(found.record.topic)
         return view_message(
             store,
@@ -157,6 +156,7 @@ class Service:
             now_ms=self.now_ms(),
             term=self.term(),
             nodes=[member.id for member in self._node.members.table.all()],
+            told=told,
             pledged=pledged,
         )
 

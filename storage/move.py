@@ -15,8 +15,10 @@ from storage.array import I64, U64
 from storage.format import FORWARDED, LEASED, RELEASED, SETTLE, Corrupt, Settles, join_rows
 from storage.hour import Hour
 from storage.hour_set import HourSet
+from storage.pieces import Pieces
 from storage.position import INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
 
+PIECE_RECORDS: Final = 32
 HISTORY_MAX: Final = 500
 """Events of a message that are told: each costs a read, and a lease may be extended every second for days."""
 
@@ -76,17 +78,19 @@ def _last_forwards(hour: Hour, indexes: I64, born: U64) -> U64:
     return places
 
 
-def history(hours: HourSet, home: int) -> Settles:
-    """The newest HISTORY_MAX settle records of a message, oldest first, over all its places."""
-    at_home = join_rows(_at(hours, home, HISTORY_MAX), SETTLE)
+def history(hours: HourSet, home: int) -> Pieces[Settles]:
+    """The newest HISTORY_MAX settle records of a message, oldest first, over all its places. What befalls it between
+    two pieces is told, if at all, of the place where it stood when the first one was read."""
+    at_home = join_rows((yield from _at(hours, home, HISTORY_MAX)), SETTLE)
     forwards = np.flatnonzero(at_home["what"] == FORWARDED).tolist()
     last = {int(at_home["when"].view(np.uint64)[row]): row for row in forwards}  # a number may have come twice
     story = [at_home[row : row + 1] for row in range(len(at_home))]
     left = HISTORY_MAX
     for place, row in reversed(last.items()):
         if left > 0 and _belongs(hours, place, home):
-            at_place = _at(hours, place, left)
+            at_place = yield from _at(hours, place, left)
             left -= len(at_place)
+            yield
             there = [record for record in at_place if int(record["what"][0]) in (LEASED, RELEASED)]
             story[row] = join_rows([story[row], *there], SETTLE)
     return join_rows(story, SETTLE)[-HISTORY_MAX:]
@@ -108,10 +112,18 @@ def _belongs(hours: HourSet, place: int, home: int) -> bool:
     return place != home and homes(hours, np.array([place], np.uint64)).tolist() == [home]
 
 
-def _at(hours: HourSet, position: int, most: int) -> list[Settles]:
-    """The newest settle records of one unit, which must exist, oldest first, each an array of one row."""
+def _at(hours: HourSet, position: int, most: int) -> Pieces[list[Settles]]:
+    """The newest settle records of one unit, which must exist, oldest first, each an array of one row. No more are told
+    where its hour goes between two pieces."""
+    found: list[Settles] = []
     for hour, _, at in hours.existing(np.array([position], np.uint64)):
-        return [*islice(_newest_first(hour, int(at[0])), most)][::-1]
+        for record in islice(_newest_first(hour, int(at[0])), most):
+            found.append(record)
+            if len(found) % PIECE_RECORDS == 0:
+                yield
+                if hours.use(hour.number) is not hour:
+                    break
+        return found[::-1]
     raise AssertionError(f"no unit at {position}")
 
 

@@ -28,6 +28,7 @@ from storage.hour_set import STAGED_BYTES_SOFT, HourSet
 from storage.hour_table import NOT_READ, Extents, HoursHeld, HourTable
 from storage.move import born_in_state, history, homes, last_places, locate
 from storage.newest_settle import before_newest, newest
+from storage.pieces import Pieces, at_once
 from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
 from storage.record import Record, patch
 from storage.record_rows import RecordRows
@@ -241,6 +242,10 @@ class Store:
         """What befell the message born here, which must exist, in order of time, wherever it was: settle records, each
         forward followed by what happened at that place; the newest 500. The ends and moves that places repeat are left
         out."""
+        return at_once(self.history_in_pieces(home))
+
+    def history_in_pieces(self, home: int) -> Pieces[Settles]:
+        """The same, a piece at a time: each of its records costs a read."""
         return history(self._hours, home)
 
     def born_in_state(self, first: int, end: int, state: int) -> U64:

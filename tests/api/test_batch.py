@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.batch import BatchIn, read_batch, render_batch
-from api.loop_turn import at_once
 from api.port import CONFLICT, FAILED, KEPT, NEW, REPLAYED, Limits, ScheduleResult
 from api.problem import Problem
 from api.timestamp import render_time
+from storage.pieces import at_once
 from tests.api.memory_port import NOW_MS
 
 _LIMITS = Limits(batch_lines_max=2000)

@@ -1,5 +1,6 @@
 """What GET says of hand-overs of which the log does not know all: FOUND D10, D11 and D12."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from api.port import MessageView
-from node.message_view import find, view_message
+from node.message_view import find, tell, view_message
 from node.retry import LEASE_ENDED, MAX_AGE, STOPPED, TIMEOUT
 from replication.command import Extend
 from storage.doubt import CLOCKS_MS
@@ -39,9 +40,9 @@ def log(tmp_path: Path) -> Iterator[Log]:
 def view(log: Log, home: int, *, term: int = 1, now_ms: int = T0 + 1_000) -> MessageView:
     """The message, by its leader of this term."""
     id = encode_ids(0, np.array([home], np.uint64), np.array([log.record(home).random], np.uint64))[0].decode()
-    return view_message(
-        log.store, find(log.store, id), id, topic="orders", now_ms=now_ms, term=term, nodes=["n1", "n2", "n3"]
-    )
+    found = find(log.store, id)
+    told, nodes = log.store.history(found.home), ["n1", "n2", "n3"]
+    return view_message(log.store, found, id, topic="orders", now_ms=now_ms, term=term, nodes=nodes, told=told)
 
 
 def events(log: Log, home: int, term: int) -> list[tuple[str, int | None, str]]:
@@ -132,3 +133,33 @@ def test_who_gives_a_message_up_heard_nothing_of_its_last_hand_over(log: Log, co
     log.apply(replace(lease(home), planned=True))
     log.apply(fail((home, 1, 1), due_ms=0, dead=True, code=code), term=2, now_ms=END_MS + 6_000)
     assert view(log, home, term=2, now_ms=END_MS + 7_000).handed_over_ms == at_ms
+
+
+def test_b8_a_long_story_is_read_in_turns_and_as_of_one_moment(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that was moved 10,000 times made every GET hold the loop for 110 ms. Others have it in between; what
+    goes on meanwhile is read again."""
+    (home,) = placed(log.apply(schedule(T0)))
+    for number in range(100):
+        log.apply(reschedule((home, T0 + number)))
+    id = encode_ids(0, np.array([home], np.uint64), np.array([log.record(home).random], np.uint64))[0].decode()
+    monkeypatch.setattr("api.loop_turn.HELD_MAX_S", 0.0)
+    turns, moves = 0, 2
+
+    async def others() -> None:
+        nonlocal turns, moves
+        while True:
+            turns += 1
+            if moves and turns % 10 == 0:
+                moves -= 1
+                log.apply(reschedule((home, T0 + 1_000 + turns)))
+            await asyncio.sleep(0)
+
+    async def play() -> None:
+        beside = asyncio.ensure_future(others())
+        found, told = await tell(log.store, id)
+        assert told.tobytes() == log.store.history(home).tobytes()
+        assert (found.place, len(told)) == (log.store.last_place(home), 102)
+        assert turns > 100
+        beside.cancel()
+
+    asyncio.run(play())
