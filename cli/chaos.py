@@ -8,6 +8,8 @@ that breaks it too.
 the run is as it comes.
 """
 
+import asyncio
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -194,3 +196,23 @@ def _line(run: "Run") -> str:
         f"seed {run.plan.seed:>5}  {run.trace[:12]}  {run.hand_overs:>5} hand-overs  {run.changes:>3} changes of "
         f"leader  {run.fired.total():>3} faults  {run.simulated_s / run.took_s:>5.1f} s/s  {verdict}"
     )
+
+
+@command.command()
+@click.argument("names", nargs=-1)
+@click.option("--seconds", type=click.FloatRange(min=3), default=20.0, show_default=True, help="length of each attack")
+@click.option("--directory", type=click.Path(path_type=Path), help="for the clusters  [default: a temporary one]")
+@click.pass_context
+def hostile(ctx: click.Context, names: tuple[str, ...], seconds: float, directory: Path | None) -> None:
+    """Attacks by single clients against three real nodes, each beside clients that behave (default: all). Exit 1 if
+    these notice one."""
+    from chaos.hostile.attacks import ATTACKS
+    from chaos.hostile.run import run
+
+    unknown = set(names) - ATTACKS.keys()
+    if unknown:
+        raise click.UsageError(f"no attack is named {', '.join(sorted(unknown))}; there are {', '.join(ATTACKS)}")
+    with tempfile.TemporaryDirectory() as temporary:
+        found = asyncio.run(run(directory or Path(temporary), names or tuple(ATTACKS), seconds, click.echo))
+    if any(verdict.wrong for verdict in found.values()):
+        ctx.exit(int(ExitCode.FAILED))

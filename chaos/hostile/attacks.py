@@ -1,0 +1,265 @@
+"""The attacks of FOUND, section B: each is what one client, or a few, can do to a leader or to every node.
+
+An attack gets the scene, prepares what it needs, and goes on until it is cancelled.
+"""
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aiohttp
+
+from cli.local_cluster import LocalNode
+
+NDJSON: Final = {"Content-Type": "application/x-ndjson"}
+PACE_S: Final = 0.01
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The leader, all nodes, a session without limits, and how large the attack is: 1.0 as FOUND has it."""
+
+    leader: LocalNode
+    nodes: tuple[LocalNode, ...]
+    http: aiohttp.ClientSession
+    size: float = 1.0
+
+    def count(self, full: int) -> int:
+        """Of so many, as many as this size has."""
+        return max(1, round(full * self.size))
+
+    async def send(self, method: str, path: str, node: LocalNode | None = None, **options: Any) -> int:
+        """The status of the answer, which is read whole; 0 without one."""
+        with suppress(aiohttp.ClientError, TimeoutError):
+            async with self.http.request(method, (node or self.leader).url + path, **options) as answer:
+                await answer.read()
+                return answer.status
+        return 0
+
+    async def batch(self, lines: list[bytes]) -> int:
+        """Of the leader."""
+        return await self.send("POST", "/v1/messages/batch", data=b"\n".join(lines), headers=NDJSON)
+
+
+Attack = Callable[[Scene], Awaitable[None]]
+
+
+def _names(count: int) -> bytes:
+    return b"{" + b",".join(b'"n%06d":1' % number for number in range(count)) + b"}"
+
+
+async def many_names(scene: Scene) -> None:
+    """B1: documents of unknown names, and batches in which every line is wrong."""
+    json_type = {"Content-Type": "application/json"}
+    names = _names(scene.count(75_000))
+    lines = [_names(50)] * 9_999
+    wrong = [b'{"topic":"calm","body":1,"dealy":"1s"}'] * 9_900
+    while True:
+        await scene.send("POST", "/v1/messages", data=names, headers=json_type)
+        await scene.send("PUT", "/v1/topics/b1", data=b'{"target":' + names + b"}", headers=json_type)
+        for batch in (lines, wrong, [b'{"body":1}'] * 9_900):
+            await scene.batch(batch)
+
+
+async def many_connections(scene: Scene) -> None:
+    """B2: connections that stay idle, at every node, opened again where they were closed."""
+    held: list[socket.socket] = []
+    loop = asyncio.get_running_loop()
+    try:
+        while True:
+            for _ in range(scene.count(3_000)):
+                for node in scene.nodes:
+                    one = socket.socket()
+                    one.setblocking(False)
+                    held.append(one)
+                    with suppress(OSError, TimeoutError):
+                        async with asyncio.timeout(1):
+                            await loop.sock_connect(one, (node.host, node.http_port))
+            await asyncio.sleep(1)
+            for one in held:
+                one.close()
+            held.clear()
+    finally:
+        for one in held:
+            one.close()
+
+
+def _head(path: bytes, kind: bytes, length: int) -> bytes:
+    lines = b"POST %s HTTP/1.1", b"Host: x", b"Content-Type: %s", b"Content-Length: %d", b"", b""
+    return b"\r\n".join(lines) % (path, kind, length)
+
+
+async def _unread(node: LocalNode, requests: Iterator[bytes]) -> None:
+    """Send these on one connection, and read nothing."""
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    one.setblocking(False)
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.sock_connect(one, (node.host, node.http_port))
+        for request in requests:
+            await loop.sock_sendall(one, request)
+        await asyncio.Event().wait()
+    except OSError:
+        await asyncio.sleep(PACE_S)
+    finally:
+        one.close()
+
+
+async def unread_answers(scene: Scene) -> None:
+    """B3: 15,000 pipelined requests for 40 KB, and none of the answers read; pulls of megabytes likewise."""
+    await scene.batch([b'{"topic":"b3","body":"' + b"x" * 200_000 + b'"}'] * 70)
+    message = {"topic": "b3-one", "body": "x" * 40_000, "delay": "1h"}
+    async with scene.http.post(f"{scene.leader.url}/v1/messages", json=message) as answer:
+        path = f"/v1/messages/{(await answer.json())['id']}?ledger=false"
+    get = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    body = b'{"max":35,"lease":"1s"}'
+    head = (
+        b"POST /v1/topics/b3/pull HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    )
+    pull = head % len(body) + body
+
+    async def again(request: bytes, count: int) -> None:
+        while True:
+            await _unread(scene.leader, iter([request * 100] * count))
+
+    await asyncio.gather(*(again(get, 150) for _ in range(3)), *(again(pull, 1) for _ in range(scene.count(45))))
+
+
+async def bodies_under_way(scene: Scene) -> None:
+    """B4: batches of which all but one byte is sent, at every node."""
+    size = 16 * 1024 * 1024
+    head = _head(b"/v1/messages/batch", b"application/x-ndjson", size)
+
+    async def again(node: LocalNode) -> None:
+        while True:
+            await _unread(node, iter([head, *[b" " * 65_536] * (size // 65_536 - 1)]))
+
+    await asyncio.gather(*(again(node) for node in scene.nodes for _ in range(scene.count(40))))
+
+
+async def many_topics(scene: Scene) -> None:
+    """B5 and B6: topics with one ready message each; lists of them and scrapes."""
+    count = scene.count(100_000)
+    for first in range(0, count, 5_000):
+        numbers = range(first, min(count, first + 5_000))
+        await scene.batch([b'{"topic":"b5-%d","body":1}' % number for number in numbers])
+    while True:
+        await scene.send("GET", "/v1/topics?limit=1000&counts=false")
+        await scene.send("GET", "/metrics")
+        await asyncio.sleep(0.1)
+
+
+async def many_filters(scene: Scene) -> None:
+    """B7: consumers that wait with a filter each for what none of 150,000 ready messages is."""
+    count = scene.count(150_000)
+    for _ in range(0, count, 10_000):
+        await scene.batch([b'{"topic":"b7","body":1,"tags":["none"]}'] * min(count, 9_900))
+
+    async def again(number: int) -> None:
+        while True:
+            await scene.send("POST", "/v1/topics/b7/pull", json={"wait": "20s", "tags": f"x{number}"})
+
+    await asyncio.gather(*(again(number) for number in range(scene.count(400))))
+
+
+async def one_message_changed_often(scene: Scene) -> None:
+    """B8: moved 10,000 times, and looked at."""
+    async with scene.http.post(
+        f"{scene.leader.url}/v1/messages", json={"topic": "b8", "body": 1, "delay": "1h"}
+    ) as answer:
+        path = f"/v1/messages/{(await answer.json())['id']}"
+    for number in range(scene.count(10_000)):
+        await scene.send("PATCH", path, json={"delay": f"{3_600_000 + number}ms"})
+    while True:
+        await scene.send("GET", path)
+
+
+async def full_batches(scene: Scene) -> None:
+    """B9: valid batches with all that a line may hold."""
+    line = json.dumps(
+        {
+            "topic": "b9",
+            "body": {"x": 1},
+            "delay": "1h",
+            "tags": [f"tag{number}" for number in range(16)],
+            "headers": {f"h{number}": "v" * 20 for number in range(20)},
+            "key": "k",
+            "retry": {"max_attempts": 5},
+        }
+    ).encode()
+    round_ = 0
+    while True:
+        round_ += 1
+        lines = [line.replace(b'"k"', b'"%d-%d"' % (round_, number)) for number in range(9_900)]
+        assert await scene.batch(lines) in (0, 200, 429)
+        await asyncio.sleep(0.5)
+
+
+async def hanging_receivers(scene: Scene) -> None:
+    """B11: 2,300 receivers that accept and never answer, of one topic."""
+    held: list[asyncio.StreamWriter] = []
+    listening = await asyncio.start_server(lambda reader, writer: held.append(writer), "0.0.0.0", 0)
+    port = listening.sockets[0].getsockname()[1]
+    await scene.send("PUT", "/v1/topics/b11", json={"mode": "push"})
+    rows = [(number // 250 + 1, number % 250 + 1) for number in range(scene.count(2_300))]
+    lines = [
+        b'{"topic":"b11","body":1,"target":{"url":"http://127.9.%d.%d:%d/","timeout":"5m"}}' % (high, low, port)
+        for high, low in rows
+    ]
+    async with listening:
+        await scene.batch(lines)
+        await asyncio.Event().wait()
+
+
+async def new_hours(scene: Scene) -> None:
+    """B14: batches into as many new hours, and new topics, as they have lines."""
+    first = 100
+    while first < 60_000:
+        lines = [b'{"topic":"b14","body":1,"delay":"%dh"}' % hour for hour in range(first, first + scene.count(9_900))]
+        await scene.batch(lines)
+        first += len(lines)
+        await asyncio.sleep(0.2)
+    await asyncio.Event().wait()
+
+
+async def closed_ports(scene: Scene) -> None:
+    """B15: 20 topics that push to ports on which nobody listens."""
+    for number in range(20):
+        target = {"url": f"http://127.0.0.1:{9 + number}/"}
+        await scene.send("PUT", f"/v1/topics/b15-{number}", json={"mode": "push", "target": target})
+    await scene.batch([b'{"topic":"b15-%d","body":1}' % (number % 20) for number in range(scene.count(9_900))])
+    await asyncio.Event().wait()
+
+
+async def searches(scene: Scene) -> None:
+    """B16: 32 clients that search the whole delivery log of every node."""
+    message = {"topic": "b16", "body": 1, "delay": "1h"}
+
+    async def again(node: LocalNode) -> None:
+        query = {"from": "2020-01-01T00:00:00Z", "to": "2039-01-01T00:00:00Z"}
+        while True:
+            await scene.send("GET", "/v1/ledger/summary", node, params=query)
+
+    await scene.send("POST", "/v1/messages", json=message)
+    await asyncio.gather(*(again(node) for node in scene.nodes for _ in range(scene.count(11))))
+
+
+ATTACKS: Final[dict[str, Attack]] = {
+    "names": many_names,
+    "connections": many_connections,
+    "unread": unread_answers,
+    "bodies": bodies_under_way,
+    "topics": many_topics,
+    "filters": many_filters,
+    "changes": one_message_changed_often,
+    "batches": full_batches,
+    "receivers": hanging_receivers,
+    "hours": new_hours,
+    "ports": closed_ports,
+    "searches": searches,
+}

@@ -1,0 +1,166 @@
+"""Clients that behave: a writer, a consumer, a receiver of webhooks, and looks at /livez and at memory of every node.
+
+What they see is judged in windows: before an attack, while it lasts, and a minute later at most.
+"""
+
+import asyncio
+import time
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+import aiohttp
+
+from chaos.cluster import Cluster
+from cli.local_cluster import LOOPBACK
+from cli.receiver import Receiver, Reply, Request
+
+PULLED: Final = "calm-pull"
+PUSHED: Final = "calm-push"
+#: A message every so often, due so long after.
+WRITE_S: Final = 0.025
+DELAY_MS: Final = 300
+LOOK_S: Final = 0.05
+MEMORY_S: Final = 0.5
+ANSWER_S: Final = 5.0
+#: How long what was written last may be on its way.
+ARRIVE_S: Final = 10.0
+
+
+class Look(NamedTuple):
+    """At a moment, of a node, something in ms or bytes."""
+
+    at_s: float
+    node: str
+    value: float
+
+
+class Bystanders:
+    """Of one cluster whose nodes may push to loopback. Use as `async with`; `stop` before reading what arrived."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.lateness: dict[str, list[Look]] = {PULLED: [], PUSHED: []}
+        self.livez: list[Look] = []
+        self.memory: list[Look] = []
+        self.failures: list[str] = []
+        self.written: set[str] = set()
+        self.arrived: dict[str, int] = {}  # id -> how often
+        self._tasks: list[asyncio.Task[None]] = []
+        self._receiver = Receiver(self._receive)
+        self._writing = True
+        self._all = asyncio.Event()  # what was written has arrived, after the last was
+
+    async def __aenter__(self) -> Self:
+        port = await self._receiver.listen(LOOPBACK, 0)
+        timeout = aiohttp.ClientTimeout(total=ANSWER_S)
+        self._http = aiohttp.ClientSession(timeout=timeout)
+        leader = await self._cluster.wait_leader()
+        self._leader = self._cluster.nodes[leader.node_id].url
+        settings: dict[str, dict[str, Any]] = {
+            PULLED: {},
+            PUSHED: {"mode": "push", "target": {"url": f"http://{LOOPBACK}:{port}/"}},
+        }
+        for topic, wanted in settings.items():
+            async with self._http.put(f"{self._leader}/v1/topics/{topic}", json=wanted) as answer:
+                assert answer.status == 200, await answer.text()
+        works = [self._write(), self._pull(), *map(self._look, self._cluster.nodes), self._weigh()]
+        self._tasks = [asyncio.create_task(work) for work in works]
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._http.close()
+        await self._receiver.close()
+
+    async def stop(self) -> None:
+        """Write no more, and wait for what is on its way."""
+        self._writing = False
+        await self._tasks[0]
+        if self.written - self.arrived.keys():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all.wait(), ARRIVE_S)
+
+    async def _write(self) -> None:
+        number = 0
+        loop = asyncio.get_running_loop()
+        due_s = loop.time()
+        while self._writing:
+            number += 1
+            topic = PULLED if number % 2 else PUSHED
+            message = {"topic": topic, "body": number, "delay": f"{DELAY_MS}ms"}
+            try:
+                async with self._http.post(f"{self._leader}/v1/messages", json=message) as answer:
+                    document = await answer.json(content_type=None)
+                    if answer.status == 201:
+                        self.written.add(document["id"])
+                    else:
+                        self.failures.append(f"the writer: {answer.status} {document.get('code')}")
+            except (aiohttp.ClientError, TimeoutError) as broken:
+                self.failures.append(f"the writer: {type(broken).__name__}")
+            due_s = max(due_s + WRITE_S, loop.time())
+            await asyncio.sleep(due_s - loop.time())
+
+    async def _pull(self) -> None:
+        pull, ack = (f"{self._leader}/v1/topics/{PULLED}/{verb}" for verb in ("pull", "ack"))
+        wait = aiohttp.ClientTimeout(total=30)
+        while True:
+            try:
+                async with self._http.post(pull, json={"max": 100, "wait": "5s"}, timeout=wait) as answer:
+                    document = await answer.json(content_type=None)
+                if answer.status != 200:
+                    self.failures.append(f"the consumer: {answer.status} {document.get('code')}")
+                    await asyncio.sleep(LOOK_S)
+                    continue
+                for each in document["messages"]:
+                    self._note(PULLED, each["id"], each["asked_due"])
+                if document["messages"]:
+                    receipts = [each["receipt"] for each in document["messages"]]
+                    async with self._http.post(ack, json={"receipts": receipts}) as answer:
+                        if answer.status != 200:
+                            self.failures.append(f"the consumer's ack: {answer.status}")
+            except (aiohttp.ClientError, TimeoutError) as broken:
+                self.failures.append(f"the consumer: {type(broken).__name__}")
+                await asyncio.sleep(LOOK_S)
+
+    def _receive(self, port: int, request: Request) -> Reply:
+        self._note(PUSHED, request.headers["webhook-id"], request.headers["hourwheel-due"])
+        return Reply()
+
+    def _note(self, topic: str, id_text: str, due: str) -> None:
+        self.arrived[id_text] = self.arrived.get(id_text, 0) + 1
+        if not self._writing and self.written <= self.arrived.keys():
+            self._all.set()
+        late_ms = (time.time() - datetime.fromisoformat(due).timestamp()) * 1000
+        self.lateness[topic].append(Look(time.monotonic(), topic, late_ms))
+
+    async def _look(self, node_id: str) -> None:
+        """One at a time, each on a connection of its own: a load balancer's."""
+        url = f"{self._cluster.nodes[node_id].url}/livez"
+        while True:
+            begun_s = time.monotonic()
+            try:
+                async with self._http.get(url, headers={"Connection": "close"}) as answer:
+                    await answer.read()
+                    if answer.status != 200:
+                        self.failures.append(f"/livez of {node_id}: {answer.status}")
+            except (aiohttp.ClientError, TimeoutError) as broken:
+                self.failures.append(f"/livez of {node_id}: {type(broken).__name__}")
+            now_s = time.monotonic()
+            self.livez.append(Look(now_s, node_id, (now_s - begun_s) * 1000))
+            await asyncio.sleep(LOOK_S)
+
+    async def _weigh(self) -> None:
+        while True:
+            for node_id in self._cluster.running():
+                self.memory.append(Look(time.monotonic(), node_id, resident_bytes(self._cluster.pid(node_id))))
+            await asyncio.sleep(MEMORY_S)
+
+
+def resident_bytes(pid: int) -> float:
+    """What the process has in memory."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return float(pages * 4096)

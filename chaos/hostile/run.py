@@ -1,0 +1,72 @@
+"""Each attack beside clients that behave, against three real nodes of its own."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from chaos.cluster import Cluster
+from chaos.hostile.attacks import ATTACKS, Scene
+from chaos.hostile.bystanders import Bystanders
+from chaos.hostile.verdict import Verdict, Window, judge
+from chaos.webhooks import PUSH_SETTINGS
+
+BEFORE_S: Final = 8.0
+AFTER_S: Final = 60.0
+
+
+async def attack(
+    cluster: Cluster, name: str, *, during_s: float, after_s: float = AFTER_S, size: float = 1.0
+) -> Verdict:
+    """What the clients of a running cluster see of one attack. Memory has `after_s` to come back."""
+    async with Bystanders(cluster) as seen, _session() as http:
+        before = await _window(BEFORE_S)
+        leader = await cluster.wait_leader()
+        scene = Scene(cluster.nodes[leader.node_id], tuple(cluster.nodes.values()), http, size)
+        attacking = asyncio.create_task(_attack(name, scene))
+        during = await _window(during_s)
+        attacking.cancel()
+        await asyncio.gather(attacking, return_exceptions=True)
+        failed = attacking.done() and not attacking.cancelled() and attacking.exception()
+        after = await _window(after_s)
+        last = await cluster.wait_leader()
+        await seen.stop()
+        verdict = judge(seen, before, during, after, (leader.term, last.term))
+        if failed:
+            verdict.wrong.append(f"the attack itself failed: {failed!r}")
+        return verdict
+
+
+async def _attack(name: str, scene: Scene) -> None:
+    await ATTACKS[name](scene)
+
+
+async def _window(seconds: float) -> Window:
+    begin_s = time.monotonic()
+    await asyncio.sleep(seconds)
+    return Window(begin_s, time.monotonic())
+
+
+def _session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=60, sock_connect=5)
+    )
+
+
+async def run(directory: Path, names: Sequence[str], during_s: float, say: Callable[[str], None]) -> dict[str, Verdict]:
+    """Each attack against a cluster of its own, one after the other; `say` is told of each."""
+    found: dict[str, Verdict] = {}
+    for name in names:
+        async with Cluster(directory / name, settings=PUSH_SETTINGS) as cluster:
+            cluster.start()
+            await cluster.wait_ready()
+            await cluster.wait_raised()
+            verdict = found[name] = await attack(cluster, name, during_s=during_s)
+        figures = ", ".join(f"{figure} {value:.1f}" for figure, value in verdict.figures.items())
+        say(f"{name:12} {'ok' if not verdict.wrong else 'NOTICED'}  {figures}")
+        for wrong in verdict.wrong:
+            say(f"    {wrong}")
+    return found

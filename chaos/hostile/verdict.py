@@ -1,0 +1,75 @@
+"""Whether clients that behave noticed an attack."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from chaos.hostile.bystanders import PULLED, PUSHED, Bystanders, Look
+
+#: A look at /livez takes no longer.
+LIVEZ_MS: Final = 100.0
+#: Lateness may double, and what is below this is no delay at all.
+LATENESS_TIMES: Final = 2.0
+LATENESS_MS: Final = 20.0
+#: No node grows by more, nor stays grown by more.
+GROWN_BYTES: Final = 150e6
+STAYS_BYTES: Final = 50e6
+
+
+@dataclass(frozen=True)
+class Window:
+    """begin_s <= t < end_s, monotonic."""
+
+    begin_s: float
+    end_s: float
+
+    def of(self, looks: Iterable[Look], node: str | None = None) -> list[float]:
+        """The values that lie in it."""
+        return [look.value for look in looks if self.begin_s <= look.at_s < self.end_s and node in (None, look.node)]
+
+
+@dataclass
+class Verdict:
+    """What was measured, in words, and what is wrong with it."""
+
+    figures: dict[str, float] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+
+def p99(values: Sequence[float]) -> float:
+    """The 99th percentile; 0 of none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)] if ordered else 0.0
+
+
+def judge(seen: Bystanders, before: Window, during: Window, after: Window, terms: tuple[int, int]) -> Verdict:
+    """`terms`: of the leader, before and after."""
+    verdict = Verdict()
+    figures, wrong = verdict.figures, verdict.wrong
+    if terms[0] != terms[1]:
+        wrong.append(f"leadership moved: term {terms[0]} -> {terms[1]}")
+    figures["livez_max_ms"] = max(during.of(seen.livez), default=0.0)
+    if figures["livez_max_ms"] > LIVEZ_MS:
+        wrong.append(f"/livez took {figures['livez_max_ms']:.0f} ms")
+    for name, topic in (("pull", PULLED), ("push", PUSHED)):
+        calm, beside = p99(before.of(seen.lateness[topic])), p99(during.of(seen.lateness[topic]))
+        figures[f"{name}_p99_before_ms"], figures[f"{name}_p99_ms"] = calm, beside
+        if beside > max(LATENESS_MS, LATENESS_TIMES * calm):
+            wrong.append(f"lateness of {name} p99 {calm:.1f} -> {beside:.1f} ms")
+    for node in sorted({look.node for look in seen.memory}):
+        calm = max(before.of(seen.memory, node), default=0.0)
+        grown = max(during.of(seen.memory, node), default=calm) - calm
+        stays = min(after.of(seen.memory, node), default=calm) - calm
+        figures[f"{node}_grown_mb"], figures[f"{node}_stays_mb"] = grown / 1e6, stays / 1e6
+        if grown > GROWN_BYTES:
+            wrong.append(f"{node} grew by {grown / 1e6:.0f} MB")
+        if stays > STAYS_BYTES:
+            wrong.append(f"{node} stays grown by {stays / 1e6:.0f} MB")
+    wrong += sorted(set(seen.failures))
+    lost = seen.written - seen.arrived.keys()
+    if lost:
+        wrong.append(f"{len(lost)} of {len(seen.written)} messages did not arrive")
+    again = sum(count > 1 for count in seen.arrived.values())
+    if again:
+        wrong.append(f"{again} messages arrived twice")
+    return verdict
