@@ -1,8 +1,7 @@
 """The service port: what the HTTP layer asks of the node, and every type that crosses it.
 
-It keeps HTTP apart from consensus and storage; tests run the real server over a few dictionaries. Rules:
-- What comes in is validated: a port method never meets a field of the wrong type, size or spelling. Only what needs the
-  machine's state (keys, leases, revisions, leadership) is left to it.
+It keeps HTTP apart from consensus and storage, so that tests run the real server over a few dictionaries.
+- What comes in is validated: type, size, spelling. What needs the machine's state (keys, leases, revisions) is not.
 - What goes out are plain values: times are int64 milliseconds UTC (`*_ms`), bodies are bytes, ids and receipts are str.
 - A refusal is a `Problem`. Anything else that escapes is answered 500 and logged with its traceback.
 - Every method may be cancelled at any await: the client closed its connection, or the node drains. A cancelled `pull`

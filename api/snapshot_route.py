@@ -1,6 +1,7 @@
 """The handler that writes a backup."""
 
 from typing import Final
+from urllib.parse import quote, urlunsplit
 
 import msgspec
 
@@ -18,7 +19,9 @@ async def snapshot(exchange: Exchange) -> Answer:
     exchange.query(())
     values = read_object(await exchange.read_optional((JSON,)), _SNAPSHOT)
     written = await exchange.port.snapshot(values.get("directory"))
-    return exchange.document(msgspec.structs.asdict(written), status=201)
+    location = urlunsplit(("file", written.node, quote(written.directory), "", ""))
+    headers = {"Location": location, "ETag": f'"{written.applied_index}"'}
+    return exchange.document(msgspec.structs.asdict(written), status=201, headers=headers)
 
 
 ROUTES: Final = (Route("POST", "/v1/cluster/snapshot", snapshot, leader=False, waits=True),)

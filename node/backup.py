@@ -22,7 +22,7 @@ import structlog
 from api.problem import FieldFault, Problem
 from api.snapshot import SnapshotView
 from replication.in_thread import in_thread
-from storage.backup import BackupRefused, BackupWriter
+from storage.backup import BackupRefused, BackupWriter, Room
 from storage.snapshot import Manifest
 from storage.snapshot_install import InstallRefused
 from storage.snapshot_pin import Pin
@@ -114,14 +114,9 @@ class Backups:
 
     def _writer(self, pin: Pin, parent: Path) -> BackupWriter:
         node = self._node
-        return BackupWriter(
-            pin,
-            parent,
-            node.config.node_id,
-            node.disk,
-            beside=node.config.directory,
-            reserve_bytes=node.reserve.reserve_bytes,
-        )
+        config = node.config
+        room = Room(config.directory, node.reserve.reserve_bytes, config.backup_directory, config.backup.max_share)
+        return BackupWriter(pin, parent, config.node_id, node.disk, room=room)
 
     async def _copy(self, pin: Pin, writer: BackupWriter) -> Manifest:
         """All pieces, at the configured rate at most."""

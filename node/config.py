@@ -152,6 +152,7 @@ class BackupOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
     directory: str = ""  # requests may name one below it; empty: data_dir with `.backups` behind it
     mb_per_s: Annotated[int, Meta(ge=1, le=10_000)] = 64  # a quicker backup takes more of the disk from the journal
+    max_share: Annotated[float, Meta(gt=0, le=1)] = 0.5  # of the data's disk, if `directory` is on it: all of them
 
 
 class ExportOptions(Struct, frozen=True, forbid_unknown_fields=True):

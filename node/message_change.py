@@ -21,6 +21,7 @@ from node.reign import Reign
 from replication.apply_move import RESCHEDULED
 from replication.apply_settle import CANCELLED, DOUBTFUL, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
 from storage.lease_end import lease_ends_ms
+from storage.pieces import at_once
 from storage.store import Store
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _mismatch(revision: int, if_match: int | None) -> Problem:
 
 
 def _leased(store: Store, found: Found, term: int, now_ms: int) -> Problem:
-    history = store.history(found.home)
+    history = at_once(store.history(found.home))
     lease, at_ms = newest_lease(history), handed_over_at(history, term, now_ms)
     assert lease is not None, "a message is leased without a lease"
     ends_ms = lease_ends_ms(np.array([lease["when"]]), np.array([lease["term"]]), term)
@@ -125,6 +126,6 @@ def _leased(store: Store, found: Found, term: int, now_ms: int) -> Problem:
 
 
 def _settled(store: Store, found: Found) -> Problem:
-    end = store.history(found.home)[-1]
+    end = at_once(store.history(found.home))[-1]
     event = EVENTS[int(end["what"])]
     return Problem("already-settled", f"the message was {event} at {render_time(int(end['at_ms']))}")

@@ -25,6 +25,7 @@ from storage.array import U64
 from storage.format import Settles
 from storage.lease_end import lease_ends_ms
 from storage.message_id import BadId, decode_id
+from storage.pieces import at_once
 from storage.record import Record
 from storage.store import Store
 
@@ -78,11 +79,11 @@ async def tell(store: Store, id: str) -> tuple[Found, Settles]:
         found = find(store, id)
         at = np.unique(np.array([found.home, found.place], np.uint64))
         before = _as_of(store, at)
-        told = await in_turns(store.history_in_pieces(found.home))
+        told = await in_turns(store.history(found.home))
         if find(store, id).place == found.place and _as_of(store, at) == before:
             return found, told
     found = find(store, id)
-    return found, store.history(found.home)
+    return found, at_once(store.history(found.home))
 
 
 def _as_of(store: Store, places: U64) -> list[bytes]:

@@ -30,6 +30,7 @@ from replication.command_handover import AGAIN, DEAD, RETRY
 from storage.array import U8
 from storage.format import DEAD as DEAD_STATE
 from storage.format import FORWARDED, UNKNOWN
+from storage.pieces import at_once
 from storage.topic import Topic
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Settling:
         for row, home in zip(stale.tolist(), homes.tolist(), strict=True):
             if store.states(np.array([home], np.uint64)).state[0] == UNKNOWN:
                 continue
-            history = store.history(home)
+            history = at_once(store.history(home))
             same = (history["term"] == named.term[row]) & (history["attempt"] == named.attempt[row])
             given_back = np.isin(history["what"], (FORWARDED, DEAD_STATE)) & np.isin(history["code"], (NACKED, MAX_AGE))
             if (same & given_back).any():

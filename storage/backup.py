@@ -12,8 +12,10 @@ What fails here fails the backup and not the node, unless it is the node's own f
 disk may be any disk, a full or broken one is the operator's to hear of and no reason to stop delivering.
 """
 
+import contextlib
+import os
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +40,30 @@ def backup_name(manifest: Manifest, node_id: str) -> str:
     return f"{manifest.cluster_id.hex()[:8]}-{manifest.applied_index:020}-{node_id}"
 
 
+@dataclass(frozen=True)
+class Room:
+    """What backups may take of the file system that the node's data lie on: else they could make it refuse new work.
+    `reserve_bytes` stay free, and all that lies below `base` takes `share` of the whole at most."""
+
+    data: Path
+    reserve_bytes: int
+    base: Path
+    share: float
+
+    def check(self, place: Path, needed: int, disk: Disk) -> None:
+        """Raises BackupRefused where so many bytes more at a place that exists are too many."""
+        if not disk.same_file_system(place, self.data):
+            return
+        free = disk.free_bytes(place)
+        if needed > free - self.reserve_bytes:
+            kept = f"{place} has {free} bytes free and keeps {self.reserve_bytes} of them for the node"
+            raise BackupRefused(f"{kept}, the backup needs {needed}")
+        held, most = bytes_below(self.base), int(self.share * disk.total_bytes(place))
+        if held + needed > most:
+            bound = f"{most} of the data's disk at most ([backup] max_share)"
+            raise BackupRefused(f"backups below {self.base} take {held} bytes, {bound}; this one needs {needed}")
+
+
 class BackupWriter:
     """One backup on its way. `copy` piece after piece, then `finish`, or `abandon`; all block, in a thread.
 
@@ -45,14 +71,10 @@ class BackupWriter:
     files, which is final.
     """
 
-    def __init__(
-        self, pin: Pin, parent: Path, node_id: str, disk: Disk, *, beside: Path | None = None, reserve_bytes: int = 0
-    ) -> None:
-        """`reserve_bytes` stay free where the backup lies on the file system of `beside`, the node's data directory:
-        else a backup could make the node refuse new work."""
+    def __init__(self, pin: Pin, parent: Path, node_id: str, disk: Disk, *, room: Room | None = None) -> None:
         self._pin = pin
         self._disk = disk
-        self._beside, self._reserve_bytes = beside, reserve_bytes
+        self._room = room
         self.path = parent / backup_name(pin.manifest, node_id)
         """Where the backup stands when it is finished."""
         self._part = parent / (self.path.name + PART)
@@ -106,18 +128,18 @@ class BackupWriter:
 
     def _begin(self, parent: Path) -> None:
         try:
-            for place in (*reversed(parent.parents), parent):
-                if not self._disk.exists(place):
-                    self._disk.make_directory(place)
+            standing = next(place for place in (parent, *parent.parents) if self._disk.exists(place))
             if self._disk.exists(self.path):
                 raise BackupRefused(f"{self.path} is there already: nothing was applied since it was written")
             self._disk.remove_tree(self._part)
-            needed, free = self._pin.manifest.total_bytes, self._disk.free_bytes(parent)
-            shared = self._beside is not None and self._disk.same_file_system(parent, self._beside)
-            reserve = self._reserve_bytes if shared else 0
-            if needed > free - reserve:
-                kept = f" and keeps {reserve} of them for the node" if reserve else ""
-                raise BackupRefused(f"{parent} has {free} bytes free{kept}, the backup needs {needed}")
+            needed, free = self._pin.manifest.total_bytes, self._disk.free_bytes(standing)
+            if needed > free:
+                raise BackupRefused(f"{standing} has {free} bytes free, the backup needs {needed}")
+            if self._room is not None:
+                self._room.check(standing, needed, self._disk)
+            for place in (*reversed(parent.parents), parent):
+                if not self._disk.exists(place):
+                    self._disk.make_directory(place)
             for folder in (self._part, self._part / "hours", self._part / "catalog"):
                 self._disk.make_directory(folder)
         except DiskFailed as error:
@@ -125,6 +147,16 @@ class BackupWriter:
 
     def _refused(self, error: DiskFailed) -> BackupRefused:
         return BackupRefused(f"the backup cannot be written: {error.operation} {error.path}: errno {error.errno}")
+
+
+def bytes_below(directory: Path) -> int:
+    """What all files in a directory and below it take. One that goes meanwhile counts for nothing."""
+    total = 0
+    for place, _, names in os.walk(directory):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(place, name)).st_size
+    return total
 
 
 def is_backup(directory: Path, disk: Disk) -> bool:

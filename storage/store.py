@@ -1,8 +1,8 @@
 """One group's messages on disk: the facade the replicated machine applies to and the dispatcher reads from.
 
-The store is a function of what was applied to it: it reads no clock, draws nothing, and its files depend on the order
-of commands alone, not on when anything was flushed. All methods are for the loop's thread; see CheckpointJob for the
-one that is not. Whatever it raises (DiskFailed, Corrupt, FormatRefused) is final for the process.
+The store is a function of what was applied: it reads no clock, draws nothing, and its files depend on the order of
+commands alone, not on when anything was flushed. All methods are for the loop's thread, but for those of CheckpointJob.
+What it raises (DiskFailed, Corrupt, FormatRefused) is final for the process.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from storage.hour_set import STAGED_BYTES_SOFT, HourSet
 from storage.hour_table import NOT_READ, Extents, HoursHeld, HourTable
 from storage.move import born_in_state, history, homes, last_places, locate
 from storage.newest_settle import before_newest, newest
-from storage.pieces import Pieces, at_once
+from storage.pieces import Pieces
 from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
 from storage.record import Record, patch
 from storage.record_rows import RecordRows
@@ -238,14 +238,9 @@ class Store:
         """The same of one message."""
         return int(self.last_places(np.array([home], np.uint64))[0])
 
-    def history(self, home: int) -> Settles:
-        """What befell the message born here, which must exist, in order of time, wherever it was: settle records, each
-        forward followed by what happened at that place; the newest 500. The ends and moves that places repeat are left
-        out."""
-        return at_once(self.history_in_pieces(home))
-
-    def history_in_pieces(self, home: int) -> Pieces[Settles]:
-        """The same, a piece at a time: each of its records costs a read."""
+    def history(self, home: int) -> Pieces[Settles]:
+        """What befell the message born here, which must exist, by time, wherever it was: settle records, each forward
+        followed by what happened at that place; the newest 500. Ends and moves that places repeat are left out."""
         return history(self._hours, home)
 
     def born_in_state(self, first: int, end: int, state: int) -> U64:

@@ -19,6 +19,8 @@ def test_snapshot() -> None:
                 reply = await client.send("POST", "/v1/cluster/snapshot", sent)
                 assert reply.status == 201
                 assert (reply.json["node"], reply.json["directory"]) == ("n1", directory)
+                assert reply.headers["location"] == f"file://n1{directory}"
+                assert reply.headers["etag"] == f'"{reply.json["applied_index"]}"'
                 assert {"cluster_id", "applied_index", "applied_term", "bytes", "files", "took_ms"} < reply.json.keys()
 
     run(story())

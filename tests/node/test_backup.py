@@ -95,3 +95,30 @@ def test_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     run_node(tmp_path / "data", play, backup={"mb_per_s": 1})
     assert not list((tmp_path / "data.backups").iterdir())
+
+
+def test_b18_backups_do_not_fill_the_disk(tmp_path: Path) -> None:
+    """Each into a directory of its own. Who makes room gets another."""
+    share = 600_000 / Disk().total_bytes(tmp_path)
+
+    async def play(node: Node) -> None:
+        base = tmp_path / "data.backups"
+        base.mkdir()
+        (base / "other").write_bytes(bytes(500_000))
+        first = await node.service.snapshot("a")
+        assert first.bytes < 50_000 < 5 * first.bytes, "there is room for 10 at most"
+        for number in range(10):
+            await schedule(node, 1)
+            try:
+                await node.service.snapshot(f"b{number}/c")
+            except Problem as problem:
+                refused, made = problem, number
+                break
+        assert made > 0
+        assert refused.code == "backup-failed"
+        assert str(refused.detail).startswith(f"backups below {base} take ")
+        assert sorted(path.name for path in base.iterdir()) == ["a", *(f"b{number}" for number in range(made)), "other"]
+        (base / "other").unlink()
+        assert await node.service.snapshot("d")
+
+    run_node(tmp_path / "data", play, backup={"max_share": share})

@@ -14,6 +14,7 @@ from node.retry import LEASE_ENDED, MAX_AGE, STOPPED, TIMEOUT
 from replication.command import Extend
 from storage.doubt import CLOCKS_MS
 from storage.message_id import encode_ids
+from storage.pieces import at_once
 from tests.replication.applied_log import (
     T0,
     Log,
@@ -41,7 +42,7 @@ def view(log: Log, home: int, *, term: int = 1, now_ms: int = T0 + 1_000) -> Mes
     """The message, by its leader of this term."""
     id = encode_ids(0, np.array([home], np.uint64), np.array([log.record(home).random], np.uint64))[0].decode()
     found = find(log.store, id)
-    told, nodes = log.store.history(found.home), ["n1", "n2", "n3"]
+    told, nodes = at_once(log.store.history(found.home)), ["n1", "n2", "n3"]
     return view_message(log.store, found, id, topic="orders", now_ms=now_ms, term=term, nodes=nodes, told=told)
 
 
@@ -157,7 +158,7 @@ def test_b8_a_long_story_is_read_in_turns_and_as_of_one_moment(log: Log, monkeyp
     async def play() -> None:
         beside = asyncio.ensure_future(others())
         found, told = await tell(log.store, id)
-        assert told.tobytes() == log.store.history(home).tobytes()
+        assert told.tobytes() == at_once(log.store.history(home)).tobytes()
         assert (found.place, len(told)) == (log.store.last_place(home), 102)
         assert turns > 100
         beside.cancel()

@@ -13,6 +13,7 @@ from node.server import Node
 from storage.doubt import CLOCKS_MS
 from storage.format import LEASED
 from storage.level import LEVELS
+from storage.pieces import at_once
 from tests.node.pushing import LOOPBACK, put, schedule, view
 from tests.node.pushing import play as play_push
 from tests.node.receiver import Request, answer, answering, receiver
@@ -35,7 +36,7 @@ async def pull(node: Node, wait_ms: int = 0) -> list[Delivery]:
 def newest(node: Node, id: str) -> list[tuple[str, int]]:
     """The message's story in the log: events and attempts."""
     found = find(node.store, id)
-    return [(EVENTS[int(row["what"])], int(row["attempt"])) for row in node.store.history(found.home)]
+    return [(EVENTS[int(row["what"])], int(row["attempt"])) for row in at_once(node.store.history(found.home))]
 
 
 async def pledged(node: Node) -> None:
@@ -195,7 +196,7 @@ def test_a_push_is_planned_ahead_and_sent_at_its_time(tmp_path: Path) -> None:
                 assert (shown.attempt, shown.handed_over_ms, len(shown.history)) == (0, None, 1)
             await until(lambda: newest(node, id)[-1:] == [("delivered", 1)])
             assert len(seen) == 2
-            lease = newest_lease(node.store.history(find(node.store, id).home))
+            lease = newest_lease(at_once(node.store.history(find(node.store, id).home)))
             assert lease is not None
             assert begun[find(node.store, id).home] >= int(lease["at_ms"]) >= due_ms
 
@@ -291,7 +292,7 @@ def test_a_transfer_takes_planned_pushes_with_it(tmp_path: Path) -> None:
             assert reign.dispatcher.strict.released > 0, "none was planned when leadership moved"
             new = await leader_of(nodes, term_above=reign.term)
             homes = [find(new.store, id).home for id in ids]
-            lasts = [new.store.history(home)[-1:] for home in homes]
+            lasts = [at_once(new.store.history(home))[-1:] for home in homes]
             kept = {
                 home
                 for home, last in zip(homes, lasts, strict=True)

@@ -8,6 +8,7 @@ from replication.apply_settle import ACKED, CANCELLED, KNOWN, LEASED, NONE, STAL
 from replication.command import PutTopic
 from storage.format import LEASED as LEASED_STATE
 from storage.format import PENDING, PLANNED, RELEASED
+from storage.pieces import at_once
 from tests.replication.applied_log import T0, Log, ack, cancel, fail, lease, placed, release, reschedule, schedule
 
 
@@ -25,7 +26,7 @@ def test_a_released_unit_is_as_before_its_lease(log: Log) -> None:
     assert at(log, one) == (PENDING, 0, 0)
     assert log.apply(lease(one), now_ms=T0 + 5).results[0].tolist() == [1]
     assert at(log, one) == (LEASED_STATE, 1, 1)
-    history = log.store.history(one)
+    history = at_once(log.store.history(one))
     assert history["what"].tolist() == [LEASED_STATE, RELEASED, LEASED_STATE]
 
 

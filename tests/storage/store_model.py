@@ -9,6 +9,7 @@ from storage.array import U64
 from storage.columns import SettleBatch, UnitBatch
 from storage.format import DEAD, FORWARDED, LEASED, MOVED, PENDING, RELEASED, SETTLED, UNKNOWN
 from storage.hour_count import ENDED, OPEN, READY, DueTally, Tally, TopicTally, Which
+from storage.pieces import at_once
 from storage.position import HOUR_MS
 from storage.slot import SlotColumns
 from storage.store import Store
@@ -168,7 +169,7 @@ class Model:
         assert store.locate(np.array(homes, np.uint64)).tolist() == [self.locate(home) for home in homes]
         assert store.last_places(np.array(homes, np.uint64)).tolist() == [self.last_place(home) for home in homes]
         for home in homes[::3]:
-            found = store.history(home)
+            found = at_once(store.history(home))
             columns = [found[name].tolist() for name in ("what", "at_ms", "when", "term", "attempt")]
             assert list(zip(*columns, strict=True)) == self.story(home)
             unit = self.units[home]

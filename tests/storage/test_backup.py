@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import Buffer
 
-from storage.backup import MANIFEST, PART, BackupRefused, BackupWriter, is_backup, read_manifest, verify_backup
+from storage.backup import MANIFEST, PART, BackupRefused, BackupWriter, Room, is_backup, read_manifest, verify_backup
 from storage.catch_up import CatchUp
 from storage.data_directory import DataDirectory, DirectoryRefused
 from storage.disk import Disk, DiskFailed
@@ -160,10 +160,12 @@ class _Spare(Disk):
 def test_a_backup_leaves_the_node_its_reserve(quick_path: Path) -> None:
     """A backup beside the data does not take the room the node keeps for its work; on a disk of its own it may."""
     source, parent = make(quick_path / "source", 7), quick_path / "backups"
+    room = Room(source, 1 << 30, parent, 1.0)
     with pinned(source) as pin:
         with pytest.raises(BackupRefused, match="keeps 1073741824 of them for the node"):
-            BackupWriter(pin, parent, "n1", _Spare(shared=True), beside=source, reserve_bytes=1 << 30)
-        BackupWriter(pin, parent, "n1", _Spare(shared=False), beside=source, reserve_bytes=1 << 30).abandon()
+            BackupWriter(pin, parent, "n1", _Spare(shared=True), room=room)
+        assert not parent.exists()
+        BackupWriter(pin, parent, "n1", _Spare(shared=False), room=room).abandon()
 
 
 def test_every_flipped_byte_is_found(quick_path: Path, backup: Path) -> None:

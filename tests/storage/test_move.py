@@ -26,6 +26,7 @@ from storage.format import (
 from storage.home import Homes
 from storage.move import HISTORY_MAX
 from storage.move_check import move_faults
+from storage.pieces import at_once
 from storage.position import HOUR_MS
 from storage.record import HEADER, RECORD_HEADER_SIZE
 from storage.store import Store
@@ -72,7 +73,7 @@ def test_the_whole_story(store: Store) -> None:
     assert (store.settled_at(home), store.unsettled(HOUR)) == (None, 3)
     _settle(store, RELEASED, third, at_ms=80)
     _settle(store, DELIVERED, third, home, at_ms=90, attempt=4)
-    told = store.history(home)
+    told = at_once(store.history(home))
     assert list(zip(told["at_ms"].tolist(), told["what"].tolist(), strict=True)) == [
         (10, LEASED), (20, FORWARDED), (30, LEASED), (40, FORWARDED), (50, LEASED), (60, DEAD), (70, FORWARDED),
         (80, RELEASED), (90, DELIVERED),
@@ -90,11 +91,11 @@ def test_a_long_story_is_told_from_its_end(store: Store) -> None:
     home = BORN[1]
     for at in range(700):
         (place,) = move(store, [home], [DUE + at], at_ms=at).tolist()
-    assert store.history(home)["at_ms"].tolist() == list(range(700 - HISTORY_MAX, 700))
+    assert at_once(store.history(home))["at_ms"].tolist() == list(range(700 - HISTORY_MAX, 700))
     for at in range(700, 1400):
         _settle(store, LEASED, place, at_ms=at, attempt=1)
     _settle(store, DELIVERED, place, home, at_ms=1400, attempt=1)
-    told = store.history(home)
+    told = at_once(store.history(home))
     assert told["at_ms"].tolist() == list(range(1401 - HISTORY_MAX, 1401))
     assert int(told["what"][-1]) == DELIVERED
 
@@ -154,21 +155,21 @@ def test_a_place_that_is_another_ones_now(store: Store) -> None:
     for what, at_ms in ((LEASED, 2), (DEAD, 3)):
         _settle(store, what, place, at_ms=at_ms)
     _settle(store, DEAD, BORN[0], at_ms=3)
-    assert store.history(BORN[0])["at_ms"].tolist() == [1, 2, 3]
+    assert at_once(store.history(BORN[0]))["at_ms"].tolist() == [1, 2, 3]
     store.unlink(HOUR + 1)
-    assert (store.last_place(BORN[0]), store.history(BORN[0])["at_ms"].tolist()) == (BORN[0], [1, 3])
+    assert (store.last_place(BORN[0]), at_once(store.history(BORN[0]))["at_ms"].tolist()) == (BORN[0], [1, 3])
     assert store.append(batch_of([DUE + HOUR_MS])).tolist() == [place + 1]
     _settle(store, LEASED, place + 1, at_ms=4)
-    assert (store.last_place(BORN[0]), store.history(BORN[0])["at_ms"].tolist()) == (BORN[0], [1, 3])
+    assert (store.last_place(BORN[0]), at_once(store.history(BORN[0]))["at_ms"].tolist()) == (BORN[0], [1, 3])
     store.unlink(HOUR + 1)
     assert move(store, BORN[1:2], [DUE + HOUR_MS], at_ms=5).tolist() == [place + 2]
     _settle(store, LEASED, place + 2, at_ms=6)
-    assert (store.last_place(BORN[0]), store.history(BORN[0])["at_ms"].tolist()) == (BORN[0], [1, 3])
-    assert store.history(BORN[1])["at_ms"].tolist() == [5, 6]
+    assert (store.last_place(BORN[0]), at_once(store.history(BORN[0]))["at_ms"].tolist()) == (BORN[0], [1, 3])
+    assert at_once(store.history(BORN[1]))["at_ms"].tolist() == [5, 6]
     store.unlink(HOUR + 1)
     assert move(store, BORN[:1], [DUE + HOUR_MS], at_ms=7).tolist() == [place + 3]
     _settle(store, LEASED, place + 3, at_ms=8)
-    assert (store.last_place(BORN[0]), store.history(BORN[0])["at_ms"].tolist()) == (place + 3, [1, 3, 7, 8])
+    assert (store.last_place(BORN[0]), at_once(store.history(BORN[0]))["at_ms"].tolist()) == (place + 3, [1, 3, 7, 8])
     store.close()
 
 
