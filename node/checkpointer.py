@@ -22,6 +22,7 @@ from node.config import StorageOptions
 from replication.in_thread import in_thread
 from replication.journal import Journal
 from replication.machine import Machine
+from replication.rhythm import next_look
 from storage.checkpoint_job import CheckpointJob
 from storage.kept_hours import KeptHours
 
@@ -60,7 +61,7 @@ class Checkpointer:
     async def run(self) -> None:
         """Checkpoint whenever one of the limits is reached. Ends by cancellation; a failure is the process's end."""
         while True:
-            await asyncio.sleep(CHECK_S)
+            await next_look(CHECK_S)
             if self._wanted():
                 await self.checkpoint()
 

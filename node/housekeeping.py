@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from api.problem import Problem
+from replication.rhythm import next_look
 from storage.position import HOUR_MS
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ async def _keep(node: Node) -> None:
         node.guard.watch()
         node.reserve.measure()
         node.store.turn(node.clock.now_ms() // HOUR_MS)
-        await asyncio.sleep(HOUSEKEEPING_S)
+        await next_look(HOUSEKEEPING_S)
 
 
 async def unlink_hours(node: Node) -> None:

@@ -35,6 +35,7 @@ from replication.logged_cluster import logged_clusters
 from replication.machine import Applied
 from replication.options import Peer
 from replication.proposal import CHANGING, NOT_LEADER, UNKNOWN
+from replication.rhythm import next_look
 from replication.transport import HEARSAY_MAX
 from storage.members import LEARNER, REMOVED, VOTER, Member
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 #: How often a leader looks whether a learner can have its vote.
-PROMOTE_S = 0.2
+PROMOTE_S = 0.25
 #: How often to look whether the sync that a change goes with has been made.
 SPREAD_S = 0.002
 
@@ -162,7 +163,7 @@ class Membership:
     async def promote(self) -> None:
         """Until cancelled: give learners their votes, on the leader."""
         while True:
-            await asyncio.sleep(PROMOTE_S)
+            await next_look(PROMOTE_S)
             ready = next(filter(self._has_caught_up, self._node.group.peers.values()), None)
             if ready is not None and self._node.reign is not None and not self._node.group.changing:
                 with contextlib.suppress(Problem):  # leadership is lost, or about to be moved: the next leader does it

@@ -24,6 +24,9 @@ from replication.proposal import Outcome
 LEAST_S = 0.0005
 """The timer is never set to less: its own rounding would make it go off twice."""
 
+PUT_OFF_S = 0.03
+"""A timer that could be later by less than this stays."""
+
 
 class Service(Protocol):
     """What the driver starts before and closes after the group: the transport."""
@@ -105,12 +108,13 @@ class GroupDriver:
             self._step()
 
     def _arm(self) -> None:
-        """Set the timer to when the group needs it, if that is sooner than it is set to."""
+        """Set the timer to when the group needs it, if that is sooner than it is set to, or so much later that it is
+        worth the trouble: a follower's is put off by each heartbeat, and never wakes it."""
         if self._loop is None or self._closing:
             return
         at_s = self._loop.time() + max(LEAST_S, self.group.rest_s())
         if self._timer is not None:
-            if self._timer_s <= at_s:
+            if self._timer_s <= at_s < self._timer_s + PUT_OFF_S:
                 return
             self._timer.cancel()
         self._timer, self._timer_s = self._loop.call_at(at_s, self._tick), at_s

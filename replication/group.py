@@ -332,7 +332,7 @@ class RaftGroup(Outlook):
             return most_s if self._closed else TICK_S
         if self._core.state == LEADER:
             return min(most_s, self._leading.next_beat - now)
-        return max(TICK_S, min(most_s, self._ballot.due_s - now))
+        return max(TICK_S, min(2 * most_s, self._ballot.due_s - now))  # heartbeats come before that, and are ticks
 
     def _tick(self, now: float, writing: bool) -> bool:
         if now - self._last_tick > self.options.stall_s:

@@ -120,8 +120,9 @@ class Leading:
     def _beat_all(self, now: float) -> None:
         self.next_beat = now + self._beat_s
         self._station.silence.want(self._station.patience.silence_s(now), now)
+        told = self._heartbeat(now)
         for peer in self._station.peers:
-            self._station.wire.send(peer, self._heartbeat(peer, now))
+            self._station.wire.send(peer, self._told(peer, told))
 
     def connected(self, peer: str, store_id: bytes) -> None:
         """A connection to or from the peer is new. Another store_id: its disk was wiped, it has nothing any more."""
@@ -157,7 +158,7 @@ class Leading:
 
     def beat(self, peer: str, now: float) -> None:
         """A heartbeat to this peer alone, out of turn: it learns what is committed and says what it has applied."""
-        self._station.wire.send(peer, self._heartbeat(peer, now))
+        self._station.wire.send(peer, self._told(peer, self._heartbeat(now)))
 
     def outnumbered(self) -> bool:
         """Whether the nodes that are up and do not leave, this one perhaps among them, are no majority."""
@@ -165,7 +166,10 @@ class Leading:
         staying += sum(peer.voter and peer.connected and not peer.leaving for peer in self.survey().values())
         return staying < self._station.roster.majority
 
-    def _heartbeat(self, peer: str, now: float) -> Message:
+    def _told(self, peer: str, heartbeat: Message) -> Message:
+        return heartbeat | {"released": self.peers[peer].leaving and (self.lets_go or not self.outnumbered())}
+
+    def _heartbeat(self, now: float) -> Message:
         vitals, agreement = self._station.vitals(), self._station.agreement
         durable = self._station.journal.durable_index
         self._station.promises.made(self._core.term, durable)
@@ -178,8 +182,8 @@ class Leading:
             "last_index": self._core.last_index,
             "low_water": self.low_water,
             "wish_ms": int(self._station.patience.silence_s(now) * 1000),
-            "released": self.peers[peer].leaving and (self.lets_go or not self.outnumbered()),
-            "median_ms": max(0, vitals.wall_ms - vitals.ahead_ms),
+            "released": False,
+            "median_ms": max(0, vitals.wall_ms - vitals.ahead_ms()),
             "durable_index": durable,
             "check_index": agreement.asked,
             "agreed_index": agreement.agreed_index,

@@ -28,6 +28,7 @@ from replication.frame import (
     speaks,
 )
 from replication.handshake import Hello, HelloRefused, Refusal, decode_greeting
+from replication.rhythm import until_next_s
 
 CONNECT_S = 1.0
 PING_S = 0.5
@@ -364,7 +365,7 @@ class Dialler:
         while not connection.closed.done():
             if self._renewing:
                 return await self._open()
-            await asyncio.wait([connection.closed], timeout=PING_S)
+            await asyncio.wait([connection.closed], timeout=until_next_s(PING_S))
             now, late = loop.time(), loop.time() - checked > 2 * PING_S
             checked = now
             # After a pause of ours (`late`) answers may wait unread: silence is judged the next time.

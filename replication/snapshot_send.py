@@ -35,10 +35,13 @@ import google_crc32c
 from replication.frame import Message
 from replication.group import RaftGroup
 from replication.in_thread import in_thread
+from replication.rhythm import next_look
 from storage.snapshot import Manifest
 from storage.snapshot_pin import Pin
 
 LOOK_S = 0.1
+BEGIN_S = 0.25
+"""So often it is looked whether somebody is stranded."""
 OFFER_S = 1.0
 """An offer that is not taken up is repeated after this."""
 IDLE_S = 30.0
@@ -128,7 +131,7 @@ class SnapshotSender:
         try:
             while True:
                 self._look()
-                await asyncio.sleep(LOOK_S)
+                await (asyncio.sleep(LOOK_S) if self.sendings else next_look(BEGIN_S))
         finally:
             for peer in list(self.sendings):
                 self._end(peer)

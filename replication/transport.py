@@ -34,6 +34,7 @@ from replication.handshake import (
 from replication.link import PING_S, SILENT_S, Address, Connection, Dialler, Incoming, log
 from replication.probe import probe
 from replication.refused import Refused
+from replication.rhythm import until_next_s
 from replication.said_seldom import SaidSeldom
 from replication.station import WireEvents
 from storage.level import FOUNDED
@@ -133,7 +134,7 @@ class AsyncTransport:
         """It listens: dial the others."""
         loop = asyncio.get_running_loop()
         self._swept_s = loop.time()
-        self._sweeper = loop.call_later(PING_S, self._sweep)
+        self._sweeper = loop.call_later(until_next_s(PING_S), self._sweep)
         self._dial()
 
     async def close(self) -> None:
@@ -383,7 +384,7 @@ class AsyncTransport:
             proven = [cluster_id for cluster_id in said if cluster_id is not None and self.logged(cluster_id)]
             if proven:
                 self.set_cluster_id(proven[0])
-        self._sweeper = asyncio.get_running_loop().call_later(PING_S, self._sweep)
+        self._sweeper = asyncio.get_running_loop().call_later(until_next_s(PING_S), self._sweep)
 
     def _overstays(self, connection: Connection, now: float) -> bool:
         """Whether it came without a cluster id, and may have one by now."""
