@@ -131,11 +131,15 @@ class Exchange:
         self.require_type(accepted)
         return data
 
-    async def _read_slowly(self) -> bytes:
+    def check_size(self) -> None:
+        """Refuse a body that is announced to be too large before anything else is looked at, on every node alike."""
         announced = self.request.content_length
         if announced is not None and announced > self.bytes_max:
             raise self._too_large(announced)
-        self.hold(announced or 0)
+
+    async def _read_slowly(self) -> bytes:
+        self.check_size()
+        self.hold(self.request.content_length or 0)
         if self.request.headers.get(hdrs.EXPECT, "").lower() == "100-continue" and self.request.transport is not None:
             self.request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         chunks: list[bytes] = []

@@ -34,7 +34,7 @@ from api import (
     snapshot_route,
     topic_route,
 )
-from api.answer import JSON, NDJSON, PROBLEM, Answer, http_date
+from api.answer import PROBLEM, Answer, http_date
 from api.connection import Connection, Listener
 from api.exchange import Exchange
 from api.handing_on import FORWARDED, WAIT
@@ -61,6 +61,8 @@ ROUTES: Final = (
 
 REQUEST_ID: Final = "X-Request-Id"
 _IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+#: Methods of which no body is read.
+_BODILESS: Final = ("GET", "DELETE")
 #: Request headers that mean something to the leader; the rest ends here.
 _PASSED_ON: Final = ("Content-Type", "Content-Encoding", "If-Match", "Accept", _IDEMPOTENCY_KEY)
 #: Headers of the leader's answer that are the contract's, by lower-case name.
@@ -228,8 +230,10 @@ class Server:
             )
 
     async def _run(self, route: Route, exchange: Exchange) -> Answer:
+        if route.method not in _BODILESS:
+            exchange.check_size()
         if route.leader and not self.port.leads() and not (route.stays is not None and route.stays(exchange)):
-            return await self.pass_on(exchange, batch=route.batch)
+            return await self.pass_on(exchange)
         if route.method != "GET" and _IDEMPOTENCY_KEY in exchange.request.headers:
             raise _no_idempotency_header(route)
         try:
@@ -237,7 +241,7 @@ class Server:
         except Problem as refused:
             if refused.code != "no-leader" or not self._moves_on(route, exchange):
                 raise
-        return await self.pass_on(exchange, batch=route.batch)
+        return await self.pass_on(exchange)
 
     def _moves_on(self, route: Route, exchange: Exchange) -> bool:
         """Whether a request that this node did nothing with goes to who leads now: it came here, as to a leader that
@@ -273,7 +277,7 @@ class Server:
             connection.ended = None
             self._waiting.pop(task, None)
 
-    async def pass_on(self, exchange: Exchange, *, batch: bool = False) -> Answer:
+    async def pass_on(self, exchange: Exchange) -> Answer:
         """Pass the request to the leader as it came, and its answer back."""
         request = exchange.request
         came_by = request.headers.get(FORWARDED)
@@ -283,9 +287,7 @@ class Server:
         headers[FORWARDED] = self.port.node_id
         headers[REQUEST_ID] = exchange.request_id
         method = "GET" if request.method == "HEAD" else request.method
-        body = await exchange.read() if method not in ("GET", "DELETE") else b""
-        if body:  # an HTTP client would make up a type where there was none
-            headers.setdefault("Content-Type", NDJSON if batch else JSON)
+        body = await exchange.read() if method not in _BODILESS else b""
         exchange.passed_on = True
         answer = await self.port.forward(ForwardRequest(method, exchange.target, headers, body, exchange.gone))
         content_type = "application/octet-stream"

@@ -174,6 +174,7 @@ class Forwarder:
                 headers=request.headers,
                 data=io.BytesIO(request.body) if request.body else None,
                 allow_redirects=False,
+                skip_auto_headers=("Content-Type",),  # it came without one: the leader knows what is meant
             ) as answer:
                 return ForwardAnswer(answer.status, answer.headers, await answer.read())
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):

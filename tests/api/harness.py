@@ -58,7 +58,11 @@ class Client:
     async def pass_on(self, request: ForwardRequest) -> ForwardAnswer:
         """What a node's forwarding does: the same request, sent once to this server."""
         async with self.session.request(
-            request.method, self.base + request.target, data=request.body or None, headers=request.headers
+            request.method,
+            self.base + request.target,
+            data=request.body or None,
+            headers=request.headers,
+            skip_auto_headers=("Content-Type",),
         ) as reply:
             return ForwardAnswer(reply.status, dict(reply.headers), await reply.read())
 
