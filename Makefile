@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 FUZZ_FRAMES ?= 200000
 
-.PHONY: fuzz-frames help second-environment test-fast pythons lowest constraints soak-models soak-tests demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos soak-chaos chaos-scenarios chaos-kills soak-sim soak-mutants mutants soak-versions golden clean
+.PHONY: fuzz-frames help second-environment test-fast pythons lowest constraints soak-models soak-tests demo reconcile-demo reconcile-proof bench-reconcile test check bench bench-peers chaos soak-chaos hostile soak-delivery chaos-scenarios chaos-kills soak-sim soak-mutants mutants soak-versions golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -127,6 +127,13 @@ chaos-scenarios: $(READY) ## one kind of fault at a time: kills, pauses, slow di
 chaos-kills: $(READY) ## the leader killed 100 times in strict mode, 50 in fast mode, 50 with commits slowed to 200 ms (about 45 minutes)
 	$(BIN)/python -m chaos.run kill-leader-strict --times 100
 	$(BIN)/python -m chaos.run kill-leader kill-leader-slow --times 50
+
+hostile: $(READY) ## attacks by single clients, each beside clients that behave and must notice nothing (about 20 minutes)
+	$(BIN)/hourwheel chaos hostile
+
+SOAK_MINUTES ?= 60
+soak-delivery: $(READY) ## an hour of receivers and consumers that fail in all ways: the memory of all nodes stays flat
+	$(BIN)/python -m chaos.hostile.soak --minutes $(SOAK_MINUTES)
 
 soak-sim: $(READY) ## 1,000 simulated clusters, a minute of every fault each (about half an hour on two cores)
 	$(BIN)/hourwheel chaos sim --seeds 0:1000 --seconds 60

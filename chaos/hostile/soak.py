@@ -1,0 +1,162 @@
+"""`python -m chaos.hostile.soak`: failures of all kinds for an hour, and the memory of each node.
+
+30 topics: pushed ones, each to a receiver that misbehaves in a way of its own, and pulled ones whose consumers ack,
+nack, extend or forget. What a node holds must follow from what is open, which stays the same: from the tenth minute on
+its memory is flat.
+"""
+
+import argparse
+import asyncio
+import itertools
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import numpy as np
+
+from chaos.cluster import Cluster
+from chaos.hostile.bystanders import Look, resident_bytes
+from chaos.hostile.receivers import Receivers
+from chaos.webhooks import PUSH_SETTINGS
+
+SEND_S: Final = 0.02
+WEIGH_S: Final = 5.0
+SETTLED_S: Final = 600.0
+#: From then on no node grows by more: what fragments and caches add, and a share of what it has.
+FLAT_BYTES: Final = 15e6
+FLAT_SHARE: Final = 0.05
+CONSUMERS: Final = ("ack", "nack", "extend", "forget", "reject", "ack") * 3
+
+
+class Soak:
+    """The work on one running cluster, and what was weighed meanwhile."""
+
+    def __init__(self, cluster: Cluster, http: aiohttp.ClientSession, urls: dict[str, str]) -> None:
+        self._cluster, self._http = cluster, http
+        self._targets = list(urls.values())
+        self.begun_s = time.monotonic()
+        self.memory: list[Look] = []
+        self.answered: dict[int, int] = {}
+
+    async def run(self, seconds: float) -> None:
+        """Until the time is over."""
+        leader = await self._cluster.wait_leader()
+        self._url = self._cluster.nodes[leader.node_id].url
+        retry = {"min_backoff": "1s", "max_backoff": "10s", "max_attempts": 4}
+        for number, url in enumerate(self._targets):
+            target = {"url": url, "timeout": "3s"}
+            await self._send("PUT", f"/v1/topics/pushed-{number}", {"mode": "push", "target": target, "retry": retry})
+        for number, _ in enumerate(CONSUMERS):
+            await self._send("PUT", f"/v1/topics/pulled-{number}", {"retry": retry})
+        works = [self._write(), self._weigh(), *(self._consume(*each) for each in enumerate(CONSUMERS))]
+        tasks = [asyncio.create_task(work) for work in works]
+        try:
+            await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for error in ended:
+            if isinstance(error, Exception):
+                raise error
+
+    async def _send(self, method: str, path: str, document: Any) -> Any:
+        try:
+            async with self._http.request(method, self._url + path, json=document) as answer:
+                self.answered[answer.status] = self.answered.get(answer.status, 0) + 1
+                return await answer.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError):
+            self.answered[0] = self.answered.get(0, 0) + 1
+            return {}
+
+    async def _write(self) -> None:
+        topics = [f"pushed-{n}" for n in range(len(self._targets))] + [f"pulled-{n}" for n in range(len(CONSUMERS))]
+        due_s = time.monotonic()
+        for number in itertools.count():
+            message = {"topic": topics[number % len(topics)], "body": "x" * (number % 7 * 500), "delay": "1s"}
+            scheduled = await self._send("POST", "/v1/messages", message | {"ttl": "1m"})
+            if number % 11 == 0 and "id" in scheduled:
+                await self._send("GET", f"/v1/messages/{scheduled['id']}", None)
+            if number % 13 == 0 and "id" in scheduled:
+                await self._send("DELETE", f"/v1/messages/{scheduled['id']}", None)
+            due_s = max(due_s + SEND_S, time.monotonic())
+            await asyncio.sleep(due_s - time.monotonic())
+
+    async def _consume(self, number: int, way: str) -> None:
+        path = f"/v1/topics/pulled-{number}"
+        while True:
+            pulled = await self._send("POST", f"{path}/pull", {"max": 20, "wait": "2s", "lease": "2s"})
+            receipts = [each["receipt"] for each in pulled.get("messages", [])]
+            if not receipts:
+                await asyncio.sleep(SEND_S)
+            elif way == "extend":
+                await self._send("POST", f"{path}/extend", {"receipts": receipts, "lease": "4s"})
+                await self._send("POST", f"{path}/ack", {"receipts": receipts})
+            elif way in ("nack", "reject"):
+                await self._send("POST", f"{path}/nack", {"receipts": receipts, "counted": way == "reject"})
+            elif way == "ack":
+                await self._send("POST", f"{path}/ack", {"receipts": receipts})
+
+    async def _weigh(self) -> None:
+        while True:
+            for node_id in self._cluster.running():
+                now_s = time.monotonic() - self.begun_s
+                self.memory.append(Look(now_s, node_id, resident_bytes(self._cluster.pid(node_id))))
+            await asyncio.sleep(WEIGH_S)
+
+    def curve(self, minutes: int) -> dict[str, list[float]]:
+        """MB of each node at the end of each minute, [minutes]."""
+        nodes = sorted({look.node for look in self.memory})
+        return {
+            node: [
+                float(
+                    np.median([each.value for each in self.memory if each.node == node and each.at_s // 60 == minute])
+                )
+                / 1e6
+                for minute in range(minutes)
+            ]
+            for node in nodes
+        }
+
+
+def grown(curve: list[float], settled: int) -> str:
+    """What is wrong with a node's curve: [minutes] in MB."""
+    before, after = float(np.median(curve[settled : settled + 5])), float(np.median(curve[-5:]))
+    most = max(FLAT_BYTES / 1e6, FLAT_SHARE * before)
+    return f"grew from {before:.0f} to {after:.0f} MB" if after - before > most else ""
+
+
+async def _soak(minutes: int) -> bool:
+    timeout = aiohttp.ClientTimeout(total=20)
+    with tempfile.TemporaryDirectory() as directory:
+        async with (
+            Cluster(Path(directory), settings=PUSH_SETTINGS) as cluster,
+            Receivers() as receivers,
+            aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as http,
+        ):
+            cluster.start()
+            await cluster.wait_ready()
+            soak = Soak(cluster, http, receivers.urls)
+            await soak.run(minutes * 60)
+            leader = (await cluster.wait_leader()).node_id
+    curves = soak.curve(minutes)
+    settled = min(int(SETTLED_S // 60), minutes // 2)
+    print(f"answers by status: {dict(sorted(soak.answered.items()))}; {leader} leads")
+    for node, curve in curves.items():
+        told = grown(curve, settled) or "flat"
+        print(f"{node} {told}; MB by minute: {' '.join(f'{value:.0f}' for value in curve)}")
+    return not any(grown(curve, settled) for curve in curves.values())
+
+
+def main() -> None:
+    """Exit 1 if a node's memory does not stay flat."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=int, default=60)
+    sys.exit(0 if asyncio.run(_soak(parser.parse_args().minutes)) else 1)
+
+
+if __name__ == "__main__":
+    main()
