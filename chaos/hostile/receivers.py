@@ -72,7 +72,7 @@ class Receivers:
 
 def _quiet(misbehave: Misbehave) -> Misbehave:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             await misbehave(reader, writer)
         writer.close()
 

@@ -45,7 +45,7 @@ class Soak:
         """Until the time is over."""
         leader = await self._cluster.wait_leader()
         self._url = self._cluster.nodes[leader.node_id].url
-        retry = {"min_backoff": "1s", "max_backoff": "10s", "max_attempts": 4}
+        retry = {"min_backoff": "1s", "max_backoff": "10s", "max_attempts": 4, "max_age": "1m"}
         for number, url in enumerate(self._targets):
             target = {"url": url, "timeout": "3s"}
             await self._send("PUT", f"/v1/topics/pushed-{number}", {"mode": "push", "target": target, "retry": retry})
@@ -77,7 +77,7 @@ class Soak:
         due_s = time.monotonic()
         for number in itertools.count():
             message = {"topic": topics[number % len(topics)], "body": "x" * (number % 7 * 500), "delay": "1s"}
-            scheduled = await self._send("POST", "/v1/messages", message | {"ttl": "1m"})
+            scheduled = await self._send("POST", "/v1/messages", message)
             if number % 11 == 0 and "id" in scheduled:
                 await self._send("GET", f"/v1/messages/{scheduled['id']}", None)
             if number % 13 == 0 and "id" in scheduled:
