@@ -10,13 +10,15 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 import replication.link
 import replication.transport
 from chaos.ports import free_ports
-from replication.driver import GroupDriver
+from replication.driver import PUT_OFF_S, GroupDriver
 from replication.group import RaftGroup
 from replication.journal import Journal
 from replication.journal_writer import WriterThread
@@ -280,3 +282,41 @@ def test_closing_that_is_cancelled_leaves_no_thread_behind(tmp_path: Path) -> No
             nodes.clear()
 
     run(test())
+
+
+class _Clock:
+    """A loop's time and timers, set by hand."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.set_at_s: list[float] = []
+
+    def time(self) -> float:
+        """Seconds."""
+        return self.now_s
+
+    def call_at(self, at_s: float, _: Callable[[], None]) -> asyncio.TimerHandle:
+        """Note it."""
+        self.set_at_s.append(at_s)
+        return cast(asyncio.TimerHandle, SimpleNamespace(cancel=lambda: None))
+
+
+def test_b20_heartbeats_put_a_followers_timer_off() -> None:
+    """It went off between them. Steps that come close together do not set it each time."""
+    group = SimpleNamespace(rest_s=lambda: 0.1)
+    driver = GroupDriver(cast(Any, group), cast(Any, None), on_fatal=print, writer=cast(Any, None))
+    clock = _Clock()
+    driver._loop = cast(Any, clock)
+    for beat in range(10):
+        clock.now_s = beat * 0.05
+        driver._arm()
+        assert clock.set_at_s[-1] > clock.now_s + 0.05 + PUT_OFF_S / 2
+    assert len(clock.set_at_s) == 10
+    for step in range(100):
+        clock.now_s = 1.0 + step / 1000
+        driver._arm()
+        assert clock.set_at_s[-1] > clock.now_s + 0.05
+    assert len(clock.set_at_s) == 14
+    group.rest_s = lambda: 0.0
+    driver._arm()
+    assert clock.set_at_s[-1] == pytest.approx(clock.now_s, abs=0.001), "sooner is at once"
