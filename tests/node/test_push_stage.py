@@ -1,0 +1,53 @@
+"""From the windows into the lanes: whose turn it is."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from node.push_stage import Staging
+from storage.array import U64
+
+
+class Dispatcher:
+    """Topics in line; those without room leave it. No window holds anything."""
+
+    def __init__(self, *topics: int) -> None:
+        self.line = list(topics)
+        self.looked: list[int] = []
+        self.planning = SimpleNamespace(topics=list, stage=self.stage)
+
+    def pushing_topics(self, most: int) -> list[int]:
+        """The next in line."""
+        return self.line[:most]
+
+    def set_room(self, topic: int, room: bool) -> None:
+        """Leave the line, or come back to it."""
+        if room:
+            self.line.append(topic)
+        else:
+            self.line.remove(topic)
+
+    def stage(self, topic: int, most: int, now_ms: int) -> U64:
+        """Looked at."""
+        self.looked.append(topic)
+        return np.zeros(0, np.uint64)
+
+
+def test_b6_a_topic_whose_share_of_the_lanes_is_used_up_leaves_the_line() -> None:
+    """It comes back when a unit of it has gone: until then no turn looks at it."""
+    freed: set[int] = set()
+    rooms = {1: 10, 2: 0, 3: 5}
+    lanes = SimpleNamespace(topics=list, take_freed=lambda: freed, full=False, room=rooms.__getitem__)
+    topics = SimpleNamespace(topic_by_number=lambda _: SimpleNamespace(settings={"mode": "push"}))
+    staging = Staging(cast(Any, SimpleNamespace(catalog=topics)), cast(Any, lanes), cast(Any, None))
+    dispatcher = Dispatcher(1, 2, 3)
+    reign = cast(Any, SimpleNamespace(dispatcher=dispatcher))
+    for _ in range(2):
+        assert not staging.turn(reign, 0)
+    assert dispatcher.line == [1, 3]
+    assert dispatcher.looked == [1, 3, 1, 3]
+    freed.add(2)
+    rooms[2] = 1
+    staging.turn(reign, 0)
+    assert dispatcher.looked[4:] == [1, 3, 2]
