@@ -90,32 +90,10 @@ _VALUES = (
     b'"2026-02-30T00:00:00Z"', b'"5 s"', b'"-5s"', b'"9999d"', b"[" * 200 + b"]" * 200,
 )  # fmt: skip
 _NAMES = (
-    b"topic",
-    b"body",
-    b"delay",
-    b"deliver_at",
-    b"key",
-    b"tags",
-    b"headers",
-    b"target",
-    b"retry",
-    b"priority",
-    b"ttl",
-    b"encoding",
-)
-_NAMES += (
-    b"receipts",
-    b"max",
-    b"lease",
-    b"wait",
-    b"limit",
-    b"paused",
-    b"mode",
-    b"toppic",
-    b"",
-    b"\xc3\xbc",
+    b"topic", b"body", b"delay", b"deliver_at", b"key", b"tags", b"headers", b"target", b"retry", b"priority", b"ttl",
+    b"encoding", b"receipts", b"max", b"lease", b"wait", b"limit", b"paused", b"mode", b"toppic", b"", b"\xc3\xbc",
     b"a" * 200,
-)
+)  # fmt: skip
 _BODIES = (
     b"", b"{", b"}", b"[]", b"null", b"1", b'"a"', b"\xef\xbb\xbf{}", b"\xff\xfe", b"{}{}", b"{} x",
     b'{"topic":"odd","topic":"odd2"}', b"{" * 500, b"[" * 5_000, b"\n\n\n", b"{}\n" * 150,

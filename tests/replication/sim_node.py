@@ -81,7 +81,8 @@ class SimNode:
     def _vitals(self) -> Vitals:
         network = self.network
         wall_ms, says = int(network.now * 1000) + network.skew_ms[self.id], network.says[self.id]
-        return Vitals(wall_ms, 1 << 30, **dict.fromkeys(says, True))
+        told: dict[str, Any] = dict.fromkeys(says, True)
+        return Vitals(wall_ms, 1 << 30, **told)
 
     def _keep(self, seconds: float) -> None:
         """The silence is made durable, as by a thread."""
