@@ -214,5 +214,5 @@ def hostile(ctx: click.Context, names: tuple[str, ...], seconds: float, director
         raise click.UsageError(f"no attack is named {', '.join(sorted(unknown))}; there are {', '.join(ATTACKS)}")
     with tempfile.TemporaryDirectory() as temporary:
         found = asyncio.run(run(directory or Path(temporary), names or tuple(ATTACKS), seconds, click.echo))
-    if any(verdict.wrong for verdict in found.values()):
+    if any(verdict.wrong or verdict.slow for verdict in found.values()):
         ctx.exit(int(ExitCode.FAILED))

@@ -19,24 +19,31 @@ AFTER_S: Final = 60.0
 
 
 async def attack(
-    cluster: Cluster, name: str, *, during_s: float, after_s: float = AFTER_S, size: float = 1.0
+    cluster: Cluster,
+    names: Sequence[str],
+    *,
+    before_s: float = BEFORE_S,
+    during_s: float,
+    after_s: float = AFTER_S,
+    size: float = 1.0,
 ) -> Verdict:
-    """What the clients of a running cluster see of one attack. Memory has `after_s` to come back."""
+    """What the clients of a running cluster see of these attacks at once. Memory has `after_s` to come back."""
     async with Bystanders(cluster) as seen, _session() as http:
-        before = await _window(BEFORE_S)
+        before = await _window(before_s)
         leader = await cluster.wait_leader()
         scene = Scene(cluster.nodes[leader.node_id], tuple(cluster.nodes.values()), http, size)
-        attacking = asyncio.create_task(_attack(name, scene))
+        attacks = [asyncio.create_task(_attack(name, scene)) for name in names]
         during = await _window(during_s)
-        attacking.cancel()
-        await asyncio.gather(attacking, return_exceptions=True)
-        failed = attacking.done() and not attacking.cancelled() and attacking.exception()
+        for each in attacks:
+            each.cancel()
+        failed = [error for error in await asyncio.gather(*attacks, return_exceptions=True) if error is not None]
         after = await _window(after_s)
         last = await cluster.wait_leader()
         await seen.stop()
         verdict = judge(seen, before, during, after, (leader.term, last.term))
-        if failed:
-            verdict.wrong.append(f"the attack itself failed: {failed!r}")
+        verdict.wrong += [
+            f"an attack failed: {error!r}" for error in failed if not isinstance(error, asyncio.CancelledError)
+        ]
         return verdict
 
 
@@ -64,9 +71,10 @@ async def run(directory: Path, names: Sequence[str], during_s: float, say: Calla
             cluster.start()
             await cluster.wait_ready()
             await cluster.wait_raised()
-            verdict = found[name] = await attack(cluster, name, during_s=during_s)
+            verdict = found[name] = await attack(cluster, [name], during_s=during_s)
         figures = ", ".join(f"{figure} {value:.1f}" for figure, value in verdict.figures.items())
-        say(f"{name:12} {'ok' if not verdict.wrong else 'NOTICED'}  {figures}")
-        for wrong in verdict.wrong:
+        noticed = verdict.wrong + verdict.slow
+        say(f"{name:12} {'NOTICED' if noticed else 'ok'}  {figures}")
+        for wrong in noticed:
             say(f"    {wrong}")
     return found

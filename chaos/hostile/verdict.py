@@ -30,10 +30,11 @@ class Window:
 
 @dataclass
 class Verdict:
-    """What was measured, in words, and what is wrong with it."""
+    """What was measured; what is wrong with it however slow the machine is, and what took too long."""
 
     figures: dict[str, float] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
+    slow: list[str] = field(default_factory=list)
 
 
 def p99(values: Sequence[float]) -> float:
@@ -45,17 +46,17 @@ def p99(values: Sequence[float]) -> float:
 def judge(seen: Bystanders, before: Window, during: Window, after: Window, terms: tuple[int, int]) -> Verdict:
     """`terms`: of the leader, before and after."""
     verdict = Verdict()
-    figures, wrong = verdict.figures, verdict.wrong
+    figures, wrong, slow = verdict.figures, verdict.wrong, verdict.slow
     if terms[0] != terms[1]:
-        wrong.append(f"leadership moved: term {terms[0]} -> {terms[1]}")
+        slow.append(f"leadership moved: term {terms[0]} -> {terms[1]}")
     figures["livez_max_ms"] = max(during.of(seen.livez), default=0.0)
     if figures["livez_max_ms"] > LIVEZ_MS:
-        wrong.append(f"/livez took {figures['livez_max_ms']:.0f} ms")
+        slow.append(f"/livez took {figures['livez_max_ms']:.0f} ms")
     for name, topic in (("pull", PULLED), ("push", PUSHED)):
         calm, beside = p99(before.of(seen.lateness[topic])), p99(during.of(seen.lateness[topic]))
         figures[f"{name}_p99_before_ms"], figures[f"{name}_p99_ms"] = calm, beside
         if beside > max(LATENESS_MS, LATENESS_TIMES * calm):
-            wrong.append(f"lateness of {name} p99 {calm:.1f} -> {beside:.1f} ms")
+            slow.append(f"lateness of {name} p99 {calm:.1f} -> {beside:.1f} ms")
     for node in sorted({look.node for look in seen.memory}):
         calm = max(before.of(seen.memory, node), default=0.0)
         grown = max(during.of(seen.memory, node), default=calm) - calm
