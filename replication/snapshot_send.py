@@ -49,8 +49,8 @@ IDLE_S = 30.0
 LOOK_LATE_S = 0.002
 LATE_S = 0.005
 YIELDS, YIELD_MAX_S = 4, 0.25
-"""Before each piece: a timer of the loop. One that comes later than LATE_S shows that the loop is wanted elsewhere, and
-the piece waits for YIELDS times as long, at most YIELD_MAX_S: 4 MiB/s are the least."""
+"""Before each piece that is sent: a timer of the loop. One that comes later than LATE_S shows that the loop is wanted
+elsewhere, and the piece waits for YIELDS times as long, at most YIELD_MAX_S: 4 MiB/s are the least."""
 
 log = logging.getLogger("hourwheel.snapshot")
 
@@ -255,20 +255,22 @@ class SnapshotSender:
             sending.heard_s = self._monotonic()
             self._offer(sending, sending.heard_s)
 
-    async def _pace(self) -> None:
-        """Wait until the rate allows a piece, and the loop has room for it: it is late where hand-overs would be."""
-        until_s = max(self._free_s, self._monotonic() + LOOK_LATE_S)
-        await asyncio.sleep(until_s - self._monotonic())
+    async def _room(self) -> None:
+        """Wait until the loop has room for a piece: it is late where hand-overs would be."""
+        until_s = self._monotonic() + LOOK_LATE_S
+        await asyncio.sleep(LOOK_LATE_S)
         late_s = self._monotonic() - until_s
         if late_s > LATE_S:
             await asyncio.sleep(min(YIELDS * late_s, YIELD_MAX_S))
 
     async def _answer(self, sending: Sending, pull: Message) -> None:
         try:
-            await self._pace()
+            await asyncio.sleep(self._free_s - self._monotonic())  # the pace
             if sending.over:
                 return
             piece = await in_thread(self._read, sending, pull)
+            if piece["data"]:  # what is known costs the loop nothing, and after a change of leader most is
+                await self._room()
         finally:
             self._idle(sending)
         cost = len(piece["data"]) + piece["known"] // 4  # what is known already is only read

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import replication.snapshot_send as module
 from replication.frame import Message
+from storage.snapshot_pin import checksum_of
 from tests.replication.snapshot_pair import Pair, played
 from tests.virtual_time import passes
 from tests.waiting import until
@@ -173,11 +174,36 @@ def test_pieces_wait_while_the_loop_is_late(tmp_path: Path) -> None:
     async def scene(pair: Pair) -> None:
         loop, sender = asyncio.get_running_loop(), pair.sender
         began_s = loop.time()
-        await sender._pace()
+        await sender._room()
         assert loop.time() - began_s < 2 * module.LATE_S
         late_s, began_s = 0.04, loop.time()
         sender._monotonic = lambda: loop.time() + late_s * (loop.time() > began_s)
-        await sender._pace()
+        await sender._room()
         assert loop.time() - began_s >= module.YIELDS * late_s
+
+    played(tmp_path, scene)
+
+
+def test_what_the_follower_has_already_waits_for_no_room(tmp_path: Path) -> None:
+    """Chaos run 2102: terms of ten seconds, a node with most of a snapshot, and a quarter of a second for each piece of
+    what it had: it was asked for all of that anew by each leader, and never came to the rest."""
+
+    async def scene(pair: Pair) -> None:
+        pair.leader.passes = deaf
+        await until(lambda: pair.leader.sent)
+        sending, waited = pair.sending, 0
+
+        async def room() -> None:
+            nonlocal waited
+            waited += 1
+
+        pair.sender._room = room  # type: ignore[method-assign]
+        name, size = sending.files[0]
+        crc = checksum_of(sending.pin.read(name, 0, size))
+        pull = {"type": "snapshot_pull", "term": 3, "number": sending.number, "file": 1, "offset": 0, "size": size}
+        for known, crc_told, waits in ((size, crc, 0), (size, crc ^ 1, 1), (0, 0, 2)):
+            pair.sender.receive("follower", pull | {"known": known, "crc": crc_told})
+            await until(lambda: not pair.sending.busy)
+            assert (len(pair.leader.sent[-1]["data"]), waited) == (size if waits else 0, waits)
 
     played(tmp_path, scene)

@@ -1,4 +1,4 @@
-"""The attacks of `make hostile` in small, all at once, on three real nodes: how late others are is judged there alone."""
+"""The attacks of `make hostile` in small, all at once, on three real nodes: who is late is judged there alone."""
 
 import asyncio
 from pathlib import Path
