@@ -4,6 +4,7 @@ An attack gets the scene, prepares what it needs, and goes on until it is cancel
 """
 
 import asyncio
+import io
 import json
 import socket
 from collections.abc import Awaitable, Callable, Iterator
@@ -32,8 +33,12 @@ class Scene:
         """Of so many, as many as this size has."""
         return max(1, round(full * self.size))
 
-    async def send(self, method: str, path: str, node: LocalNode | None = None, **options: Any) -> int:
+    async def send(
+        self, method: str, path: str, node: LocalNode | None = None, data: bytes | None = None, **options: Any
+    ) -> int:
         """The status of the answer, which is read whole; 0 without one."""
+        if data is not None:
+            options["data"] = io.BytesIO(data)
         with suppress(aiohttp.ClientError, TimeoutError):
             async with self.http.request(method, (node or self.leader).url + path, **options) as answer:
                 await answer.read()
@@ -211,9 +216,13 @@ async def hanging_receivers(scene: Scene) -> None:
         b'{"topic":"b11","body":1,"target":{"url":"http://127.9.%d.%d:%d/","timeout":"5m"}}' % (high, low, port)
         for high, low in rows
     ]
-    async with listening:
+    try:
         await scene.batch(lines)
         await asyncio.Event().wait()
+    finally:
+        listening.close()
+        for writer in held:
+            writer.transport.abort()
 
 
 async def new_hours(scene: Scene) -> None:
