@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.batch import BatchIn, read_batch, render_batch
+from api.batch import EXPLAINED_MAX, PIECE_BYTES, PIECE_LINES, BatchIn, read_batch, render_batch
+from api.document import FAULTS_MAX
+from api.loop_turn import Pieces, T
+from api.message import explain
 from api.port import CONFLICT, FAILED, KEPT, NEW, REPLAYED, Limits, ScheduleResult
 from api.problem import Problem
 from api.timestamp import render_time
@@ -125,6 +129,41 @@ def test_the_limit_of_lines() -> None:
     with pytest.raises(Problem, match="2000 lines, got 2001") as caught:
         at_once(read_batch(b"\n".join([_GOOD] * 2001), NOW_MS, _LIMITS))
     assert caught.value.status == 413
+
+
+def _pieces(work: Pieces[T]) -> tuple[T, int]:
+    """What comes of it, and in how many pieces it is done."""
+    count = 1
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return cast(T, end.value), count
+        count += 1
+
+
+def test_b1_faults_are_explained_up_to_a_bound_and_in_pieces() -> None:
+    """A batch in which every line has fifty wrong names held the leader for up to 29 s; so did one document of many."""
+    line = b"{" + b",".join(b'"n%02d":1' % number for number in range(50)) + b"}"
+    batch, pieces = _pieces(read_batch(b"\n".join([line] * 1_000), NOW_MS, _LIMITS))
+    told = [len(problem.errors) for _, problem in sorted(batch.problems.items())]
+    assert told == [FAULTS_MAX] * EXPLAINED_MAX + [1] * (1_000 - EXPLAINED_MAX)
+    assert pieces >= 1_000 // PIECE_LINES
+    _, rendered = _pieces(render_batch(batch, None))
+    assert rendered >= 1_000 // PIECE_LINES
+    names = b"{" + b",".join(b'"n%06d":1' % number for number in range(20_000)) + b"}"
+    with pytest.raises(Problem, match="15 more, see errors; what follows was not looked at") as caught:
+        explain(names, NOW_MS, _LIMITS)
+    assert len(caught.value.errors) == FAULTS_MAX
+
+
+def test_b9_a_valid_batch_is_read_in_pieces() -> None:
+    """One of 9,900 full lines made its leader refuse it: trust ends while the loop is held."""
+    line = b'{"topic":"a","body":"%s","delay":"1s"}' % (b"x" * 960)
+    data = b"\n".join([line] * 2_000)
+    batch, pieces = _pieces(read_batch(data, NOW_MS, _LIMITS))
+    assert len(batch.messages) == 2_000
+    assert pieces >= len(data) // (PIECE_BYTES + len(line))
 
 
 def test_line_numbers_past_the_table() -> None:
