@@ -20,6 +20,7 @@ import uvloop
 
 from bench.catch_up import SETTINGS as CATCH_UP_SETTINGS
 from bench.catch_up import catch_up
+from bench.crowds import TOPICS_SETTINGS, closed_ports, filters, topics
 from bench.drain import drain
 from bench.failover import failover
 from bench.hours import hours
@@ -46,12 +47,15 @@ PARTS: dict[str, Callable[[Cluster, Scale], Coroutine[Any, Any, list[Row]]]] = {
     "lateness-pull": by_pull,
     "lateness-push": by_push,
     "isolation": isolation,
+    "topics": topics,
+    "filters": filters,
+    "closed-ports": closed_ports,
     "failover": failover,
     "catch-up": catch_up,
     "pending": pending,
     "hours": hours,
 }
-SETTINGS = {"catch-up": CATCH_UP_SETTINGS}
+SETTINGS = {"catch-up": CATCH_UP_SETTINGS, "topics": TOPICS_SETTINGS}
 PEERS: dict[str, Callable[[Path, Scale], Coroutine[Any, Any, list[Row]]]] = {
     "redis": redis,
     "postgres": postgres,

@@ -12,6 +12,8 @@ class Scale:
     push: int = 40_000  # due in one second, to all receivers together
     due_rate: int = 5_000  # a second, where lateness is measured
     hanging: int = 1_000_000  # due at once to a receiver that never answers
+    topics: int = 99_990  # with a message each: schedules make 100,000 at most
+    closed: int = 9_900  # to ports on which nobody listens
     failover_pending: int = 1_000_000
     failover_ready: int = 200_000
     pending: int = 20_000_000  # over 30 days
@@ -29,6 +31,8 @@ class Scale:
             push=2_000,
             due_rate=1_000,
             hanging=20_000,
+            topics=1_000,
+            closed=500,
             failover_pending=20_000,
             failover_ready=5_000,
             pending=200_000,

@@ -5,6 +5,7 @@ An attack gets the scene, prepares what it needs, and goes on until it is cancel
 
 import asyncio
 import io
+import itertools
 import json
 import socket
 from collections.abc import Awaitable, Callable, Iterator
@@ -225,6 +226,17 @@ async def hanging_receivers(scene: Scene) -> None:
             writer.transport.abort()
 
 
+async def silent_names(scene: Scene) -> None:
+    """B12: 900 receivers of one topic under names that no name server answers for (silent_names.py); again every ten
+    seconds, under other names.
+    """
+    await scene.send("PUT", "/v1/topics/b12", json={"mode": "push"})
+    for round_ in itertools.count():
+        names = (b"s%d-%d.slow.test" % (round_, number) for number in range(scene.count(900)))
+        await scene.batch([b'{"topic":"b12","body":1,"target":{"url":"http://%s/"}}' % name for name in names])
+        await asyncio.sleep(10)
+
+
 async def new_hours(scene: Scene) -> None:
     """B14: batches into as many new hours, and new topics, as they have lines."""
     first = 100
@@ -268,6 +280,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     "changes": one_message_changed_often,
     "batches": full_batches,
     "receivers": hanging_receivers,
+    "lookups": silent_names,
     "hours": new_hours,
     "ports": closed_ports,
     "searches": searches,

@@ -4,7 +4,9 @@ What they see is judged in windows: before an attack, while it lasts, and a minu
 """
 
 import asyncio
+import itertools
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -37,10 +39,12 @@ class Look(NamedTuple):
 
 
 class Bystanders:
-    """Of one cluster whose nodes may push to loopback. Use as `async with`; `stop` before reading what arrived."""
+    """Of one cluster whose nodes may push to loopback, which they know as `hosts`. Use as `async with`; `stop` before
+    reading what arrived.
+    """
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, hosts: Sequence[str] = (LOOPBACK,)) -> None:
+        self._cluster, self._hosts = cluster, itertools.cycle(hosts)
         self.lateness: dict[str, list[Look]] = {PULLED: [], PUSHED: []}
         self.livez: list[Look] = []
         self.memory: list[Look] = []
@@ -53,14 +57,14 @@ class Bystanders:
         self._all = asyncio.Event()  # what was written has arrived, after the last was
 
     async def __aenter__(self) -> Self:
-        port = await self._receiver.listen(LOOPBACK, 0)
+        self._port = await self._receiver.listen(LOOPBACK, 0)
         timeout = aiohttp.ClientTimeout(total=ANSWER_S)
         self._http = aiohttp.ClientSession(timeout=timeout)
         leader = await self._cluster.wait_leader()
         self._leader = self._cluster.nodes[leader.node_id].url
         settings: dict[str, dict[str, Any]] = {
             PULLED: {},
-            PUSHED: {"mode": "push", "target": {"url": f"http://{LOOPBACK}:{port}/"}},
+            PUSHED: {"mode": "push"},
         }
         for topic, wanted in settings.items():
             async with self._http.put(f"{self._leader}/v1/topics/{topic}", json=wanted) as answer:
@@ -90,8 +94,9 @@ class Bystanders:
         due_s = loop.time()
         while self._writing:
             number += 1
-            topic = PULLED if number % 2 else PUSHED
-            message = {"topic": topic, "body": number, "delay": f"{DELAY_MS}ms"}
+            message: dict[str, Any] = {"topic": PULLED, "body": number, "delay": f"{DELAY_MS}ms"}
+            if number % 2:
+                message |= {"topic": PUSHED, "target": {"url": f"http://{next(self._hosts)}:{self._port}/"}}
             try:
                 async with self._http.post(f"{self._leader}/v1/messages", json=message) as answer:
                     document = await answer.json(content_type=None)

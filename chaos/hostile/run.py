@@ -9,13 +9,18 @@ from typing import Final
 import aiohttp
 
 from chaos.cluster import Cluster
+from chaos.ground import Ground
 from chaos.hostile.attacks import ATTACKS, Scene
 from chaos.hostile.bystanders import Bystanders
+from chaos.hostile.silent_names import SilentNames
 from chaos.hostile.verdict import Verdict, Window, judge
 from chaos.webhooks import PUSH_SETTINGS
+from cli.local_cluster import LOOPBACK
 
 BEFORE_S: Final = 8.0
 AFTER_S: Final = 60.0
+#: By name of the attack: what the good receiver is called where no name server answers.
+SILENT: Final = {"lookups": tuple(f"calm{number}.test" for number in range(20))}
 
 
 async def attack(
@@ -26,9 +31,12 @@ async def attack(
     during_s: float,
     after_s: float = AFTER_S,
     size: float = 1.0,
+    hosts: Sequence[str] = (LOOPBACK,),
 ) -> Verdict:
-    """What the clients of a running cluster see of these attacks at once. Memory has `after_s` to come back."""
-    async with Bystanders(cluster) as seen, _session() as http:
+    """What the clients of a running cluster see of these attacks at once. Memory has `after_s` to come back; `hosts`
+    are names of this machine that nodes can resolve.
+    """
+    async with Bystanders(cluster, hosts) as seen, _session() as http:
         before = await _window(before_s)
         leader = await cluster.wait_leader()
         scene = Scene(cluster.nodes[leader.node_id], tuple(cluster.nodes.values()), http, size)
@@ -67,11 +75,15 @@ async def run(directory: Path, names: Sequence[str], during_s: float, say: Calla
     """Each attack against a cluster of its own, one after the other; `say` is told of each."""
     found: dict[str, Verdict] = {}
     for name in names:
-        async with Cluster(directory / name, settings=PUSH_SETTINGS) as cluster:
+        hosts = SILENT.get(name, (LOOPBACK,))
+        async with (
+            SilentNames(hosts) if name in SILENT else Ground() as ground,
+            Cluster(directory / name, settings=PUSH_SETTINGS, ground=ground) as cluster,
+        ):
             cluster.start()
             await cluster.wait_ready()
             await cluster.wait_raised()
-            verdict = found[name] = await attack(cluster, [name], during_s=during_s)
+            verdict = found[name] = await attack(cluster, [name], during_s=during_s, hosts=hosts)
         figures = ", ".join(f"{figure} {value:.1f}" for figure, value in verdict.figures.items())
         noticed = verdict.wrong + verdict.slow
         say(f"{name:12} {'NOTICED' if noticed else 'ok'}  {figures}")

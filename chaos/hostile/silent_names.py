@@ -1,0 +1,45 @@
+"""Ground on which no name server answers: nodes see a resolv.conf and a hosts file of their own, in a mount namespace.
+
+What `hosts` knows is resolved at once, by the file; every other name waits for a server that takes questions and says
+nothing. Needs root: a mount namespace, and port 53.
+"""
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from chaos.ground import Ground
+from cli.local_cluster import LOOPBACK, LocalNode
+
+#: Of loopback, and nobody's.
+SERVER: Final = "127.53.53.53"
+_MOUNT: Final = 'mount --bind "$0" /etc/resolv.conf && mount --bind "$1" /etc/hosts && shift && exec "$@"'
+
+
+class SilentNames(Ground):
+    """Loopback, where `hosts` are this machine and nobody knows other names. Raises PermissionError without root."""
+
+    name = "loopback without names"
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self.hosts = tuple(hosts)
+        self._server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    async def __aenter__(self) -> Self:
+        self._server.bind((SERVER, 53))
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._server.close()
+
+    def place(self, ids: Sequence[str], directory: Path) -> list[LocalNode]:
+        """As on loopback; the two files stand beside the nodes."""
+        self._resolv, self._hosts = directory / "resolv.conf", directory / "hosts"
+        self._resolv.write_text(f"nameserver {SERVER}\n", encoding="ascii")
+        self._hosts.write_text("".join(f"{LOOPBACK} {host}\n" for host in ("localhost", *self.hosts)), encoding="ascii")
+        return super().place(ids, directory)
+
+    def prefix(self, node_id: str) -> tuple[str, ...]:
+        """A shell that mounts the files and becomes the node."""
+        return "unshare", "--mount", "sh", "-c", _MOUNT, str(self._resolv), str(self._hosts)
