@@ -23,6 +23,8 @@ _log = logging.getLogger("api")
 
 #: Stages in which a request is awaited.
 _AWAITING: Final = (Stage.OPENED, Stage.HEADER, Stage.IDLE)
+#: Those in which nothing is asked for.
+_IDLE: Final = (Stage.OPENED, Stage.IDLE)
 _NEVER_S: Final = float("inf")
 
 Refuse = Callable[[Problem], Answer]
@@ -31,7 +33,7 @@ Refuse = Callable[[Problem], Answer]
 class Connection(RequestHandler):
     """aiohttp's protocol with the stages of `api.stage` and our error shape."""
 
-    __slots__ = ("_ahead_s", "_listener", "_newest", "_refuse", "_until_s", "ended", "half_closed", "stage")
+    __slots__ = ("_ahead_s", "_last", "_listener", "_newest", "_refuse", "_until_s", "ended", "half_closed", "stage")
 
     def __init__(self, listener: "Listener", refuse: Refuse) -> None:
         super().__init__(
@@ -49,7 +51,8 @@ class Connection(RequestHandler):
         self._newest: StreamReader | None = None  # the body of the newest request
         self._ahead_s = 0.0  # since when a part of the next request is here, behind one at work; 0: none is
         self.half_closed = False
-        #: Called when nobody may be left who waits for the answer.
+        self._last = False  # it is closed behind the answer under way
+        #: Called when nobody may be left who waits for the answer, or another connection needs the room.
         self.ended: Callable[[], None] | None = None
 
     # -- what comes
@@ -70,7 +73,7 @@ class Connection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """It is closed, by whomever."""
         if self._manager is not None:
-            self._listener.idle.pop(self, None)
+            self._listener.forget(self)
             self._listener.budget.connections -= 1
         super().connection_lost(exc)
 
@@ -80,15 +83,17 @@ class Connection(RequestHandler):
         behind = not awaited and self._whole()
         super().data_received(data)
         if self._request_count != before:
-            if awaited:
-                self._enter(Stage.WORKING, 0.0)
             self._newest = self._messages[-1][1]
+            if awaited:
+                self._enter(Stage.WORKING if self._newest.is_eof() else Stage.READING, 0.0)
             self._ahead_s = self._loop.time() if self._is_more_behind(data, self._request_count - before) else 0.0
         elif awaited:
             if data and self.stage is not Stage.HEADER:
                 self._enter(Stage.HEADER, HEADER_MAX_S)
         elif behind and data and not self._ahead_s:
             self._ahead_s = self._loop.time()
+        elif self.stage is Stage.READING and self._whole():
+            self._enter(Stage.WORKING, 0.0)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # what asyncio asks for
         """The client has sent all that it will; whether the connection stays open for what it has asked for.
@@ -113,7 +118,30 @@ class Connection(RequestHandler):
 
     def goes_on(self) -> bool:
         """Whether another request may come, or is here."""
-        return not self.half_closed or bool(self._messages)
+        return not (self.half_closed or self._last) or bool(self._messages)
+
+    def wait(self, ended: Callable[[], None]) -> None:
+        """The request at work waits for what may not come for long."""
+        self.ended = ended
+        self._listener.awaiting[self] = None
+
+    def waited(self) -> None:
+        """It waits no more."""
+        self.ended = None
+        self._listener.awaiting.pop(self, None)
+
+    def make_room(self) -> None:
+        """End it for another connection: a wait is answered as one that found nothing, a request that is not here whole
+        as one too many."""
+        if self.ended is not None:
+            self._last = True
+            self.ended()
+            return
+        if self.transport is not None and self.stage in (Stage.HEADER, Stage.READING):
+            self.transport.write(self._refuse(self._listener.budget.full()).whole())
+        elif self.transport is not None and self.stage is Stage.ANSWERING:
+            self.transport.abort()
+        self.force_close()
 
     def unwatched(self) -> bool:
         """Whether nothing would tell that the client is gone."""
@@ -180,10 +208,12 @@ class Connection(RequestHandler):
         """Stand at this stage, for `within_s`; 0: without a deadline of this kind."""
         self.stage = stage
         self._until_s = self._loop.time() + within_s if within_s else _NEVER_S
-        if stage is Stage.IDLE:
-            self._listener.idle[self] = None
-        else:
-            self._listener.idle.pop(self, None)
+        listener = self._listener
+        listener.forget(self)
+        if stage in _IDLE:
+            listener.idle[self] = None
+        elif stage is not Stage.WORKING or self.ended is not None:
+            listener.awaiting[self] = None
 
     def close_overdue(self, now_s: float) -> bool:
         """Close it if it has stood at its stage for too long; whether it had."""
@@ -196,30 +226,37 @@ class Connection(RequestHandler):
 
 
 class Listener(web.Server):
-    """Makes a `Connection` for each client. Where there are as many as may be, the one that is idle for longest makes
+    """Makes a `Connection` for each client. Where there are as many as may be, one that keeps the node waiting makes
     room. `handler_cancellation`: a closed connection ends the wait behind it."""
 
     def __init__(self, handler: Callable[..., object], refuse: Refuse, budget: Budget) -> None:
         super().__init__(handler, handler_cancellation=True)  # type: ignore[arg-type]
         self.loop = self._loop
         self.budget = budget
-        #: Idle ones, longest first.
+        #: Those that ask for nothing, longest first.
         self.idle: dict[Connection, None] = {}
+        #: Those that are waited for while they ask, or that wait themselves, longest first.
+        self.awaiting: dict[Connection, None] = {}
         self._refuse = refuse
 
     def __call__(self) -> RequestHandler:
         return Connection(self, self._refuse)
 
     def admits(self) -> bool:
-        """Whether there is room for one more connection, if need be for one that is idle."""
+        """Whether there is room for one more connection, if need be in place of another."""
         if self.budget.connections < self.budget.connections_max:
             return True
-        longest = next(iter(self.idle), None)
+        longest = next(iter(self.idle or self.awaiting), None)
         if longest is None:
             return False
-        del self.idle[longest]
-        longest.force_close()
+        self.forget(longest)
+        longest.make_room()
         return True
+
+    def forget(self, connection: Connection) -> None:
+        """It keeps nobody waiting."""
+        self.idle.pop(connection, None)
+        self.awaiting.pop(connection, None)
 
     def close_overdue(self, now_s: float) -> int:
         """Close connections that stood at one stage for too long; how many."""

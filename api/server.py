@@ -261,7 +261,7 @@ class Server:
             wait.ended = True
             task.cancel()
 
-        connection.ended = end
+        connection.wait(end)
         try:
             if connection.unwatched():
                 end()
@@ -274,7 +274,7 @@ class Server:
                 return exchange.document({"messages": []})
             raise (_unanswered() if exchange.passed_on else _draining()) from None
         finally:
-            connection.ended = None
+            connection.waited()
             self._waiting.pop(task, None)
 
     async def pass_on(self, exchange: Exchange) -> Answer:

@@ -4,13 +4,17 @@
 |-----------|----------------------------------------------------|------------------------|---------------|
 | OPENED    | when it is made                                    | HEADER_MAX_S           | closed        |
 | HEADER    | with the first byte of a request                   | HEADER_MAX_S           | closed        |
-| WORKING   | when the header is complete, until the answer      | as the route says      | 408 or answer |
+| READING   | with a header whose body is not here whole         | as the route says      | 408           |
+| WORKING   | when the request is here whole, until the answer   | as the route says      | answer        |
 | ANSWERING | with an answer that the socket does not take whole | ANSWER_MAX_S and size  | aborted       |
 | LINGERING | with the answer, where the body is not read whole  | LINGER_S               | closed        |
 | IDLE      | with an answer, when no other request is there     | KEEPALIVE_S            | closed        |
 
 A pipelined request that is there whole begins WORKING at once; of one that is there in part, HEADER began with the
-first byte that came behind the request before it. In WORKING a body has BODY_MAX_S (api/exchange.py).
+first byte that came behind the request before it. In READING a body has BODY_MAX_S (api/exchange.py).
+
+Where a node has as many connections as it takes, the one that keeps it waiting for longest makes room: one that asks
+for nothing (OPENED, IDLE), else any that is not WORKING, or that is and waits for messages: that is answered.
 """
 
 from enum import IntEnum
@@ -32,7 +36,8 @@ class Stage(IntEnum):
 
     OPENED = 0
     HEADER = 1
-    WORKING = 2
-    ANSWERING = 3
-    LINGERING = 4
-    IDLE = 5
+    READING = 2
+    WORKING = 3
+    ANSWERING = 4
+    LINGERING = 5
+    IDLE = 6

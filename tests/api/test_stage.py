@@ -47,6 +47,15 @@ async def connected(client: Client) -> AsyncIterator[tuple[asyncio.StreamReader,
         writer.close()
 
 
+async def narrow(client: Client) -> socket.socket:
+    """Connected, for a client that reads nothing."""
+    greedy = socket.socket()
+    greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    greedy.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(greedy, client.server.address)
+    return greedy
+
+
 def message(body: bytes) -> bytes:
     """A request that schedules it."""
     text = b'{"topic":"a","body":"' + body + b'"}'
@@ -85,7 +94,7 @@ def test_b13_a_body_in_pieces_is_no_header(monkeypatch: pytest.MonkeyPatch) -> N
             loop = asyncio.get_running_loop()
             begun_s = loop.time()
             await until(lambda: loop.time() > begun_s + 0.3)
-            assert connection.stage is Stage.WORKING
+            assert connection.stage is Stage.READING
             connection.data_received(text[100_000:])
             assert b"201 Created" in await reader.readuntil(b"}")
             answered_s = loop.time()
@@ -130,11 +139,8 @@ def test_b3_answers_that_nobody_reads_end_the_connection(monkeypatch: pytest.Mon
         async with running() as client:
             made = await client.send("POST", "/v1/messages", {"topic": "a", "body": "x" * 40_000})
             get = b"GET /v1/messages/%s?ledger=false HTTP/1.1\r\nHost: x\r\n\r\n" % made.json["id"].encode()
-            greedy = socket.socket()
-            greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-            greedy.setblocking(False)
+            greedy = await narrow(client)
             loop = asyncio.get_running_loop()
-            await loop.sock_connect(greedy, client.server.address)
             writing = loop.create_task(loop.sock_sendall(greedy, get * 15_000))
             budget = client.port.budget
             await until(lambda: budget.held_bytes)
@@ -185,15 +191,63 @@ def test_b2_idle_connections_make_room_and_what_is_past_that_is_told_so() -> Non
             _, poll = await asyncio.open_connection(*client.server.address)
             poll.write(_POLL)
             assert await first[0].read() == b"", "the one that was idle for longest"
-            for _, writer in idle[1:]:
-                writer.write(_POLL)
-            await until(lambda: len(client.server._waiting) == 3)
+            for each in (poll, *(held for _, held in idle)):
+                each.close()
+
+    run(story())
+
+
+def test_b2_whoever_keeps_the_node_waiting_for_longest_makes_room() -> None:
+    """So that one client who fills all connections with requests that never end, or with polls, keeps nobody out: the
+    first had half a header, the second half a body, the third does not read; then a poll, answered as one that found
+    nothing, and closed. Who is answered meanwhile is left alone, and where all are one too many is told so."""
+
+    async def story() -> None:
+        async with running(MemoryPort(budget=Budget(connections_max=4))) as client:
+            made = await client.send("POST", "/v1/messages", {"topic": "b", "body": "x" * 40_000})
+            client.port.arrived.clear()
+            await client.session.close()
+            await until(lambda: not client.server._listener.connections)
+            get = b"GET /v1/messages/%s?ledger=false HTTP/1.1\r\nHost: x\r\n\r\n" % made.json["id"].encode()
+            held = []
+            for sent in (_GET[:10], message(b"1")[:-1], get * 1_000, _POLL):
+                held.append(await asyncio.open_connection(sock=await narrow(client), limit=1_024))
+                held[-1][1].write(sent)
+                await until(lambda: len(client.server._listener.awaiting) == len(held))
+            half_header, half_body, unread, poll = (reader for reader, _ in held)
+            newer = []
+            for _ in range(4):
+                newer.append(await asyncio.open_connection(*client.server.address))
+                newer[-1][1].write(_POLL)
+                await until(lambda: len(client.server._waiting) == min(4, 1 + len(newer)))
+                await until(lambda: len(client.server._listener.awaiting) == 4)
+            for reader in half_header, half_body:
+                assert b'"code":"busy"' in await reader.read()
+            with suppress(ConnectionResetError):
+                assert len(await unread.read()) < 1_000 * 40_000
+            assert (await poll.read()).endswith(b'{"messages":[]}')
+            assert len(client.server._waiting) == len(newer)
+            for _, writer in newer + held:
+                writer.close()
+
+    run(story())
+
+
+def test_b2_one_connection_too_many_is_told_so_where_all_others_are_at_work() -> None:
+    """None is closed whose request is being done."""
+
+    async def story() -> None:
+        async with (
+            running(MemoryPort(budget=Budget(connections_max=1))) as client,
+            connected(client) as (_, _, at_work),
+        ):
+            at_work._enter(Stage.WORKING, 0.0)
             reader, writer = await asyncio.open_connection(*client.server.address)
             answer = await reader.read()
             assert answer.startswith(b"HTTP/1.1 429 ")
             assert b'"code":"busy"' in answer
-            for each in (writer, poll, *(held for _, held in idle)):
-                each.close()
+            assert client.server._listener.connections == [at_work]
+            writer.close()
 
     run(story())
 
