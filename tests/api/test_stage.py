@@ -210,10 +210,12 @@ def test_b2_whoever_keeps_the_node_waiting_for_longest_makes_room() -> None:
             await until(lambda: not client.server._listener.connections)
             get = b"GET /v1/messages/%s?ledger=false HTTP/1.1\r\nHost: x\r\n\r\n" % made.json["id"].encode()
             held = []
-            for sent in (_GET[:10], message(b"1")[:-1], get * 1_000, _POLL):
+            for sent in (_GET[:10], message(b"1")[:-1], get * 1_000, _POLL[:-1]):
                 held.append(await asyncio.open_connection(sock=await narrow(client), limit=1_024))
                 held[-1][1].write(sent)
                 await until(lambda: len(client.server._listener.awaiting) == len(held))
+            held[-1][1].write(_POLL[-1:])
+            await until(client.port.waiting.is_set)
             half_header, half_body, unread, poll = (reader for reader, _ in held)
             newer = []
             for _ in range(4):
