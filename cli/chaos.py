@@ -133,6 +133,7 @@ def sim(
 @click.option("--kinds", default="", metavar="KIND,..", help="with --seed: only these kinds of faults  [default: all]")
 @click.option("--rate", type=click.FloatRange(min=1), default=2_200.0, show_default=True, help="messages a second")
 @click.option("--strict", is_flag=True, help="topics hand over strictly")
+@click.option("--hostile", is_flag=True, help="single clients attack beside the load (`hourwheel chaos hostile`)")
 @click.option("--out", type=click.Path(path_type=Path), default="chaos-run", show_default=True, help="made anew")
 @click.pass_context
 def run(
@@ -144,6 +145,7 @@ def run(
     kinds: str,
     rate: float,
     strict: bool,
+    hostile: bool,
     out: Path,
 ) -> None:
     """Run a cluster of real processes under load and faults: --seed or --plan. Verdicts, a timeline, all that clients
@@ -169,7 +171,7 @@ def run(
     except OSError as error:
         raise Failure(ExitCode.USAGE, f"--out: {out}: {error.strerror}") from None
     try:
-        held = run_plan(plan, out.resolve(), rate, strict, click.echo)
+        held = run_plan(plan, out.resolve(), rate, strict, hostile, click.echo)
     except ClusterFailed as failed:
         raise Failure(ExitCode.FAILED, f"the cluster did not come back: {failed}") from None
     click.echo(f"verdict, timeline, history and the nodes' directories are in {out}")

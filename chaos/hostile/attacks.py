@@ -201,7 +201,7 @@ async def full_batches(scene: Scene) -> None:
     round_ = 0
     while True:
         round_ += 1
-        lines = [line.replace(b'"k"', b'"%d-%d"' % (round_, number)) for number in range(9_900)]
+        lines = [line.replace(b'"k"', b'"%d-%d"' % (round_, number)) for number in range(scene.count(9_900))]
         assert await scene.batch(lines) in (0, 200, 429)
         await asyncio.sleep(0.5)
 

@@ -17,8 +17,11 @@ from chaos.live.report import lines_of, write_report
 from chaos.live.run import LOAD, LiveRun, Result
 
 
-def run_plan(plan: FaultPlan, directory: Path, rate: float, strict: bool, say: Callable[[str], None]) -> bool:
-    """Runs the plan in `directory`, which is empty, at `rate` messages a second; whether every promise held.
+def run_plan(
+    plan: FaultPlan, directory: Path, rate: float, strict: bool, hostile: bool, say: Callable[[str], None]
+) -> bool:
+    """Runs the plan in `directory`, which is empty, at `rate` messages a second, beside attacks of single clients if
+    `hostile`; whether every promise held.
 
     Blocks until the run is over. Call it before any thread is started: the mounts of this process become its own.
     Raises ClusterFailed when the cluster does not heal.
@@ -37,7 +40,7 @@ def run_plan(plan: FaultPlan, directory: Path, rate: float, strict: bool, say: C
         say(f"{plan.nodes} nodes on {chosen.ground.name}; {len(plan.faults)} faults in {plan.seconds:g} s")
         for why in filter(None, (chosen.why, lacking and f"no disks of their own for nodes: there is no {lacking}")):
             say(f"this machine: {why}")
-        return await LiveRun(plan, load, directory, chosen.ground, lacking, say).run()
+        return await LiveRun(plan, load, directory, chosen.ground, lacking, say, hostile).run()
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -20,6 +20,7 @@ from chaos.event import Digest, Fault, HandedOver, Offered
 from chaos.fault_plan import FaultPlan
 from chaos.ground import Ground
 from chaos.history import History
+from chaos.hostile.in_turn import CHOSEN, attack_in_turn
 from chaos.live.clock_faults import ClockFaults
 from chaos.live.disk_faults import DiskFaults
 from chaos.live.link_faults import LinkFaults
@@ -95,9 +96,18 @@ class LiveRun:
     """A plan on a ground, its files below `directory`. `say` is told how it goes."""
 
     def __init__(
-        self, plan: FaultPlan, load: Plan, directory: Path, ground: Ground, no_disks: str, say: Callable[[str], None]
+        self,
+        plan: FaultPlan,
+        load: Plan,
+        directory: Path,
+        ground: Ground,
+        no_disks: str,
+        say: Callable[[str], None],
+        hostile: bool = False,
     ) -> None:
+        """`hostile`: beside the load single clients attack."""
         self._plan, self._directory, self._ground, self._say = plan, directory, ground, say
+        self._hostile = hostile
         self._load = replace(load, duration_s=plan.seconds, seed=plan.seed)
         self._history = History()
         self._spare = sum(fault.kind == "replace" for fault in plan.faults)
@@ -136,8 +146,11 @@ class LiveRun:
             telling = tasks.create_task(self._tell(workload))
             load = tasks.create_task(workload.run())
             strikes = tasks.create_task(nemesis.run())
+            names = CHOSEN if self._hostile else ()
+            attacks = tasks.create_task(attack_in_turn(names, cluster.nodes, nemesis.watch.leader, self._say))
             await asyncio.sleep(self._plan.seconds)
             self._say("healing")
+            attacks.cancel()
             workload.stop()
             await nemesis.heal()
             await strikes

@@ -1,0 +1,42 @@
+"""Attacks one after the other, beside a run of faults: they go on whatever they are answered, and whoever leads."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+import aiohttp
+
+from chaos.hostile.attacks import ATTACKS, Scene
+from cli.local_cluster import LocalNode
+
+#: Those that need no receiver of webhooks on loopback.
+CHOSEN: Final = tuple(name for name in ATTACKS if name not in ("receivers", "lookups", "ports"))
+TURN_S: Final = 15.0
+AGAIN_S: Final = 1.0
+#: Of what `hourwheel chaos hostile` sends: the run's own clients and faults share the machine.
+SIZE: Final = 0.05
+#: What an attacker meets where nodes are killed and cut off.
+_MET: Final = (aiohttp.ClientError, OSError, TimeoutError, KeyError, ValueError, AssertionError)
+
+
+async def attack_in_turn(
+    names: Sequence[str],
+    nodes: Mapping[str, LocalNode],
+    leader: Callable[[], str | None],
+    say: Callable[[str], None],
+) -> None:
+    """Until cancelled, if there are `names`. `leader` is the node that was last heard to lead."""
+    timeout = aiohttp.ClientTimeout(total=10, sock_connect=2)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as http:
+        for name in itertools.cycle(names):
+            say(f"attack: {name}")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TURN_S):
+                    while True:
+                        there = tuple(nodes.values())
+                        leading = nodes.get(leader() or "", there[0])
+                        with suppress(*_MET):
+                            await ATTACKS[name](Scene(leading, there, http, SIZE))
+                        await asyncio.sleep(AGAIN_S)
