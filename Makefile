@@ -128,7 +128,7 @@ chaos-kills: $(READY) ## the leader killed 100 times in strict mode, 50 in fast 
 	$(BIN)/python -m chaos.run kill-leader-strict --times 100
 	$(BIN)/python -m chaos.run kill-leader kill-leader-slow --times 50
 
-hostile: $(READY) ## attacks by single clients, each beside clients that behave and must notice nothing (about 20 minutes)
+hostile: $(READY) ## attacks by single clients, each beside clients that behave and must notice nothing (half an hour)
 	$(BIN)/hourwheel chaos hostile
 
 SOAK_MINUTES ?= 60
