@@ -16,6 +16,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from api.answer import Answer
 from api.budget import Budget
+from api.loop_turn import Pieces
 from api.problem import Problem
 from api.stage import ANSWER_BYTES_PER_S, ANSWER_MAX_S, HEADER_MAX_S, KEEPALIVE_S, LINGER_S, Stage
 
@@ -26,6 +27,8 @@ _AWAITING: Final = (Stage.OPENED, Stage.HEADER, Stage.IDLE)
 #: Those in which nothing is asked for.
 _IDLE: Final = (Stage.OPENED, Stage.IDLE)
 _NEVER_S: Final = float("inf")
+#: Connections looked at in a piece.
+LOOK_AT: Final = 1_000
 
 Refuse = Callable[[Problem], Answer]
 
@@ -215,14 +218,13 @@ class Connection(RequestHandler):
         elif stage is not Stage.WORKING or self.ended is not None:
             listener.awaiting[self] = None
 
-    def close_overdue(self, now_s: float) -> bool:
-        """Close it if it has stood at its stage for too long; whether it had."""
+    def close_overdue(self, now_s: float) -> None:
+        """Close it if it has stood at its stage for too long."""
         if now_s <= self._until_s:
-            return False
+            return
         if self.stage is Stage.ANSWERING and self.transport is not None:
             self.transport.abort()
         self.force_close()
-        return True
 
 
 class Listener(web.Server):
@@ -258,6 +260,10 @@ class Listener(web.Server):
         self.idle.pop(connection, None)
         self.awaiting.pop(connection, None)
 
-    def close_overdue(self, now_s: float) -> int:
-        """Close connections that stood at one stage for too long; how many."""
-        return sum(each.close_overdue(now_s) for each in self.connections if isinstance(each, Connection))
+    def close_overdue(self, now_s: float) -> Pieces[None]:
+        """Close connections that stood at one stage for too long."""
+        for number, each in enumerate(self.connections):
+            if number % LOOK_AT == LOOK_AT - 1:
+                yield
+            if isinstance(each, Connection):
+                each.close_overdue(now_s)

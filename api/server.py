@@ -38,6 +38,7 @@ from api.answer import PROBLEM, Answer, http_date
 from api.connection import Connection, Listener
 from api.exchange import Exchange
 from api.handing_on import FORWARDED, WAIT
+from api.loop_turn import in_turns
 from api.port import ANONYMOUS, ForwardRequest, Port, Principal
 from api.problem import FieldFault, Problem, readable
 from api.route import Route, RouteTable
@@ -180,7 +181,7 @@ class Server:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(WATCH_EVERY_S)
-            self._listener.close_overdue(loop.time())
+            await in_turns(self._listener.close_overdue(loop.time()))
 
     # The way of a request
 

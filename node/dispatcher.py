@@ -34,6 +34,7 @@ from node.ready import Ready
 from node.riding import NOTHING_RIDES, Riding
 from node.strict import Strict
 from node.sweep import Sweep
+from node.waited import Waited
 from node.window import MARKS_MAX, Queued
 from replication.command import DispatchState, Realign
 from storage.array import I64, U8, U16, U32, U64
@@ -106,6 +107,11 @@ class Dispatcher(HandingOver):
     def set_waiting(self, filters: int) -> None:
         """So many pulls wait with a filter, whose marks are kept."""
         self._ready.marks_max = MARKS_MAX + filters
+
+    @property
+    def waited(self) -> Waited:
+        """The topics that pulls wait for."""
+        return self._ready.waited
 
     def set_room(self, topic: int, room: bool) -> None:
         """Whether more of the topic may be staged; else it is not among those."""

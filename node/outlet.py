@@ -88,6 +88,8 @@ class Outlet:
         """The wheel begins: there may be hand-overs."""
         self._open = True
         self._latest_ms = self._pace_ms = self.planning.latest_ms = now_ms
+        for lane in self._ready.lanes:
+            self._ready.waited.note_all(lane.windows.keys())
 
     def close(self) -> None:
         """Step down: nothing is handed over any more, and what was taken out of the windows is forgotten."""
@@ -104,6 +106,7 @@ class Outlet:
         self._latest_ms = self.planning.latest_ms = max(self._latest_ms, now_ms)
         if not self._pace_ms - PACE_MS <= now_ms < self._pace_ms:
             self._pace_ms, self._pace_left = now_ms + PACE_MS, self._pace_per_step
+            self._ready.waited.note_all(self._ready.lanes[LaneKind.OVERDUE].windows.keys())
 
     def wake_ms(self) -> int | None:
         """When overdue units that wait may go on; None if none wait for their pace."""
@@ -117,6 +120,7 @@ class Outlet:
     def pause(self, topic: int, paused: bool) -> None:
         """Whether nothing of the topic goes out."""
         (self._paused.add if paused else self._paused.discard)(topic)
+        self._ready.waited.note(topic)
 
     def waiting(self, topic: int, tags: TagFilter | None) -> bool:
         """See Dispatcher.waiting."""
@@ -351,8 +355,8 @@ class Outlet:
         allowed = self._open and trusted and self._book.allows(now_ms)
         if not allowed or self._holds.mask(positions).any() or self.planning.early(positions):
             return None
-        barred = self._paused | self._strict.topics
-        if barred and not barred.isdisjoint(self._staged.topics(positions)):
+        barred = self._paused, self._strict.topics
+        if any(barred) and not all(map(self._staged.topics(positions).isdisjoint, barred)):
             return None
         seen = look(self._store, self._strict, positions, now_ms, self._latest_ms)
         rows = self._store.units(positions) if seen.ready.all() else None

@@ -115,7 +115,8 @@ class Planning:
     def stage(self, topic: int, most: int, now_ms: int) -> U64:
         """As Dispatcher.stage, of units that are due soon; none while the clock has gone back."""
         units = self._found.pop(topic, NOTHING)
-        if self.latest_ms is None or now_ms < self.latest_ms or topic not in self._strict.topics - self._paused:
+        goes = topic in self._strict.topics and topic not in self._paused
+        if self.latest_ms is None or now_ms < self.latest_ms or not goes:
             return NOTHING.position
         pending = self._store.states(units.position).state == PENDING
         later = self._store.units(units.position)["due_ms"] > self.latest_ms

@@ -15,10 +15,10 @@ each of several filters gets its own.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from api.port import PULL_BYTES_MAX, TOPIC_DEFAULTS, Delivery, PullIn
 from api.problem import Problem
@@ -35,9 +35,14 @@ if TYPE_CHECKING:
     from node.server import Node
 
 assert TOPIC_DEFAULTS.lease_ms is not None
+K = TypeVar("K")
 LEASE_MS: Final = TOPIC_DEFAULTS.lease_ms
 #: How long a strict pull waits for its Lease to be written.
 PLEDGE_S: Final = 5.0
+#: Different filters that may wait for one topic: a message that none of them wants costs a look by each.
+FILTERS_MAX: Final = 1_000
+#: A step looks at topics for so long, and leaves the others to the next.
+WAKE_S: Final = 0.002
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +62,10 @@ class Pulling:
         self._dispatcher = dispatcher
         self._loop = asyncio.get_running_loop()
         self._waiters: dict[int, deque[_Waiter]] = {}
+        self._look: dict[int, None] = {}  # topics that may have something for a pull, in line
         self._filters = 0  # of all waiters, those that want something special
+        self._alike: Counter[tuple[int, TagFilter]] = Counter()  # how many of those want the same of a topic
+        self._different: Counter[int] = Counter()  # topic -> how many different filters wait; no zeros in either
 
     async def pull(self, topic: Topic, request: PullIn) -> list[Delivery]:
         """Hand over up to `request.max` units, waiting for the first. Raises `no-leader` when the reign ends."""
@@ -94,12 +102,20 @@ class Pulling:
 
     def wake(self) -> bool:
         """Wake one waiting pull per topic that has something for it (it has the next one woken); whether any was, and
-        must be again if it is refused."""
-        again = False
-        for topic, waiters in self._waiters.items():
-            if self._dispatcher.waiting(topic):
-                again |= self._wake_one(topic, waiters)
-        return again
+        must be again if it is refused. Looks at topics that have something new, not at all that are waited for."""
+        self._look |= dict.fromkeys(self._dispatcher.waited.take())
+        again: list[int] = []
+        until_s = self._loop.time() + WAKE_S
+        while self._look and self._loop.time() < until_s:
+            topic = next(iter(self._look))
+            del self._look[topic]
+            waiters = self._waiters.get(topic)
+            if waiters is not None and self._dispatcher.waiting(topic) and self._wake_one(topic, waiters):
+                again.append(topic)
+        if self._look:
+            self._reign.poke()
+        self._look |= dict.fromkeys(again)
+        return bool(again)
 
     def _wake_one(self, topic: int, waiters: deque[_Waiter]) -> bool:
         """Wake the first that sleeps on something it wants; whether any pull of these wants something."""
@@ -128,22 +144,38 @@ class Pulling:
         if self._reign.over:
             raise ended()
         waiter = _Waiter(wanted, self._loop.create_future())
+        self._count(topic, wanted, 1)
         waiters = self._waiters.setdefault(topic, deque())
         waiters.append(waiter)
-        self._filters += wanted is not None
-        self._dispatcher.set_waiting(self._filters)
+        self._look[topic] = None
+        self._dispatcher.waited.set(topic, True)
         timer = self._loop.call_later(left_s, _wake, waiter.woken)
         try:
             await waiter.woken
         finally:
             timer.cancel()
             waiters.remove(waiter)
-            self._filters -= wanted is not None
-            self._dispatcher.set_waiting(self._filters)
+            self._count(topic, wanted, -1)
             if not waiters and self._waiters.get(topic) is waiters:
                 del self._waiters[topic]
+                self._dispatcher.waited.set(topic, False)
         if self._reign.over:
             raise ended()
+
+    def _count(self, topic: int, wanted: TagFilter | None, change: int) -> None:
+        """One more that waits with this filter, or one less. Raises `over-limit` where another filter would wait."""
+        if wanted is None:
+            return
+        if (topic, wanted) not in self._alike and self._different[topic] >= FILTERS_MAX:
+            raise Problem(
+                "over-limit",
+                f"pulls with {FILTERS_MAX} different filters wait for this topic, as many as may; ask later",
+            )
+        alike = _add(self._alike, (topic, wanted), change)
+        if alike == (change > 0):  # the first of its kind, or the last
+            _add(self._different, topic, change)
+        self._filters += change
+        self._dispatcher.set_waiting(self._filters)
 
     async def _leased(self, hand_over: HandOver, gone: Callable[[], bool]) -> HandOver:
         """What of a strict hand-over may be made, its Lease committed; perhaps nothing. Raises `no-leader` when the
@@ -180,6 +212,15 @@ class Pulling:
         sum_ms = self._node.count_handed_over(len(hand_over), late_ms)
         self._node.topic_metrics.of(topic).add_hand_overs(len(hand_over), len(late_ms), sum_ms)
         return made.deliveries
+
+
+def _add(counts: Counter[K], key: K, change: int) -> int:
+    """Change a count; returns what it is then. No zero stays."""
+    counts[key] += change
+    count = counts[key]
+    if not count:
+        del counts[key]
+    return count
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

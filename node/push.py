@@ -149,6 +149,10 @@ class Pusher:
         await self._client.close()
         await self._outcomes.close()
 
+    def on_topic(self, number: int) -> None:
+        """A topic was created or deleted, or its settings changed."""
+        self._staging.on_topic(number)
+
     # -- the pump
 
     def turn(self, now_ms: int) -> None:

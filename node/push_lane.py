@@ -156,6 +156,7 @@ class Lanes:
         self._units: dict[int, int] = {}  # topic -> units in lanes; no zeros
         self._bytes: dict[int, int] = {}  # topic -> what those hold
         self._freed: set[int] = set()
+        self._put_back: set[int] = set()
         self._revisions: dict[int, int] = {}  # topic -> its revision as of those
 
     def take_freed(self) -> set[int]:
@@ -163,13 +164,14 @@ class Lanes:
         freed, self._freed = self._freed, set()
         return freed
 
-    def topics(self) -> list[int]:
-        """Topics with staged units."""
-        return list(self._units)
+    def take_put_back(self) -> set[int]:
+        """Topics of which units were put back since this was asked last."""
+        put_back, self._put_back = self._put_back, set()
+        return put_back
 
-    def revision(self, topic: int) -> int:
-        """The topic's revision when its oldest staged unit was staged; it has one."""
-        return self._revisions[topic]
+    def revision(self, topic: int) -> int | None:
+        """The topic's revision when its oldest staged unit was staged; None without one."""
+        return self._revisions.get(topic)
 
     @property
     def full(self) -> bool:
@@ -193,6 +195,7 @@ class Lanes:
         for unit in reversed(units):
             self.done(unit, 0)
             self._add(unit, first=True)
+            self._put_back.add(unit.topic.number)
 
     def take(self, now_ms: int) -> list[StagedUnit]:
         """All that may go now, lane by lane in turn; each is on the wire until `done`, or put back."""

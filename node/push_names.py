@@ -63,6 +63,7 @@ class Names(AbstractResolver):
         self._waiting_hosts: dict[str, int] = {}
         self._new = 0  # look-ups under way of names that never resolved
         self._by_topic: dict[int, int] = {}  # likewise
+        self._giving = False  # room is given in the loop's next turn
 
     def waits(self, host: str) -> bool:
         """Whether the look-up of this name has not begun."""
@@ -139,7 +140,9 @@ class Names(AbstractResolver):
                 if left:
                     self._by_topic[topic] = left
             self._under_way.pop(name).set_result(None)
-            self._give_room()
+            if not self._giving:  # many end in one turn of the loop, where a name server does not answer
+                self._giving = True
+                loop.call_soon(self._give_room)
 
         threading.Thread(target=_ask, args=(loop, done, *name), daemon=True).start()
 
@@ -156,11 +159,12 @@ class Names(AbstractResolver):
 
     def _give_room(self) -> None:
         """To those who have waited longest and may go; a look-up that began meanwhile serves others of its name."""
+        self._giving = False
         for _ in range(len(self._waiting)):
             name, topic, room = self._waiting.popleft()
             if room.done():
                 continue
-            if name in self._under_way:
+            if name in self._under_way or self._is_fresh(name):
                 room.set_result(None)
             elif self._has_room(topic):
                 self._look_up(name, topic)

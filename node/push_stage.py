@@ -34,7 +34,12 @@ class Staging:
         self._store = store
         self._lanes = lanes
         self._targets = targets
+        self._changed: set[int] = set()  # topics whose settings changed
         self.more = False
+
+    def on_topic(self, number: int) -> None:
+        """The topic's settings changed, or it was deleted."""
+        self._changed.add(number)
 
     def turn(self, reign: Reign, now_ms: int) -> bool:
         """Take back what has changed, and stage a bite of each of the next topics; whether there was anything."""
@@ -68,12 +73,14 @@ class Staging:
         return bool(bites)
 
     def _look_for_changes(self, reign: Reign) -> None:
-        """Units of topics whose settings changed go back to their window: they may have another target now, or none."""
-        for number in self._lanes.topics():
-            topic = self._store.catalog.topic_by_number(number)
-            if topic is None or topic.revision != self._lanes.revision(number):
+        """Units of topics whose settings changed go back to their window: they may have another target now, or none.
+        So do those that were off the lanes at that time, and were put back since."""
+        for number in self._changed | self._lanes.take_put_back():
+            topic, staged = self._store.catalog.topic_by_number(number), self._lanes.revision(number)
+            if staged is not None and (topic is None or topic.revision != staged):
                 dropped = self._lanes.drop(number)
                 reign.dispatcher.unstage(number, np.array([unit.position for unit in dropped], np.uint64))
+        self._changed.clear()
 
     def _read(self, reign: Reign, bites: list[tuple[Topic, U64]], now_ms: int) -> None:
         """Into the lanes, as far as their records say. One look for all topics."""

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from node.claim import Claims
 from node.grouping import rows_by
 from node.tag_filter import TagFilter
+from node.waited import Waited
 from node.window import MARKS_MAX, NOTHING, NOTHING_FOUND, Found, LaneKind, Queued, Window
 from storage.array import I64, U32
 
@@ -49,6 +50,7 @@ class Ready:
         self.count = 0  # positions in all windows
         self.lanes = (Lane(), Lane())
         self.marks_max = MARKS_MAX  # filters of a window whose marks are kept
+        self.waited = Waited()
         self._pushed: set[int] = set()  # topics whose units are pushed
         self._full: set[int] = set()  # topics of which nothing more may be staged
         #: Topics with a window, of the first set and not of the second, in line.
@@ -130,6 +132,7 @@ class Ready:
         if len(units):
             self._window(self.lanes[kind], topic).put_back(units)
             self.count += len(units)
+            self.waited.note(topic)
 
     def fresh(self, kind: LaneKind, topic: int, tags: TagFilter) -> bool:
         """Whether the topic's window has units that the filter has not looked at and may want."""
@@ -181,6 +184,7 @@ class Ready:
         self._claims.take(units.position)
         window.push(units)
         self.count += len(units)
+        self.waited.note(topic)
         self._settle(lane, topic, window)
 
     def _window(self, lane: Lane, topic: int) -> Window:

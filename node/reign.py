@@ -368,6 +368,7 @@ class Reign:
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
         """A topic was created or deleted, or its settings changed."""
         self.dispatcher.on_topic(number, settings)
+        self._node.pusher.on_topic(number)
         if self._node.store.catalog.topic_by_number(number) is None:
             self.pulling.drop(number)
         self.poke()

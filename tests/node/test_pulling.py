@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import node.outlet
+import node.pulling
 from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.problem import Problem
 from node.outlet import EXHAUSTED_MAX
@@ -189,5 +190,89 @@ def test_b7_many_waiting_filters_sleep_while_nothing_new_comes(tmp_path: Path) -
         assert tries < 10, "a waiter is woken by what its filter may want"
         for pull in pulls:
             pull.cancel()
+
+    run_node(tmp_path, play)
+
+
+def test_b7_polls_of_many_topics_cost_a_step_nothing(tmp_path: Path) -> None:
+    """Every step asked each topic that was waited for whether it had something: 10,000 polls took a whole core."""
+
+    async def play(node: Node) -> None:
+        service = node.service
+        await service.schedule([MessageIn(f"t{number}", b"0", tags=("asia",)) for number in range(200)], ANONYMOUS)
+        pulls = [
+            asyncio.ensure_future(service.pull(PullIn(f"t{number}", 10, 20_000, None, (("eu",),)), ANONYMOUS))
+            for number in range(200)
+        ]
+        assert node.reign is not None
+        reign, dispatcher = node.reign, node.reign.dispatcher
+        await until(lambda: len(reign.pulling._waiters) == len(pulls))
+        await steps(reign)
+        looks = 0
+        waiting = dispatcher.waiting
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            return waiting(*args, **kwargs)
+
+        dispatcher.waiting = counted  # type: ignore[method-assign]
+        await steps(reign)
+        assert looks == 0
+        await service.schedule([MessageIn("t7", b"7", tags=("eu",))], ANONYMOUS)
+        assert [each.body for each in await pulls[7]] == [b"7"]
+        assert looks < 10
+        for pull in pulls:
+            pull.cancel()
+
+    run_node(tmp_path, play)
+
+
+def test_a_pull_that_waits_gets_what_a_paused_topic_holds_when_it_goes_on(tmp_path: Path) -> None:
+    """Nothing is pushed into its window at that moment: it has to be looked at all the same."""
+
+    async def play(node: Node) -> None:
+        service = node.service
+        await service.put_topic("t", TopicChange(paused=True), create=True, if_match=None, principal=ANONYMOUS)
+        await service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        pull = asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000, None), ANONYMOUS))
+        assert node.reign is not None
+        await until(lambda: node.reign is not None and node.reign.pulling._waiters)
+        await steps(node.reign)
+        assert not pull.done()
+        await service.put_topic("t", TopicChange(paused=False), create=True, if_match=None, principal=ANONYMOUS)
+        assert [each.body for each in await pull] == [b"1"]
+
+    run_node(tmp_path, play)
+
+
+def test_b7_so_many_different_filters_wait_for_a_topic_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each looks at every message that comes: 10,000 of them held the loop for 40 ms a message. Pulls that want the
+    same, or anything, are not counted; who has left makes room."""
+    monkeypatch.setattr(node.pulling, "FILTERS_MAX", 2)
+
+    async def play(node: Node) -> None:
+        service = node.service
+        await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
+
+        def pull(*groups: tuple[str, ...]) -> asyncio.Task[Any]:
+            return asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000, None, groups), ANONYMOUS))
+
+        assert node.reign is not None
+        waiters = node.reign.pulling._waiters
+        pulls = [pull(("a",)), pull(("b",)), pull(("a",)), pull(("b",)), pull()]
+        await until(lambda: sum(map(len, waiters.values())) == len(pulls))
+        with pytest.raises(Problem, match="2 different filters wait") as refused:
+            await pull(("c",))
+        assert refused.value.code == "over-limit"
+        for each in (pulls[0], pulls[2]):
+            each.cancel()
+        await until(lambda: sum(map(len, waiters.values())) == 3)
+        pulls.append(pull(("c",)))
+        await until(lambda: sum(map(len, waiters.values())) == 4)
+        for each in pulls:
+            each.cancel()
 
     run_node(tmp_path, play)

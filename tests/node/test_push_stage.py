@@ -38,7 +38,7 @@ def test_b6_a_topic_whose_share_of_the_lanes_is_used_up_leaves_the_line() -> Non
     """It comes back when a unit of it has gone: until then no turn looks at it."""
     freed: set[int] = set()
     rooms = {1: 10, 2: 0, 3: 5}
-    lanes = SimpleNamespace(topics=list, take_freed=lambda: freed, full=False, room=rooms.__getitem__)
+    lanes = SimpleNamespace(take_put_back=set, take_freed=lambda: freed, full=False, room=rooms.__getitem__)
     topics = SimpleNamespace(topic_by_number=lambda _: SimpleNamespace(settings={"mode": "push"}))
     staging = Staging(cast(Any, SimpleNamespace(catalog=topics)), cast(Any, lanes), cast(Any, None))
     dispatcher = Dispatcher(1, 2, 3)

@@ -1,0 +1,27 @@
+"""What clients may hold of a node follows from what its process may have."""
+
+import pytest
+
+import node.client_budget
+from node.client_budget import client_budget
+from node.config import Limits
+
+
+@pytest.mark.parametrize(
+    ("memory", "descriptors", "set_bytes", "held_bytes", "connections"),
+    [
+        (2 << 30, 1_048_576, 0, 256 << 20, 8_192),  # compose's
+        (24 << 30, 1_048_576, 0, 3 << 30, 98_304),
+        (24 << 30, 65_536, 0, 3 << 30, (65_536 - 2_000 - 256) // 2),
+        (24 << 30, 1_024, 500_000_000, 500_000_000, 16),
+        (16 << 20, 1_048_576, 0, 32 << 20, 64),
+    ],
+)
+def test_b2_descriptors_and_memory_bound_connections(
+    monkeypatch: pytest.MonkeyPatch, memory: int, descriptors: int, set_bytes: int, held_bytes: int, connections: int
+) -> None:
+    """500,000 idle connections are no fewer than the descriptors of a common server, and 10 GB."""
+    monkeypatch.setattr(node.client_budget, "memory_bytes", lambda: memory)
+    monkeypatch.setattr(node.client_budget, "raise_descriptors", lambda: descriptors)
+    budget = client_budget(Limits(max_held_bytes=set_bytes), pushes=2_000)
+    assert (budget.bytes_max, budget.connections_max) == (held_bytes, connections)
