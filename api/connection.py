@@ -29,6 +29,8 @@ _IDLE: Final = (Stage.OPENED, Stage.IDLE)
 _NEVER_S: Final = float("inf")
 #: Connections looked at in a piece.
 LOOK_AT: Final = 1_000
+#: A header holds no more, so that connections do not either: nobody counts it among what clients hold.
+HEADER_BYTES_MAX: Final = 32 * 1024
 
 Refuse = Callable[[Problem], Answer]
 
@@ -36,7 +38,10 @@ Refuse = Callable[[Problem], Answer]
 class Connection(RequestHandler):
     """aiohttp's protocol with the stages of `api.stage` and our error shape."""
 
-    __slots__ = ("_ahead_s", "_last", "_listener", "_newest", "_refuse", "_until_s", "ended", "half_closed", "stage")
+    __slots__ = (
+        *("_ahead_s", "_header_bytes", "_last", "_listener", "_newest", "_refuse", "_until_s"),
+        *("ended", "half_closed", "oversized", "stage"),
+    )
 
     def __init__(self, listener: "Listener", refuse: Refuse) -> None:
         super().__init__(
@@ -53,6 +58,8 @@ class Connection(RequestHandler):
         self._until_s = _NEVER_S  # loop time at which the stage has lasted too long
         self._newest: StreamReader | None = None  # the body of the newest request
         self._ahead_s = 0.0  # since when a part of the next request is here, behind one at work; 0: none is
+        self._header_bytes = 0  # of the next request's header, as far as it is here
+        self.oversized = False  # a request came whose header is too large
         self.half_closed = False
         self._last = False  # it is closed behind the answer under way
         #: Called when nobody may be left who waits for the answer, or another connection needs the room.
@@ -86,17 +93,30 @@ class Connection(RequestHandler):
         behind = not awaited and self._whole()
         super().data_received(data)
         if self._request_count != before:
+            if self._header_bytes + len(data) > HEADER_BYTES_MAX:  # of some of them, maybe
+                begun = list(self._messages)[before - self._request_count :]
+                self.oversized |= any(_header_bytes(message) > HEADER_BYTES_MAX for message, _ in begun)
+            self._header_bytes = 0
             self._newest = self._messages[-1][1]
             if awaited:
                 self._enter(Stage.WORKING if self._newest.is_eof() else Stage.READING, 0.0)
             self._ahead_s = self._loop.time() if self._is_more_behind(data, self._request_count - before) else 0.0
-        elif awaited:
-            if data and self.stage is not Stage.HEADER:
-                self._enter(Stage.HEADER, HEADER_MAX_S)
-        elif behind and data and not self._ahead_s:
-            self._ahead_s = self._loop.time()
+        elif awaited or behind:
+            self._header_goes_on(data, awaited)
         elif self.stage is Stage.READING and self._whole():
             self._enter(Stage.WORKING, 0.0)
+
+    def _header_goes_on(self, data: bytes, awaited: bool) -> None:
+        """A piece of a header has come that is not complete, behind a request at work or not."""
+        self._header_bytes += len(data)
+        if self._header_bytes > HEADER_BYTES_MAX:
+            if awaited:
+                self._say(header_too_large())
+            self.force_close()
+        elif not awaited:
+            self._ahead_s = self._ahead_s or (self._loop.time() if data else 0.0)
+        elif data and self.stage is not Stage.HEADER:
+            self._enter(Stage.HEADER, HEADER_MAX_S)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # what asyncio asks for
         """The client has sent all that it will; whether the connection stays open for what it has asked for.
@@ -121,7 +141,7 @@ class Connection(RequestHandler):
 
     def goes_on(self) -> bool:
         """Whether another request may come, or is here."""
-        return not (self.half_closed or self._last) or bool(self._messages)
+        return not (self.half_closed or self._last or self.oversized) or bool(self._messages)
 
     def wait(self, ended: Callable[[], None]) -> None:
         """The request at work waits for what may not come for long."""
@@ -140,11 +160,16 @@ class Connection(RequestHandler):
             self._last = True
             self.ended()
             return
-        if self.transport is not None and self.stage in (Stage.HEADER, Stage.READING):
-            self.transport.write(self._refuse(self._listener.budget.full()).whole())
+        if self.stage in (Stage.HEADER, Stage.READING):
+            self._say(self._listener.budget.full())
         elif self.transport is not None and self.stage is Stage.ANSWERING:
             self.transport.abort()
         self.force_close()
+
+    def _say(self, problem: Problem) -> None:
+        """Outside any request; who says it closes."""
+        if self.transport is not None:
+            self.transport.write(self._refuse(problem).whole())
 
     def unwatched(self) -> bool:
         """Whether nothing would tell that the client is gone."""
@@ -225,6 +250,16 @@ class Connection(RequestHandler):
         if self.stage is Stage.ANSWERING and self.transport is not None:
             self.transport.abort()
         self.force_close()
+
+
+def header_too_large() -> Problem:
+    """Of a request, in all."""
+    return Problem("malformed-request", f"the header of a request holds {HEADER_BYTES_MAX} bytes at most")
+
+
+def _header_bytes(message: object) -> int:
+    """Of what the parser made of a request; 0 of what was none."""
+    return sum(len(name) + len(value) for name, value in getattr(message, "raw_headers", ()))
 
 
 class Listener(web.Server):

@@ -35,7 +35,7 @@ from api import (
     topic_route,
 )
 from api.answer import PROBLEM, Answer, http_date
-from api.connection import Connection, Listener
+from api.connection import Connection, Listener, header_too_large
 from api.exchange import Exchange
 from api.handing_on import FORWARDED, WAIT
 from api.loop_turn import in_turns
@@ -214,6 +214,8 @@ class Server:
     def _check(self, exchange: Exchange) -> None:
         """Refuse what nodes would read differently, and what a page of another site sends."""
         headers = exchange.request.headers
+        if cast(Connection, exchange.request.protocol).oversized:
+            raise header_too_large()
         if "#" in exchange.target:
             raise Problem("malformed-request", "a request's target has no fragment; write # as %23")
         for name in _PASSED_ON:

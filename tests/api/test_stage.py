@@ -129,6 +129,30 @@ def test_half_a_header_behind_a_request_has_its_deadline(
     run(story())
 
 
+@pytest.mark.parametrize("pieces", [1, 5])
+def test_b2_a_header_is_bounded_in_all(pieces: int) -> None:
+    """128 fields of 8 KB each were a megabyte a connection, which nobody counted."""
+
+    async def story() -> None:
+        async with running() as client:
+            for fields, status in ((3, b"200 OK"), (5, b"400 Bad Request")):
+                reader, writer = await asyncio.open_connection(*client.server.address)
+                header = _GET[:-2] + b"".join(b"X-%d: %s\r\n" % (number, b"x" * 8_000) for number in range(fields))
+                header += b"\r\n"
+                size = -(-len(header) // pieces)
+                await until(lambda: client.server._listener.connections)
+                connection = only(client.server)
+                for first in range(0, len(header), size):
+                    connection.data_received(header[first : first + size])
+                assert status in await reader.readuntil(b"\r\n")
+                if status.startswith(b"400"):
+                    assert b"32768 bytes" in await reader.read()
+                writer.close()
+                await until(lambda: not client.server._listener.connections)
+
+    run(story())
+
+
 def test_b3_answers_that_nobody_reads_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """15,000 pipelined requests for 40 KB, and nothing read: 600 MB, for good. One answer waits now, counted, and after
     its deadline the connection is aborted."""
