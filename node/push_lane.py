@@ -14,8 +14,8 @@ one topic that names 2,000 receivers that hang takes neither the slots of other 
 
 A receiver two thirds of whose attempts fail is *ill*. Failures are dear (each moves its message on every node), and one
 that refuses connections fails thousands a second, so an ill receiver gets one attempt a second and a tenth of the
-slots, and all ill ones together one every few milliseconds. The rest of their messages wait in the windows, where they
-cost nothing and use up no attempts. A single success makes a receiver well.
+slots, and a few ill ones go together now and then: their failures share an entry. The rest of their messages wait in the
+windows, where they cost nothing and use up no attempts. A single success makes a receiver well.
 
 The same rule shares out what may be staged, among topics. A topic's units for a saturated receiver fill its share of
 staged units at worst; only then do its units for other receivers wait behind them.
@@ -59,11 +59,14 @@ class StagedUnit:
         return len(self.record.body) + 1024
 
 
-ILL_MS: Final = 5
-"""Attempts to ill receivers, all together, are at least this far apart."""
+ILL_MS: Final = 40
+"""Between attempts to some ill receivers and those to the next; a failure alone costs as much as eight together."""
+
+ILL_TOGETHER: Final = 8
+"""Ill receivers to which an attempt begins at the same time, at most."""
 
 ILL_LANE_MS: Final = 1_000
-"""Attempts to one ill receiver are at least this far apart."""
+"""An ill receiver gets one attempt in each of these, from its midst: many messages are due at its beginning."""
 
 IDLE_MAX: Final = 1_000
 """Receivers with nothing to do whose failures are remembered; and as many whose successes are."""
@@ -217,17 +220,24 @@ class Lanes:
                 else:
                     taken.append(unit)
         self._round.extend(blocked)
-        if self._ill and not self._pausing(now_ms) and self.on_wire < self._bounds.total:
-            lane = self._ill[0][2]
-            if self._ill_in_ms(now_ms) <= 0:
-                heapq.heappop(self._ill)
-                lane.next_ms = now_ms + ILL_LANE_MS
-                unit = self._take(lane, now_ms)
-                if unit is None:
-                    self._trial.append(lane)
-                else:
-                    taken.append(unit)
-                    self._ill_ms = now_ms + ILL_MS
+        if self._ill and not self._pausing(now_ms):
+            taken += self._take_ill(now_ms)
+        return taken
+
+    def _take_ill(self, now_ms: int) -> list[StagedUnit]:
+        """Of the ill lanes whose time has come the next few go together."""
+        taken: list[StagedUnit] = []
+        while len(taken) < ILL_TOGETHER and self._ill and self.on_wire < self._bounds.total:
+            if self._ill_in_ms(now_ms) > 0:
+                break
+            lane = heapq.heappop(self._ill)[2]
+            lane.next_ms = _middle_after(now_ms)
+            unit = self._take(lane, now_ms)
+            if unit is None:
+                self._trial.append(lane)
+            else:
+                taken.append(unit)
+                self._ill_ms = now_ms + ILL_MS
         return taken
 
     def wait_ms(self, now_ms: int) -> int | None:
@@ -375,3 +385,9 @@ class Lanes:
         heapq.heapify(self._ill)
         for lane in list(self._lanes.values()):
             self._enter(lane)
+
+
+def _middle_after(now_ms: int) -> int:
+    """When the next half second strikes."""
+    half = ILL_LANE_MS // 2
+    return now_ms + ILL_LANE_MS - (now_ms - half) % ILL_LANE_MS

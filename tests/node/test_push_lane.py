@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from node.push_lane import IDLE_MAX, ILL_LANE_MS, ILL_MS, NOWHERE, PROVEN_MS, Bounds, Lanes, StagedUnit
+from node.push_lane import IDLE_MAX, ILL_LANE_MS, ILL_MS, ILL_TOGETHER, NOWHERE, PROVEN_MS, Bounds, Lanes, StagedUnit
 from node.push_target import BadTarget, Origin, PushTarget
 from node.retry import NO_TARGET
 from storage.topic import Topic
@@ -168,32 +168,40 @@ def test_b15_an_ill_receiver_gets_an_attempt_a_second() -> None:
     for host in hosts:
         add(lanes, [unit(number, host=host) for number in range(100)])
     begun: Counter[str] = Counter()
-    for now_ms in range(0, 10_000, ILL_MS):
+    together: Counter[int] = Counter()
+    for now_ms in range(500, 10_500):
         for each in lanes.take(now_ms):
             begun[each.origin.host] += 1
+            together[now_ms] += 1
             lanes.done(each, now_ms, failed=True)
-    assert set(begun) == set(hosts)
-    assert set(begun.values()) == {10}
+    assert begun == dict.fromkeys(hosts, 10)
+    assert len(together) == 30, "three entries a second for the failures of 20 receivers"
+    assert max(together.values()) == ILL_TOGETHER
 
 
 def test_ill_receivers_get_an_attempt_now_and_then() -> None:
-    """All together, in turn; a well one beside them goes at full speed. One success makes well."""
-    lanes = Lanes(Bounds(per_target=20, total=100))
-    for host in "ab":
+    """A few together, in turn, in the midst of a second; a well one beside them goes at full speed. One success makes
+    well."""
+    lanes = Lanes(Bounds(per_target=20, total=200))
+    ill = [f"h{number}" for number in range(ILL_TOGETHER + 1)]
+    for host in ill:
         fail(lanes, host, 9)
-    for host in "ab":
+    for host in ill:
         add(lanes, [unit(number, host=host) for number in range(10)])
     add(lanes, [unit(100 + number, host="c") for number in range(10)])
-    assert len(lanes.take(0)) == 10 + 1
+    taken = lanes.take(0)
+    assert Counter(each.origin.host for each in taken) == {"c": 10} | dict.fromkeys(ill[:-1], 1)
     assert lanes.wait_ms(0) == ILL_MS
     assert lanes.take(ILL_MS - 1) == []
-    (second,) = lanes.take(ILL_MS)
-    assert lanes.take(2 * ILL_MS) == [], "each has had one in this second"
-    assert lanes.wait_ms(2 * ILL_MS) == ILL_LANE_MS - 2 * ILL_MS
-    taken = [second, *lanes.take(ILL_LANE_MS), *lanes.take(ILL_LANE_MS + ILL_MS)]
-    assert [each.origin.host for each in taken] == ["b", "a", "b"]
-    end(lanes, taken, "a", failed=False)
-    assert [each.origin.host for each in lanes.take(ILL_LANE_MS + 2 * ILL_MS)].count("a") == 8
+    (last,) = lanes.take(ILL_MS)
+    assert last.origin.host == ill[-1]
+    assert lanes.take(2 * ILL_MS) == [], "each has had one"
+    assert lanes.wait_ms(2 * ILL_MS) == ILL_LANE_MS // 2 - 2 * ILL_MS
+    taken = lanes.take(ILL_LANE_MS // 2)
+    assert [each.origin.host for each in taken] == ill[:-1]
+    end(lanes, taken, ill[0], failed=False)
+    again = Counter(each.origin.host for each in lanes.take(ILL_LANE_MS // 2 + ILL_MS))
+    assert again == {ill[0]: 8, ill[-1]: 1}
 
 
 def test_ill_receivers_go_on_when_the_clock_has_gone_back() -> None:
@@ -206,7 +214,7 @@ def test_ill_receivers_go_on_when_the_clock_has_gone_back() -> None:
     assert positions(taken) == [1]
     end(lanes, taken, "a", failed=True)
     assert lanes.take(now_ms) == []
-    assert lanes.wait_ms(now_ms) == ILL_LANE_MS
+    assert lanes.wait_ms(now_ms) == ILL_LANE_MS // 2
     assert lanes.wait_ms(0) == 1
     assert positions(lanes.take(0)) == [2]
     assert lanes.take(0) == []
