@@ -12,7 +12,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ PARTS: dict[str, Callable[[Cluster, Scale], Coroutine[Any, Any, list[Row]]]] = {
     "pending": pending,
     "hours": hours,
 }
-SETTINGS = {"catch-up": CATCH_UP_SETTINGS, "topics": TOPICS_SETTINGS}
+SETTINGS: dict[str, Mapping[str, Mapping[str, object]]] = {"catch-up": CATCH_UP_SETTINGS, "topics": TOPICS_SETTINGS}
 PEERS: dict[str, Callable[[Path, Scale], Coroutine[Any, Any, list[Row]]]] = {
     "redis": redis,
     "postgres": postgres,

@@ -148,7 +148,7 @@ class Pulling:
         waiters = self._waiters.setdefault(topic, deque())
         waiters.append(waiter)
         self._look[topic] = None
-        self._dispatcher.waited.set(topic, True)
+        self._dispatcher.waited.wait(topic)
         timer = self._loop.call_later(left_s, _wake, waiter.woken)
         try:
             await waiter.woken
@@ -158,7 +158,7 @@ class Pulling:
             self._count(topic, wanted, -1)
             if not waiters and self._waiters.get(topic) is waiters:
                 del self._waiters[topic]
-                self._dispatcher.waited.set(topic, False)
+                self._dispatcher.waited.leave(topic)
         if self._reign.over:
             raise ended()
 

@@ -14,8 +14,8 @@ one topic that names 2,000 receivers that hang takes neither the slots of other 
 
 A receiver two thirds of whose attempts fail is *ill*. Failures are dear (each moves its message on every node), and one
 that refuses connections fails thousands a second, so an ill receiver gets one attempt a second and a tenth of the
-slots, and a few ill ones go together now and then: their failures share an entry. The rest of their messages wait in the
-windows, where they cost nothing and use up no attempts. A single success makes a receiver well.
+slots, and a few ill ones go together now and then: their failures share an entry. The rest of their messages wait in
+the windows, where they cost nothing and use up no attempts. A single success makes a receiver well.
 
 The same rule shares out what may be staged, among topics. A topic's units for a saturated receiver fill its share of
 staged units at worst; only then do its units for other receivers wait behind them.

@@ -12,13 +12,14 @@ class Waited:
         self._topics: set[int] = set()
         self._changed: set[int] = set()  # a part of those
 
-    def set(self, topic: int, waited: bool) -> None:
-        """Whether any pull waits for the topic."""
-        if waited:
-            self._topics.add(topic)
-        else:
-            self._topics.discard(topic)
-            self._changed.discard(topic)
+    def wait(self, topic: int) -> None:
+        """Some pull waits for the topic."""
+        self._topics.add(topic)
+
+    def leave(self, topic: int) -> None:
+        """None does any more."""
+        self._topics.discard(topic)
+        self._changed.discard(topic)
 
     def note(self, topic: int) -> None:
         """It has got units, or those that it has may go again."""

@@ -151,6 +151,8 @@ def test_overdue_is_paced_beside_what_is_due_now_and_never_before_it(make_leader
     fresh = leader.schedule(*range(T0 + 1, T0 + 101))
     crash_and_promote(leader, T0)
     found: list[int] = []
+    waited = leader.dispatcher.waited
+    waited.wait(leader.topic())
     for now_ms in range(T0, T0 + 100):
         got = leader.pull(now_ms, 30)
         due = [position for position in got if position in fresh]
@@ -160,7 +162,11 @@ def test_overdue_is_paced_beside_what_is_due_now_and_never_before_it(make_leader
         found += got[len(due) :]
     assert found == overdue[:100], "ten each ten milliseconds, oldest first"
     found += leader.pull(T0 + 100)[1:]
+    waited.take()
     assert leader.run(T0 + 101) == 9, "the leader wakes for the next ten"
+    assert not waited.take()
+    leader.run(T0 + 110)
+    assert waited.take() == {leader.topic()}, "and so do pulls that wait for them"
     for now_ms in range(T0 + 101, T0 + 301):
         found += leader.pull(now_ms)
     assert found == overdue

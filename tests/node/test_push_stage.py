@@ -5,8 +5,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from node.push_lane import Bounds, Lanes
 from node.push_stage import Staging
 from storage.array import U64
+from tests.node.test_push_lane import positions, topic, unit
 
 
 class Dispatcher:
@@ -15,6 +17,7 @@ class Dispatcher:
     def __init__(self, *topics: int) -> None:
         self.line = list(topics)
         self.looked: list[int] = []
+        self.unstaged: list[int] = []
         self.planning = SimpleNamespace(topics=list, stage=self.stage)
 
     def pushing_topics(self, most: int) -> list[int]:
@@ -32,6 +35,10 @@ class Dispatcher:
         """Looked at."""
         self.looked.append(topic)
         return np.zeros(0, np.uint64)
+
+    def unstage(self, topic: int, positions: U64) -> None:
+        """Back in the window."""
+        self.unstaged += positions.tolist()
 
 
 def test_b6_a_topic_whose_share_of_the_lanes_is_used_up_leaves_the_line() -> None:
@@ -51,3 +58,21 @@ def test_b6_a_topic_whose_share_of_the_lanes_is_used_up_leaves_the_line() -> Non
     rooms[2] = 1
     staging.turn(reign, 0)
     assert dispatcher.looked[4:] == [1, 3, 2]
+
+
+def test_what_was_off_the_lanes_when_its_topic_changed_has_its_target_of_now() -> None:
+    """Nothing of the topic is staged in that moment. It is put back with the target of before, and goes no further."""
+    lanes = Lanes(Bounds())
+    catalog = SimpleNamespace(topic_by_number=lambda number: topic(number, revision=2))
+    staging = Staging(cast(Any, SimpleNamespace(catalog=catalog)), lanes, cast(Any, None))
+    dispatcher = Dispatcher()
+    reign = cast(Any, SimpleNamespace(dispatcher=dispatcher))
+    lanes.add(unit(7, of=1))
+    taken = lanes.take(0)
+    staging.on_topic(1)
+    assert not staging.turn(reign, 0)
+    assert not dispatcher.unstaged
+    lanes.put_back(taken)
+    assert not staging.turn(reign, 0)
+    assert dispatcher.unstaged == positions(taken) == [7]
+    assert lanes.take(0) == []
