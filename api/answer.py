@@ -82,7 +82,7 @@ class Answer(web.StreamResponse):
             transport.write(self._content)
         connection = cast("Connection", request.protocol)
         await connection.taken()
-        connection.answered()
+        connection.answered(request)
         return None
 
     async def write_eof(self, data: bytes = b"") -> None:

@@ -203,10 +203,9 @@ class Connection(RequestHandler):
         with self._listener.budget.counted(size):
             await self._drain_helper()
 
-    def answered(self) -> None:
-        """The answer to the newest request at work is written, and taken."""
-        request = self._current_request
-        if request is not None and not request.content.is_eof():
+    def answered(self, request: web.BaseRequest) -> None:
+        """The answer to this request is written, and taken."""
+        if not request.content.is_eof():
             self._enter(Stage.LINGERING, LINGER_S + 1)
         elif self._messages:
             self._enter(Stage.WORKING, 0.0)

@@ -388,7 +388,7 @@ def is_own_name(host: str, names: Collection[str]) -> bool:
     try:
         ip_address(name.strip("[]"))
     except ValueError:
-        return name in names
+        return name.lower() in names
     return True
 
 

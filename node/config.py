@@ -192,7 +192,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def http_names(self) -> frozenset[str]:
         """Host names of this node."""
         own = [peer.http.rpartition(":")[0] for peer in self.peers if peer.id == self.node_id]
-        return frozenset(("localhost", self.http.host, *own, *self.http.names))
+        return frozenset(name.lower() for name in ("localhost", self.http.host, *own, *self.http.names))
 
     @property
     def backup_directory(self) -> Path:
@@ -291,6 +291,9 @@ def _check(config: Config) -> None:
     if config.storage.snapshot_journal_mb < config.storage.journal_keep_mb:
         raise ConfigError("storage.snapshot_journal_mb: must not be below storage.journal_keep_mb")
     _check_push(config.push)
+    for name in config.http.names:
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,253}", name):
+            raise ConfigError(f"http.names: a host name without a port is expected, found {name!r}")
     _check_levels(config.limits.delay_levels)
     if config.export.to and Path(os.path.abspath(config.export.to)).is_relative_to(os.path.abspath(config.data_dir)):
         raise ConfigError(f"export.to: {config.export.to} is data_dir or within it; it needs a place of its own")

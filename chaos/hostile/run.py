@@ -13,12 +13,11 @@ from chaos.ground import Ground
 from chaos.hostile.attacks import ATTACKS, Scene
 from chaos.hostile.bystanders import Bystanders
 from chaos.hostile.silent_names import SilentNames
-from chaos.hostile.verdict import Verdict, Window, judge
+from chaos.hostile.verdict import COMES_BACK_S, Verdict, Window, judge
 from chaos.webhooks import PUSH_SETTINGS
 from cli.local_cluster import LOOPBACK
 
 BEFORE_S: Final = 8.0
-AFTER_S: Final = 60.0
 #: By name of the attack: what the good receiver is called where no name server answers.
 SILENT: Final = {"lookups": tuple(f"calm{number}.test" for number in range(20))}
 
@@ -29,7 +28,7 @@ async def attack(
     *,
     before_s: float = BEFORE_S,
     during_s: float,
-    after_s: float = AFTER_S,
+    after_s: float = COMES_BACK_S,
     size: float = 1.0,
     hosts: Sequence[str] = (LOOPBACK,),
 ) -> Verdict:

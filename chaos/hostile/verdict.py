@@ -11,9 +11,10 @@ LIVEZ_MS: Final = 100.0
 #: Lateness may double, and what is below this is no delay at all.
 LATENESS_TIMES: Final = 2.0
 LATENESS_MS: Final = 20.0
-#: No node grows by more, nor stays grown by more.
+#: No node grows by more, nor stays grown by more after such a time.
 GROWN_BYTES: Final = 150e6
 STAYS_BYTES: Final = 50e6
+COMES_BACK_S: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def judge(seen: Bystanders, before: Window, during: Window, after: Window, terms
         figures[f"{node}_grown_mb"], figures[f"{node}_stays_mb"] = grown / 1e6, stays / 1e6
         if grown > GROWN_BYTES:
             wrong.append(f"{node} grew by {grown / 1e6:.0f} MB")
-        if stays > STAYS_BYTES:
+        if stays > STAYS_BYTES and after.end_s - after.begin_s >= COMES_BACK_S:
             wrong.append(f"{node} stays grown by {stays / 1e6:.0f} MB")
     wrong += sorted(set(seen.failures))
     lost = seen.written - seen.arrived.keys()

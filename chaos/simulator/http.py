@@ -6,7 +6,7 @@ look at it. Only the parser and the socket are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from aiohttp import web
@@ -33,7 +33,9 @@ class _Body:
 
 
 class _Connection:
-    """Where the answer is written to."""
+    """Where the answer is written to. It carries one request."""
+
+    oversized = False
 
     def __init__(self) -> None:
         self.written = bytearray()
@@ -45,6 +47,26 @@ class _Connection:
     def write(self, data: bytes) -> None:
         """Keep it."""
         self.written += data
+
+    async def taken(self) -> None:
+        """All that was written is."""
+
+    def answered(self, _: web.BaseRequest) -> None:
+        """Another request has another connection."""
+
+    def goes_on(self) -> bool:
+        """See api.connection."""
+        return True
+
+    def unwatched(self) -> bool:
+        """Its client stays."""
+        return False
+
+    def wait(self, _: Callable[[], None]) -> None:
+        """No other connection needs its room."""
+
+    def waited(self) -> None:
+        """See api.connection."""
 
 
 class _Incoming:
@@ -59,7 +81,7 @@ class _Incoming:
         self.headers: Mapping[str, str] = request.headers
         self.content = _Body(request.body)
         self.content_length = len(request.body)
-        self.transport = _Connection()
+        self.transport = self.protocol = _Connection()
         self.writer: Any = self
 
     async def drain(self) -> None:

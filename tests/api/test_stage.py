@@ -81,6 +81,22 @@ def test_the_stages_of_one_connection() -> None:
     run(story())
 
 
+def test_a_body_that_nobody_wants_is_no_header() -> None:
+    """It comes behind the answer, and is dropped: 32 KB of it were refused as a header, behind the answer."""
+
+    async def story() -> None:
+        async with running() as client, connected(client) as (reader, writer, connection):
+            writer.write(_GET[:-2] + b"Content-Length: 300000\r\n\r\n")
+            await reader.readuntil(b"ok\n")
+            await until(lambda: connection.stage is Stage.LINGERING)
+            for _ in range(3):
+                writer.write(b"x" * 100_000)
+                await writer.drain()
+            assert await reader.read() == b""
+
+    run(story())
+
+
 def test_b13_a_body_in_pieces_is_no_header(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its second piece was read in the same turn as its header; the wait for a header began, and a client that paused,
     or kept its connection, was closed 10 s later."""

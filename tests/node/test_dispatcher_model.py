@@ -107,7 +107,7 @@ def seen_at_the_latest_time(store: Store, strict: Strict, positions: U64, now_ms
     return look(store, strict, positions, max(now_ms, latest_ms), latest_ms)
 
 
-def one_too_far(self: Window, tags: TagFilter, upto: int) -> None:
+def one_too_far(self: Window, tags: TagFilter, upto: int, marks_max: int) -> None:
     """A filter that takes the unit behind the last it looked at for looked at."""
     self._looked[tags] = upto + 1
 
