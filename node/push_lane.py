@@ -13,9 +13,9 @@ leave a tenth of all slots alone, and those of one topic may be three times as m
 one topic that names 2,000 receivers that hang takes neither the slots of other topics nor of receivers that answer.
 
 A receiver two thirds of whose attempts fail is *ill*. Failures are dear (each moves its message on every node), and one
-that refuses connections fails thousands a second, so an ill receiver gets one attempt a second and a tenth of the
-slots, and a few ill ones go together now and then: their failures share an entry. The rest of their messages wait in
-the windows, where they cost nothing and use up no attempts. A single success makes a receiver well.
+that refuses connections fails thousands a second. So ill receivers get a few attempts in turn, together, every now and
+then: their failures share an entry. The rest of their messages wait in the windows, where they cost nothing and use up
+no attempts. An ill receiver has a tenth of the slots, and a single success makes it well.
 
 The same rule shares out what may be staged, among topics. A topic's units for a saturated receiver fill its share of
 staged units at worst; only then do its units for other receivers wait behind them.
@@ -25,7 +25,6 @@ Pure: no clock, no socket. Every staged unit is in exactly one lane or on the wi
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
@@ -59,14 +58,12 @@ class StagedUnit:
         return len(self.record.body) + 1024
 
 
-ILL_MS: Final = 40
-"""Between attempts to some ill receivers and those to the next; a failure alone costs as much as eight together."""
+ILL_MS: Final = 250
+"""Between some attempts to ill receivers and the next."""
 
-ILL_TOGETHER: Final = 8
-"""Ill receivers to which an attempt begins at the same time, at most."""
-
-ILL_LANE_MS: Final = 1_000
-"""An ill receiver gets one attempt in each of these, from its midst: many messages are due at its beginning."""
+ILL_TOGETHER: Final = 16
+"""Attempts to ill receivers that begin at the same time, at most. Their failures are one entry, which costs a node
+little more than one failure does."""
 
 IDLE_MAX: Final = 1_000
 """Receivers with nothing to do whose failures are remembered; and as many whose successes are."""
@@ -93,8 +90,7 @@ class Lane:
     on_wire: int = 0
     failing: float = 0.0  # share of failures among the newest outcomes
     queues: dict[int, deque[StagedUnit]] = field(default_factory=dict)  # topic -> units, never empty; the first is next
-    queued: bool = False  # whether it stands in the round, or waits for a trial or for the time of an ill one
-    next_ms: int = 0  # while it is ill: no attempt before
+    queued: bool = False  # whether it stands in the round, among those on trial, or among the ill
 
     @property
     def ill(self) -> bool:
@@ -144,15 +140,12 @@ class Lanes:
         self._bounds = bounds
         self._lanes: dict[Origin, Lane] = {}
         self._idle: dict[Origin, None] = {}  # of those, the ones without units or attempts; the oldest first
-        self._round: deque[Lane] = (
-            deque()
-        )  # lanes with something that are below their limit; ill ones may be among them
-        self._ill: list[tuple[int, int, Lane]] = []  # the ill ones, a heap by their times; a lane is in one of these
-        self._ill_ms = 0  # when one of them may go
+        self._round: deque[Lane] = deque()  # those that have something and are below their limit, some of them ill
+        self._ill: deque[Lane] = deque()  # the ill ones; a lane is in one of these
+        self._ill_ms = 0  # when the next of them may go
         self._trial: deque[Lane] = deque()  # lanes on trial that wait for room
         self._trials: dict[int, int] = {}  # topic -> attempts on trial; no zeros
         self._proven_ms: dict[Origin, int] = {}  # when it last answered, the longest ago first
-        self._count_of_ill = 0
         self.on_wire = 0  # sum of the lanes'; on_wire <= total
         self.staged = 0  # units in lanes
         self.bytes = 0  # what those hold
@@ -210,7 +203,7 @@ class Lanes:
             if lane.ill:
                 lane.queued = lane.on_wire < self._limit(lane)
                 if lane.queued:
-                    self._wait_ill(lane, now_ms)
+                    self._ill.append(lane)
             elif lane.on_wire >= self._bounds.total - self.on_wire:
                 blocked.append(lane)
             else:
@@ -225,13 +218,10 @@ class Lanes:
         return taken
 
     def _take_ill(self, now_ms: int) -> list[StagedUnit]:
-        """Of the ill lanes whose time has come the next few go together."""
+        """The next units of the ill lanes, in turn."""
         taken: list[StagedUnit] = []
         while len(taken) < ILL_TOGETHER and self._ill and self.on_wire < self._bounds.total:
-            if self._ill_in_ms(now_ms) > 0:
-                break
-            lane = heapq.heappop(self._ill)[2]
-            lane.next_ms = _middle_after(now_ms)
+            lane = self._ill.popleft()
             unit = self._take(lane, now_ms)
             if unit is None:
                 self._trial.append(lane)
@@ -244,23 +234,11 @@ class Lanes:
         """When to take again for the sake of ill receivers, from now; None: not for them."""
         if not self._ill or self.on_wire >= self._bounds.total:
             return None
-        all_ms = self._ill_ms - now_ms if self._pausing(now_ms) else 1
-        return max(all_ms, self._ill_in_ms(now_ms))
-
-    def _ill_in_ms(self, now_ms: int) -> int:
-        """When the time of the next ill lane has come; at once where the clock has gone back behind it."""
-        wait_ms = self._ill[0][0] - now_ms
-        return wait_ms if wait_ms <= ILL_LANE_MS else 0
+        return self._ill_ms - now_ms if self._pausing(now_ms) else 1
 
     def _pausing(self, now_ms: int) -> bool:
-        """Whether an attempt to an ill receiver was a moment ago. Between two reigns the clock may go back by hours."""
+        """Whether attempts to ill receivers were a moment ago. Between two reigns the clock may go back by hours."""
         return 0 < self._ill_ms - now_ms <= ILL_MS
-
-    def _wait_ill(self, lane: Lane, now_ms: int) -> None:
-        """Until the time of this ill lane."""
-        at_ms = lane.next_ms if lane.next_ms <= now_ms + ILL_LANE_MS else now_ms
-        self._count_of_ill += 1
-        heapq.heappush(self._ill, (at_ms, self._count_of_ill, lane))
 
     def done(self, unit: StagedUnit, now_ms: int, *, failed: bool | None = None) -> None:
         """An attempt has ended; `failed` None: it says nothing of the receiver."""
@@ -346,7 +324,7 @@ class Lanes:
         if lane.queues:
             if not lane.queued and lane.on_wire < self._limit(lane):
                 lane.queued = True
-                self._round.append(lane)
+                (self._ill if lane.ill else self._round).append(lane)
         elif not lane.on_wire:
             self._forget(lane)
 
@@ -377,17 +355,10 @@ class Lanes:
 
     def _sweep(self) -> None:
         """After units left from the midst: lanes that have none leave the round, idle ones memory."""
-        for lane in (*self._round, *self._trial, *(lane for _, _, lane in self._ill)):
+        for lane in (*self._round, *self._trial, *self._ill):
             lane.queued = bool(lane.queues)
         self._round = deque(lane for lane in self._round if lane.queued)
         self._trial = deque(lane for lane in self._trial if lane.queued)
-        self._ill = [waits for waits in self._ill if waits[2].queued]
-        heapq.heapify(self._ill)
+        self._ill = deque(lane for lane in self._ill if lane.queued)
         for lane in list(self._lanes.values()):
             self._enter(lane)
-
-
-def _middle_after(now_ms: int) -> int:
-    """When the next half second strikes."""
-    half = ILL_LANE_MS // 2
-    return now_ms + ILL_LANE_MS - (now_ms - half) % ILL_LANE_MS

@@ -8,8 +8,9 @@ time and the chance.
                                      '--> moved to the next due time
 
 `wait` doubles with each failure from `min_backoff` up to `max_backoff`, and up to a quarter of it is added by chance,
-so that messages which failed together do not come back together. Who failed may ask for more (Retry-After), up to
-`max_backoff`; who gives a message back (nack) may name the wait.
+so that messages which failed together do not come back together. Chance chooses between tenths of a second: a receiver
+that refuses them all has a few come back at a time, which cost one look at them, not each one of its own. Who failed
+may ask for more (Retry-After), up to `max_backoff`; who gives a message back (nack) may name the wait.
 
 A code says why a hand-over failed: 100 to 599 are the answer's HTTP status, the rest are in `REASONS`. Settle records
 keep the number; people read `reason_of` it.
@@ -59,6 +60,9 @@ REASONS: Final[Mapping[int, str]] = {
 
 JITTER: Final = 0.25
 """The part of a wait that chance adds at most."""
+
+GATHER_MS: Final = 100
+"""Where chance chooses, due times are multiples of this, or of half of what it adds at most if that is less."""
 
 ERROR_BYTES_MAX: Final = 1024
 """UTF-8 bytes kept of what a failure said."""
@@ -122,16 +126,21 @@ def decide(
     if delay_ms is not None:
         due_ms = now_ms + delay_ms
     else:
-        due_ms = now_ms + _wait_ms(policy, attempts, jitter, retry_after_ms)
+        asked_ms = min(retry_after_ms or 0, policy.max_backoff_ms)
+        due_ms = max(_due_ms(policy, attempts, jitter, now_ms), now_ms + asked_ms)
     if too_old(policy, asked_due_ms, due_ms):
         return Dead(MAX_AGE)
     return Retry(due_ms)
 
 
-def _wait_ms(policy: Policy, attempts: int, jitter: float, retry_after_ms: int | None) -> int:
+def _due_ms(policy: Policy, attempts: int, jitter: float, now_ms: int) -> int:
+    """After the backoff, and before all that chance may add is over."""
     doubled = policy.min_backoff_ms << min(max(attempts, 1) - 1, _DOUBLINGS_MAX)
-    wait_ms = int(min(policy.max_backoff_ms, doubled) * (1 + JITTER * jitter))
-    return max(wait_ms, min(retry_after_ms or 0, policy.max_backoff_ms))
+    backoff_ms = min(policy.max_backoff_ms, doubled)
+    most_ms = int(backoff_ms * JITTER)
+    step_ms = max(1, min(GATHER_MS, most_ms // 2))
+    due_ms = now_ms + backoff_ms + int(jitter * max(0, most_ms - step_ms))
+    return due_ms + -due_ms % step_ms
 
 
 def too_old(policy: Policy, asked_due_ms: int, at_ms: int) -> bool:
