@@ -53,6 +53,7 @@ async def drop_topic(node: Node, topic: Topic, if_match: int | None, leads: Lead
             return result
         if result == UNKNOWN:
             raise Problem("unknown-topic", f"no topic is named {topic.name}; it was deleted meanwhile")
+        await node.driver.applied()  # an entry that others proposed is on its way to the disk, perhaps a slow one
     raise Problem("change-in-progress", f"too much comes in to make sure that {topic.name} is empty; try again later")
 
 

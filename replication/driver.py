@@ -57,6 +57,7 @@ class GroupDriver:
         self._timer_s = 0.0
         self._syncing: Sync | None = None
         self._closing = False
+        self._stepped_by: asyncio.Future[None] | None = None  # set by the next step; None while nobody waits for it
         self._idle = asyncio.Event()
         self._idle.set()
         self._writer = writer or WriterThread()
@@ -77,6 +78,7 @@ class GroupDriver:
         self.group.close()
         if self._timer is not None:
             self._timer.cancel()
+        self._tell_step()
         try:
             await self._transport.close()
             if self.group.failure is None:
@@ -101,6 +103,19 @@ class GroupDriver:
 
         self.group.propose(blob, done)
         return await answer
+
+    async def applied(self) -> None:
+        """Until all that a leader has proposed by now is applied; it returns as well when the node leads no more."""
+        index = self.group.last_index
+        while self.group.is_leader and self.group.applied_index < index and not self._closing:
+            if self._stepped_by is None:
+                self._stepped_by = asyncio.get_running_loop().create_future()
+            await asyncio.wait((self._stepped_by,))
+
+    def _tell_step(self) -> None:
+        if self._stepped_by is not None:
+            self._stepped_by.set_result(None)
+            self._stepped_by = None
 
     def _tick(self) -> None:
         self._timer = None
@@ -132,6 +147,7 @@ class GroupDriver:
             sync = None
         if group.tick(writing=self._syncing is not None):
             self.wake()
+        self._tell_step()
         self._arm()
         # Last if the step is short: a thread that wakes before has to wait for the interpreter, and is woken again.
         sync = sync or self._collect()

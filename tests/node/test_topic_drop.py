@@ -9,12 +9,15 @@ import node.topic_drop
 from api.message_query import CountQuery
 from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.problem import Problem
+from node.queues import GROUP
 from node.server import Node
+from replication.command import Realign
+from replication.envelope import encode_entry
+from replication.journal_sync import Sync
 from tests.node.single_node import run_node
 from tests.node.three_nodes import leader_of, run_nodes
 
 REFUSED = ("not-empty", "unknown-topic", "change-in-progress")
-"""The last: an entry is on its way to a slow disk for as long as all the tries take."""
 
 
 async def _put(node: Node, name: str) -> int:
@@ -135,6 +138,29 @@ def test_too_much_to_make_sure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(Problem, match="change-in-progress"):
             await _delete(node, "t")
         assert await _names(node) == ["t"]
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_delete_waits_for_what_is_on_its_way_to_a_slow_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others than the proposer write (a change of members, a level) was in the way of all eight tries."""
+
+    async def play(node: Node) -> None:
+        await _put(node, "t")
+        sections = [Realign(node.machine.tick, node.clock.now_ms(), node.group.applied_index).pack()]
+        entry = encode_entry(group=GROUP, term=node.group.term, node=1, now_ms=node.clock.now_ms(), sections=sections)
+        writer, held = node.driver._writer, list[Sync]()
+        with monkeypatch.context() as slow:
+            slow.setattr(writer, "put", held.append)
+            proposed = asyncio.create_task(node.driver.propose(entry))
+            deleting = asyncio.create_task(_delete(node, "t"))
+            await asyncio.wait((deleting,), timeout=0.3)
+            assert not deleting.done()
+            assert not proposed.done()
+        for sync in held:
+            writer.put(sync)
+        await deleting
+        await proposed
 
     run_node(tmp_path / "n1", play)
 
