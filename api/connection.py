@@ -16,7 +16,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from api.answer import Answer
 from api.budget import Budget
-from api.loop_turn import Pieces
+from api.loop_turn import Crowd, Pieces
 from api.problem import Problem
 from api.stage import ANSWER_BYTES_PER_S, ANSWER_MAX_S, HEADER_MAX_S, KEEPALIVE_S, LINGER_S, Stage
 
@@ -27,6 +27,8 @@ _AWAITING: Final = (Stage.OPENED, Stage.HEADER, Stage.IDLE)
 #: Those in which nothing is asked for.
 _IDLE: Final = (Stage.OPENED, Stage.IDLE)
 _NEVER_S: Final = float("inf")
+#: Who has asked for something makes no room for so long, if another keeps the node waiting for longer.
+IDLE_LEAST_S: Final = 2.0
 #: Connections looked at in a piece.
 LOOK_AT: Final = 1_000
 #: A header holds no more, so that connections do not either: nobody counts it among what clients hold.
@@ -40,7 +42,7 @@ class Connection(RequestHandler):
 
     __slots__ = (
         *("_ahead_s", "_header_bytes", "_last", "_listener", "_newest", "_refuse", "_until_s"),
-        *("ended", "half_closed", "oversized", "stage"),
+        *("ended", "half_closed", "oversized", "since_s", "stage"),
     )
 
     def __init__(self, listener: "Listener", refuse: Refuse) -> None:
@@ -55,6 +57,7 @@ class Connection(RequestHandler):
         self._listener = listener
         self._refuse = refuse
         self.stage = Stage.OPENED
+        self.since_s = 0.0  # loop time at which the stage began, or the wait in it
         self._until_s = _NEVER_S  # loop time at which the stage has lasted too long
         self._newest: StreamReader | None = None  # the body of the newest request
         self._ahead_s = 0.0  # since when a part of the next request is here, behind one at work; 0: none is
@@ -85,6 +88,8 @@ class Connection(RequestHandler):
         if self._manager is not None:
             self._listener.forget(self)
             self._listener.budget.connections -= 1
+            if self._task_handler is not None and not self._task_handler.done():
+                self._listener.endings.add(self._task_handler.cancel)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -124,8 +129,12 @@ class Connection(RequestHandler):
         A wait ends at once: whether the client only closed its side or is gone nothing tells."""
         self.half_closed = self.stage not in _AWAITING and self._whole()
         if self.half_closed and self.ended is not None:
-            self.ended()
+            self._listener.endings.add(self._end_wait)
         return self.half_closed
+
+    def _end_wait(self) -> None:
+        if self.ended is not None:
+            self.ended()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Go on reading, if it was paused. aiohttp asks for it after every body it hands out and then runs its parser
@@ -136,8 +145,7 @@ class Connection(RequestHandler):
     def _pause_reading_for_buffer(self) -> None:
         """More requests are here than are parsed ahead: the end of the client is not seen behind them."""
         super()._pause_reading_for_buffer()
-        if self.ended is not None:
-            self.ended()
+        self._end_wait()
 
     def goes_on(self) -> bool:
         """Whether another request may come, or is here."""
@@ -146,6 +154,7 @@ class Connection(RequestHandler):
     def wait(self, ended: Callable[[], None]) -> None:
         """The request at work waits for what may not come for long."""
         self.ended = ended
+        self.since_s = self._loop.time()
         self._listener.awaiting[self] = None
 
     def waited(self) -> None:
@@ -234,7 +243,8 @@ class Connection(RequestHandler):
     def _enter(self, stage: Stage, within_s: float) -> None:
         """Stand at this stage, for `within_s`; 0: without a deadline of this kind."""
         self.stage = stage
-        self._until_s = self._loop.time() + within_s if within_s else _NEVER_S
+        self.since_s = self._loop.time()
+        self._until_s = self.since_s + within_s if within_s else _NEVER_S
         listener = self._listener
         listener.forget(self)
         if stage in _IDLE:
@@ -263,11 +273,13 @@ def _header_bytes(message: object) -> int:
 
 class Listener(web.Server):
     """Makes a `Connection` for each client. Where there are as many as may be, one that keeps the node waiting makes
-    room. `handler_cancellation`: a closed connection ends the wait behind it."""
+    room. The end of a connection ends the work for it, soon."""
 
     def __init__(self, handler: Callable[..., object], refuse: Refuse, budget: Budget) -> None:
-        super().__init__(handler, handler_cancellation=True)  # type: ignore[arg-type]
+        super().__init__(handler)  # type: ignore[arg-type]
         self.loop = self._loop
+        #: Of connections that are closed, and of waits of which nobody knows whether anybody waits.
+        self.endings = Crowd(self.loop)
         self.budget = budget
         #: Those that ask for nothing, longest first.
         self.idle: dict[Connection, None] = {}
@@ -282,12 +294,22 @@ class Listener(web.Server):
         """Whether there is room for one more connection, if need be in place of another."""
         if self.budget.connections < self.budget.connections_max:
             return True
-        longest = next(iter(self.idle or self.awaiting), None)
+        longest = self._longest()
         if longest is None:
             return False
         self.forget(longest)
         longest.make_room()
         return True
+
+    def _longest(self) -> Connection | None:
+        """Who makes room: who asks for nothing, unless it has just asked and another keeps the node waiting for longer.
+        Else who sends thousands of requests but for their last byte has those closed that are used all the time, such
+        as the other nodes'."""
+        idle, awaiting = next(iter(self.idle), None), next(iter(self.awaiting), None)
+        if idle is None or awaiting is None:
+            return idle or awaiting
+        fresh = self.loop.time() - idle.since_s < IDLE_LEAST_S
+        return awaiting if fresh and awaiting.since_s < idle.since_s else idle
 
     def forget(self, connection: Connection) -> None:
         """It keeps nobody waiting."""

@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 from typing import Any, Final, cast
 
@@ -149,7 +150,11 @@ class Server:
             asyncio.get_running_loop().call_later(PASSED_ON_S, self._cancel_waits)
 
     def _cancel_waits(self) -> None:
-        for task in list(self._waiting):
+        for task in self._waiting:
+            self._listener.endings.add(partial(self._cancel_wait, task))
+
+    def _cancel_wait(self, task: "asyncio.Task[object]") -> None:
+        if task in self._waiting:
             task.cancel()
 
     def end_waits(self, node_id: str, number: int | None = None) -> int:
@@ -160,7 +165,7 @@ class Server:
         passed_on = [(task, wait) for task, wait in waits if named in (None, wait.number)]
         for task, wait in passed_on:
             wait.ended = True
-            task.cancel()
+            self._listener.endings.add(partial(self._cancel_wait, task))
         return len(passed_on)
 
     async def close(self, grace_s: float = GRACE_S) -> None:

@@ -14,7 +14,8 @@ A pipelined request that is there whole begins WORKING at once; of one that is t
 first byte that came behind the request before it. In READING a body has BODY_MAX_S (api/exchange.py).
 
 Where a node has as many connections as it takes, the one that keeps it waiting for longest makes room: one that asks
-for nothing (OPENED, IDLE), else any that is not WORKING, or that is and waits for messages: that is answered.
+for nothing (OPENED, IDLE), else any that is not WORKING, or that is and waits for messages: that is answered. One that
+asks for nothing, but did within two seconds, comes behind one of the others that stands there for longer.
 """
 
 from enum import IntEnum

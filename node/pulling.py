@@ -15,11 +15,13 @@ each of several filters gets its own.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from api.loop_turn import Crowd
 from api.port import PULL_BYTES_MAX, TOPIC_DEFAULTS, Delivery, PullIn
 from api.problem import Problem
 from node.attempts import settings_of
@@ -61,7 +63,8 @@ class Pulling:
         self._reign = reign
         self._dispatcher = dispatcher
         self._loop = asyncio.get_running_loop()
-        self._waiters: dict[int, deque[_Waiter]] = {}
+        self._waiters: dict[int, dict[_Waiter, None]] = {}
+        self._crowd = Crowd(self._loop)
         self._look: dict[int, None] = {}  # topics that may have something for a pull, in line
         self._filters = 0  # of all waiters, those that want something special
         self._alike: Counter[tuple[int, TagFilter]] = Counter()  # how many of those want the same of a topic
@@ -117,7 +120,7 @@ class Pulling:
         self._look |= dict.fromkeys(again)
         return bool(again)
 
-    def _wake_one(self, topic: int, waiters: deque[_Waiter]) -> bool:
+    def _wake_one(self, topic: int, waiters: Iterable[_Waiter]) -> bool:
         """Wake the first that sleeps on something it wants; whether any pull of these wants something."""
         something: dict[TagFilter | None, bool] = {}
         for waiter in waiters:
@@ -131,13 +134,13 @@ class Pulling:
     def drop(self, topic: int) -> None:
         """It is deleted: pulls that wait are told so. One of the same name is another topic."""
         for waiter in self._waiters.get(topic, ()):
-            _wake(waiter.woken)
+            self._crowd.add(partial(_wake, waiter.woken))
 
     def end(self) -> None:
         """The reign is over: pulls that wait are told so."""
         for waiters in self._waiters.values():
             for waiter in waiters:
-                _wake(waiter.woken)
+                self._crowd.add(partial(_wake, waiter.woken))
 
     async def _wait(self, topic: int, wanted: TagFilter | None, left_s: float) -> None:
         """Until the topic has something, `left_s` are over, or the reign is."""
@@ -145,8 +148,8 @@ class Pulling:
             raise ended()
         waiter = _Waiter(wanted, self._loop.create_future())
         self._count(topic, wanted, 1)
-        waiters = self._waiters.setdefault(topic, deque())
-        waiters.append(waiter)
+        waiters = self._waiters.setdefault(topic, {})
+        waiters[waiter] = None
         self._look[topic] = None
         self._dispatcher.waited.wait(topic)
         timer = self._loop.call_later(left_s, _wake, waiter.woken)
@@ -154,7 +157,7 @@ class Pulling:
             await waiter.woken
         finally:
             timer.cancel()
-            waiters.remove(waiter)
+            del waiters[waiter]
             self._count(topic, wanted, -1)
             if not waiters and self._waiters.get(topic) is waiters:
                 del self._waiters[topic]
