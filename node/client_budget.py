@@ -20,5 +20,6 @@ CONNECTION_BYTES: Final = 32 * 1024
 def client_budget(limits: Limits, pushes: int) -> Budget:
     """Beside so many pushes on the wire."""
     share = memory_bytes() // SHARE
-    most = min(connections_max(raise_descriptors(), pushes), max(CONNECTIONS_MIN, share // CONNECTION_BYTES))
+    by_memory = max(CONNECTIONS_MIN, share // CONNECTION_BYTES)
+    most = min(limits.max_connections, connections_max(raise_descriptors(), pushes), by_memory)
     return Budget(max(BYTES_MIN, limits.max_held_bytes or share), most)

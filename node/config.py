@@ -86,6 +86,8 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     # What all clients of this node hold together in its memory: bodies under way, what is parsed of them, answers that
     # are not read; past it 429 busy. 0: an eighth of the memory that the process may use.
     max_held_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
+    # Connections of clients to this node: as many as one loop serves, and fewer where descriptors or memory are few.
+    max_connections: Annotated[int, Meta(ge=16, le=1_000_000)] = 10_000
     # Topics that schedules make: past it they name ones that exist, or 429 over-limit; PUT makes more.
     max_topics: Annotated[int, Meta(ge=1, le=10_000_000)] = 100_000
     # What `delay_level: n` stands for, from 1; the same on all nodes, since any may lead. For new messages only.

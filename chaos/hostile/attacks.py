@@ -9,7 +9,7 @@ import itertools
 import json
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -92,6 +92,37 @@ async def many_connections(scene: Scene) -> None:
     finally:
         for one in held:
             one.close()
+
+
+async def many_polls(scene: Scene) -> None:
+    """8,000 consumers of one client that wait, and are closed in one moment."""
+    body = b'{"wait":"30s"}'
+    poll = _head(b"/v1/topics/polls/pull", b"application/json", len(body)) + body
+    await scene.send("PUT", "/v1/topics/polls", data=b"{}", headers={"Content-Type": "application/json"})
+    await _opened(scene, scene.count(8_000), poll, hold_s=2.0)
+
+
+async def half_requests(scene: Scene) -> None:
+    """9,500 connections to the leader that send a request but for its last byte."""
+    await _opened(scene, scene.count(9_500), _head(b"/v1/messages", b"application/json", 50) + b"{", hold_s=5.0)
+
+
+async def _opened(scene: Scene, count: int, request: bytes, hold_s: float) -> None:
+    """So many connections to the leader that send this, as fast as it takes them, and are closed together; again and
+    again."""
+    loop = asyncio.get_running_loop()
+    where = scene.leader.host, scene.leader.http_port
+    while True:
+        with ExitStack() as held:
+            for _ in range(count):
+                one = held.enter_context(socket.socket())
+                one.setblocking(False)
+                with suppress(OSError, TimeoutError):
+                    async with asyncio.timeout(1):
+                        await loop.sock_connect(one, where)
+                        await loop.sock_sendall(one, request)
+            await asyncio.sleep(hold_s)
+        await asyncio.sleep(1)
 
 
 def _head(path: bytes, kind: bytes, length: int) -> bytes:
@@ -273,6 +304,8 @@ async def searches(scene: Scene) -> None:
 ATTACKS: Final[dict[str, Attack]] = {
     "names": many_names,
     "connections": many_connections,
+    "polls": many_polls,
+    "halves": half_requests,
     "unread": unread_answers,
     "bodies": bodies_under_way,
     "topics": many_topics,

@@ -277,6 +277,38 @@ def test_b2_whoever_keeps_the_node_waiting_for_longest_makes_room() -> None:
     run(story())
 
 
+def test_who_has_just_asked_makes_no_room_while_another_has_kept_the_node_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One client sent thousands of requests to the leader but for their last bytes. The connections closed for it were
+    those of the other nodes, idle for a moment between two requests: their clients got `outcome-unknown`."""
+
+    async def story() -> None:
+        async with running(MemoryPort(budget=Budget(connections_max=2))) as client:
+            await client.session.close()
+            await until(lambda: not client.server._listener.connections)
+            half_reader, half = await asyncio.open_connection(*client.server.address)
+            half.write(message(b"1")[:-1])
+            await until(lambda: client.server._listener.awaiting)
+            used_reader, used = await asyncio.open_connection(*client.server.address)
+            used.write(_GET)
+            await used_reader.readuntil(b"ok\n")
+            await until(lambda: client.server._listener.idle)
+            _, other = await asyncio.open_connection(*client.server.address)
+            assert b'"code":"busy"' in await half_reader.read()
+            used.write(_GET)
+            await used_reader.readuntil(b"ok\n")
+            monkeypatch.setattr(api.connection, "IDLE_LEAST_S", 0.0)
+            other.write(message(b"1")[:-1])
+            await until(lambda: client.server._listener.awaiting)
+            _, newest = await asyncio.open_connection(*client.server.address)
+            assert await used_reader.read() == b""
+            for writer in half, used, other, newest:
+                writer.close()
+
+    run(story())
+
+
 def test_b2_one_connection_too_many_is_told_so_where_all_others_are_at_work() -> None:
     """None is closed whose request is being done."""
 

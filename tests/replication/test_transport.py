@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 
 import pytest
@@ -63,7 +64,8 @@ def test_messages_arrive_whole_and_in_order(loop: Loop) -> None:
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_throughput_is_not_the_bottleneck(loop: Loop) -> None:
-    """200 entries of 1 MiB pass between two nodes of one thread at more than 100 MB/s."""
+    """200 entries of 1 MiB pass between two nodes of one thread in less than two seconds of its processor time, both
+    ends together."""
 
     async def test() -> None:
         ports = free_ports(2)
@@ -73,12 +75,12 @@ def test_throughput_is_not_the_bottleneck(loop: Loop) -> None:
             transport("n2", {"n1": peers[0]}, port=ports[1]) as (_two, heard),
         ):
             await heard.until(lambda: one.connected("n2"))
-            begun = asyncio.get_running_loop().time()
+            begun = time.thread_time()
             for number in range(200):
                 assert one.send("n2", append(1 << 20))
                 await heard.until(lambda number=number: len(heard.messages) > number)  # type: ignore[misc]
                 heard.messages[number] = ("", {})
-            took = asyncio.get_running_loop().time() - begun
+            took = time.thread_time() - begun
             assert took < 2.0, f"{200 / took:.0f} MiB/s"
 
     run(test(), loop)
