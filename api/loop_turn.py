@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
 
 #: The loop is held for no longer; a piece of the work comes on top.
 HELD_MAX_S: Final = 0.004
@@ -20,19 +21,47 @@ Pieces = Generator[None, None, T]
 """Work that stops after each piece of at most a millisecond or two, and returns its result in the end."""
 
 
+class _Line:
+    """Those who gave the loop back and want it again: one goes on each time the loop comes round, so that ten large
+    requests hold it for as long as one does."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def turn(self) -> None:
+        """Until all before this one have had theirs."""
+        mine = self._loop.create_future()
+        if not self._waiting:
+            self._loop.call_soon(self._next)
+        self._waiting.append(mine)
+        await mine
+
+    def _next(self) -> None:
+        first = self._waiting.popleft()
+        if not first.done():  # cancelled
+            first.set_result(None)
+        if self._waiting:
+            self._loop.call_soon(self._next)
+
+
+_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+
+
 class LoopTurn:
     """The turn of one piece of work; made when it begins."""
 
-    __slots__ = ("_began_s", "_loop")
+    __slots__ = ("_began_s", "_line", "_loop")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._line = _lines.get(self._loop) or _lines.setdefault(self._loop, _Line(self._loop))
         self._began_s = self._loop.time()
 
     async def give_way(self) -> None:
         """Let all others run, if the loop has been held for `HELD_MAX_S`. What was true before may not be after."""
         if self._loop.time() - self._began_s >= HELD_MAX_S:
-            await asyncio.sleep(0)
+            await self._line.turn()
             self._began_s = self._loop.time()
 
 

@@ -27,12 +27,12 @@ from chaos.cluster import Cluster, ClusterFailed
 from chaos.verdict import percentiles
 
 RATE: Final = 100
-TOPICS_SETTINGS: Final = PUSH_SETTINGS | {"watchdog": {"held_ms": 10}}
 WAITING: Final = 400
 WANTED_BY_NONE: Final = 150_000
 CLOSED_PORTS: Final = 20
 SCRAPES: Final = 20
 LONG_MS: Final = 20
+TOPICS_SETTINGS: Final = PUSH_SETTINGS | {"watchdog": {"held_ms": LONG_MS}}
 #: What is ready settles, and its checkpoints end.
 SETTLE_S: Final = 5.0
 NDJSON: Final = "application/x-ndjson"

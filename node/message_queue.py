@@ -1,6 +1,8 @@
 """Messages that wait on the leader to be written: requests in, one Schedule per entry out.
 
-An oversized batch leaves the queue in several entries, and its request is answered when the last of them is.
+Requests are in turn: a block of rows of each, as many as an entry has room for. So one message waits for an entry or
+two, however large the batches before it are. A batch leaves the queue in several entries, and its request is answered
+when the last of them is.
 """
 
 from __future__ import annotations
@@ -30,12 +32,15 @@ ENTRY_ROWS_MAX = 20_000
 #: And hours and topics that it names: the first unit of an hour, and of a topic, costs every node as much as hundreds.
 ENTRY_HOURS_MAX = 64
 ENTRY_TOPICS_MAX = 128
-#: Rows of a request that are looked at together.
-BLOCK_ROWS = 256
+#: Of one request at a time, while others wait: about a sixth of an entry's bytes.
+BLOCK_ROWS = 1_024
+BLOCK_BYTES = 512 * 1024
 #: Bodies that may wait to be written, in bytes: on a disk that stands still they would fill the memory.
 WAITING_BYTES_MAX = 256 * 1024 * 1024
 #: What a record and its columns hold beside the parts of variable length.
 ROW_BYTES = 160
+#: A header or a tag takes as long as so many bytes do, beside its own.
+FIELD_BYTES = 40
 
 
 @dataclass(slots=True)  # not frozen: setting three fields past the guard doubles the price of a single message's row
@@ -143,7 +148,8 @@ class MessageQueue:
             request = self._requests[0]
             start = stop = request.taken
             limit = min(len(request.messages), start + min(BLOCK_ROWS, ENTRY_ROWS_MAX - len(messages)))
-            while stop < limit and room > 0:
+            left = max(0, room - BLOCK_BYTES)
+            while stop < limit and room > left:
                 room -= _size(request.messages[stop])
                 stop += 1
             rows = named.take(request.messages[start:stop])
@@ -159,6 +165,8 @@ class MessageQueue:
             if stop == len(request.messages):
                 self._requests.popleft()
                 self._bytes -= request.body_bytes
+            else:
+                self._requests.rotate(-1)
         return taken, messages
 
     def refuse(self) -> None:
@@ -192,17 +200,22 @@ def _first_row(part: Part) -> int:
 
 
 def _size(message: MessageIn) -> int:
-    """Bytes that a message takes in an entry, or a little more."""
+    """Bytes that a message takes in an entry, or as many as take as long."""
     size = len(message.body) + ROW_BYTES
     if message.headers:
-        size += sum(len(name) + len(text.encode()) + 8 for name, text in message.headers.items())
+        size += _utf8_bytes("".join(message.headers)) + _utf8_bytes("".join(message.headers.values()))
+        size += len(message.headers) * FIELD_BYTES
     if message.tags:
-        size += sum(len(tag.encode()) + 1 for tag in message.tags)
+        size += _utf8_bytes("".join(message.tags)) + len(message.tags) * FIELD_BYTES
     if message.target is not None:
         size += len(encode_target(message.target))
     if message.key is not None:
         size += 2 * len(message.key.encode()) + 32  # in the record and in the list of keys
     return size
+
+
+def _utf8_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _place(scheduled: Scheduled) -> Placed:

@@ -1,8 +1,13 @@
-"""Many calls at once: a few each time the loop comes round."""
+"""Much work, and many calls at once: a little each time the loop comes round."""
 
 import asyncio
+from collections import Counter
 
-from api.loop_turn import CROWD_A_TURN, Crowd
+import pytest
+
+import api.loop_turn
+from api.loop_turn import CROWD_A_TURN, Crowd, Pieces, in_turns
+from tests.waiting import until
 
 
 def test_a_crowd_goes_a_few_at_a_time_and_in_order() -> None:
@@ -24,5 +29,39 @@ def test_a_crowd_goes_a_few_at_a_time_and_in_order() -> None:
         crowd.add(lambda: called.append(-2))
         await asyncio.sleep(0)
         assert called[-1] == -2
+
+    asyncio.run(story())
+
+
+def test_large_requests_share_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six batches of 13 MiB held the loop for six pieces each time it came round. One goes on a time, in order, and one
+    that is cancelled meanwhile is passed over."""
+    monkeypatch.setattr(api.loop_turn, "HELD_MAX_S", 0.0)
+
+    async def story() -> None:
+        rounds, went = 0, list[tuple[int, str]]()
+
+        def work(name: str) -> Pieces[str]:
+            for _ in range(4):
+                went.append((rounds, name))
+                yield
+            return name
+
+        async def count() -> None:
+            nonlocal rounds
+            while True:
+                rounds += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        tasks = [asyncio.create_task(in_turns(work(name))) for name in "abcd"]
+        await until(lambda: len(went) >= 8)
+        tasks[3].cancel()
+        assert await asyncio.gather(*tasks[:3]) == ["a", "b", "c"]
+        counting.cancel()
+        begun, others = went[:4], went[4:]
+        assert [name for _, name in begun] == ["a", "b", "c", "d"]
+        assert max(Counter(number for number, _ in others).values()) == 1
+        assert "".join(name for _, name in others).startswith("abcdabc")
 
     asyncio.run(story())

@@ -80,3 +80,31 @@ def test_b14_single_messages_are_counted_together() -> None:
         assert (schedule[1], queue.rows) == (64, 36)
 
     asyncio.run(play())
+
+
+def test_one_message_waits_for_an_entry_or_two_whatever_stands_before_it() -> None:
+    """Six batches of 13 MiB, headers and tags in each line, stood before everybody's messages for as long as 80 entries
+    took. Each request has its turn now, and a batch is answered as one and in order all the same."""
+    headers = {f"header-{number}": "x" * 24 for number in range(32)}
+    line = MessageIn("t", b"1", headers=headers, tags=tuple(f"tag-{number}" for number in range(16)))
+
+    async def play() -> None:
+        queue = MessageQueue(Entropy(), 200_000)
+        batches = [queue.add([line] * 8_000) for _ in range(6)]
+        one = queue.add([MessageIn("one", b"1")])
+        rows = []
+        while sections := queue.take(0):
+            ((schedule, give),) = sections
+            rows.append(schedule[1])
+            give(None, "void", 0)
+            assert one.done() or len(rows) < 2
+        assert sum(rows) == 6 * 8_000 + 1
+        assert max(rows) < 1_000, "and an entry has as many as take some ms"
+        for batch in batches:
+            at = 0
+            for start, count, _ in await batch:
+                assert start == at
+                at += count
+            assert at == 8_000
+
+    asyncio.run(play())
