@@ -18,7 +18,15 @@ from api.answer import Answer
 from api.budget import Budget
 from api.loop_turn import Crowd, Pieces
 from api.problem import Problem
-from api.stage import ANSWER_BYTES_PER_S, ANSWER_MAX_S, HEADER_MAX_S, KEEPALIVE_S, LINGER_S, Stage
+from api.stage import (
+    ANSWER_BYTES_PER_S,
+    ANSWER_MAX_S,
+    HALF_CLOSED_MAX_S,
+    HEADER_MAX_S,
+    KEEPALIVE_S,
+    LINGER_S,
+    Stage,
+)
 
 _log = logging.getLogger("api")
 
@@ -130,6 +138,8 @@ class Connection(RequestHandler):
         self.half_closed = self.stage not in _AWAITING and self._whole()
         if self.half_closed and self.ended is not None:
             self._listener.endings.add(self._end_wait)
+        if self.half_closed and self.stage is Stage.WORKING:
+            self._until_s = self._loop.time() + HALF_CLOSED_MAX_S
         return self.half_closed
 
     def _end_wait(self) -> None:
@@ -244,6 +254,8 @@ class Connection(RequestHandler):
         """Stand at this stage, for `within_s`; 0: without a deadline of this kind."""
         self.stage = stage
         self.since_s = self._loop.time()
+        if stage is Stage.WORKING and self.half_closed:
+            within_s = HALF_CLOSED_MAX_S
         self._until_s = self.since_s + within_s if within_s else _NEVER_S
         listener = self._listener
         listener.forget(self)

@@ -5,10 +5,13 @@
 | OPENED    | when it is made                                    | HEADER_MAX_S           | closed        |
 | HEADER    | with the first byte of a request                   | HEADER_MAX_S           | closed        |
 | READING   | with a header whose body is not here whole         | as the route says      | 408           |
-| WORKING   | when the request is here whole, until the answer   | as the route says      | answer        |
+| WORKING   | when the request is here whole, until the answer   | as the route says, (1) | answer        |
 | ANSWERING | with an answer that the socket does not take whole | ANSWER_MAX_S and size  | aborted       |
 | LINGERING | with the answer, where the body is not read whole  | LINGER_S               | closed        |
 | IDLE      | with an answer, when no other request is there     | KEEPALIVE_S            | closed        |
+
+(1) HALF_CLOSED_MAX_S once the client has closed its side; then it is closed. Whether anybody still waits for the answer
+nothing tells, and who asks for long counts and goes away would keep those who stay waiting.
 
 A pipelined request that is there whole begins WORKING at once; of one that is there in part, HEADER began with the
 first byte that came behind the request before it. In READING a body has BODY_MAX_S (api/exchange.py).
@@ -23,6 +26,8 @@ from typing import Final
 
 #: A request's header has to be complete this long after its first byte (or after connecting).
 HEADER_MAX_S: Final = 10.0
+#: A client that has closed its side gets its answer within this.
+HALF_CLOSED_MAX_S: Final = 10.0
 #: An idle connection is kept this long; longer than the idle time of common clients and proxies.
 KEEPALIVE_S: Final = 75.0
 #: After an early refusal (413, 415), how long the rest of the body is read and dropped so the client sees the answer.

@@ -2,11 +2,12 @@
 
 The leader counts what it has applied (storage/hour_count.py does the work): an hour as of one moment, one hour after
 the other. So a message that moves from one hour to another during a count may be counted twice or not at all, and a
-hand-over is seen once its Lease is written. One count runs at a time, so that counting takes one core at most; a few
-wait, more are refused. All open messages of a whole hour are known without looking at them.
+hand-over is seen once its Lease is written. Counts run in turn, a piece of each, so that counting takes one core at
+most, and a count of an hour waits for no count of all; a few may be under way, more are refused. All open messages of a
+whole hour are known without looking at them.
 
 For the list of topics one pass counts all of them. Its result serves whoever asks for a second, or for ten times as
-long as it took: however often the list is polled, counting takes a tenth of a core.
+long as the work took: however often the list is polled, counting takes a tenth of a core.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class Counting:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._turns = Turns("counts", WAITING_MAX)
+        self._listing = asyncio.Lock()  # one pass over all topics at a time: its result serves all who wait
         self._topics: Mapping[int, Mapping[str, int]] = {}
         self._topics_until_s = 0.0
         self._topics_term = -1
@@ -72,8 +74,7 @@ class Counting:
     async def count(self, query: CountQuery, leads: Leads) -> int:
         """How many messages match. `unknown-topic`, `over-limit`."""
         which, total = self._which(query), Total()
-        async with self._turns.mine():
-            await self._pass(which, total, leads)
+        await self._pass(which, total, leads)
         return total.count
 
     async def histogram(self, query: CountQuery, step_ms: int, leads: Leads) -> Sequence[HistogramBucket]:
@@ -81,8 +82,7 @@ class Counting:
         origin_ms = query.from_ms or 0
         which, tally = self._which(query), DueTally(origin_ms, step_ms, HISTOGRAM_BUCKETS_MAX)
         try:
-            async with self._turns.mine():
-                await self._pass(which, tally, leads)
+            await self._pass(which, tally, leads)
         except TooManyBuckets:
             raise _too_many(step_ms) from None
         found = tally.buckets
@@ -97,27 +97,25 @@ class Counting:
     async def open_messages(self, topic: int, leads: Leads) -> tuple[int, Extents]:
         """How many messages of a topic have not ended; and what each hour held when it was counted."""
         total, counted = Total(), list[Extents]()
-        async with self._turns.mine():
-            await self._pass(Which(OPEN, topic), total, leads, counted)
+        await self._pass(Which(OPEN, topic), total, leads, counted)
         return total.count, Extents.join(counted)
 
     async def by_topic(self, leads: Leads) -> Mapping[int, Mapping[str, int]]:
         """Messages by state for each topic's number, all states of each; somewhat old (see above). `over-limit`."""
-        monotonic = self._node.clock.monotonic
         if self._is_fresh():
             return self._topics
-        async with self._turns.mine():
+        async with self._listing:
             if self._is_fresh():  # counted while this one waited
                 return self._topics
-            tally, began_s, term = TopicTally(), monotonic(), leads().term
-            await self._pass(Which(OPEN | ENDED), tally, leads)
+            tally, term = TopicTally(), leads().term
+            took_s = await self._pass(Which(OPEN | ENDED), tally, leads)
             counts: defaultdict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(_STANDINGS, 0))
             words = {standing: word for word, standing in _STANDINGS.items()}
             for (topic, standing), count in tally.counts.items():
                 counts[topic][words[standing]] = count
-            now_s = monotonic()
             self._topics, self._topics_term = counts, term
-            self._topics_until_s = now_s + max(TOPICS_FRESH_S, TOPICS_FRESH_TIMES * (now_s - began_s))
+            fresh_s = max(TOPICS_FRESH_S, TOPICS_FRESH_TIMES * took_s)
+            self._topics_until_s = self._node.clock.monotonic() + fresh_s
             return counts
 
     def _is_fresh(self) -> bool:
@@ -140,12 +138,21 @@ class Counting:
             None if query.tag is None else TagFilter.of([[query.tag]]),
         )
 
-    async def _pass(self, which: Which, tally: Tally, leads: Leads, counted: list[Extents] | None = None) -> None:
-        """All hours that may hold some; `counted` gets what each held."""
-        now_ms, which = self._node.clock.now_ms(), replace(which, term=leads().term)
-        for piece in self._pieces(which, tally, now_ms, counted):
-            await self._read(piece, tally)
-            leads()
+    async def _pass(self, which: Which, tally: Tally, leads: Leads, counted: list[Extents] | None = None) -> float:
+        """All hours that may hold some; `counted` gets what each held. The seconds that the work took."""
+        clock, took_s = self._node.clock, 0.0
+        now_ms, which = clock.now_ms(), replace(which, term=leads().term)
+        pieces = self._pieces(which, tally, now_ms, counted)
+        async with self._turns.shared() as turn:
+            while True:
+                async with turn:
+                    began_s = clock.monotonic()
+                    piece = next(pieces, None)
+                    if piece is None:
+                        return took_s
+                    await self._read(piece, tally)
+                    took_s += clock.monotonic() - began_s
+                leads()
 
     def _pieces(
         self, which: Which, tally: Tally, now_ms: int, counted: list[Extents] | None

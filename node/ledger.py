@@ -113,7 +113,8 @@ class Ledgers:
         places: list[tuple[int, int]] = []
         seen = _Seen()
         size = query.limit + 1 if wanted is None else PIECE
-        async with self._turns.mine(), aclosing(self._judged(query, after, size, seen, leads)) as pieces:
+        judging = partial(self._judged, query, after, size, seen, leads)
+        async with self._turns.shared() as turn, aclosing(judging(turn)) as pieces:
             async for judged in pieces:
                 rows = judged.rows
                 if wanted is not None:
@@ -131,7 +132,8 @@ class Ledgers:
     async def summary(self, query: LedgerQuery, leads: Leads) -> LedgerSummary:
         """See api.ledger.LedgerPort.ledger_summary."""
         summary, seen = Summary(), _Seen()
-        async with self._turns.mine(), aclosing(self._judged(query, None, PIECE, seen, leads)) as pieces:
+        judging = partial(self._judged, query, None, PIECE, seen, leads)
+        async with self._turns.shared() as turn, aclosing(judging(turn)) as pieces:
             async for judged in pieces:
                 summary += Summary.of(judged.ledger)
         wrong = summary.wrong()
@@ -162,9 +164,16 @@ class Ledgers:
     # -- pieces
 
     async def _judged(
-        self, query: LedgerQuery, after: tuple[int, int] | None, size: int, seen: _Seen, leads: Leads
+        self,
+        query: LedgerQuery,
+        after: tuple[int, int] | None,
+        size: int,
+        seen: _Seen,
+        leads: Leads,
+        turn: asyncio.Lock,
     ) -> AsyncGenerator[Judged]:
-        """The messages of a window behind `after` (due time, home), `size` or a few more at a time."""
+        """The messages of a window behind `after` (due time, home), `size` or a few more at a time, each piece in its
+        turn."""
         store = self._node.store
         topic = self._topic(query.topic)
         from_ms = query.from_ms if after is None else max(query.from_ms, after[0])
@@ -173,7 +182,8 @@ class Ledgers:
             hour = store.hour(number)
             if hour is None:
                 continue
-            born = await self._born(MessageWindow(hour, from_ms, query.to_ms, topic, left), hour)
+            async with turn:
+                born = await self._born(MessageWindow(hour, from_ms, query.to_ms, topic, left), hour)
             left -= len(born.at)
             behind = np.ones(len(born.at), np.bool_)
             if after is not None:
@@ -181,7 +191,8 @@ class Ledgers:
                 behind = (born.due_ms > after[0]) | ((born.due_ms == after[0]) & (position > after[1]))
             for rows in _pieces(born.due_ms[behind], size):
                 try:
-                    judged = await self._judge(hour, np.sort(born.at[behind][rows]), seen, ASK_S)
+                    async with turn:
+                        judged = await self._judge(hour, np.sort(born.at[behind][rows]), seen, ASK_S)
                 except HourGone:
                     break
                 leads()

@@ -170,8 +170,8 @@ class _Gate:
 
 
 def test_one_count_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others wait, more than may wait are refused, and one that goes away ends before the next begins. The list of
-    topics is counted once for all who ask for it."""
+    """A piece of each in turn, more than may be under way are refused, and one that goes away ends before the next goes
+    on. The list of topics is counted once for all who ask for it."""
     monkeypatch.setattr(node.counting, "WAITING_MAX", 3)
     gate = _Gate(monkeypatch)
 
@@ -193,6 +193,26 @@ def test_one_count_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         )
         assert [each.counts["scheduled"] for views in both for each in views if each.counts] == [1, 1]
         assert gate.reads == before + 1
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_small_count_is_soon_made_beside_large_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts of 42,000 hours were made one after the other, and one of two hours waited for minutes behind them."""
+    monkeypatch.setattr(node.counting, "PIECE_HOURS", 1)
+    gate = _Gate(monkeypatch)
+
+    async def play(node: Node) -> None:
+        await _schedule(node, [MessageIn("t", b"1", delay_ms=hour * 3_600_000) for hour in range(20)])
+        large = [asyncio.ensure_future(_count(node, topic="t")) for _ in range(3)]
+        assert await asyncio.to_thread(gate.entered.wait, 10)
+        soon_ms = node.clock.now_ms() + 10_000
+        small = asyncio.ensure_future(_count(node, topic="t", to_ms=soon_ms))
+        gate.open.set()
+        assert await small == 1
+        assert gate.reads <= 10
+        assert await asyncio.gather(*large) == [20] * 3
+        assert gate.most == 1
 
     run_node(tmp_path / "n1", play)
 
