@@ -41,6 +41,8 @@ IDLE_LEAST_S: Final = 2.0
 LOOK_AT: Final = 1_000
 #: A header holds no more, so that connections do not either: nobody counts it among what clients hold.
 HEADER_BYTES_MAX: Final = 32 * 1024
+#: Sizes of chunks and what else stands beside a body hold no more than the body and this: above what is read at once.
+FRAMING_BYTES_MAX: Final = 320 * 1024
 
 Refuse = Callable[[Problem], Answer]
 
@@ -49,7 +51,7 @@ class Connection(RequestHandler):
     """aiohttp's protocol with the stages of `api.stage` and our error shape."""
 
     __slots__ = (
-        *("_ahead_s", "_header_bytes", "_last", "_listener", "_newest", "_refuse", "_until_s"),
+        *("_ahead_s", "_framed_bytes", "_header_bytes", "_last", "_listener", "_newest", "_refuse", "_until_s"),
         *("ended", "half_closed", "oversized", "since_s", "stage"),
     )
 
@@ -70,6 +72,7 @@ class Connection(RequestHandler):
         self._newest: StreamReader | None = None  # the body of the newest request
         self._ahead_s = 0.0  # since when a part of the next request is here, behind one at work; 0: none is
         self._header_bytes = 0  # of the next request's header, as far as it is here
+        self._framed_bytes: int | None = None  # of the newest request, as they came, if its body is in chunks
         self.oversized = False  # a request came whose header is too large
         self.half_closed = False
         self._last = False  # it is closed behind the answer under way
@@ -104,13 +107,19 @@ class Connection(RequestHandler):
         """Feed the parser, and note what has begun."""
         before, awaited = self._request_count, self.stage in _AWAITING
         behind = not awaited and self._whole()
+        if awaited and _is_endless(data):
+            self._say(header_too_large())
+            self.force_close()
+            return
         super().data_received(data)
         if self._request_count != before:
+            newest, self._newest = self._messages[-1]
             if self._header_bytes + len(data) > HEADER_BYTES_MAX:  # of some of them, maybe
                 begun = list(self._messages)[before - self._request_count :]
                 self.oversized |= any(_header_bytes(message) > HEADER_BYTES_MAX for message, _ in begun)
             self._header_bytes = 0
-            self._newest = self._messages[-1][1]
+            self._framed_bytes = len(data) if getattr(newest, "chunked", False) else None
+            _let_go(newest)
             if awaited:
                 self._enter(Stage.WORKING if self._newest.is_eof() else Stage.READING, 0.0)
             self._ahead_s = self._loop.time() if self._is_more_behind(data, self._request_count - before) else 0.0
@@ -118,6 +127,20 @@ class Connection(RequestHandler):
             self._header_goes_on(data, awaited)
         elif self.stage is Stage.READING and self._whole():
             self._enter(Stage.WORKING, 0.0)
+        if self._framed_bytes is not None and not self._whole():
+            self._framing_goes_on(0 if self._request_count != before else len(data))
+
+    def _framing_goes_on(self, more: int) -> None:
+        """So many bytes more have come of a body in chunks. One whose chunks are a byte each, or hold more beside the
+        body than it has, costs the loop a hundred times what a body does."""
+        assert self._newest is not None, "a body in chunks, and none has begun"
+        assert self._framed_bytes is not None, "a body in chunks, and none has begun"
+        self._framed_bytes += more
+        if self._framed_bytes > FRAMING_BYTES_MAX + 2 * self._newest.total_bytes:
+            if self.stage is Stage.READING:
+                detail = "the chunks of a body hold more beside the body than it has; send larger ones"
+                self._say(Problem("malformed-request", detail))
+            self.force_close()
 
     def _header_goes_on(self, data: bytes, awaited: bool) -> None:
         """A piece of a header has come that is not complete, behind a request at work or not."""
@@ -276,6 +299,21 @@ class Connection(RequestHandler):
 def header_too_large() -> Problem:
     """Of a request, in all."""
     return Problem("malformed-request", f"the header of a request holds {HEADER_BYTES_MAX} bytes at most")
+
+
+def _is_endless(data: bytes) -> bool:
+    """Whether this piece of a header goes on for longer than a header may. aiohttp's parser would take a millisecond to
+    say so, with all of it."""
+    return len(data) > HEADER_BYTES_MAX and b"\n" not in data[:3] and data.find(b"\r\n\r\n", 0, HEADER_BYTES_MAX) < 0
+
+
+def _let_go(message: object) -> None:
+    """Of bytes that are no request aiohttp keeps the failure, whose traceback leads to all that was read and back to
+    the failure: 100 KB and more of each connection, until somebody looks for cycles."""
+    error = getattr(message, "exc", None)
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__context__
 
 
 def _header_bytes(message: object) -> int:

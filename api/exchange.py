@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from api.answer import JSON, Answer
+from api.loop_turn import LoopTurn
 from api.port import Port, Principal
 from api.problem import FieldFault, Problem
 
@@ -144,9 +145,11 @@ class Exchange:
             self.request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         chunks: list[bytes] = []
         size = 0
+        turn = LoopTurn()
         try:
             async with asyncio.timeout(BODY_MAX_S):
                 while chunk := await self.request.content.readany():
+                    await turn.give_way()  # one that comes in small chunks takes as long as a large batch
                     chunks.append(chunk)
                     size += len(chunk)
                     if size > self.bytes_max:

@@ -1,0 +1,120 @@
+"""Headers without end, chunks that hold little: what is beside a body costs no more than a body does."""
+
+import asyncio
+import gc
+from contextlib import suppress
+
+import pytest
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import RequestHandler
+
+from tests.api.harness import run, running
+from tests.waiting import turns, until
+
+_CHUNKED = (
+    b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+
+
+def test_bytes_that_are_no_request_are_let_go() -> None:
+    """The failure of each held all that was read of its connection, in a cycle: 8 connections after each other made a
+    node grow by a gigabyte."""
+
+    async def story() -> None:
+        async with running() as client:
+            gc.collect()
+            gc.disable()
+            try:
+                for junk in (
+                    b"GET /" + b"x" * 20_000,
+                    b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 20_000,
+                    b"\xff" * 100,
+                ):
+                    reader, writer = await asyncio.open_connection(*client.server.address)
+                    writer.write(junk)
+                    assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+                    writer.close()
+                    await until(lambda: not client.server._listener.connections)
+                await turns()
+                held = [each for each in gc.get_objects() if isinstance(each, HttpProcessingError)]
+            finally:
+                gc.enable()
+            assert held == []
+
+    run(story())
+
+
+def test_a_header_without_end_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece of 256 KB took the parser a millisecond or more to refuse, with all that it held."""
+
+    async def story() -> None:
+        async with running() as client:
+            await client.session.close()
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            await until(lambda: len(client.server._listener.connections) == 1)
+            (connection,) = client.server._listener.connections
+            fed: list[int] = []
+            feed = RequestHandler.data_received
+
+            def counted(self: RequestHandler, data: bytes) -> None:
+                fed.append(len(data))
+                feed(self, data)
+
+            monkeypatch.setattr(RequestHandler, "data_received", counted)
+            connection.data_received(b"GET / HTTP/1.1\r\nX: ")
+            connection.data_received(b"x" * 40_000)
+            answer = await reader.read()
+            assert answer.startswith(b"HTTP/1.1 400 ")
+            assert b"32768 bytes" in answer
+            assert fed == [19]
+            writer.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b"1\r\nx\r\n" * 100_000,
+        b"5;" + b"x" * 100 + b"\r\nabcde\r\n",
+        b"1;" + b"x" * 4_000 + b"\r\nx\r\n",
+        b"0\r\n" + b"X: y\r\n" * 2_000,
+    ],
+    ids=["a byte each", "small ones", "extensions", "trailers"],
+)
+def test_chunks_that_hold_more_than_the_body_end_the_connection(piece: bytes) -> None:
+    """Eight connections that sent bodies a byte a chunk held the leader for seconds."""
+
+    async def story() -> None:
+        async with running() as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(_CHUNKED)
+            with suppress(ConnectionError):
+                for _ in range(2_000_000 // len(piece)):
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(0)
+            with suppress(ConnectionError):
+                assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+            await until(lambda: not client.server._listener.connections)
+            assert not client.port.held
+            writer.close()
+
+    run(story())
+
+
+def test_a_body_in_chunks_of_any_common_size_is_taken() -> None:
+    """Of 16 bytes and more."""
+
+    async def story() -> None:
+        async with running() as client:
+            for size in (16, 1_000, 60_000):
+                text = b'{"topic":"a","body":"' + b"x" * 200_000 + b'"}'
+                reader, writer = await asyncio.open_connection(*client.server.address)
+                pieces = (text[at : at + size] for at in range(0, len(text), size))
+                framed = b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in pieces)
+                writer.write(_CHUNKED + framed + b"0\r\n\r\n")
+                assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 201 ")
+                writer.close()
+
+    run(story())

@@ -1,0 +1,73 @@
+"""Clients that have closed their side of the connection: they get their answer, but nobody waits for them for long."""
+
+import asyncio
+
+import pytest
+
+import api.connection
+import api.server
+from tests.api.harness import run, running
+from tests.api.test_stage import message
+
+
+def test_who_closes_its_side_after_the_request_is_answered() -> None:
+    """`shutdown(SHUT_WR)`: all that was asked for is answered, then the connection is closed."""
+
+    async def story() -> None:
+        async with running() as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(message(b"1") + message(b"2"))
+            writer.write_eof()
+            answers = await reader.read()
+            assert answers.count(b"201 Created") == 2
+            assert len(client.port.held) == 2
+            writer.close()
+
+    run(story())
+
+
+def test_what_takes_long_ends_where_the_client_has_closed_its_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing tells whether anybody waits for the answer: clients asked for ledgers of years, closed, and the leader
+    went on for minutes."""
+    monkeypatch.setattr(api.connection, "HALF_CLOSED_MAX_S", 0.1)
+    monkeypatch.setattr(api.server, "WATCH_EVERY_S", 0.02)
+
+    async def story() -> None:
+        async with running() as client:
+            at_work, ended = asyncio.Event(), asyncio.Event()
+
+            async def count(*_: object, **__: object) -> int:
+                at_work.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    ended.set()
+                return 0
+
+            monkeypatch.setattr(client.port, "count", count)
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(b"GET /v1/messages/count HTTP/1.1\r\nHost: x\r\n\r\n")
+            await at_work.wait()
+            await asyncio.sleep(0.3)
+            assert not ended.is_set(), "who has not closed its side waits for as long as it takes"
+            writer.write_eof()
+            assert await reader.read() == b""
+            await ended.wait()
+            writer.close()
+
+    run(story())
+
+
+def test_who_closes_its_side_in_the_middle_of_a_request_is_gone() -> None:
+    """Nothing is done."""
+
+    async def story() -> None:
+        async with running() as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(message(b"1")[:-1])
+            writer.write_eof()
+            assert await reader.read() == b""
+            assert not client.port.held
+            writer.close()
+
+    run(story())
