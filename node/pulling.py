@@ -9,16 +9,19 @@ In a strict topic it waits once more, for its Lease to be committed; only then i
 acts as leader. If the consumer has gone by then, or trust has, the lease is released: nobody got anything.
 
 A pull with a tag filter is woken only by what it has not looked at. So messages that no consumer wants wake nobody, and
-each of several filters gets its own.
+each of several filters gets its own. Filters that look much and find little rest: for each moment of looks that a
+topic's filters cost they owe four, and what comes meanwhile shares the next look. Pulls of other topics, and those
+without a filter, do not wait for that.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from api.loop_turn import Crowd
@@ -45,6 +48,11 @@ PLEDGE_S: Final = 5.0
 FILTERS_MAX: Final = 1_000
 #: A step looks at topics for so long, and leaves the others to the next.
 WAKE_S: Final = 0.002
+#: Filters of a topic rest so many times as long as their looks took, once they owe more than the credit; not for longer
+#: than the bound.
+REST: Final = 4.0
+CREDIT_S: Final = 0.02
+REST_MOST_S: Final = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +74,10 @@ class Pulling:
         self._waiters: dict[int, dict[_Waiter, None]] = {}
         self._crowd = Crowd(self._loop)
         self._look: dict[int, None] = {}  # topics that may have something for a pull, in line
+        #: Of the first of those, whom a step had no time to look at, and what it has found.
+        self._left: tuple[int, Iterator[_Waiter], dict[TagFilter | None, bool]] | None = None
+        self._paid_s: dict[int, float] = {}  # topic -> loop time at which its filters' looks are paid for
+        self._resting: set[int] = set()  # topics whose filters rest until then
         self._filters = 0  # of all waiters, those that want something special
         self._alike: Counter[tuple[int, TagFilter]] = Counter()  # how many of those want the same of a topic
         self._different: Counter[int] = Counter()  # topic -> how many different filters wait; no zeros in either
@@ -84,9 +96,12 @@ class Pulling:
                 raise Problem("unknown-topic", f"topic {topic.name} was deleted during the wait; pull again")
             lease_ms = request.lease_ms or settings_of(self._node, topic.number).get("lease_ms", LEASE_MS)
             now_ms, trusted = self._node.clock.now_ms(), self._reign.trusted()
+            began_s = loop.time()
             hand_over = self._dispatcher.hand_over(
                 topic.number, request.max, lease_ms, now_ms, trusted=trusted, max_bytes=PULL_BYTES_MAX, tags=wanted
             )
+            if wanted is not None and not len(hand_over):
+                self._owe(topic.number, loop.time() - began_s)
             # Leases wait for the beat, and units that are given up for their end; others may find more; an empty one
             # may have drained a window of cancelled units, or looked through a part of it only. One that was refused
             # is tried again by the loop's next steps; by itself it would only be refused again at once.
@@ -109,27 +124,65 @@ class Pulling:
         self._look |= dict.fromkeys(self._dispatcher.waited.take())
         again: list[int] = []
         until_s = self._loop.time() + WAKE_S
-        while self._look and self._loop.time() < until_s:
+        while self._look:
             topic = next(iter(self._look))
-            del self._look[topic]
             waiters = self._waiters.get(topic)
-            if waiters is not None and self._dispatcher.waiting(topic) and self._wake_one(topic, waiters):
+            wants = False
+            if waiters is None or not self._dispatcher.waiting(topic):
+                self._left = None
+            else:
+                wants = self._wake_one(topic, waiters, until_s)
+            if self._left is not None:
+                break
+            del self._look[topic]
+            if wants:
                 again.append(topic)
+            if self._loop.time() >= until_s:
+                break
         if self._look:
             self._reign.poke()
         self._look |= dict.fromkeys(again)
         return bool(again)
 
-    def _wake_one(self, topic: int, waiters: Iterable[_Waiter]) -> bool:
-        """Wake the first that sleeps on something it wants; whether any pull of these wants something."""
-        something: dict[TagFilter | None, bool] = {}
-        for waiter in waiters:
+    def _wake_one(self, topic: int, waiters: Iterable[_Waiter], until_s: float) -> bool:
+        """Wake the first that sleeps on something it wants; whether any pull of these wants something. What there is no
+        time for is left over."""
+        left, self._left = self._left, None
+        sleeping, something = left[1:] if left is not None and left[0] == topic else (iter(tuple(waiters)), {})
+        resting, looked, began_s = topic in self._resting, False, self._loop.time()
+        for waiter in sleeping:
+            if waiter.wanted is not None and resting:
+                continue
             if waiter.wanted not in something:
+                if looked and self._loop.time() >= until_s:
+                    self._left = topic, chain((waiter,), sleeping), something
+                    break
+                looked = True
                 something[waiter.wanted] = self._dispatcher.waiting(topic, waiter.wanted)
             if something[waiter.wanted] and not waiter.woken.done():
                 waiter.woken.set_result(None)
                 break
+        if looked and something.keys() != {None}:
+            self._owe(topic, self._loop.time() - began_s)
         return any(something.values())
+
+    def _owe(self, topic: int, seconds: float) -> None:
+        """The topic's filters have looked for so long."""
+        now_s = self._loop.time()
+        until_s = max(now_s, self._paid_s.get(topic, 0.0)) + REST * seconds
+        self._paid_s[topic] = min(until_s, now_s + REST_MOST_S)
+        if len(self._paid_s) > FILTERS_MAX:
+            self._paid_s = {number: paid_s for number, paid_s in self._paid_s.items() if paid_s > now_s}
+        if until_s > now_s + CREDIT_S and topic not in self._resting:
+            self._resting.add(topic)
+            self._loop.call_at(self._paid_s[topic], self._rested, topic)
+
+    def _rested(self, topic: int) -> None:
+        """Its filters may look again."""
+        self._resting.discard(topic)
+        if topic in self._waiters:
+            self._look[topic] = None
+            self._reign.poke()
 
     def drop(self, topic: int) -> None:
         """It is deleted: pulls that wait are told so. One of the same name is another topic."""

@@ -276,3 +276,78 @@ def test_b7_so_many_different_filters_wait_for_a_topic_and_no_more(
             each.cancel()
 
     run_node(tmp_path, play)
+
+
+def test_what_filters_a_step_has_no_time_for_the_next_ones_look_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """900 filters over 3,000 messages that none of them wants held the loop for 0.9 s."""
+    monkeypatch.setattr(node.pulling, "WAKE_S", 1e-9)
+    monkeypatch.setattr(node.pulling, "CREDIT_S", 60.0)
+
+    async def play(node: Node) -> None:
+        service = node.service
+        await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
+        pulls = [
+            asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000, None, ((f"x{number}",),)), ANONYMOUS))
+            for number in range(50)
+        ]
+        assert node.reign is not None
+        reign, dispatcher = node.reign, node.reign.dispatcher
+        await until(lambda: sum(map(len, reign.pulling._waiters.values())) == len(pulls))
+        await steps(reign)
+        a_step: list[int] = []
+        wake, waiting = reign.pulling.wake, dispatcher.waiting
+
+        def counted(topic: int, tags: Any = None) -> bool:
+            a_step[-1] += tags is not None
+            return waiting(topic, tags)
+
+        def stepped() -> bool:
+            a_step.append(0)
+            return wake()
+
+        dispatcher.waiting = counted  # type: ignore[method-assign]
+        reign.pulling.wake = stepped  # type: ignore[method-assign]
+        await service.schedule([MessageIn("t", b"x", tags=("x49",))], ANONYMOUS)
+        assert [each.body for each in await pulls[49]] == [b"x"]
+        assert max(a_step) <= 2
+        assert sum(a_step) >= 50
+        for pull in pulls:
+            pull.cancel()
+
+    run_node(tmp_path, play)
+
+
+def test_filters_that_look_much_and_find_little_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who wants anything, or waits for another topic, does not wait for them; what they want comes when they have
+    rested."""
+    monkeypatch.setattr(node.pulling, "CREDIT_S", 0.0)
+    monkeypatch.setattr(node.pulling, "REST", 1e9)
+    monkeypatch.setattr(node.pulling, "REST_MOST_S", 0.4)
+
+    async def play(node: Node) -> None:
+        service = node.service
+
+        def pull(topic: str, *groups: tuple[str, ...]) -> asyncio.Task[Any]:
+            return asyncio.ensure_future(service.pull(PullIn(topic, 1, 20_000, None, groups), ANONYMOUS))
+
+        for name in "tu":
+            await service.put_topic(name, TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
+        filtered, other = pull("t", ("x",)), pull("u", ("x",))
+        assert node.reign is not None
+        pulling, loop = node.reign.pulling, asyncio.get_running_loop()
+        await until(lambda: len(pulling._waiters) == 2)
+        await until(lambda: not pulling._resting)
+        await service.schedule([MessageIn("t", b"0", tags=("y",))], ANONYMOUS)
+        await until(lambda: pulling._resting)
+        rests_s = loop.time()
+        await service.schedule([MessageIn("t", b"1", tags=("x",)), MessageIn("u", b"2", tags=("x",))], ANONYMOUS)
+        assert [each.body for each in await other] == [b"2"]
+        assert [each.body for each in await pull("t")] == [b"0"]
+        assert not filtered.done()
+        assert loop.time() - rests_s < 0.3
+        assert [each.body for each in await filtered] == [b"1"]
+        assert loop.time() - rests_s > 0.35
+
+    run_node(tmp_path, play)
