@@ -39,7 +39,7 @@ from api.answer import PROBLEM, Answer, http_date
 from api.connection import Connection, Listener, header_too_large
 from api.exchange import Exchange
 from api.handing_on import FORWARDED, WAIT
-from api.loop_turn import in_turns
+from api.loop_turn import Starts, in_turns
 from api.port import ANONYMOUS, ForwardRequest, Port, Principal
 from api.problem import FieldFault, Problem, readable
 from api.route import Route, RouteTable
@@ -112,6 +112,7 @@ class Server:
         self._watchdog: asyncio.Task[None] | None = None
         self._waiting: dict[asyncio.Task[Any], _Wait] = {}
         self._numbers = itertools.count(1)
+        self._starts = Starts(self._listener.loop)
         self._id_prefix = f"{port.node_id}-{port.now_ms():x}-"
         self._stamp = ("", -1, -1)
 
@@ -201,8 +202,10 @@ class Server:
             route = self._direct.get((request.method, exchange.target))
             if route is None:
                 route, exchange.params = self._table.find(request.method, self._relative(exchange))
-            if not route.health and (self.draining or self.port.drained()):
-                raise _draining()
+            if not route.health:
+                await self._starts.begin()
+                if self.draining or self.port.drained():
+                    raise _draining()
             if route.batch:
                 exchange.bytes_max = self.port.limits.batch_bytes_max
             if route.waits:

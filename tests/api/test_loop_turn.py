@@ -1,12 +1,13 @@
 """Much work, and many calls at once: a little each time the loop comes round."""
 
 import asyncio
+import time
 from collections import Counter
 
 import pytest
 
 import api.loop_turn
-from api.loop_turn import CROWD_A_TURN, Crowd, Pieces, in_turns
+from api.loop_turn import CROWD_A_TURN, HELD_MAX_S, Crowd, Pieces, Starts, in_turns
 from tests.waiting import until
 
 
@@ -63,5 +64,44 @@ def test_large_requests_share_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [name for _, name in begun] == ["a", "b", "c", "d"]
         assert max(Counter(number for number, _ in others).values()) == 1
         assert "".join(name for _, name in others).startswith("abcdabc")
+
+    asyncio.run(story())
+
+
+def test_what_comes_in_one_moment_begins_as_there_is_time_for_it() -> None:
+    """In order, one at least each time the loop comes round, others in between. Who is cancelled while it waits, or
+    when it has been woken, keeps nobody waiting."""
+
+    async def story() -> None:
+        starts = Starts(asyncio.get_running_loop())
+        rounds, begun = 0, list[tuple[int, int]]()
+
+        async def work(number: int, seconds: float) -> None:
+            await starts.begin()
+            begun.append((rounds, number))
+            end_s = time.perf_counter() + seconds
+            while time.perf_counter() < end_s:
+                pass
+
+        async def count() -> None:
+            nonlocal rounds
+            while True:
+                rounds += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        tasks = [asyncio.create_task(work(number, HELD_MAX_S / 2)) for number in range(40)]
+        await until(lambda: len(begun) >= 10)
+        cancelled = tasks[20], tasks[21], tasks[39]
+        for task in cancelled:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert [number for _, number in begun] == [each for each in range(40) if tasks[each] not in cancelled]
+        assert max(Counter(number for number, _ in begun).values()) <= 3
+        del begun[:]
+        tasks = [asyncio.create_task(work(number, 0.0)) for number in range(40)]
+        await asyncio.gather(*tasks)
+        assert len({number for number, _ in begun}) == 1, "what is short does not wait"
+        counting.cancel()
 
     asyncio.run(story())
