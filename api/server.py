@@ -7,7 +7,6 @@ one write (`api.answer`), a request costs about half. What every request goes th
 """
 
 import asyncio
-import errno
 import itertools
 import logging
 import re
@@ -39,6 +38,7 @@ from api.answer import PROBLEM, Answer, http_date
 from api.connection import Connection, Listener, header_too_large
 from api.exchange import Exchange
 from api.handing_on import FORWARDED, WAIT
+from api.listening import listen
 from api.loop_turn import Starts, in_turns
 from api.port import ANONYMOUS, ForwardRequest, Port, Principal
 from api.problem import FieldFault, Problem, readable
@@ -94,10 +94,6 @@ class _Wait:
     ended: bool = False
 
 
-class ListenFailed(Exception):
-    """The address cannot be listened on; the text says which and why, for the operator."""
-
-
 class Server:
     """One node's HTTP server. Made by `serve`; ended by `close`."""
 
@@ -108,11 +104,12 @@ class Server:
         self._table = RouteTable(routes)
         self._direct = {(route.method, route.pattern): route for route in routes if "{" not in route.pattern}
         self._listener = Listener(self.handle, self._refuse_bytes, port.budget)
-        self._socket: asyncio.Server | None = None
+        self._sockets: list[asyncio.Server] = []
         self._watchdog: asyncio.Task[None] | None = None
         self._waiting: dict[asyncio.Task[Any], _Wait] = {}
         self._numbers = itertools.count(1)
-        self._starts = Starts(self._listener.loop)
+        # Each has its time: who asks for a thousand large messages does not keep those waiting who send and pull.
+        self._questions, self._orders = Starts(self._listener.loop), Starts(self._listener.loop)
         self._id_prefix = f"{port.node_id}-{port.now_ms():x}-"
         self._stamp = ("", -1, -1)
 
@@ -120,21 +117,14 @@ class Server:
 
     async def listen(self, host: str, listen_port: int) -> None:
         """Open the socket. `ListenFailed` with the reason."""
-        loop = asyncio.get_running_loop()
-        try:
-            self._socket = await loop.create_server(self._listener, host, listen_port, backlog=1024)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            if error.errno == errno.EADDRINUSE:
-                reason = "the address is in use; stop the process that listens there or configure another port"
-            raise ListenFailed(f"cannot listen for HTTP on {host}:{listen_port}: {reason}") from error
-        self._watchdog = loop.create_task(self._watch())
+        self._sockets = await listen(self._listener, host, listen_port)
+        self._watchdog = asyncio.get_running_loop().create_task(self._watch())
 
     @property
     def address(self) -> tuple[str, int]:
         """Host and port listened on (the port given by the system when 0 was asked for)."""
-        assert self._socket is not None, "listen first"
-        name = self._socket.sockets[0].getsockname()
+        assert self._sockets, "listen first"
+        name = self._sockets[0].sockets[0].getsockname()
         return name[0], name[1]
 
     def drain(self) -> None:
@@ -172,9 +162,9 @@ class Server:
     async def close(self, grace_s: float = GRACE_S) -> None:
         """Drain, stop listening, let requests at work finish for `grace_s`, close all connections. Idempotent."""
         self.drain()
-        socket, self._socket = self._socket, None
-        if socket is not None:
-            socket.close()
+        for each in self._sockets:
+            each.close()
+        self._sockets = []
         if self._watchdog is not None:
             self._watchdog.cancel()
             with suppress(asyncio.CancelledError):
@@ -203,7 +193,7 @@ class Server:
             if route is None:
                 route, exchange.params = self._table.find(request.method, self._relative(exchange))
             if not route.health:
-                await self._starts.begin()
+                await (self._questions if route.method == "GET" else self._orders).begin()
                 if self.draining or self.port.drained():
                     raise _draining()
             if route.batch:

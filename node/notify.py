@@ -55,7 +55,7 @@ class Announced(Outside):
         self._notifier = notifier
 
     async def serve(self, port: Port, host: str, listen_port: int) -> Serving:
-        """The HTTP server. Raises api.server.ListenFailed."""
+        """The HTTP server. Raises api.listening.ListenFailed."""
         serving = await super().serve(port, host, listen_port)
         self._notifier.tell("READY=1")
         return serving

@@ -137,5 +137,5 @@ class Outside:
         return LoopWatchdog(held_ms)
 
     async def serve(self, port: Port, host: str, listen_port: int) -> Serving:
-        """The HTTP server. Raises api.server.ListenFailed."""
+        """The HTTP server. Raises api.listening.ListenFailed."""
         return await serve(port, host, listen_port)

@@ -1,0 +1,35 @@
+"""The sockets that clients connect to."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from typing import Final
+
+#: Connections that the kernel keeps until they are accepted.
+BACKLOG: Final = 1024
+#: So many are accepted each time the loop comes round: uvloop accepts one a socket, and 500 connections of one client
+#: would keep the next one waiting for 500 rounds.
+ACCEPTS: Final = 16
+
+
+class ListenFailed(Exception):
+    """The address cannot be listened on; the text says which and why, for the operator."""
+
+
+async def listen(make: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> list[asyncio.Server]:
+    """One socket for each address of the host, ACCEPTS times. `ListenFailed` with the reason."""
+    loop = asyncio.get_running_loop()
+    try:
+        opened = await loop.create_server(make, host, port, backlog=BACKLOG)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno == errno.EADDRINUSE:
+            reason = "the address is in use; stop the process that listens there or configure another port"
+        raise ListenFailed(f"cannot listen for HTTP on {host}:{port}: {reason}") from error
+    again = [
+        await loop.create_server(make, sock=socket.fromfd(each.fileno(), each.family, each.type), backlog=BACKLOG)
+        for each in opened.sockets
+        for _ in range(ACCEPTS - 1)
+    ]
+    return [opened, *again]
