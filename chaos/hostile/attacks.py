@@ -167,6 +167,37 @@ async def unread_answers(scene: Scene) -> None:
     await asyncio.gather(*(again(get, 150) for _ in range(3)), *(again(pull, 1) for _ in range(scene.count(45))))
 
 
+async def large_questions(scene: Scene) -> None:
+    """500 connections that ask for a message of 255 KB, a thousand times each, and read nothing."""
+    message = {"topic": "asked", "body": "x" * 255_000, "delay": "1h"}
+    async with scene.http.post(f"{scene.leader.url}/v1/messages", json=message) as answer:
+        path = f"/v1/messages/{(await answer.json())['id']}"
+    asked = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 1_000
+
+    async def again() -> None:
+        while True:
+            await _unread(scene.leader, iter([asked]))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(scene.count(500)):
+            group.create_task(again())
+
+
+async def odd_framing(scene: Scene) -> None:
+    """Eight connections, half with a body in chunks of a byte, half with a header without end; begun anew when they are
+    closed."""
+    chunked = b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    kinds = (chunked, b"1\r\n \r\n" * 10_000), (b"GET /livez HTTP/1.1\r\nHost: x\r\nX: ", b"a" * 65_536)
+
+    async def again(begins: bytes, goes_on: bytes) -> None:
+        while True:
+            await _unread(scene.leader, itertools.chain([begins], itertools.repeat(goes_on)))
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(8):
+            group.create_task(again(*kinds[number % 2]))
+
+
 async def bodies_under_way(scene: Scene) -> None:
     """B4: batches of which all but one byte is sent, at every node."""
     size = 16 * 1024 * 1024
@@ -217,7 +248,7 @@ async def one_message_changed_often(scene: Scene) -> None:
 
 
 async def full_batches(scene: Scene) -> None:
-    """B9: valid batches with all that a line may hold."""
+    """B9: valid batches with all that a line may hold, six at a time."""
     line = json.dumps(
         {
             "topic": "b9",
@@ -229,12 +260,18 @@ async def full_batches(scene: Scene) -> None:
             "retry": {"max_attempts": 5},
         }
     ).encode()
-    round_ = 0
-    while True:
-        round_ += 1
-        lines = [line.replace(b'"k"', b'"%d-%d"' % (round_, number)) for number in range(scene.count(9_900))]
-        assert await scene.batch(lines) in (0, 200, 429)
-        await asyncio.sleep(0.5)
+    rounds = itertools.count(1)
+
+    async def again() -> None:
+        while True:
+            round_ = next(rounds)
+            lines = [line.replace(b'"k"', b'"%d-%d"' % (round_, number)) for number in range(scene.count(9_900))]
+            assert await scene.batch(lines) in (0, 200, 429)
+            await asyncio.sleep(0.5)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(6):
+            group.create_task(again())
 
 
 async def hanging_receivers(scene: Scene) -> None:
@@ -307,6 +344,8 @@ ATTACKS: Final[dict[str, Attack]] = {
     "polls": many_polls,
     "halves": half_requests,
     "unread": unread_answers,
+    "questions": large_questions,
+    "framing": odd_framing,
     "bodies": bodies_under_way,
     "topics": many_topics,
     "filters": many_filters,
