@@ -27,6 +27,7 @@ from api.stage import (
     LINGER_S,
     Stage,
 )
+from api.traceback import let_go
 
 _log = logging.getLogger("api")
 
@@ -119,7 +120,7 @@ class Connection(RequestHandler):
                 self.oversized |= any(_header_bytes(message) > HEADER_BYTES_MAX for message, _ in begun)
             self._header_bytes = 0
             self._framed_bytes = len(data) if getattr(newest, "chunked", False) else None
-            _let_go(newest)
+            let_go(getattr(newest, "exc", None))  # of bytes that are no request: it leads to all that was read
             if awaited:
                 self._enter(Stage.WORKING if self._newest.is_eof() else Stage.READING, 0.0)
             self._ahead_s = self._loop.time() if self._is_more_behind(data, self._request_count - before) else 0.0
@@ -305,15 +306,6 @@ def _is_endless(data: bytes) -> bool:
     """Whether this piece of a header goes on for longer than a header may. aiohttp's parser would take a millisecond to
     say so, with all of it."""
     return len(data) > HEADER_BYTES_MAX and b"\n" not in data[:3] and data.find(b"\r\n\r\n", 0, HEADER_BYTES_MAX) < 0
-
-
-def _let_go(message: object) -> None:
-    """Of bytes that are no request aiohttp keeps the failure, whose traceback leads to all that was read and back to
-    the failure: 100 KB and more of each connection, until somebody looks for cycles."""
-    error = getattr(message, "exc", None)
-    while error is not None:
-        error.__traceback__ = None
-        error = error.__context__
 
 
 def _header_bytes(message: object) -> int:

@@ -25,6 +25,7 @@ from typing import Any, Final
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
+from api.traceback import let_go
 from node.push_address import Addresses
 from node.push_answer import Answer, failed
 from node.push_deadline import Deadlines
@@ -187,6 +188,7 @@ class PushClient:
                 return
             wire.drop()
         self._connected(pool)
+        let_go(broken)
         if pool.waiting and broken is not None:
             self._end(self._next(pool), failed(broken))
         self._connect_more(target, pool)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import random
 import socket
 import threading
@@ -15,14 +16,16 @@ from node.push_address import Addresses
 from node.push_answer import Answer
 from node.push_client import PushClient
 from node.push_target import make_target
-from node.push_wire import INTERIM_MAX, Wire
+from node.push_wire import INTERIM_MAX, Exchange, Wire
 from node.retry import (
     BROKEN,
+    CONNECT,
     REASONS,
     TIMEOUT,
 )
 from tests.node.push_attempt import LOOPBACK, NOW_MS, Send, attempt, run
 from tests.node.receiver import Behave, answer, read_request, receiver
+from tests.waiting import turns
 
 
 async def _hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -258,5 +261,26 @@ def test_no_answer_is_too_strange() -> None:
             got = [await send(url, timeout_ms=2000) for _ in answers]
         assert all(100 <= each.code <= 599 or each.code in REASONS for each in got)
         assert {BROKEN, 200} <= {each.code for each in got}
+
+    run(play)
+
+
+def test_who_refuses_leaves_nothing_behind() -> None:
+    """Each failure held its attempt, with the message, in a cycle: the leader of a soak had thousands of them."""
+
+    async def play(send: Send) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{taken.getsockname()[1]}/"
+            gc.collect()
+            gc.disable()
+            try:
+                for _ in range(5):
+                    assert (await send(url)).code == CONNECT
+                await turns()
+                left = [each for each in gc.get_objects() if isinstance(each, OSError | Exchange)]
+            finally:
+                gc.enable()
+            assert left == []
 
     run(play)
