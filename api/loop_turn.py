@@ -1,4 +1,5 @@
-"""Work on the loop in turns: what takes long gives the loop back between its pieces.
+"""Work on the loop in turns: what takes long gives the loop back between its pieces, what comes in crowds begins and
+ends a few at a time.
 
 Heartbeats, hand-overs and all other clients wait while one callback runs: 0.25 s end a leader's trust, 0.4 s bring an
 election. So whoever does work whose size a client or the store decides asks `give_way` between pieces of at most a
