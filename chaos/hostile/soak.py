@@ -22,7 +22,8 @@ from chaos.hostile.bystanders import Look, resident_bytes
 from chaos.hostile.receivers import Receivers
 from chaos.webhooks import PUSH_SETTINGS
 
-SEND_S: Final = 0.02
+#: So that all clients together send about 55 requests a second.
+SEND_S: Final = 0.05
 WEIGH_S: Final = 5.0
 SETTLED_S: Final = 600.0
 #: From then on no node grows by more: what fragments and caches add, and a share of what it has.
