@@ -58,6 +58,8 @@ class Placed:
 
 _body = attrgetter("body")
 _topic = attrgetter("topic")
+_deliver_at = attrgetter("deliver_at_ms")
+_more = [attrgetter(name) for name in ("headers", "tags", "target", "key")]
 
 Part = tuple[int, int, Placed | str]  # first row, rows, and their result or the error they met
 
@@ -149,10 +151,14 @@ class MessageQueue:
             start = stop = request.taken
             limit = min(len(request.messages), start + min(BLOCK_ROWS, ENTRY_ROWS_MAX - len(messages)))
             left = max(0, room - BLOCK_BYTES)
+            block = request.messages[start:limit]
+            size = _plain_size(block)
+            if size is not None and room - size > left:
+                room, stop = room - size, limit
             while stop < limit and room > left:
                 room -= _size(request.messages[stop])
                 stop += 1
-            rows = named.take(request.messages[start:stop])
+            rows = named.take(block if stop == limit else request.messages[start:stop])
             if not rows:
                 break
             if start + rows < stop:
@@ -187,6 +193,15 @@ class _Named:
     def take(self, messages: Sequence[MessageIn]) -> int:
         """How many of these, from the first on, may be in the entry too."""
         now_ms, hours, topics = self._now_ms, self._hours, self._topics
+        named = topics.union(map(_topic, messages))
+        if len(named) <= ENTRY_TOPICS_MAX and not any(map(_deliver_at, messages)):
+            delays = [message.delay_ms or 0 for message in messages]
+            between = range((now_ms + min(delays)) // HOUR_MS, (now_ms + max(delays)) // HOUR_MS + 1)
+            if len(between) <= 2:  # or they may be fewer hours than lie between
+                soon = hours.union(between)
+                if len(soon) <= ENTRY_HOURS_MAX:
+                    self._hours, self._topics = soon, named
+                    return len(messages)
         for row, message in enumerate(messages):
             hours.add(max(now_ms, message.deliver_at_ms or now_ms + (message.delay_ms or 0)) // HOUR_MS)
             topics.add(message.topic)
@@ -197,6 +212,13 @@ class _Named:
 
 def _first_row(part: Part) -> int:
     return part[0]
+
+
+def _plain_size(messages: Sequence[MessageIn]) -> int | None:
+    """Of all of them, if they have nothing but a body; None if some may have more."""
+    if any(any(map(each, messages)) for each in _more):
+        return None
+    return sum(map(len, map(_body, messages))) + ROW_BYTES * len(messages)
 
 
 def _size(message: MessageIn) -> int:
