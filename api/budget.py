@@ -9,6 +9,8 @@ from api.problem import Problem
 
 CONNECTIONS_MAX: Final = 10_000
 BYTES_MAX: Final = 256 * 1024 * 1024
+#: Bodies up to this size are not counted: what settles messages goes on when the budget is used up.
+UNCOUNTED_BYTES: Final = 4_096
 
 
 class Budget:

@@ -9,13 +9,14 @@ the same. What is not HTTP at all is answered in the same shape as every other e
 import asyncio
 import logging
 from collections.abc import Callable
+from heapq import nsmallest
 from typing import Final, cast
 
 from aiohttp import StreamReader, web
 from aiohttp.web_protocol import RequestHandler
 
 from api.answer import Answer
-from api.budget import Budget
+from api.budget import UNCOUNTED_BYTES, Budget
 from api.loop_turn import Crowd, Pieces
 from api.problem import Problem
 from api.stage import (
@@ -40,6 +41,8 @@ _NEVER_S: Final = float("inf")
 IDLE_LEAST_S: Final = 2.0
 #: Connections looked at in a piece.
 LOOK_AT: Final = 1_000
+#: So many that may make room are found in one look at all.
+OUT_AT: Final = 64
 #: A header holds no more, so that connections do not either: nobody counts it among what clients hold.
 HEADER_BYTES_MAX: Final = 32 * 1024
 #: Sizes of chunks and what else stands beside a body hold no more than the body and this: above what is read at once.
@@ -98,7 +101,6 @@ class Connection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """It is closed, by whomever."""
         if self._manager is not None:
-            self._listener.forget(self)
             self._listener.budget.connections -= 1
             if self._task_handler is not None and not self._task_handler.done():
                 self._listener.endings.add(self._task_handler.cancel)
@@ -123,6 +125,8 @@ class Connection(RequestHandler):
             let_go(getattr(newest, "exc", None))  # of bytes that are no request: it leads to all that was read
             if awaited:
                 self._enter(Stage.WORKING if self._newest.is_eof() else Stage.READING, 0.0)
+            elif self._holds_uncounted():
+                self._end_wait()
             self._ahead_s = self._loop.time() if self._is_more_behind(data, self._request_count - before) else 0.0
         elif awaited or behind:
             self._header_goes_on(data, awaited)
@@ -183,18 +187,25 @@ class Connection(RequestHandler):
 
     def goes_on(self) -> bool:
         """Whether another request may come, or is here."""
-        return not (self.half_closed or self._last or self.oversized) or bool(self._messages)
+        return not self._last and (not (self.half_closed or self.oversized) or bool(self._messages))
 
     def wait(self, ended: Callable[[], None]) -> None:
         """The request at work waits for what may not come for long."""
         self.ended = ended
         self.since_s = self._loop.time()
-        self._listener.awaiting[self] = None
 
     def waited(self) -> None:
         """It waits no more."""
         self.ended = None
-        self._listener.awaiting.pop(self, None)
+
+    def asks_nothing(self) -> bool:
+        """Whether no part of a request is here."""
+        return self.stage in _IDLE
+
+    def may_go(self) -> bool:
+        """Whether it may make room for another: it keeps the node waiting, or waits itself."""
+        waits = self.stage is not Stage.WORKING or self.ended is not None
+        return waits and not self._last and self.transport is not None
 
     def make_room(self) -> None:
         """End it for another connection: a wait is answered as one that found nothing, a request that is not here whole
@@ -215,8 +226,13 @@ class Connection(RequestHandler):
             self.transport.write(self._refuse(problem).whole())
 
     def unwatched(self) -> bool:
-        """Whether nothing would tell that the client is gone."""
-        return self.half_closed or self._buffer_paused
+        """Whether nothing would tell that the client is gone, or what it sent behind the request would be held."""
+        return self.half_closed or self._buffer_paused or self._holds_uncounted()
+
+    def _holds_uncounted(self) -> bool:
+        """Whether a body is here, or on its way, that stands behind the request at work: nobody counts it before its
+        own turn comes."""
+        return any(not body.is_eof() or body.total_bytes > UNCOUNTED_BYTES for _, body in self._messages)
 
     def _whole(self) -> bool:
         """Whether the newest request is here with all its body."""
@@ -224,9 +240,9 @@ class Connection(RequestHandler):
 
     def _is_more_behind(self, data: bytes, requests: int) -> bool:
         """Whether a part of another request follows those that this piece of data completed the headers of. Not told
-        of several with bodies."""
+        of several with bodies, nor behind chunks."""
         message, payload = self._messages[-1]
-        if not payload.is_eof() or not hasattr(message, "headers"):
+        if not payload.is_eof() or getattr(message, "chunked", True):
             return False
         length = message.headers.get("Content-Length", "0")
         if requests > 1 or not length.isdigit():
@@ -251,7 +267,10 @@ class Connection(RequestHandler):
         if not request.content.is_eof():
             self._enter(Stage.LINGERING, LINGER_S + 1)
         elif self._messages:
-            self._enter(Stage.WORKING, 0.0)
+            is_here = len(self._messages) > 1 or self._whole()
+            self._enter(Stage.WORKING if is_here else Stage.READING, 0.0)
+        elif self.half_closed:
+            self.force_close()
         elif self._ahead_s:
             self._enter(Stage.HEADER, self._ahead_s + HEADER_MAX_S - self._loop.time())
         else:
@@ -281,12 +300,6 @@ class Connection(RequestHandler):
         if stage is Stage.WORKING and self.half_closed:
             within_s = HALF_CLOSED_MAX_S
         self._until_s = self.since_s + within_s if within_s else _NEVER_S
-        listener = self._listener
-        listener.forget(self)
-        if stage in _IDLE:
-            listener.idle[self] = None
-        elif stage is not Stage.WORKING or self.ended is not None:
-            listener.awaiting[self] = None
 
     def close_overdue(self, now_s: float) -> None:
         """Close it if it has stood at its stage for too long."""
@@ -323,11 +336,9 @@ class Listener(web.Server):
         #: Of connections that are closed, and of waits of which nobody knows whether anybody waits.
         self.endings = Crowd(self.loop)
         self.budget = budget
-        #: Those that ask for nothing, longest first.
-        self.idle: dict[Connection, None] = {}
-        #: Those that are waited for while they ask, or that wait themselves, longest first.
-        self.awaiting: dict[Connection, None] = {}
         self._refuse = refuse
+        #: Who makes room next, the first one last, and since when each stands as it did.
+        self._next_out: list[tuple[float, Connection]] = []
 
     def __call__(self) -> RequestHandler:
         return Connection(self, self._refuse)
@@ -336,27 +347,33 @@ class Listener(web.Server):
         """Whether there is room for one more connection, if need be in place of another."""
         if self.budget.connections < self.budget.connections_max:
             return True
-        longest = self._longest()
+        longest = self._take_longest()
         if longest is None:
             return False
-        self.forget(longest)
         longest.make_room()
         return True
 
-    def _longest(self) -> Connection | None:
-        """Who makes room: who asks for nothing, unless it has just asked and another keeps the node waiting for longer.
-        Else who sends thousands of requests but for their last byte has those closed that are used all the time, such
-        as the other nodes'."""
-        idle, awaiting = next(iter(self.idle), None), next(iter(self.awaiting), None)
-        if idle is None or awaiting is None:
-            return idle or awaiting
-        fresh = self.loop.time() - idle.since_s < IDLE_LEAST_S
-        return awaiting if fresh and awaiting.since_s < idle.since_s else idle
+    def _take_longest(self) -> Connection | None:
+        """Who makes room. A look at all finds some, for those that connect next too."""
+        for _ in range(2):
+            while self._next_out:
+                since_s, connection = self._next_out.pop()
+                if connection.since_s == since_s and connection.may_go():
+                    return connection
+            self._next_out = self._look_for_room()
+        return None
 
-    def forget(self, connection: Connection) -> None:
-        """It keeps nobody waiting."""
-        self.idle.pop(connection, None)
-        self.awaiting.pop(connection, None)
+    def _look_for_room(self) -> list[tuple[float, Connection]]:
+        """Those that ask for nothing, longest first; but who has just asked makes no room while another keeps the node
+        waiting for longer. Else who sends thousands of requests but for their last byte has those closed that are used
+        all the time, such as the other nodes'."""
+        fresh_s = self.loop.time() - IDLE_LEAST_S
+
+        def order(each: Connection) -> tuple[bool, float]:
+            return not each.asks_nothing() or each.since_s > fresh_s, each.since_s
+
+        may_go = (each for each in self.connections if isinstance(each, Connection) and each.may_go())
+        return [(each.since_s, each) for each in reversed(nsmallest(OUT_AT, may_go, order))]
 
     def close_overdue(self, now_s: float) -> Pieces[None]:
         """Close connections that stood at one stage for too long."""

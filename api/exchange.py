@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from api.answer import JSON, Answer
+from api.budget import UNCOUNTED_BYTES
 from api.loop_turn import LoopTurn
 from api.port import Port, Principal
 from api.problem import FieldFault, Problem
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 #: A body has to be complete this long after its header.
 BODY_MAX_S: Final = 30.0
-#: Bodies up to this size are not counted against the node's budget: what settles messages goes on when it is used up.
-UNCOUNTED_BYTES: Final = 4_096
 
 
 class Exchange:

@@ -36,6 +36,12 @@ def only(server: Server) -> Connection:
     return connection
 
 
+def keeping(client: Client) -> list[Connection]:
+    """The connections that keep the server waiting, or wait themselves, while they ask for something."""
+    held = [each for each in client.server._listener.connections if isinstance(each, Connection)]
+    return [each for each in held if each.may_go() and not each.asks_nothing()]
+
+
 @asynccontextmanager
 async def connected(client: Client) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, Connection]]:
     """A client's socket, and what the server makes of it."""
@@ -255,7 +261,7 @@ def test_b2_whoever_keeps_the_node_waiting_for_longest_makes_room() -> None:
             for sent in (_GET[:10], message(b"1")[:-1], get * 1_000, _POLL[:-1]):
                 held.append(await asyncio.open_connection(sock=await narrow(client), limit=1_024))
                 held[-1][1].write(sent)
-                await until(lambda: len(client.server._listener.awaiting) == len(held))
+                await until(lambda: len(keeping(client)) == len(held))
             held[-1][1].write(_POLL[-1:])
             await until(client.port.waiting.is_set)
             half_header, half_body, unread, poll = (reader for reader, _ in held)
@@ -264,7 +270,7 @@ def test_b2_whoever_keeps_the_node_waiting_for_longest_makes_room() -> None:
                 newer.append(await asyncio.open_connection(*client.server.address))
                 newer[-1][1].write(_POLL)
                 await until(lambda: len(client.server._waiting) == min(4, 1 + len(newer)))
-                await until(lambda: len(client.server._listener.awaiting) == 4)
+                await until(lambda: len(keeping(client)) == 4)
             for reader in half_header, half_body:
                 assert b'"code":"busy"' in await reader.read()
             with suppress(ConnectionResetError):
@@ -289,18 +295,18 @@ def test_who_has_just_asked_makes_no_room_while_another_has_kept_the_node_waitin
             await until(lambda: not client.server._listener.connections)
             half_reader, half = await asyncio.open_connection(*client.server.address)
             half.write(message(b"1")[:-1])
-            await until(lambda: client.server._listener.awaiting)
+            await until(lambda: keeping(client))
             used_reader, used = await asyncio.open_connection(*client.server.address)
             used.write(_GET)
             await used_reader.readuntil(b"ok\n")
-            await until(lambda: client.server._listener.idle)
+            await until(lambda: any(each.stage is Stage.IDLE for each in client.server._listener.connections))
             _, other = await asyncio.open_connection(*client.server.address)
             assert b'"code":"busy"' in await half_reader.read()
             used.write(_GET)
             await used_reader.readuntil(b"ok\n")
             monkeypatch.setattr(api.connection, "IDLE_LEAST_S", 0.0)
             other.write(message(b"1")[:-1])
-            await until(lambda: client.server._listener.awaiting)
+            await until(lambda: keeping(client))
             _, newest = await asyncio.open_connection(*client.server.address)
             assert await used_reader.read() == b""
             for writer in half, used, other, newest:
