@@ -63,6 +63,16 @@ class _Waiter:
     woken: asyncio.Future[None]
 
 
+@dataclass(slots=True)
+class _Look:
+    """At the pulls that wait for a topic; it may take several steps."""
+
+    topic: int
+    sleeping: Iterator[_Waiter]
+    found: dict[TagFilter | None, bool]  # whether the topic has something for who wants this
+    changed: bool = False  # since it began, so that what was found is not the last word
+
+
 class Pulling:
     """Waiting pulls by topic, first come first served."""
 
@@ -74,8 +84,7 @@ class Pulling:
         self._waiters: dict[int, dict[_Waiter, None]] = {}
         self._crowd = Crowd(self._loop)
         self._look: dict[int, None] = {}  # topics that may have something for a pull, in line
-        #: Of the first of those, whom a step had no time to look at, and what it has found.
-        self._left: tuple[int, Iterator[_Waiter], dict[TagFilter | None, bool]] | None = None
+        self._left: _Look | None = None  # at the first of those, which a step had no time to end
         self._paid_s: dict[int, float] = {}  # topic -> loop time at which its filters' looks are paid for
         self._resting: set[int] = set()  # topics whose filters rest until then
         self._filters = 0  # of all waiters, those that want something special
@@ -121,7 +130,8 @@ class Pulling:
     def wake(self) -> bool:
         """Wake one waiting pull per topic that has something for it (it has the next one woken); whether any was, and
         must be again if it is refused. Looks at topics that have something new, not at all that are waited for."""
-        self._look |= dict.fromkeys(self._dispatcher.waited.take())
+        for topic in self._dispatcher.waited.take():
+            self._look_at(topic)
         again: list[int] = []
         until_s = self._loop.time() + WAKE_S
         while self._look:
@@ -144,27 +154,35 @@ class Pulling:
         self._look |= dict.fromkeys(again)
         return bool(again)
 
+    def _look_at(self, topic: int) -> None:
+        """It may have something new; a look that is under way may have passed it."""
+        self._look[topic] = None
+        if self._left is not None and self._left.topic == topic:
+            self._left.changed = True
+
     def _wake_one(self, topic: int, waiters: Iterable[_Waiter], until_s: float) -> bool:
-        """Wake the first that sleeps on something it wants; whether any pull of these wants something. What there is no
-        time for is left over."""
-        left, self._left = self._left, None
-        sleeping, something = left[1:] if left is not None and left[0] == topic else (iter(tuple(waiters)), {})
+        """Wake the first that sleeps on something it wants; whether any pull of these wants something, or may. What
+        there is no time for is left over."""
+        look, self._left = self._left, None
+        if look is None or look.topic != topic:
+            look = _Look(topic, iter(tuple(waiters)), {})
         resting, looked, began_s = topic in self._resting, False, self._loop.time()
-        for waiter in sleeping:
+        for waiter in look.sleeping:
             if waiter.wanted is not None and resting:
                 continue
-            if waiter.wanted not in something:
+            if waiter.wanted not in look.found:
                 if looked and self._loop.time() >= until_s:
-                    self._left = topic, chain((waiter,), sleeping), something
+                    look.sleeping = chain((waiter,), look.sleeping)
+                    self._left = look
                     break
                 looked = True
-                something[waiter.wanted] = self._dispatcher.waiting(topic, waiter.wanted)
-            if something[waiter.wanted] and not waiter.woken.done():
+                look.found[waiter.wanted] = self._dispatcher.waiting(topic, waiter.wanted)
+            if look.found[waiter.wanted] and not waiter.woken.done():
                 waiter.woken.set_result(None)
                 break
-        if looked and something.keys() != {None}:
+        if looked and look.found.keys() != {None}:
             self._owe(topic, self._loop.time() - began_s)
-        return any(something.values())
+        return look.changed or any(look.found.values())
 
     def _owe(self, topic: int, seconds: float) -> None:
         """The topic's filters have looked for so long."""
@@ -181,7 +199,7 @@ class Pulling:
         """Its filters may look again."""
         self._resting.discard(topic)
         if topic in self._waiters:
-            self._look[topic] = None
+            self._look_at(topic)
             self._reign.poke()
 
     def drop(self, topic: int) -> None:
@@ -203,7 +221,7 @@ class Pulling:
         self._count(topic, wanted, 1)
         waiters = self._waiters.setdefault(topic, {})
         waiters[waiter] = None
-        self._look[topic] = None
+        self._look_at(topic)
         self._dispatcher.waited.wait(topic)
         timer = self._loop.call_later(left_s, _wake, waiter.woken)
         try:

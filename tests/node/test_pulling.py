@@ -319,6 +319,57 @@ def test_what_filters_a_step_has_no_time_for_the_next_ones_look_at(
     run_node(tmp_path, play)
 
 
+def test_what_comes_while_a_look_is_under_way_wakes_who_wants_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look that takes several steps has passed its filter already: it slept until its wait was over."""
+    monkeypatch.setattr(node.pulling, "WAKE_S", 1e-9)
+    monkeypatch.setattr(node.pulling, "CREDIT_S", 60.0)
+
+    async def play(node: Node) -> None:
+        service = node.service
+        await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
+        pulls = [
+            asyncio.ensure_future(service.pull(PullIn("t", 10, 600_000, None, ((f"x{number}",),)), ANONYMOUS))
+            for number in range(50)
+        ]
+        assert node.reign is not None
+        reign, dispatcher = node.reign, node.reign.dispatcher
+        await until(lambda: sum(map(len, reign.pulling._waiters.values())) == len(pulls))
+        await steps(reign)
+        waiting, came = dispatcher.waiting, asyncio.Event()
+        looked: list[Any] = []
+
+        def looks(topic: int, tags: Any = None) -> bool:
+            found = waiting(topic, tags)
+            if tags is not None:
+                looked.append(tags)
+                if len(looked) == 2:
+                    came.set()
+            return found
+
+        dispatcher.waiting = looks  # type: ignore[method-assign]
+        wake = reign.pulling.wake
+
+        def held_back() -> bool:
+            """No step goes on with the look until what wants waking is here."""
+            return False if came.is_set() and not scheduled else wake()
+
+        scheduled: list[str] = []
+        reign.pulling.wake = held_back  # type: ignore[method-assign]
+        await service.schedule([MessageIn("t", b"a", tags=("nobody",))], ANONYMOUS)
+        await came.wait()
+        await service.schedule([MessageIn("t", b"b", tags=("x0",))], ANONYMOUS)
+        scheduled.append("x0")
+        reign.poke()
+        await until(pulls[0].done)
+        assert [each.body for each in pulls[0].result()] == [b"b"]
+        for pull in pulls:
+            pull.cancel()
+
+    run_node(tmp_path, play)
+
+
 def test_filters_that_look_much_and_find_little_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who wants anything, or waits for another topic, does not wait for them; what they want comes when they have
     rested."""
