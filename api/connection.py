@@ -13,6 +13,7 @@ from heapq import nsmallest
 from typing import Final, cast
 
 from aiohttp import StreamReader, web
+from aiohttp.http import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler
 
 from api.answer import Answer
@@ -242,7 +243,7 @@ class Connection(RequestHandler):
         """Whether a part of another request follows those that this piece of data completed the headers of. Not told
         of several with bodies, nor behind chunks."""
         message, payload = self._messages[-1]
-        if not payload.is_eof() or getattr(message, "chunked", True):
+        if not payload.is_eof() or not isinstance(message, RawRequestMessage) or message.chunked:
             return False
         length = message.headers.get("Content-Length", "0")
         if requests > 1 or not length.isdigit():

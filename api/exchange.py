@@ -148,9 +148,12 @@ class Exchange:
         try:
             async with asyncio.timeout(BODY_MAX_S):
                 while chunk := await self.request.content.readany():
-                    await turn.give_way()  # one that comes in small chunks takes as long as a large batch
                     chunks.append(chunk)
                     size += len(chunk)
+                    if self.request.content.total_bytes > size:
+                        await turn.give_way()  # one that comes in small chunks takes as long as a large batch
+                    else:
+                        turn.begin_anew()  # it waits for the client, and others have had the loop
                     if size > self.bytes_max:
                         raise self._too_large(size)
                     if size > self._held:

@@ -57,13 +57,17 @@ class LoopTurn:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._line = _lines.get(self._loop) or _lines.setdefault(self._loop, _Line(self._loop))
-        self._began_s = self._loop.time()
+        self.begin_anew()
 
     async def give_way(self) -> None:
         """Let all others run, if the loop has been held for `HELD_MAX_S`. What was true before may not be after."""
         if self._loop.time() - self._began_s >= HELD_MAX_S:
             await self._line.turn()
-            self._began_s = self._loop.time()
+            self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Others have had the loop."""
+        self._began_s = self._loop.time()
 
 
 class Crowd:

@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
+from api.budget import CONNECTIONS_MAX
 from api.duration import BadDuration, parse_duration, render_duration
 from api.port import DELAY_LEVELS_MS
 
@@ -87,7 +88,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     # are not read; past it 429 busy. 0: an eighth of the memory that the process may use.
     max_held_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
     # Connections of clients to this node: as many as one loop serves, and fewer where descriptors or memory are few.
-    max_connections: Annotated[int, Meta(ge=16, le=1_000_000)] = 10_000
+    max_connections: Annotated[int, Meta(ge=16, le=1_000_000)] = CONNECTIONS_MAX
     # Topics that schedules make: past it they name ones that exist, or 429 over-limit; PUT makes more.
     max_topics: Annotated[int, Meta(ge=1, le=10_000_000)] = 100_000
     # What `delay_level: n` stands for, from 1; the same on all nodes, since any may lead. For new messages only.

@@ -58,7 +58,6 @@ class Placed:
 
 _body = attrgetter("body")
 _topic = attrgetter("topic")
-_deliver_at = attrgetter("deliver_at_ms")
 _more = [attrgetter(name) for name in ("headers", "tags", "target", "key")]
 
 Part = tuple[int, int, Placed | str]  # first row, rows, and their result or the error they met
@@ -193,17 +192,15 @@ class _Named:
     def take(self, messages: Sequence[MessageIn]) -> int:
         """How many of these, from the first on, may be in the entry too."""
         now_ms, hours, topics = self._now_ms, self._hours, self._topics
-        named = topics.union(map(_topic, messages))
-        if len(named) <= ENTRY_TOPICS_MAX and not any(map(_deliver_at, messages)):
-            delays = [message.delay_ms or 0 for message in messages]
-            between = range((now_ms + min(delays)) // HOUR_MS, (now_ms + max(delays)) // HOUR_MS + 1)
-            if len(between) <= 2:  # or they may be fewer hours than lie between
-                soon = hours.union(between)
-                if len(soon) <= ENTRY_HOURS_MAX:
-                    self._hours, self._topics = soon, named
-                    return len(messages)
-        for row, message in enumerate(messages):
-            hours.add(max(now_ms, message.deliver_at_ms or now_ms + (message.delay_ms or 0)) // HOUR_MS)
+        whens = [message.deliver_at_ms or now_ms + (message.delay_ms or 0) for message in messages]
+        between = range(max(now_ms, min(whens)) // HOUR_MS, max(now_ms, max(whens)) // HOUR_MS + 1)
+        few = between if len(between) <= 2 else {max(now_ms, when) // HOUR_MS for when in whens}
+        soon, named = hours.union(few), topics.union(map(_topic, messages))
+        if len(soon) <= ENTRY_HOURS_MAX and len(named) <= ENTRY_TOPICS_MAX:
+            self._hours, self._topics = soon, named
+            return len(messages)
+        for row, (message, when) in enumerate(zip(messages, whens, strict=True)):
+            hours.add(max(now_ms, when) // HOUR_MS)
             topics.add(message.topic)
             if len(hours) > ENTRY_HOURS_MAX or len(topics) > ENTRY_TOPICS_MAX:
                 return row

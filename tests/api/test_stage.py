@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +12,8 @@ import api.connection
 import api.server
 from api.budget import Budget
 from api.connection import Connection
+from api.message_route import PARSED_TIMES
+from api.port import ScheduleResult
 from api.server import Server
 from api.stage import Stage
 from tests.api.harness import Client, run, running
@@ -226,6 +229,27 @@ def test_b4_bodies_under_way_are_counted() -> None:
     run(story())
 
 
+def test_b4_rows_parsed_of_a_batch_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hold more than the lines that they were made of, until they are written."""
+
+    async def story() -> None:
+        async with running() as client:
+            port, lines = client.port, b'{"topic":"a","body":1}\n' * 1_000
+            held: list[int] = []
+            schedule = port.schedule
+
+            async def written(*args: Any) -> ScheduleResult:
+                held.append(port.budget.held_bytes)
+                return await schedule(*args)
+
+            monkeypatch.setattr(port, "schedule", written)
+            assert (await client.batch(lines)).status == 200
+            assert held == [(1 + PARSED_TIMES) * len(lines)]
+            assert port.budget.held_bytes == 0
+
+    run(story())
+
+
 def test_b2_idle_connections_make_room_and_what_is_past_that_is_told_so() -> None:
     """1,100 idle connections took the descriptors that a node needs for its files, and ended it."""
 
@@ -299,7 +323,9 @@ def test_who_has_just_asked_makes_no_room_while_another_has_kept_the_node_waitin
             used_reader, used = await asyncio.open_connection(*client.server.address)
             used.write(_GET)
             await used_reader.readuntil(b"ok\n")
-            await until(lambda: any(each.stage is Stage.IDLE for each in client.server._listener.connections))
+            await until(
+                lambda: any(cast(Connection, each).stage is Stage.IDLE for each in client.server._listener.connections)
+            )
             _, other = await asyncio.open_connection(*client.server.address)
             assert b'"code":"busy"' in await half_reader.read()
             used.write(_GET)
