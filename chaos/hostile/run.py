@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-import aiohttp
-
 from chaos.cluster import Cluster
 from chaos.ground import Ground
-from chaos.hostile.attacks import ATTACKS, Scene
+from chaos.hostile.attacker import Attacker
 from chaos.hostile.bystanders import Bystanders
 from chaos.hostile.silent_names import SilentNames
 from chaos.hostile.verdict import COMES_BACK_S, Verdict, Window, judge
@@ -35,39 +33,25 @@ async def attack(
     """What the clients of a running cluster see of these attacks at once. Memory has `after_s` to come back; `hosts`
     are names of this machine that nodes can resolve.
     """
-    async with Bystanders(cluster, hosts) as seen, _session() as http:
+    async with Bystanders(cluster, hosts) as seen:
         before = await _window(before_s)
         leader = await cluster.wait_leader()
-        scene = Scene(cluster.nodes[leader.node_id], tuple(cluster.nodes.values()), http, size)
-        attacks = [asyncio.create_task(_attack(name, scene)) for name in names]
-        during = await _window(during_s)
-        for each in attacks:
-            each.cancel()
-        failed = [error for error in await asyncio.gather(*attacks, return_exceptions=True) if error is not None]
+        nodes = cluster.nodes
+        async with Attacker(names, nodes[leader.node_id], tuple(nodes.values()), size) as attacker:
+            during = await _window(during_s)
+            failed = await attacker.end()
         after = await _window(after_s)
         last = await cluster.wait_leader()
         await seen.stop()
         verdict = judge(seen, before, during, after, (leader.term, last.term))
-        verdict.wrong += [
-            f"an attack failed: {error!r}" for error in failed if not isinstance(error, asyncio.CancelledError)
-        ]
+        verdict.wrong += [f"an attack failed: {error}" for error in failed]
         return verdict
-
-
-async def _attack(name: str, scene: Scene) -> None:
-    await ATTACKS[name](scene)
 
 
 async def _window(seconds: float) -> Window:
     begin_s = time.monotonic()
     await asyncio.sleep(seconds)
     return Window(begin_s, time.monotonic())
-
-
-def _session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=60, sock_connect=5)
-    )
 
 
 async def run(directory: Path, names: Sequence[str], during_s: float, say: Callable[[str], None]) -> dict[str, Verdict]:
