@@ -1,6 +1,7 @@
 """Pulls on a whole node: who waits is woken for what it wants, and for nothing else."""
 
 import asyncio
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 import node.outlet
 import node.pulling
-from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
+from api.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.problem import Problem
 from node.outlet import EXHAUSTED_MAX
 from node.reign import TRUST_RETRY_MS, Reign
@@ -24,6 +25,19 @@ async def steps(reign: Reign) -> None:
     for _ in range(20):
         reign.poke()
         await turns()
+
+
+async def filtered_pulls(node: Node, count: int) -> tuple[list[asyncio.Task[Sequence[Delivery]]], Reign]:
+    """Pulls that wait for tags x0, x1, ... of topic t, longer than any test does, and that have been looked at."""
+    pulls = [
+        asyncio.ensure_future(node.service.pull(PullIn("t", 10, 600_000, None, ((f"x{number}",),)), ANONYMOUS))
+        for number in range(count)
+    ]
+    assert node.reign is not None
+    waiters = node.reign.pulling._waiters
+    await until(lambda: sum(map(len, waiters.values())) == count)
+    await steps(node.reign)
+    return pulls, node.reign
 
 
 def test_each_consumer_gets_what_its_filter_wants(tmp_path: Path) -> None:
@@ -164,14 +178,8 @@ def test_b7_many_waiting_filters_sleep_while_nothing_new_comes(tmp_path: Path) -
     async def play(node: Node) -> None:
         service = node.service
         await service.schedule([MessageIn("t", b"0", tags=("asia",)) for _ in range(50)], ANONYMOUS)
-        pulls = [
-            asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000, None, ((f"x{number}",),)), ANONYMOUS))
-            for number in range(150)
-        ]
-        assert node.reign is not None
-        reign, dispatcher = node.reign, node.reign.dispatcher
-        await until(lambda: sum(len(waiters) for waiters in reign.pulling._waiters.values()) == len(pulls))
-        await steps(reign)
+        pulls, reign = await filtered_pulls(node, 150)
+        dispatcher = reign.dispatcher
         tries = 0
         hand_over = dispatcher.hand_over
 
@@ -288,14 +296,8 @@ def test_what_filters_a_step_has_no_time_for_the_next_ones_look_at(
     async def play(node: Node) -> None:
         service = node.service
         await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
-        pulls = [
-            asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000, None, ((f"x{number}",),)), ANONYMOUS))
-            for number in range(50)
-        ]
-        assert node.reign is not None
-        reign, dispatcher = node.reign, node.reign.dispatcher
-        await until(lambda: sum(map(len, reign.pulling._waiters.values())) == len(pulls))
-        await steps(reign)
+        pulls, reign = await filtered_pulls(node, 50)
+        dispatcher = reign.dispatcher
         a_step: list[int] = []
         wake, waiting = reign.pulling.wake, dispatcher.waiting
 
@@ -329,14 +331,8 @@ def test_what_comes_while_a_look_is_under_way_wakes_who_wants_it(
     async def play(node: Node) -> None:
         service = node.service
         await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
-        pulls = [
-            asyncio.ensure_future(service.pull(PullIn("t", 10, 600_000, None, ((f"x{number}",),)), ANONYMOUS))
-            for number in range(50)
-        ]
-        assert node.reign is not None
-        reign, dispatcher = node.reign, node.reign.dispatcher
-        await until(lambda: sum(map(len, reign.pulling._waiters.values())) == len(pulls))
-        await steps(reign)
+        pulls, reign = await filtered_pulls(node, 50)
+        dispatcher = reign.dispatcher
         waiting, came = dispatcher.waiting, asyncio.Event()
         looked: list[Any] = []
 
@@ -349,18 +345,17 @@ def test_what_comes_while_a_look_is_under_way_wakes_who_wants_it(
             return found
 
         dispatcher.waiting = looks  # type: ignore[method-assign]
-        wake = reign.pulling.wake
+        wake, scheduled = reign.pulling.wake, asyncio.Event()
 
         def held_back() -> bool:
             """No step goes on with the look until what wants waking is here."""
-            return False if came.is_set() and not scheduled else wake()
+            return False if came.is_set() and not scheduled.is_set() else wake()
 
-        scheduled: list[str] = []
         reign.pulling.wake = held_back  # type: ignore[method-assign]
         await service.schedule([MessageIn("t", b"a", tags=("nobody",))], ANONYMOUS)
         await came.wait()
         await service.schedule([MessageIn("t", b"b", tags=("x0",))], ANONYMOUS)
-        scheduled.append("x0")
+        scheduled.set()
         reign.poke()
         await until(pulls[0].done)
         assert [each.body for each in pulls[0].result()] == [b"b"]
