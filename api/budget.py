@@ -1,8 +1,10 @@
 """What all connections of a node may hold together: how many they are, and how many bytes of bodies under way, of what
 is parsed of them, and of answers that nobody has read yet."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 from api.problem import Problem
@@ -11,6 +13,47 @@ CONNECTIONS_MAX: Final = 10_000
 BYTES_MAX: Final = 256 * 1024 * 1024
 #: Bodies up to this size are not counted: what settles messages goes on when the budget is used up.
 UNCOUNTED_BYTES: Final = 4_096
+#: What is parsed has one part in so many of all bytes.
+PARSED_SHARE: Final = 4
+#: What is parsed of so little of it waits for no room: small batches stand behind no large ones.
+ROOM_FREE_BYTES: Final = 1024 * 1024
+
+
+class Room:
+    """So many bytes for those that may wait for them: who came first goes first. Who needs more than there is goes
+    alone."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._left = size
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def taken(self, size: int) -> AsyncIterator[None]:
+        """Wait for so many bytes, and have them."""
+        size = min(size, self._size)
+        if self._waiting or size > self._left:
+            mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((size, mine))
+            try:
+                await mine
+            except asyncio.CancelledError:
+                self._give(0 if mine.cancelled() else size)
+                raise
+        else:
+            self._left -= size
+        try:
+            yield
+        finally:
+            self._give(size)
+
+    def _give(self, size: int) -> None:
+        self._left += size
+        while self._waiting and (self._waiting[0][1].done() or self._waiting[0][0] <= self._left):
+            wanted, first = self._waiting.popleft()
+            if not first.done():  # cancelled
+                self._left -= wanted
+                first.set_result(None)
 
 
 class Budget:
@@ -23,6 +66,7 @@ class Budget:
         self.held_bytes = 0
         self.connections = 0
         self.refused = 0
+        self._parsed = Room(bytes_max // PARSED_SHARE)
 
     def take(self, size: int) -> None:
         """Count `size` bytes more. `busy` where they would be too many; then none is counted."""
@@ -48,6 +92,17 @@ class Budget:
             yield
         finally:
             self.give(size)
+
+    @asynccontextmanager
+    async def parsed(self, size: int) -> AsyncIterator[None]:
+        """Parse what will hold so many bytes, when there is room for it."""
+        if size <= ROOM_FREE_BYTES:
+            with self.counted(size):
+                yield
+        else:
+            async with self._parsed.taken(size):
+                with self.counted(size):
+                    yield
 
     def full(self) -> Problem:
         """The answer to a connection too many."""

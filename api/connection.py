@@ -105,6 +105,7 @@ class Connection(RequestHandler):
             self._listener.budget.connections -= 1
             if self._task_handler is not None and not self._task_handler.done():
                 self._listener.endings.add(self._task_handler.cancel)
+            self._newest = None  # it leads back here: nothing else would free either before somebody looks for cycles
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

@@ -6,9 +6,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import threading
 
 from node.config import Config
-from node.memory import settle_memory
+from node.memory import give_back_often, settle_memory
 from node.notify import Announced, Notifier
 from node.server import Node
 from node.snapshot import Reinstalled
@@ -35,6 +36,8 @@ async def run(config: Config) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
     beating = asyncio.ensure_future(notifier.beat(lambda: standing(node)))
+    ended = threading.Event()
+    give_back_often(ended)
     try:
         while True:
             settle_memory()
@@ -47,6 +50,7 @@ async def run(config: Config) -> None:
             node = Node(config, Announced(notifier))
     finally:
         beating.cancel()
+        ended.set()
 
 
 def standing(node: Node) -> str:

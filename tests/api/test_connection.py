@@ -1,7 +1,9 @@
 """Connections that do not behave: slow, broken, huge, old."""
 
 import asyncio
+import gc
 import time
+import weakref
 from contextlib import suppress
 
 import pytest
@@ -70,6 +72,27 @@ def test_idle_between_requests_is_not_slow(monkeypatch: pytest.MonkeyPatch) -> N
                 read_s = time.monotonic()
                 await until(lambda read_s=read_s: time.monotonic() > read_s + 0.25)  # type: ignore[misc]
             writer.close()
+
+    run(story())
+
+
+def test_a_closed_connection_leaves_nothing_to_the_search_for_cycles() -> None:
+    """The body of its newest request led back to it: 4,000 polls of one client that closed them left 15 MB."""
+
+    async def story() -> None:
+        async with running() as client:
+            _, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{")
+            await until(lambda: client.port.budget.held_bytes)
+            (held,) = client.server._listener.connections
+            connection = weakref.ref(held)
+            del held
+            gc.disable()
+            try:
+                writer.close()
+                await until(lambda: connection() is None)
+            finally:
+                gc.enable()
 
     run(story())
 

@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+import threading
 
 import pytest
+
+import node.memory
 
 PROGRAM = """
 import resource
@@ -28,3 +31,41 @@ def faults(*, settled: bool) -> int:
 def test_blocks_of_a_megabyte_are_mapped_once() -> None:
     """Hardly a page fault after the first."""
     assert faults(settled=True) < faults(settled=False) / 5
+
+
+FREED = """
+from node.memory import _LIBC, give_back, settle_memory
+from pathlib import Path
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+settle_memory()
+before = resident()
+held = [b"x" * 100_000 for _ in range(1_000)]
+last = b"x" * 100_000
+del held
+if {given_back}:
+    give_back()
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads memory as Linux tells it")
+@pytest.mark.parametrize("given_back", [True, False])
+def test_what_is_free_below_what_is_in_use_goes_back_to_the_kernel(given_back: bool) -> None:
+    """glibc returns by itself what lies above the last block in use."""
+    program = FREED.format(given_back=given_back)
+    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert (int(ran.stdout) < 20e6) is given_back
+
+
+def test_it_goes_back_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the process ends."""
+    monkeypatch.setattr(node.memory, "GIVE_BACK_S", 0.001)
+    ended, times = threading.Event(), threading.Semaphore(0)
+    monkeypatch.setattr(node.memory, "give_back", times.release)
+    thread = node.memory.give_back_often(ended)
+    for _ in range(3):
+        assert times.acquire(timeout=10)
+    ended.set()
+    thread.join(10)
+    assert not thread.is_alive()

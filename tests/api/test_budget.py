@@ -1,0 +1,75 @@
+"""Room that is waited for."""
+
+import asyncio
+from contextlib import suppress
+
+from api.budget import PARSED_SHARE, ROOM_FREE_BYTES, Budget, Room
+from tests.waiting import turns
+
+
+def test_who_came_first_goes_first_and_who_needs_more_than_there_is_goes_alone() -> None:
+    """Six batches with all that a line may hold, parsed at once, were 300 MB."""
+
+    async def story() -> None:
+        room, order, ends = Room(10), list[str](), dict[str, asyncio.Event]()
+
+        async def go(name: str, size: int) -> None:
+            ends[name] = asyncio.Event()
+            async with room.taken(size):
+                order.append(name)
+                await ends[name].wait()
+
+        async with asyncio.TaskGroup() as group:
+            for name, size in {"a": 6, "b": 6, "large": 99, "c": 1, "d": 9}.items():
+                group.create_task(go(name, size))
+            await turns()
+            assert order == ["a"], "c fits beside a, but stands behind others"
+            for name, now in {"a": ["b"], "b": ["large"], "large": ["c", "d"], "c": [], "d": []}.items():
+                before = list(order)
+                ends[name].set()
+                await turns()
+                assert order == before + now
+        assert room._left == 10
+
+    asyncio.run(story())
+
+
+def test_who_goes_away_leaves_its_room_to_others() -> None:
+    """While it waits, and in the very moment in which it may go."""
+
+    async def story() -> None:
+        room = Room(1)
+
+        async def go() -> None:
+            async with room.taken(1):
+                await turns()
+
+        first, away, woken, last = (asyncio.ensure_future(go()) for _ in range(4))
+        await asyncio.sleep(0)
+        away.cancel()
+        await first
+        woken.cancel()
+        await last
+        for each in away, woken:
+            with suppress(asyncio.CancelledError):
+                await each
+            assert each.cancelled()
+        assert room._left == 1
+
+    asyncio.run(story())
+
+
+def test_small_batches_stand_behind_no_large_ones() -> None:
+    """All are counted."""
+
+    async def story() -> None:
+        budget = Budget(bytes_max=PARSED_SHARE * ROOM_FREE_BYTES)
+        async with budget.parsed(2 * ROOM_FREE_BYTES), budget.parsed(ROOM_FREE_BYTES):
+            assert budget.held_bytes == 3 * ROOM_FREE_BYTES
+            behind = asyncio.ensure_future(budget.parsed(ROOM_FREE_BYTES + 1).__aenter__())
+            await turns()
+            assert not behind.done()
+            behind.cancel()
+        assert budget.held_bytes == 0
+
+    asyncio.run(story())
