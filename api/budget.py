@@ -13,7 +13,9 @@ CONNECTIONS_MAX: Final = 10_000
 BYTES_MAX: Final = 256 * 1024 * 1024
 #: Bodies up to this size are not counted: what settles messages goes on when the budget is used up.
 UNCOUNTED_BYTES: Final = 4_096
-#: What is parsed has one part in so many of all bytes.
+#: What is parsed of large batches may hold so much, and no more than one part in so many of all bytes: one loop writes
+#: them one behind the other.
+PARSED_MAX: Final = 64 * 1024 * 1024
 PARSED_SHARE: Final = 4
 #: What is parsed of so little of it waits for no room: small batches stand behind no large ones.
 ROOM_FREE_BYTES: Final = 1024 * 1024
@@ -66,7 +68,7 @@ class Budget:
         self.held_bytes = 0
         self.connections = 0
         self.refused = 0
-        self._parsed = Room(bytes_max // PARSED_SHARE)
+        self._parsed = Room(min(PARSED_MAX, bytes_max // PARSED_SHARE))
 
     def take(self, size: int) -> None:
         """Count `size` bytes more. `busy` where they would be too many; then none is counted."""

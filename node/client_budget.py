@@ -11,6 +11,8 @@ from node.memory import memory_bytes
 
 SHARE: Final = 8
 """Of the memory that the process may use clients get one part in so many."""
+BYTES_MAX: Final = 96 * 1024 * 1024
+"""But no more, unless it is set: one loop serves them, and what it has no time for is better refused than kept."""
 BYTES_MIN: Final = 32 * 1024 * 1024
 """Room for a batch and its answer, however little that is."""
 CONNECTION_BYTES: Final = 32 * 1024
@@ -19,7 +21,7 @@ CONNECTION_BYTES: Final = 32 * 1024
 
 def client_budget(limits: Limits, pushes: int) -> Budget:
     """Beside so many pushes on the wire."""
-    share = memory_bytes() // SHARE
-    by_memory = max(CONNECTIONS_MIN, share // CONNECTION_BYTES)
+    memory = memory_bytes()
+    by_memory = max(CONNECTIONS_MIN, memory // SHARE // CONNECTION_BYTES)
     most = min(limits.max_connections, connections_max(raise_descriptors(), pushes), by_memory)
-    return Budget(max(BYTES_MIN, limits.max_held_bytes or share), most)
+    return Budget(max(BYTES_MIN, limits.max_held_bytes or min(BYTES_MAX, memory // SHARE)), most)
