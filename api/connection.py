@@ -26,6 +26,7 @@ from api.stage import (
     HALF_CLOSED_MAX_S,
     HEADER_MAX_S,
     KEEPALIVE_S,
+    LINGER_PAUSE_S,
     LINGER_S,
     Stage,
 )
@@ -179,8 +180,15 @@ class Connection(RequestHandler):
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Go on reading, if it was paused. aiohttp asks for it after every body it hands out and then runs its parser
         over nothing (4 us of every request); not paused means that there is nothing left to parse."""
-        if self._reading_paused:
+        if self._reading_paused and self.stage is Stage.LINGERING:
+            self._loop.call_later(LINGER_PAUSE_S, self._drop_more)
+        elif self._reading_paused:
             super().resume_reading(resume_parser)
+
+    def _drop_more(self) -> None:
+        """Read more of a body that nobody wants, so that its client comes to the answer."""
+        if self._reading_paused and self.transport is not None:
+            super().resume_reading()
 
     def _pause_reading_for_buffer(self) -> None:
         """More requests are here than are parsed ahead: the end of the client is not seen behind them."""
