@@ -9,6 +9,7 @@ the same. What is not HTTP at all is answered in the same shape as every other e
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from heapq import nsmallest
 from typing import Final, cast
 
@@ -104,10 +105,14 @@ class Connection(RequestHandler):
         """It is closed, by whomever."""
         if self._manager is not None:
             self._listener.budget.connections -= 1
-            if self._task_handler is not None and not self._task_handler.done():
-                self._listener.endings.add(self._task_handler.cancel)
-            self._newest = None  # it leads back here: nothing else would free either before somebody looks for cycles
+            self._listener.endings.add(partial(self._end, exc))
+
+    def _end(self, exc: BaseException | None) -> None:
+        """End what is done for it."""
+        if self._task_handler is not None and not self._task_handler.done():
+            self._task_handler.cancel()
         super().connection_lost(exc)
+        self._newest = None  # it leads back here: nothing else would free either before somebody looks for cycles
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser, and note what has begun."""
@@ -215,7 +220,7 @@ class Connection(RequestHandler):
     def may_go(self) -> bool:
         """Whether it may make room for another: it keeps the node waiting, or waits itself."""
         waits = self.stage is not Stage.WORKING or self.ended is not None
-        return waits and not self._last and self.transport is not None
+        return waits and not self._last and self.transport is not None and not self.transport.is_closing()
 
     def make_room(self) -> None:
         """End it for another connection: a wait is answered as one that found nothing, a request that is not here whole
