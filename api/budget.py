@@ -106,6 +106,10 @@ class Budget:
                 with self.counted(size):
                     yield
 
+    def is_full(self) -> bool:
+        """Whether clients hold as much as they may."""
+        return self.held_bytes > self.bytes_max
+
     def full(self) -> Problem:
         """The answer to a connection too many."""
         self.refused += 1

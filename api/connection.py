@@ -10,16 +10,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from heapq import nsmallest
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp import StreamReader, web
 from aiohttp.http import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler
 
 from api.answer import Answer
-from api.budget import UNCOUNTED_BYTES, Budget
-from api.loop_turn import Crowd, Pieces
+from api.budget import UNCOUNTED_BYTES
 from api.problem import Problem
 from api.stage import (
     ANSWER_BYTES_PER_S,
@@ -33,6 +31,9 @@ from api.stage import (
 )
 from api.traceback import let_go
 
+if TYPE_CHECKING:
+    from api.listener import Listener
+
 _log = logging.getLogger("api")
 
 #: Stages in which a request is awaited.
@@ -40,12 +41,6 @@ _AWAITING: Final = (Stage.OPENED, Stage.HEADER, Stage.IDLE)
 #: Those in which nothing is asked for.
 _IDLE: Final = (Stage.OPENED, Stage.IDLE)
 _NEVER_S: Final = float("inf")
-#: Who has asked for something makes no room for so long, if another keeps the node waiting for longer.
-IDLE_LEAST_S: Final = 2.0
-#: Connections looked at in a piece.
-LOOK_AT: Final = 1_000
-#: So many that may make room are found in one look at all.
-OUT_AT: Final = 64
 #: A header holds no more, so that connections do not either: nobody counts it among what clients hold.
 HEADER_BYTES_MAX: Final = 32 * 1024
 #: Sizes of chunks and what else stands beside a body hold no more than the body and this: above what is read at once.
@@ -168,7 +163,8 @@ class Connection(RequestHandler):
             self._enter(Stage.HEADER, HEADER_MAX_S)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # what asyncio asks for
-        """The client has sent all that it will; whether the connection stays open for what it has asked for.
+        """The client has sent all that it will. The connection stays open for what it has asked for; else it is closed
+        soon: 3,000 that were idle are closed a few at a time.
 
         A wait ends at once: whether the client only closed its side or is gone nothing tells."""
         self.half_closed = self.stage not in _AWAITING and self._whole()
@@ -176,7 +172,9 @@ class Connection(RequestHandler):
             self._listener.endings.add(self._end_wait)
         if self.half_closed and self.stage is Stage.WORKING:
             self._until_s = self._loop.time() + HALF_CLOSED_MAX_S
-        return self.half_closed
+        if not self.half_closed:
+            self._listener.endings.add(self.force_close)
+        return True
 
     def _end_wait(self) -> None:
         if self.ended is not None:
@@ -275,6 +273,7 @@ class Connection(RequestHandler):
         size = transport.get_write_buffer_size()
         self._enter(Stage.ANSWERING, ANSWER_MAX_S + size / ANSWER_BYTES_PER_S)
         with self._listener.budget.counted(size):
+            self._listener.unburden()
             await self._drain_helper()
 
     def answered(self, request: web.BaseRequest) -> None:
@@ -339,61 +338,3 @@ def _is_endless(data: bytes) -> bool:
 def _header_bytes(message: object) -> int:
     """Of what the parser made of a request; 0 of what was none."""
     return sum(len(name) + len(value) for name, value in getattr(message, "raw_headers", ()))
-
-
-class Listener(web.Server):
-    """Makes a `Connection` for each client. Where there are as many as may be, one that keeps the node waiting makes
-    room. The end of a connection ends the work for it, soon."""
-
-    def __init__(self, handler: Callable[..., object], refuse: Refuse, budget: Budget) -> None:
-        super().__init__(handler)  # type: ignore[arg-type]
-        self.loop = self._loop
-        #: Of connections that are closed, and of waits of which nobody knows whether anybody waits.
-        self.endings = Crowd(self.loop)
-        self.budget = budget
-        self._refuse = refuse
-        #: Who makes room next, the first one last, and since when each stands as it did.
-        self._next_out: list[tuple[float, Connection]] = []
-
-    def __call__(self) -> RequestHandler:
-        return Connection(self, self._refuse)
-
-    def admits(self) -> bool:
-        """Whether there is room for one more connection, if need be in place of another."""
-        if self.budget.connections < self.budget.connections_max:
-            return True
-        longest = self._take_longest()
-        if longest is None:
-            return False
-        longest.make_room()
-        return True
-
-    def _take_longest(self) -> Connection | None:
-        """Who makes room. A look at all finds some, for those that connect next too."""
-        for _ in range(2):
-            while self._next_out:
-                since_s, connection = self._next_out.pop()
-                if connection.since_s == since_s and connection.may_go():
-                    return connection
-            self._next_out = self._look_for_room()
-        return None
-
-    def _look_for_room(self) -> list[tuple[float, Connection]]:
-        """Those that ask for nothing, longest first; but who has just asked makes no room while another keeps the node
-        waiting for longer. Else who sends thousands of requests but for their last byte has those closed that are used
-        all the time, such as the other nodes'."""
-        fresh_s = self.loop.time() - IDLE_LEAST_S
-
-        def order(each: Connection) -> tuple[bool, float]:
-            return not each.asks_nothing() or each.since_s > fresh_s, each.since_s
-
-        may_go = (each for each in self.connections if isinstance(each, Connection) and each.may_go())
-        return [(each.since_s, each) for each in reversed(nsmallest(OUT_AT, may_go, order))]
-
-    def close_overdue(self, now_s: float) -> Pieces[None]:
-        """Close connections that stood at one stage for too long."""
-        for number, each in enumerate(self.connections):
-            if number % LOOK_AT == LOOK_AT - 1:
-                yield
-            if isinstance(each, Connection):
-                each.close_overdue(now_s)

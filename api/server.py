@@ -35,9 +35,10 @@ from api import (
     topic_route,
 )
 from api.answer import PROBLEM, Answer, http_date
-from api.connection import Connection, Listener, header_too_large
+from api.connection import Connection, header_too_large
 from api.exchange import Exchange
 from api.handing_on import FORWARDED, WAIT
+from api.listener import Listener
 from api.listening import listen
 from api.loop_turn import Starts, in_turns
 from api.port import ANONYMOUS, ForwardRequest, Port, Principal

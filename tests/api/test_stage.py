@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 import api.connection
+import api.listener
 import api.server
 from api.budget import Budget
 from api.connection import Connection
@@ -330,7 +331,7 @@ def test_who_has_just_asked_makes_no_room_while_another_has_kept_the_node_waitin
             assert b'"code":"busy"' in await half_reader.read()
             used.write(_GET)
             await used_reader.readuntil(b"ok\n")
-            monkeypatch.setattr(api.connection, "IDLE_LEAST_S", 0.0)
+            monkeypatch.setattr(api.listener, "IDLE_LEAST_S", 0.0)
             other.write(message(b"1")[:-1])
             await until(lambda: keeping(client))
             _, newest = await asyncio.open_connection(*client.server.address)
