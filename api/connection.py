@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
-from aiohttp import StreamReader, web
+from aiohttp import StreamReader, web, web_protocol
 from aiohttp.http import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler
 
@@ -45,6 +45,10 @@ _NEVER_S: Final = float("inf")
 HEADER_BYTES_MAX: Final = 32 * 1024
 #: Sizes of chunks and what else stands beside a body hold no more than the body and this: above what is read at once.
 FRAMING_BYTES_MAX: Final = 320 * 1024
+
+#: Requests parsed ahead on one connection, 3 KB each, which nobody counts. aiohttp has no argument for it.
+AHEAD_MAX: Final = 8
+web_protocol.MAX_MSG_QUEUE_SIZE = AHEAD_MAX
 
 Refuse = Callable[[Problem], Answer]
 

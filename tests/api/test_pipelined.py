@@ -2,10 +2,12 @@
 
 import asyncio
 import socket
+from contextlib import suppress
 
 import pytest
 
 from api.budget import UNCOUNTED_BYTES, Budget
+from api.connection import AHEAD_MAX
 from api.stage import Stage
 from tests.api.harness import run, running
 from tests.api.memory_port import MemoryPort
@@ -127,5 +129,47 @@ def test_a_body_in_chunks_has_nothing_behind_it() -> None:
             assert b"201 Created" in await reader.readuntil(b"}")
             await until(lambda: connection.stage is not Stage.WORKING)
             assert connection.stage is Stage.IDLE
+
+    run(story())
+
+
+def test_so_many_requests_are_parsed_ahead_and_no_more() -> None:
+    """A connection that read nothing held 32 of them, and 500 such connections 60 MB."""
+
+    async def story() -> None:
+        async with running() as client, connected(client) as (_, writer, connection):
+            writer.write(_POLL)
+            await client.port.waiting.wait()
+            connection.data_received(_GET * 40)
+            assert len(connection._messages) == AHEAD_MAX
+
+    run(story())
+
+
+def test_b3_who_leaves_answers_unread_for_longest_makes_room_where_clients_hold_too_much() -> None:
+    """Answers count past the bound, and nothing bounded how many clients left one unread."""
+
+    async def story() -> None:
+        async with running(MemoryPort(budget=Budget(bytes_max=300_000))) as client:
+            made = await client.send("POST", "/v1/messages", {"topic": "b", "body": "x" * 200_000})
+            await client.session.close()
+            await until(lambda: not client.server._listener.connections)
+            get = b"GET /v1/messages/%s?ledger=false HTTP/1.1\r\nHost: x\r\n\r\n" % made.json["id"].encode()
+            unread = []
+            for _ in range(2):
+                unread.append(await asyncio.open_connection(sock=await narrow(client), limit=1_024))
+                await until(lambda: len(client.server._listener.connections) == len(unread))
+                newest = client.server._listener.connections[-1].transport
+                assert newest is not None
+                newest.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+                unread[-1][1].write(get)
+                await until(lambda: client.port.budget.held_bytes > 150_000)
+            reader, _ = unread[0]
+            with suppress(ConnectionResetError):
+                assert len(await reader.read()) < 200_000
+            for reader, _ in unread[1:]:
+                assert len(await reader.readuntil(b'"history"')) > 0
+            for _, writer in unread:
+                writer.close()
 
     run(story())
