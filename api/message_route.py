@@ -101,7 +101,9 @@ async def _as_of_one_moment(exchange: Exchange, id_text: str, view: MessageView)
     same it was so in between. What is open is in flight exactly if the records say that it is leased: a leader that
     died may have handed it over, and its lease is lost."""
     for _ in range(LOOKS):
+        await exchange.go_on()
         ledger = await _ledger(exchange, id_text)
+        await exchange.go_on()
         before, view = view, await exchange.port.message(id_text, local=False, principal=exchange.principal)
         if view == before:
             if ledger["class"] in ("pending", "in_flight"):

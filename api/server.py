@@ -194,7 +194,7 @@ class Server:
             if route is None:
                 route, exchange.params = self._table.find(request.method, self._relative(exchange))
             if not route.health:
-                await (self._questions if route.method == "GET" else self._orders).begin()
+                await exchange.begin(self._questions if route.method == "GET" else self._orders)
                 if self.draining or self.port.drained():
                     raise _draining()
             if route.batch:
