@@ -122,6 +122,9 @@ class Connection(RequestHandler):
             self.force_close()
             return
         super().data_received(data)
+        if data and self.stage is Stage.LINGERING:
+            self.pause_reading()
+            self._loop.call_later(LINGER_PAUSE_S, self._drop_more)
         if self._request_count != before:
             newest, self._newest = self._messages[-1]
             if self._header_bytes + len(data) > HEADER_BYTES_MAX:  # of some of them, maybe
@@ -187,9 +190,7 @@ class Connection(RequestHandler):
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Go on reading, if it was paused. aiohttp asks for it after every body it hands out and then runs its parser
         over nothing (4 us of every request); not paused means that there is nothing left to parse."""
-        if self._reading_paused and self.stage is Stage.LINGERING:
-            self._loop.call_later(LINGER_PAUSE_S, self._drop_more)
-        elif self._reading_paused:
+        if self._reading_paused and self.stage is not Stage.LINGERING:
             super().resume_reading(resume_parser)
 
     def _drop_more(self) -> None:

@@ -1,9 +1,15 @@
-"""Room that is waited for."""
+"""Room that is waited for, and what is done with what there is no room for."""
 
 import asyncio
 from contextlib import suppress
 
+import pytest
+
+import api.connection
 from api.budget import PARSED_SHARE, ROOM_FREE_BYTES, Budget, Room
+from api.connection import Connection
+from tests.api.harness import run, running
+from tests.api.memory_port import MemoryPort
 from tests.waiting import turns
 
 
@@ -73,3 +79,35 @@ def test_small_batches_stand_behind_no_large_ones() -> None:
         assert budget.held_bytes == 0
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(("pause_s", "most"), [(60.0, 2_000_000), (0.0, 20_000_000)])
+def test_b4_a_body_that_was_refused_is_dropped_a_piece_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, pause_s: float, most: int
+) -> None:
+    """40 clients whose bodies were refused, and who sent on, took all of the loop: 16 MiB each, as fast as they came."""
+    monkeypatch.setattr(api.connection, "LINGER_PAUSE_S", pause_s)
+    monkeypatch.setattr(api.connection, "LINGER_S", 0.5)
+    came, receive = [0], Connection.data_received
+
+    def counted(self: Connection, data: bytes) -> None:
+        came[0] += len(data)
+        receive(self, data)
+
+    monkeypatch.setattr(Connection, "data_received", counted)
+
+    async def story() -> None:
+        async with running(MemoryPort(budget=Budget(bytes_max=1_000_000))) as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            head = b"POST /v1/messages/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+            size = 16_000_000
+            writer.write(head + b"Content-Length: %d\r\n\r\n" % size + b" " * size)
+            assert b" 429 " in await reader.readuntil(b"\r\n")
+            with suppress(ConnectionResetError):
+                await reader.read()
+            assert (came[0] < size) is (pause_s > 0)
+            assert came[0] < most
+            writer.transport.abort()
+            await turns()
+
+    run(story())
