@@ -85,7 +85,7 @@ def test_small_batches_stand_behind_no_large_ones() -> None:
 def test_b4_a_body_that_was_refused_is_dropped_a_piece_at_a_time(
     monkeypatch: pytest.MonkeyPatch, pause_s: float, most: int
 ) -> None:
-    """40 clients who sent on where their bodies were refused took all of the loop: 16 MiB each, as fast as they came."""
+    """40 clients who sent on where their bodies were refused took all of the loop: 16 MiB each."""
     monkeypatch.setattr(api.connection, "LINGER_PAUSE_S", pause_s)
     monkeypatch.setattr(api.connection, "LINGER_S", 0.5)
     came, receive = [0], Connection.data_received
