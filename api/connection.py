@@ -104,7 +104,7 @@ class Connection(RequestHandler):
         """It is closed, by whomever."""
         if self._manager is not None:
             self._listener.budget.connections -= 1
-            self._listener.endings.add(partial(self._end, exc))
+            self._listener.closings.add(partial(self._end, exc))
 
     def _end(self, exc: BaseException | None) -> None:
         """End what is done for it."""
@@ -180,7 +180,7 @@ class Connection(RequestHandler):
         if self.half_closed and self.stage is Stage.WORKING:
             self._until_s = self._loop.time() + HALF_CLOSED_MAX_S
         if not self.half_closed:
-            self._listener.endings.add(self.force_close)
+            self._listener.closings.add(self.force_close)
         return True
 
     def _end_wait(self) -> None:

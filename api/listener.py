@@ -9,7 +9,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from api.budget import Budget
 from api.connection import Connection, Refuse
-from api.loop_turn import Crowd, Pieces
+from api.loop_turn import CLOSED_A_TURN, Crowd, Pieces
 from api.stage import Stage
 
 #: Who has asked for something makes no room for so long, if another keeps the node waiting for longer.
@@ -30,8 +30,10 @@ class Listener(web.Server):
     def __init__(self, handler: Callable[..., object], refuse: Refuse, budget: Budget) -> None:
         super().__init__(handler)  # type: ignore[arg-type]
         self.loop = self._loop
-        #: Of connections that are closed, and of waits of which nobody knows whether anybody waits.
+        #: Of waits of which nobody knows whether anybody waits.
         self.endings = Crowd(self.loop)
+        #: Of connections that are closed, or whose client is gone.
+        self.closings = Crowd(self.loop, CLOSED_A_TURN)
         self.budget = budget
         self._refuse = refuse
         #: Who makes room next, the first one last, and since when each stands as it did; and whose answer goes next.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 #: Connections that the kernel keeps until they are accepted.
-BACKLOG: Final = 4096
+BACKLOG: Final = 1024
 #: So many are accepted each time the loop comes round: uvloop accepts one a socket, and 500 connections of one client
 #: would keep the next one waiting for 500 rounds.
 ACCEPTS: Final = 16

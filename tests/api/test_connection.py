@@ -11,7 +11,7 @@ import pytest
 import api.connection
 import api.exchange
 import api.server
-from api.loop_turn import CROWD_A_TURN
+from api.loop_turn import CLOSED_A_TURN
 from tests.api.harness import run, running, talk
 from tests.waiting import until
 
@@ -103,7 +103,7 @@ def test_b2_a_crowd_that_goes_is_closed_a_few_at_a_time() -> None:
 
     async def story() -> None:
         async with running() as client:
-            count = 4 * CROWD_A_TURN
+            count = 4 * CLOSED_A_TURN
             opened = [await asyncio.open_connection(*client.server.address) for _ in range(count)]
             await until(lambda: len(client.server._listener.connections) >= count)
             held = list(client.server._listener.connections)[-count:]
@@ -113,7 +113,7 @@ def test_b2_a_crowd_that_goes_is_closed_a_few_at_a_time() -> None:
             while left[-1]:
                 await asyncio.sleep(0)
                 left.append(sum(each.transport is not None for each in held))
-            assert max(before - after for before, after in pairwise(left)) <= CROWD_A_TURN
+            assert max(before - after for before, after in pairwise(left)) <= CLOSED_A_TURN
             for _, writer in opened:
                 writer.close()
 
