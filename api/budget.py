@@ -17,6 +17,8 @@ UNCOUNTED_BYTES: Final = 4_096
 #: them one behind the other.
 PARSED_MAX: Final = 24 * 1024 * 1024
 PARSED_SHARE: Final = 4
+#: Look-ups of messages at a time: each holds its message while it waits for its next turn.
+LOOK_UPS_MAX: Final = 64
 #: What is parsed of so little of it waits for no room: small batches stand behind no large ones.
 ROOM_FREE_BYTES: Final = 1024 * 1024
 
@@ -68,6 +70,7 @@ class Budget:
         self.held_bytes = 0
         self.connections = 0
         self.refused = 0
+        self.look_ups = asyncio.Semaphore(LOOK_UPS_MAX)
         self._parsed = Room(min(PARSED_MAX, bytes_max // PARSED_SHARE))
 
     def take(self, size: int) -> None:

@@ -87,11 +87,12 @@ async def look_up(exchange: Exchange) -> Answer:
     local = _is_local(exchange)
     told = _choice(exchange, "ledger", ("true", "false")) != "false"
     port, id_text = exchange.port, exchange.params["id"]
-    view = await port.message(id_text, local=local, principal=exchange.principal)
-    also: dict[str, Any] = {}
-    if told and not local:
-        view, also["ledger"] = await _as_of_one_moment(exchange, id_text, view)
-    return exchange.document(_shape(view) | also, headers={"ETag": f'"{view.revision}"'})
+    async with port.budget.look_ups:
+        view = await port.message(id_text, local=local, principal=exchange.principal)
+        also: dict[str, Any] = {}
+        if told and not local:
+            view, also["ledger"] = await _as_of_one_moment(exchange, id_text, view)
+        return exchange.document(_shape(view) | also, headers={"ETag": f'"{view.revision}"'})
 
 
 async def _as_of_one_moment(exchange: Exchange, id_text: str, view: MessageView) -> tuple[MessageView, dict[str, Any]]:

@@ -1,5 +1,6 @@
 """/v1/messages over a real socket: the exact shapes of the contract, and of each refusal the issue names."""
 
+import asyncio
 import base64
 from typing import Any
 
@@ -8,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.port import ANONYMOUS
+from api.budget import LOOK_UPS_MAX
+from api.port import ANONYMOUS, MessageView
 from api.timestamp import render_time
 from tests.api.harness import Client, check_problem, run, running
 from tests.api.memory_port import NOW_MS
 from tests.examples import examples
+from tests.waiting import turns, until
 
 _DUE = render_time(NOW_MS + 1_800_000)
 _ORDER = {"topic": "orders", "body": {"n": 1}, "delay": "30m"}
@@ -106,6 +109,34 @@ def test_look_up() -> None:
             assert local.json["last_error"] == "local"
             bad = await client.send("GET", f"/v1/messages/{id_text}?consistency=eventual")
             check_problem(bad, 422, "invalid-field", "")
+
+    run(story())
+
+
+def test_b3_so_many_messages_are_looked_up_at_a_time_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each holds its message while it waits for its next turn: 500 of them held 250 MB."""
+
+    async def story() -> None:
+        async with running() as client:
+            made = await client.send("POST", "/v1/messages", {"topic": "a", "body": 1})
+            at_work, goes_on, message = [0, 0], asyncio.Event(), client.port.message
+
+            async def held(*args: Any, **kwargs: Any) -> MessageView:
+                at_work[0] += 1
+                at_work[1] = max(at_work)
+                await goes_on.wait()
+                at_work[0] -= 1
+                return await message(*args, **kwargs)
+
+            monkeypatch.setattr(client.port, "message", held)
+            path = f"/v1/messages/{made.json['id']}?ledger=false"
+            asked = [asyncio.ensure_future(client.send("GET", path)) for _ in range(LOOK_UPS_MAX + 20)]
+            await until(lambda: at_work[0] == LOOK_UPS_MAX)
+            await until(lambda: len(client.server._listener.connections) >= len(asked))
+            await turns()
+            goes_on.set()
+            assert {(await each).status for each in asked} == {200}
+            assert at_work == [0, LOOK_UPS_MAX]
 
     run(story())
 
