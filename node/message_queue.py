@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -59,6 +59,8 @@ class Placed:
 
 _body = attrgetter("body")
 _topic = attrgetter("topic")
+_deliver_at = attrgetter("deliver_at_ms")
+_delay = attrgetter("delay_ms")
 _more = [attrgetter(name) for name in ("headers", "tags", "target", "key")]
 
 Part = tuple[int, int, Placed | str]  # first row, rows, and their result or the error they met
@@ -152,7 +154,7 @@ class MessageQueue:
             limit = min(len(request.messages), start + min(BLOCK_ROWS, ENTRY_ROWS_MAX - len(messages)))
             left = max(0, room - BLOCK_BYTES)
             block = request.messages[start:limit]
-            size = _plain_size(block)
+            size = _plain_size(block, request.body_bytes if len(block) == len(request.messages) else None)
             if size is not None and room - size > left:
                 room, stop = room - size, limit
             while stop < limit and room > left:
@@ -193,30 +195,44 @@ class _Named:
     def take(self, messages: Sequence[MessageIn]) -> int:
         """How many of these, from the first on, may be in the entry too."""
         now_ms, hours, topics = self._now_ms, self._hours, self._topics
-        whens = [message.deliver_at_ms or now_ms + (message.delay_ms or 0) for message in messages]
+        whens = self._whens(messages)
         between = range(max(now_ms, min(whens)) // HOUR_MS, max(now_ms, max(whens)) // HOUR_MS + 1)
         few = between if len(between) <= 2 else {max(now_ms, when) // HOUR_MS for when in whens}
         soon, named = hours.union(few), topics.union(map(_topic, messages))
         if len(soon) <= ENTRY_HOURS_MAX and len(named) <= ENTRY_TOPICS_MAX:
             self._hours, self._topics = soon, named
             return len(messages)
-        for row, (message, when) in enumerate(zip(messages, whens, strict=True)):
-            hours.add(max(now_ms, when) // HOUR_MS)
+        for row, message in enumerate(messages):
+            hours.add(max(now_ms, self._when(message)) // HOUR_MS)
             topics.add(message.topic)
             if len(hours) > ENTRY_HOURS_MAX or len(topics) > ENTRY_TOPICS_MAX:
                 return row
         return len(messages)
+
+    def _whens(self, messages: Sequence[MessageIn]) -> Collection[int]:
+        """All times that they name."""
+        times: list[int] = list(map(_deliver_at, messages))
+        if None not in times:
+            return times
+        if not any(times):
+            return {self._now_ms + (delay_ms or 0) for delay_ms in set(map(_delay, messages))}
+        return {self._when(message) for message in messages}
+
+    def _when(self, message: MessageIn) -> int:
+        return message.deliver_at_ms or self._now_ms + (message.delay_ms or 0)
 
 
 def _first_row(part: Part) -> int:
     return part[0]
 
 
-def _plain_size(messages: Sequence[MessageIn]) -> int | None:
-    """Of all of them, if they have nothing but a body; None if some may have more."""
+def _plain_size(messages: Sequence[MessageIn], body_bytes: int | None) -> int | None:
+    """Of all of them, if they have nothing but a body; None if some may have more. Their bodies' is told if known."""
     if any(any(map(each, messages)) for each in _more):
         return None
-    return sum(map(len, map(_body, messages))) + ROW_BYTES * len(messages)
+    if body_bytes is None:
+        body_bytes = sum(map(len, map(_body, messages)))
+    return body_bytes + ROW_BYTES * len(messages)
 
 
 def _size(message: MessageIn) -> int:
