@@ -15,7 +15,7 @@ BYTES_MAX: Final = 256 * 1024 * 1024
 UNCOUNTED_BYTES: Final = 4_096
 #: What is parsed of large batches may hold so much, and no more than one part in so many of all bytes: one loop writes
 #: them one behind the other.
-PARSED_MAX: Final = 24 * 1024 * 1024
+PARSED_MAX: Final = 12 * 1024 * 1024
 PARSED_SHARE: Final = 4
 #: Look-ups of messages at a time: each holds its message while it waits for its next turn.
 LOOK_UPS_MAX: Final = 64
