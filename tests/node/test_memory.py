@@ -69,3 +69,32 @@ def test_it_goes_back_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ended.set()
     thread.join(10)
     assert not thread.is_alive()
+
+
+CYCLES = """
+import gc
+from node.memory import give_back, settle_memory
+
+class Held:
+    alive = 0
+    def __init__(self):
+        Held.alive += 1
+        self.own = self
+    def __del__(self):
+        Held.alive -= 1
+
+settle_memory()
+most = 0
+for _ in range(40):
+    for _ in range(5_000):
+        Held()
+    most = max(most, Held.alive)
+    give_back()
+print(most)
+"""
+
+
+def test_what_is_given_back_puts_off_no_look_for_cycles() -> None:
+    """A look at nothing counted as one, and what it passed by was looked at no more."""
+    ran = subprocess.run([sys.executable, "-c", CYCLES], check=True, capture_output=True, text=True)
+    assert int(ran.stdout) < 100_000
