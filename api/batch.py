@@ -2,14 +2,12 @@
 
 Reading takes 64 KiB through one typed decode when a cheap count shows that every line there is one object; any doubt
 (blank lines, a broken line, an unknown field somewhere) reads them line by line, and a line at fault gets its problem
-while the others go on. Both ways stop between pieces, for whoever waits for the loop (`api.loop_turn`). A large batch
-is read and scheduled in slices: parsed, its lines hold six times their bytes. Writing the answer fills a matrix of
-identical rows (numpy), 0.2 us a line; only lines with another result are rendered one by one. Line numbers are padded
-with spaces inside the JSON so that all rows have one width.
+while the others go on. Both ways stop between pieces, for whoever waits for the loop (`api.loop_turn`). Writing fills a
+matrix of identical rows (numpy), 0.2 us a line; only lines with another result are rendered one by one. Line numbers
+are padded with spaces inside the JSON so that all rows have one width.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -18,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from api.document import FAULTS_MAX, check_utf8
-from api.loop_turn import Pieces, in_turns
+from api.loop_turn import Pieces
 from api.message import JSON_MESSAGE, ODD, OPAQUE_MESSAGE, JsonMessage, OpaqueMessage, accept, explain
 from api.port import FAILED, KEPT, NEW, REPLAYED, Limits, MessageIn, ScheduleResult
 from api.problem import FieldFault, Problem
@@ -28,76 +26,65 @@ from api.traceback import let_go
 #: So much is read, or so many lines that are odd, before others have the loop.
 PIECE_BYTES: Final = 64 * 1024
 PIECE_LINES: Final = 16
-#: So much is read before it is scheduled, while what was read before is written.
-SLICE_BYTES: Final = 1024 * 1024
-Schedule = Callable[[list[MessageIn]], Awaitable[ScheduleResult]]
 #: Of so many lines all faults are explained; of those behind them the first.
 EXPLAINED_MAX: Final = 100
 
 
 class BatchIn(msgspec.Struct, frozen=True):
-    """What was read: the line (from 1) on which each valid message stood; for the other lines their problem.
+    """What was read: the valid messages and the line (from 1) each stood on; for the other lines their problem.
 
     `lines` is None when message i stood on line i + 1, the common case.
     """
 
+    messages: list[MessageIn]
     lines: list[int] | None
     problems: Mapping[int, Problem]
 
 
-class BatchReader:
-    """Reads a batch, so much at a time, whole lines each, in order. `too-large` past the limit of lines,
-    `invalid-field` for none.
+def read_batch(data: bytes, now_ms: int, limits: Limits) -> Pieces[BatchIn]:
+    """All lines of a batch, a piece at a time. `too-large` past the limit of lines, `invalid-field` for none; else
+    nothing is raised."""
+    data = data.rstrip()
+    if not data:
+        raise Problem(
+            "invalid-field",
+            "the batch has no lines; send one JSON object per line",
+            errors=[FieldFault("", "no lines")],
+        )
+    count = data.count(b"\n") + 1
+    if count > limits.batch_lines_max:
+        raise Problem("too-large", f"a batch is at most {limits.batch_lines_max} lines, got {count}; send several")
+    reader = _Reader(now_ms, limits)
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start + PIECE_BYTES)
+        end = len(data) if end < 0 else end
+        yield from reader.read(data[start:end])
+        yield
+        start = end + 1
+    return reader.found()
 
-    Invariant: `_at` is where the next line begins, `_next` its number; `_count` messages stood before it."""
 
-    def __init__(self, data: bytes, now_ms: int, limits: Limits) -> None:
-        self._data = data.rstrip()
-        if not self._data:
-            raise Problem(
-                "invalid-field",
-                "the batch has no lines; send one JSON object per line",
-                errors=[FieldFault("", "no lines")],
-            )
-        count = self._data.count(b"\n") + 1
-        if count > limits.batch_lines_max:
-            raise Problem("too-large", f"a batch is at most {limits.batch_lines_max} lines, got {count}; send several")
+class _Reader:
+    """Reads the pieces of one batch, whole lines each, in order."""
+
+    def __init__(self, now_ms: int, limits: Limits) -> None:
         self._now_ms = now_ms
         self._limits = limits
+        self._messages: list[MessageIn] = []
         self._lines: list[int] | None = None  # of the messages, once not all stand as they came
         self._problems: dict[int, Problem] = {}
-        self._at, self._next, self._count = 0, 1, 0
+        self._next = 1  # number of the next line
 
-    def more(self) -> bool:
-        """Whether there are lines that were not read."""
-        return self._at < len(self._data)
-
-    def read(self, most: int = SLICE_BYTES) -> Pieces[list[MessageIn]]:
-        """The valid messages of the lines in so many bytes, a piece at a time. Raises nothing."""
-        messages: list[MessageIn] = []
-        until = self._at + most
-        while self._at < min(until, len(self._data)):
-            end = self._data.find(b"\n", self._at + PIECE_BYTES)
-            end = len(self._data) if end < 0 else end
-            yield from self._read_piece(self._data[self._at : end], messages)
-            self._at = end + 1
-            yield
-        return messages
-
-    def found(self) -> BatchIn:
-        """Of all that was read."""
-        as_they_stood = self._count == self._next - 1
-        return BatchIn(None if as_they_stood else self._lines, self._problems)
-
-    def _read_piece(self, piece: bytes, messages: list[MessageIn]) -> Pieces[None]:
+    def read(self, piece: bytes) -> Pieces[None]:
+        """The lines of one piece."""
         first, count = self._next, piece.count(b"\n") + 1
         self._next += count
         # A newline between "}" and "{" is never inside a JSON value: with this count each line is exactly one object.
         if piece.count(b"}\n{") == count - 1 and _is_utf8(piece):
-            accepted = self._accept_all(piece, count)
-            if accepted is not None:
-                messages += accepted
-                self._count += count
+            messages = self._accept_all(piece, count)
+            if messages is not None:
+                self._messages += messages
                 if self._lines is not None:
                     self._lines += range(first, self._next)
                 return
@@ -107,8 +94,7 @@ class BatchReader:
             if not line or line.isspace():
                 continue  # NDJSON lets a reader skip blank lines; they keep their number and have no result
             try:
-                messages.append(self._read_line(line))
-                self._count += 1
+                self._messages.append(self._read_line(line))
                 self._lines.append(number)
             except Problem as problem:
                 let_go(problem)
@@ -116,6 +102,11 @@ class BatchReader:
                 self._problems[number] = problem
             if number % PIECE_LINES == 0:
                 yield
+
+    def found(self) -> BatchIn:
+        """All that was read."""
+        as_they_stood = len(self._messages) == self._next - 1
+        return BatchIn(self._messages, None if as_they_stood else self._lines, self._problems)
 
     def _accept_all(self, piece: bytes, count: int) -> list[MessageIn] | None:
         """The messages of a piece in which nothing is odd."""
@@ -163,54 +154,6 @@ def _decode_all(data: bytes) -> list[JsonMessage] | list[OpaqueMessage] | None:
         return OPAQUE_MESSAGE.decode_lines(data)
     except ODD:
         return None
-
-
-async def schedule_slices(reader: BatchReader, schedule: Schedule) -> ScheduleResult | None:
-    """Schedule all that is read, in order: a slice is read while the one before it is written. None where no line is
-    valid. A refusal of the first is raised, and nothing was done; one of those behind it is a problem of their lines.
-    """
-    results: list[ScheduleResult] = []
-    messages = await in_turns(reader.read())
-    if not reader.more():
-        return await schedule(messages) if messages else None
-    writing: asyncio.Task[ScheduleResult] | None = None
-    try:
-        while messages or reader.more():
-            if messages:
-                writing = asyncio.ensure_future(_write(schedule, messages, first=not results))
-            messages = await in_turns(reader.read()) if reader.more() else []
-            if writing is not None:
-                results.append(await writing)
-                writing = None
-    finally:
-        if writing is not None:
-            writing.cancel()
-    return _join(results) if results else None
-
-
-async def _write(schedule: Schedule, messages: list[MessageIn], *, first: bool) -> ScheduleResult:
-    try:
-        return await schedule(messages)
-    except Problem as refused:
-        if first:
-            raise
-        rows = len(messages)
-        status = np.full(rows, FAILED, np.uint8)
-        return ScheduleResult(
-            np.zeros(rows, "S26"), np.zeros(rows, np.int64), status, dict.fromkeys(range(rows), refused)
-        )
-
-
-def _join(results: list[ScheduleResult]) -> ScheduleResult:
-    problems: dict[int, Problem] = {}
-    at = 0
-    for each in results:
-        problems |= {at + row: problem for row, problem in each.problems.items()}
-        at += len(each.ids)
-    ids, due_ms, status = (
-        np.concatenate([getattr(each, name) for each in results]) for name in ("ids", "due_ms", "status")
-    )
-    return ScheduleResult(ids, due_ms, status, problems)
 
 
 _LINE_WIDTH: Final = 6

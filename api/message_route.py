@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from api.answer import JSON, NDJSON, Answer
-from api.batch import SLICE_BYTES, BatchReader, key_conflict, render_batch, schedule_slices
+from api.batch import key_conflict, read_batch, render_batch
 from api.document import Faults, Fields, read_members, split_object
 from api.exchange import Exchange
 from api.ledger_route import show_message_ledger
@@ -76,10 +76,10 @@ async def schedule_batch(exchange: Exchange) -> Answer:
         raise Problem("not-supported-yet", detail, errors=[FieldFault("", detail, parameter="atomic")])
     data = await exchange.read()
     port = exchange.port
-    reader = BatchReader(data, port.now_ms(), port.limits)
-    async with port.budget.parsed(PARSED_TIMES * min(len(data), 2 * SLICE_BYTES)):
-        result = await schedule_slices(reader, lambda messages: port.schedule(messages, exchange.principal))
-    return exchange.answer(200, await in_turns(render_batch(reader.found(), result)), NDJSON)
+    async with port.budget.parsed(PARSED_TIMES * len(data)):
+        batch = await in_turns(read_batch(data, port.now_ms(), port.limits))
+        result = await port.schedule(batch.messages, exchange.principal) if batch.messages else None
+        return exchange.answer(200, await in_turns(render_batch(batch, result)), NDJSON)
 
 
 async def look_up(exchange: Exchange) -> Answer:

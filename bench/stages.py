@@ -23,8 +23,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from api.batch import BatchIn, BatchReader, render_batch
-from api.port import Limits, MessageIn, ScheduleResult
+from api.batch import BatchIn, read_batch, render_batch
+from api.port import Limits, ScheduleResult
 from api.pull_route import render_pull
 from bench.load import FAR_MS, line
 from node.delivery import make_deliveries
@@ -100,9 +100,9 @@ class Leader:
         """Messages due from `first_ms` on, in batches."""
         for first in range(0, count, SIZES[-1]):
             rows = min(SIZES[-1], count - first)
-            messages = _read(_batch(rows, first_ms, spread_ms, first))
+            batch = at_once(read_batch(_batch(rows, first_ms, spread_ms, first), NOW_MS, Limits()))
             bits = np.random.default_rng(first).integers(0, 1 << 50, rows, dtype=np.uint64)
-            self.propose(NOW_MS, encode_schedule(messages, now_ms=NOW_MS, random=bits))
+            self.propose(NOW_MS, encode_schedule(batch.messages, now_ms=NOW_MS, random=bits))
 
     def checkpoint(self) -> None:
         """All three steps of one."""
@@ -127,32 +127,28 @@ def intake(leader: Leader, times: Times, rounds: int) -> None:
     for round_ in range(rounds):
         data = _batch(times.rows, NOW_MS + HOUR_MS // 4, HOUR_MS // 2, round_)
         with times.stage("parse"):
-            messages = _read(data)
+            batch = at_once(read_batch(data, NOW_MS, Limits()))
         bits = random.integers(0, 1 << 50, times.rows, dtype=np.uint64)
         with times.stage("draft: due times, records"):
-            schedule = encode_schedule(messages, now_ms=NOW_MS, random=bits)
+            schedule = encode_schedule(batch.messages, now_ms=NOW_MS, random=bits)
         with times.stage("entry"):
             entry = leader.entry(NOW_MS, schedule)
         with times.stage("apply, near hours"):
             scheduled = leader.apply(entry).results[0]
         with times.stage("ids"):
             ids = encode_ids(0, scheduled.position, scheduled.random)
-        _render(times, ScheduleResult(ids, scheduled.due_ms, scheduled.status))
+        _render(times, batch, ScheduleResult(ids, scheduled.due_ms, scheduled.status))
     for round_ in range(rounds):
-        messages = _read(_batch(times.rows, NOW_MS + 3 * HOUR_MS, FAR_MS, round_))
+        batch = at_once(read_batch(_batch(times.rows, NOW_MS + 3 * HOUR_MS, FAR_MS, round_), NOW_MS, Limits()))
         bits = random.integers(0, 1 << 50, times.rows, dtype=np.uint64)
-        entry = leader.entry(NOW_MS, encode_schedule(messages, now_ms=NOW_MS, random=bits))
+        entry = leader.entry(NOW_MS, encode_schedule(batch.messages, now_ms=NOW_MS, random=bits))
         with times.stage("apply, over 30 days"):
             leader.apply(entry)
 
 
-def _read(data: bytes) -> list[MessageIn]:
-    return at_once(BatchReader(data, NOW_MS, Limits()).read(len(data)))
-
-
-def _render(times: Times, result: ScheduleResult) -> None:
+def _render(times: Times, batch: BatchIn, result: ScheduleResult) -> None:
     with times.stage("render the answer"):
-        at_once(render_batch(BatchIn(None, {}), result))
+        at_once(render_batch(batch, result))
 
 
 def outlet(leader: Leader, times: Times, rounds: int) -> None:

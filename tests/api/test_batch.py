@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Sequence
 from typing import cast
 
 import msgspec
@@ -11,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.batch import EXPLAINED_MAX, PIECE_BYTES, PIECE_LINES, BatchIn, BatchReader, render_batch
+from api.batch import EXPLAINED_MAX, PIECE_BYTES, PIECE_LINES, BatchIn, read_batch, render_batch
 from api.document import FAULTS_MAX
 from api.loop_turn import Pieces, T
 from api.message import explain
-from api.port import CONFLICT, FAILED, KEPT, NEW, REPLAYED, Limits, MessageIn, ScheduleResult
+from api.port import CONFLICT, FAILED, KEPT, NEW, REPLAYED, Limits, ScheduleResult
 from api.problem import Problem
 from api.timestamp import render_time
 from storage.pieces import at_once
@@ -23,22 +22,6 @@ from tests.api.memory_port import NOW_MS
 
 _LIMITS = Limits(batch_lines_max=2000)
 _GOOD = b'{"topic":"a","body":1,"delay":"1s"}'
-
-
-class _Read(BatchIn, frozen=True):
-    """What was read, with its messages."""
-
-    messages: Sequence[MessageIn] = ()
-
-
-def read_batch(data: bytes, now_ms: int, limits: Limits) -> Pieces[_Read]:
-    """All of it."""
-    reader = BatchReader(data, now_ms, limits)
-    messages: list[MessageIn] = []
-    while reader.more():
-        messages += yield from reader.read()
-    found = reader.found()
-    return _Read(found.lines, found.problems, messages)
 
 
 def _result(statuses: list[int]) -> ScheduleResult:
@@ -224,7 +207,7 @@ def test_a_batch_reads_as_its_lines(lines: list[bytes]) -> None:
             assert number not in found
             assert number not in whole.problems
             continue
-        alone: _Read = at_once(read_batch(line, NOW_MS, _LIMITS))
+        alone: BatchIn = at_once(read_batch(line, NOW_MS, _LIMITS))
         if alone.messages:
             assert found[number] == alone.messages[0]
         else:
