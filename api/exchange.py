@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 
 from api.answer import JSON, Answer
 from api.budget import UNCOUNTED_BYTES
-from api.loop_turn import LoopTurn, Starts
+from api.loop_turn import Line, LoopTurn
 from api.port import Port, Principal
 from api.problem import FieldFault, Problem
 
@@ -46,17 +46,17 @@ class Exchange:
         self.passed_on = False  # to the leader, which may have done what was asked
         self._data: bytes | None = None  # the body, once it was read
         self._held = 0  # bytes of the node's budget
-        self._line: Starts | None = None  # in which requests of its kind begin
+        self._line: Line | None = None  # in which requests of its kind begin
 
-    async def begin(self, line: Starts) -> None:
+    async def begin(self, line: Line) -> None:
         """Until there is time for it, in this line."""
         self._line = line
-        await line.begin()
+        await line.turn()
 
     async def go_on(self) -> None:
         """Until there is time for more of it: what was waited for may have come for hundreds at once."""
         if self._line is not None:
-            await self._line.begin()
+            await self._line.turn()
 
     # What came
 

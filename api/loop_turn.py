@@ -24,84 +24,11 @@ Pieces = Generator[None, None, T]
 """Work that stops after each piece of at most a millisecond or two, and returns its result in the end."""
 
 
-class _Line:
-    """Those who gave the loop back and want it again: one goes on each time the loop comes round, so that ten large
-    requests hold it for as long as one does."""
+class Line:
+    """Those who want the loop, in order: as many each time it comes round as there is time for.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    async def turn(self) -> None:
-        """Until all before this one have had theirs."""
-        mine = self._loop.create_future()
-        if not self._waiting:
-            self._loop.call_soon(self._next)
-        self._waiting.append(mine)
-        await mine
-
-    def _next(self) -> None:
-        first = self._waiting.popleft()
-        if not first.done():  # cancelled
-            first.set_result(None)
-        if self._waiting:
-            self._loop.call_soon(self._next)
-
-
-_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
-
-
-class LoopTurn:
-    """The turn of one piece of work; made when it begins."""
-
-    __slots__ = ("_began_s", "_line", "_loop")
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._line = _lines.get(self._loop) or _lines.setdefault(self._loop, _Line(self._loop))
-        self.begin_anew()
-
-    async def give_way(self) -> None:
-        """Let all others run, if the loop has been held for `HELD_MAX_S`. What was true before may not be after."""
-        if self._loop.time() - self._began_s >= HELD_MAX_S:
-            await self._line.turn()
-            self.begin_anew()
-
-    def begin_anew(self) -> None:
-        """Others have had the loop."""
-        self._began_s = self._loop.time()
-
-
-class Crowd:
-    """Calls that come by the thousand at once, each of which wakes a task: a few each time the loop comes round.
-
-    A client that closes 8,000 polls in one moment would hold the loop for more than a second otherwise: nothing is cut
-    into pieces where each piece is a task of its own."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, a_turn: int = CROWD_A_TURN) -> None:
-        self._loop = loop
-        self._a_turn = a_turn
-        self._calls: deque[Callable[[], object]] = deque()
-
-    def add(self, call: Callable[[], object]) -> None:
-        """To be called soon, after those before it."""
-        if not self._calls:
-            self._loop.call_soon(self._some)
-        self._calls.append(call)
-
-    def _some(self) -> None:
-        for _ in range(min(self._a_turn, len(self._calls))):
-            self._calls.popleft()()
-        if self._calls:
-            self._loop.call_soon(self._some)
-
-
-class Starts:
-    """Work that begins when it comes, whatever it is: as much each time the loop comes round as there is time for, the
-    rest in the order in which it came.
-
-    Each is a task of its own, and most of what it does it does before it first waits. 500 requests for a message of
-    256 KB that came in one moment held the loop for seconds, one behind the other."""
+    What begins has its turn, and so has what gave the loop back and goes on: ten large requests hold it for as long as
+    one does. 500 requests for a message of 256 KB that came in one moment held it for seconds, one behind the other."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -112,9 +39,9 @@ class Starts:
         self._woken = 0  # of those that waited, how many have not looked yet whether there is time
         self._passed_over = 0  # how many looked in this round, and there was none
 
-    async def begin(self) -> None:
-        """Until there is time for one more."""
-        if not self._waiting and not self._woken and self._has_time():
+    async def turn(self, *, goes_on: bool = False) -> None:
+        """Until there is time for one more. What goes on has held the loop: others have it first."""
+        if not (goes_on or self._waiting or self._woken) and self._has_time():
             return
         at = len(self._waiting)
         while True:
@@ -156,6 +83,54 @@ class Starts:
                 count -= 1
         if self._waiting or self._woken:
             self._come()
+
+
+_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, Line] = WeakKeyDictionary()
+
+
+class LoopTurn:
+    """The turn of one piece of work; made when it begins."""
+
+    __slots__ = ("_began_s", "_line", "_loop")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._line = _lines.get(self._loop) or _lines.setdefault(self._loop, Line(self._loop))
+        self.begin_anew()
+
+    async def give_way(self) -> None:
+        """Let all others run, if the loop has been held for `HELD_MAX_S`. What was true before may not be after."""
+        if self._loop.time() - self._began_s >= HELD_MAX_S:
+            await self._line.turn(goes_on=True)
+            self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Others have had the loop."""
+        self._began_s = self._loop.time()
+
+
+class Crowd:
+    """Calls that come by the thousand at once, each of which wakes a task: a few each time the loop comes round.
+
+    A client that closes 8,000 polls in one moment would hold the loop for more than a second otherwise: nothing is cut
+    into pieces where each piece is a task of its own."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, a_turn: int = CROWD_A_TURN) -> None:
+        self._loop = loop
+        self._a_turn = a_turn
+        self._calls: deque[Callable[[], object]] = deque()
+
+    def add(self, call: Callable[[], object]) -> None:
+        """To be called soon, after those before it."""
+        if not self._calls:
+            self._loop.call_soon(self._some)
+        self._calls.append(call)
+
+    def _some(self) -> None:
+        for _ in range(min(self._a_turn, len(self._calls))):
+            self._calls.popleft()()
+        if self._calls:
+            self._loop.call_soon(self._some)
 
 
 async def in_turns(work: Pieces[T]) -> T:

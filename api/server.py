@@ -40,7 +40,7 @@ from api.exchange import Exchange
 from api.handing_on import FORWARDED, WAIT
 from api.listener import Listener
 from api.listening import listen
-from api.loop_turn import Starts, in_turns
+from api.loop_turn import Line, in_turns
 from api.port import ANONYMOUS, ForwardRequest, Port, Principal
 from api.problem import FieldFault, Problem, readable
 from api.route import Route, RouteTable
@@ -110,7 +110,7 @@ class Server:
         self._waiting: dict[asyncio.Task[Any], _Wait] = {}
         self._numbers = itertools.count(1)
         # Each has its time: who asks for a thousand large messages does not keep those waiting who send and pull.
-        self._questions, self._orders = Starts(self._listener.loop), Starts(self._listener.loop)
+        self._questions, self._orders = Line(self._listener.loop), Line(self._listener.loop)
         self._id_prefix = f"{port.node_id}-{port.now_ms():x}-"
         self._stamp = ("", -1, -1)
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 import api.loop_turn
-from api.loop_turn import CROWD_A_TURN, HELD_MAX_S, Crowd, Pieces, Starts, in_turns
+from api.loop_turn import CROWD_A_TURN, HELD_MAX_S, Crowd, Line, Pieces, in_turns
 from tests.waiting import until
 
 
@@ -73,11 +73,11 @@ def test_what_comes_in_one_moment_begins_as_there_is_time_for_it() -> None:
     when it has been woken, keeps nobody waiting."""
 
     async def story() -> None:
-        starts = Starts(asyncio.get_running_loop())
+        line = Line(asyncio.get_running_loop())
         rounds, begun = 0, list[tuple[int, int]]()
 
         async def work(number: int, seconds: float) -> None:
-            await starts.begin()
+            await line.turn()
             begun.append((rounds, number))
             end_s = time.perf_counter() + seconds
             while time.perf_counter() < end_s:

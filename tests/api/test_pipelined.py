@@ -5,14 +5,21 @@ import socket
 from contextlib import suppress
 
 import pytest
+from aiohttp.web_protocol import RequestHandler
 
 from api.budget import UNCOUNTED_BYTES, Budget
 from api.connection import AHEAD_MAX
 from api.stage import Stage
 from tests.api.harness import run, running
 from tests.api.memory_port import MemoryPort
-from tests.api.test_stage import _GET, _POLL, connected, message, narrow, only
+from tests.api.test_stage import _GET, _POLL, connected, message, narrow, only, question
 from tests.waiting import until
+
+
+def stall(connection: RequestHandler) -> None:
+    """Its socket takes little of an answer."""
+    assert connection.transport is not None
+    connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
 
 
 def test_what_stands_behind_a_wait_that_makes_room_is_not_begun() -> None:
@@ -98,15 +105,11 @@ def test_a_client_that_closes_its_side_while_it_reads_is_closed_behind_the_answe
 
     async def story() -> None:
         async with running() as client:
-            made = await client.send("POST", "/v1/messages", {"topic": "b", "body": "x" * 200_000})
-            await client.session.close()
-            await until(lambda: not client.server._listener.connections)
-            get = b"GET /v1/messages/%s?ledger=false HTTP/1.1\r\nHost: x\r\n\r\n" % made.json["id"].encode()
+            get = await question(client, 200_000)
             reader, writer = await asyncio.open_connection(sock=await narrow(client), limit=1_024)
             await until(lambda: client.server._listener.connections)
             connection = only(client.server)
-            assert connection.transport is not None
-            connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+            stall(connection)
             writer.write(get)
             await until(lambda: connection.stage is Stage.ANSWERING)
             writer.write_eof()
@@ -151,17 +154,12 @@ def test_b3_who_leaves_answers_unread_for_longest_makes_room_where_clients_hold_
 
     async def story() -> None:
         async with running(MemoryPort(budget=Budget(bytes_max=300_000))) as client:
-            made = await client.send("POST", "/v1/messages", {"topic": "b", "body": "x" * 200_000})
-            await client.session.close()
-            await until(lambda: not client.server._listener.connections)
-            get = b"GET /v1/messages/%s?ledger=false HTTP/1.1\r\nHost: x\r\n\r\n" % made.json["id"].encode()
+            get = await question(client, 200_000)
             unread = []
             for _ in range(2):
                 unread.append(await asyncio.open_connection(sock=await narrow(client), limit=1_024))
                 await until(lambda: len(client.server._listener.connections) == len(unread))
-                newest = client.server._listener.connections[-1].transport
-                assert newest is not None
-                newest.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+                stall(client.server._listener.connections[-1])
                 unread[-1][1].write(get)
                 await until(lambda: client.port.budget.held_bytes > 150_000)
             reader, _ = unread[0]

@@ -73,6 +73,14 @@ def message(body: bytes) -> bytes:
     return head % len(text) + text
 
 
+async def question(client: Client, size: int) -> bytes:
+    """A request for a message of so many bytes. The client that scheduled it is gone."""
+    made = await client.send("POST", "/v1/messages", {"topic": "b", "body": "x" * size})
+    await client.session.close()
+    await until(lambda: not client.server._listener.connections)
+    return b"GET /v1/messages/%s?ledger=false HTTP/1.1\r\nHost: x\r\n\r\n" % made.json["id"].encode()
+
+
 def test_the_stages_of_one_connection() -> None:
     """Opened, header, working, idle; and again."""
 
@@ -277,11 +285,8 @@ def test_b2_whoever_keeps_the_node_waiting_for_longest_makes_room() -> None:
 
     async def story() -> None:
         async with running(MemoryPort(budget=Budget(connections_max=4))) as client:
-            made = await client.send("POST", "/v1/messages", {"topic": "b", "body": "x" * 40_000})
+            get = await question(client, 40_000)
             client.port.arrived.clear()
-            await client.session.close()
-            await until(lambda: not client.server._listener.connections)
-            get = b"GET /v1/messages/%s?ledger=false HTTP/1.1\r\nHost: x\r\n\r\n" % made.json["id"].encode()
             held = []
             for sent in (_GET[:10], message(b"1")[:-1], get * 1_000, _POLL[:-1]):
                 held.append(await asyncio.open_connection(sock=await narrow(client), limit=1_024))

@@ -1,21 +1,16 @@
 """Pulls on a whole node: who waits is woken for what it wants, and for nothing else."""
 
 import asyncio
-from collections.abc import Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import node.outlet
-import node.pulling
-from api.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
+from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.problem import Problem
 from node.outlet import EXHAUSTED_MAX
 from node.reign import TRUST_RETRY_MS, Reign
 from node.server import Node
-from node.tag_filter import tags_mask
 from tests.node.single_node import run_node
 from tests.waiting import turns, until
 
@@ -25,19 +20,6 @@ async def steps(reign: Reign) -> None:
     for _ in range(20):
         reign.poke()
         await turns()
-
-
-async def filtered_pulls(node: Node, count: int) -> tuple[list[asyncio.Task[Sequence[Delivery]]], Reign]:
-    """Pulls that wait for tags x0, x1, ... of topic t, longer than any test does, and that have been looked at."""
-    pulls = [
-        asyncio.ensure_future(node.service.pull(PullIn("t", 10, 600_000, None, ((f"x{number}",),)), ANONYMOUS))
-        for number in range(count)
-    ]
-    assert node.reign is not None
-    waiters = node.reign.pulling._waiters
-    await until(lambda: sum(map(len, waiters.values())) == count)
-    await steps(node.reign)
-    return pulls, node.reign
 
 
 def test_each_consumer_gets_what_its_filter_wants(tmp_path: Path) -> None:
@@ -130,28 +112,6 @@ def test_a_pull_that_only_met_what_is_given_up_has_that_ended(tmp_path: Path) ->
     run_node(tmp_path / "n1", play)
 
 
-def test_a_filter_that_many_masks_fit_gets_to_what_stands_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One try looks at so many records and no more; the pull goes on from there, and not when its time is over."""
-    monkeypatch.setattr(node.outlet, "EXACT_ROWS", 4)
-    bits = tags_mask([b"w"])
-    cover = [f"t{n}" for n in range(1000) if tags_mask([f"t{n}".encode()]) & bits][:64]
-    tags = next(trio for trio in combinations(cover, 3) if tags_mask(tag.encode() for tag in trio) & bits == bits)
-
-    async def play(node: Node) -> None:
-        messages = [MessageIn("t", b"0", delay_ms=0, tags=tags) for _ in range(50)]
-        await node.service.schedule([*messages, MessageIn("t", b"1", delay_ms=0, tags=("w",))], ANONYMOUS)
-        reign = node.reign
-        assert reign is not None
-        await until(lambda: reign.ready_count == 51)
-        async with asyncio.timeout(15):
-            (found,) = await node.service.pull(PullIn("t", 10, 20_000, None, (("w",),)), ANONYMOUS)
-        assert found.body == b"1"
-
-    run_node(tmp_path / "n1", play)
-
-
 def test_b17_a_pull_is_told_that_its_topic_was_deleted(tmp_path: Path) -> None:
     """It slept on the old number while a message of the new topic lay ready, and got an empty list in the end."""
 
@@ -168,36 +128,6 @@ def test_b17_a_pull_is_told_that_its_topic_was_deleted(tmp_path: Path) -> None:
             await pull
         (delivery,) = await service.pull(PullIn("t", 10, 20_000), ANONYMOUS)
         assert delivery.body == b"1"
-
-    run_node(tmp_path, play)
-
-
-def test_b7_many_waiting_filters_sleep_while_nothing_new_comes(tmp_path: Path) -> None:
-    """With 65 different filters all marks were forgotten, so each look made the others fresh again: 100 % of a core."""
-
-    async def play(node: Node) -> None:
-        service = node.service
-        await service.schedule([MessageIn("t", b"0", tags=("asia",)) for _ in range(50)], ANONYMOUS)
-        pulls, reign = await filtered_pulls(node, 150)
-        dispatcher = reign.dispatcher
-        tries = 0
-        hand_over = dispatcher.hand_over
-
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            nonlocal tries
-            tries += 1
-            return hand_over(*args, **kwargs)
-
-        dispatcher.hand_over = counted  # type: ignore[method-assign]
-        await steps(reign)
-        await service.schedule([MessageIn("t", b"0", tags=("africa",))], ANONYMOUS)
-        await steps(reign)
-        assert tries == 0
-        await service.schedule([MessageIn("t", b"7", tags=("x77",))], ANONYMOUS)
-        assert [each.body for each in await pulls[77]] == [b"7"]
-        assert tries < 10, "a waiter is woken by what its filter may want"
-        for pull in pulls:
-            pull.cancel()
 
     run_node(tmp_path, play)
 
@@ -250,150 +180,5 @@ def test_a_pull_that_waits_gets_what_a_paused_topic_holds_when_it_goes_on(tmp_pa
         assert not pull.done()
         await service.put_topic("t", TopicChange(paused=False), create=True, if_match=None, principal=ANONYMOUS)
         assert [each.body for each in await pull] == [b"1"]
-
-    run_node(tmp_path, play)
-
-
-def test_b7_so_many_different_filters_wait_for_a_topic_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each looks at every message that comes: 10,000 of them held the loop for 40 ms a message. Pulls that want the
-    same, or anything, are not counted; who has left makes room."""
-    monkeypatch.setattr(node.pulling, "FILTERS_MAX", 2)
-
-    async def play(node: Node) -> None:
-        service = node.service
-        await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
-
-        def pull(*groups: tuple[str, ...]) -> asyncio.Task[Any]:
-            return asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000, None, groups), ANONYMOUS))
-
-        assert node.reign is not None
-        waiters = node.reign.pulling._waiters
-        pulls = [pull(("a",)), pull(("b",)), pull(("a",)), pull(("b",)), pull()]
-        await until(lambda: sum(map(len, waiters.values())) == len(pulls))
-        with pytest.raises(Problem, match="2 different filters wait") as refused:
-            await pull(("c",))
-        assert refused.value.code == "over-limit"
-        for each in (pulls[0], pulls[2]):
-            each.cancel()
-        await until(lambda: sum(map(len, waiters.values())) == 3)
-        pulls.append(pull(("c",)))
-        await until(lambda: sum(map(len, waiters.values())) == 4)
-        for each in pulls:
-            each.cancel()
-
-    run_node(tmp_path, play)
-
-
-def test_what_filters_a_step_has_no_time_for_the_next_ones_look_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """900 filters over 3,000 messages that none of them wants held the loop for 0.9 s."""
-    monkeypatch.setattr(node.pulling, "WAKE_S", 1e-9)
-    monkeypatch.setattr(node.pulling, "CREDIT_S", 60.0)
-
-    async def play(node: Node) -> None:
-        service = node.service
-        await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
-        pulls, reign = await filtered_pulls(node, 50)
-        dispatcher = reign.dispatcher
-        a_step: list[int] = []
-        wake, waiting = reign.pulling.wake, dispatcher.waiting
-
-        def counted(topic: int, tags: Any = None) -> bool:
-            a_step[-1] += tags is not None
-            return waiting(topic, tags)
-
-        def stepped() -> bool:
-            a_step.append(0)
-            return wake()
-
-        dispatcher.waiting = counted  # type: ignore[method-assign]
-        reign.pulling.wake = stepped  # type: ignore[method-assign]
-        await service.schedule([MessageIn("t", b"x", tags=("x49",))], ANONYMOUS)
-        assert [each.body for each in await pulls[49]] == [b"x"]
-        assert max(a_step) <= 2
-        assert sum(a_step) >= 50
-        for pull in pulls:
-            pull.cancel()
-
-    run_node(tmp_path, play)
-
-
-def test_what_comes_while_a_look_is_under_way_wakes_who_wants_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A look that takes several steps has passed its filter already: it slept until its wait was over."""
-    monkeypatch.setattr(node.pulling, "WAKE_S", 1e-9)
-    monkeypatch.setattr(node.pulling, "CREDIT_S", 60.0)
-
-    async def play(node: Node) -> None:
-        service = node.service
-        await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
-        pulls, reign = await filtered_pulls(node, 50)
-        dispatcher = reign.dispatcher
-        waiting, came = dispatcher.waiting, asyncio.Event()
-        looked: list[Any] = []
-
-        def looks(topic: int, tags: Any = None) -> bool:
-            found = waiting(topic, tags)
-            if tags is not None:
-                looked.append(tags)
-                if len(looked) == 2:
-                    came.set()
-            return found
-
-        dispatcher.waiting = looks  # type: ignore[method-assign]
-        wake, scheduled = reign.pulling.wake, asyncio.Event()
-
-        def held_back() -> bool:
-            """No step goes on with the look until what wants waking is here."""
-            return False if came.is_set() and not scheduled.is_set() else wake()
-
-        reign.pulling.wake = held_back  # type: ignore[method-assign]
-        await service.schedule([MessageIn("t", b"a", tags=("nobody",))], ANONYMOUS)
-        await came.wait()
-        await service.schedule([MessageIn("t", b"b", tags=("x0",))], ANONYMOUS)
-        scheduled.set()
-        reign.poke()
-        await until(pulls[0].done)
-        assert [each.body for each in pulls[0].result()] == [b"b"]
-        for pull in pulls:
-            pull.cancel()
-
-    run_node(tmp_path, play)
-
-
-def test_filters_that_look_much_and_find_little_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who wants anything, or waits for another topic, does not wait for them; what they want comes when they have
-    rested."""
-    monkeypatch.setattr(node.pulling, "CREDIT_S", 0.0)
-    monkeypatch.setattr(node.pulling, "REST", 1e9)
-    monkeypatch.setattr(node.pulling, "REST_MOST_S", 0.4)
-
-    async def play(node: Node) -> None:
-        service = node.service
-
-        def pull(topic: str, *groups: tuple[str, ...]) -> asyncio.Task[Any]:
-            return asyncio.ensure_future(service.pull(PullIn(topic, 1, 20_000, None, groups), ANONYMOUS))
-
-        for name in "tu":
-            await service.put_topic(name, TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
-        filtered, other = pull("t", ("x",)), pull("u", ("x",))
-        assert node.reign is not None
-        pulling, loop = node.reign.pulling, asyncio.get_running_loop()
-        await until(lambda: len(pulling._waiters) == 2)
-        await until(lambda: not pulling._resting)
-        await service.schedule([MessageIn("t", b"0", tags=("y",))], ANONYMOUS)
-        await until(lambda: pulling._resting)
-        rests_s = loop.time()
-        await service.schedule([MessageIn("t", b"1", tags=("x",)), MessageIn("u", b"2", tags=("x",))], ANONYMOUS)
-        assert [each.body for each in await other] == [b"2"]
-        assert [each.body for each in await pull("t")] == [b"0"]
-        assert not filtered.done()
-        assert loop.time() - rests_s < 0.3
-        assert [each.body for each in await filtered] == [b"1"]
-        assert loop.time() - rests_s > 0.35
 
     run_node(tmp_path, play)
