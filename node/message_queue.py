@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -58,10 +58,6 @@ class Placed:
 
 
 _body = attrgetter("body")
-_topic = attrgetter("topic")
-_deliver_at = attrgetter("deliver_at_ms")
-_delay = attrgetter("delay_ms")
-_more = [attrgetter(name) for name in ("headers", "tags", "target", "key")]
 
 Part = tuple[int, int, Placed | str]  # first row, rows, and their result or the error they met
 
@@ -147,30 +143,20 @@ class MessageQueue:
         """(request, first row, rows) of what has room, and its messages."""
         taken: list[tuple[Request, int, int]] = []
         messages: list[MessageIn] = []
-        room, named = ENTRY_BYTES_MAX, _Named(now_ms)
-        while self._requests and len(messages) < ENTRY_ROWS_MAX and room > 0:
+        entry = _Entry(now_ms)
+        while self._requests and len(messages) < ENTRY_ROWS_MAX and entry.room > 0:
             request = self._requests[0]
-            start = stop = request.taken
-            limit = min(len(request.messages), start + min(BLOCK_ROWS, ENTRY_ROWS_MAX - len(messages)))
-            left = max(0, room - BLOCK_BYTES)
-            block = request.messages[start:limit]
-            size = _plain_size(block, request.body_bytes if len(block) == len(request.messages) else None)
-            if size is not None and room - size > left:
-                room, stop = room - size, limit
-            while stop < limit and room > left:
-                room -= _size(request.messages[stop])
-                stop += 1
-            rows = named.take(block if stop == limit else request.messages[start:stop])
+            start = request.taken
+            block = request.messages[start : start + min(BLOCK_ROWS, ENTRY_ROWS_MAX - len(messages))]
+            rows = entry.take(block)
             if not rows:
                 break
-            if start + rows < stop:
-                stop, room = start + rows, 0
-            messages += request.messages[start:stop]
-            request.taken = stop
+            messages += block if rows == len(block) else block[:rows]
+            request.taken = start + rows
             if taken and taken[-1][0] is request:
                 _, start, _ = taken.pop()
-            taken.append((request, start, stop - start))
-            if stop == len(request.messages):
+            taken.append((request, start, request.taken - start))
+            if request.taken == len(request.messages):
                 self._requests.popleft()
                 self._bytes -= request.body_bytes
             else:
@@ -184,60 +170,51 @@ class MessageQueue:
             request.answer(request.taken, len(request.messages) - request.taken, "not-leader")
 
 
-class _Named:
-    """The hours and topics that one entry names."""
+class _Entry:
+    """What one entry has room for: bytes, and the hours and topics that it names."""
 
     def __init__(self, now_ms: int) -> None:
+        self.room = ENTRY_BYTES_MAX
         self._now_ms = now_ms
         self._hours: set[int] = set()
         self._topics: set[str] = set()
 
     def take(self, messages: Sequence[MessageIn]) -> int:
-        """How many of these, from the first on, may be in the entry too."""
-        now_ms, hours, topics = self._now_ms, self._hours, self._topics
-        whens = self._whens(messages)
-        between = range(max(now_ms, min(whens)) // HOUR_MS, max(now_ms, max(whens)) // HOUR_MS + 1)
-        few = between if len(between) <= 2 else {max(now_ms, when) // HOUR_MS for when in whens}
-        soon, named = hours.union(few), topics.union(map(_topic, messages))
-        if len(soon) <= ENTRY_HOURS_MAX and len(named) <= ENTRY_TOPICS_MAX:
-            self._hours, self._topics = soon, named
-            return len(messages)
-        for row, message in enumerate(messages):
-            hours.add(max(now_ms, self._when(message)) // HOUR_MS)
-            topics.add(message.topic)
-            if len(hours) > ENTRY_HOURS_MAX or len(topics) > ENTRY_TOPICS_MAX:
-                return row
-        return len(messages)
-
-    def _whens(self, messages: Sequence[MessageIn]) -> Collection[int]:
-        """All times that they name."""
-        times: list[int] = list(map(_deliver_at, messages))
-        if None not in times:
-            return times
-        if not any(times):
-            return {self._now_ms + (delay_ms or 0) for delay_ms in set(map(_delay, messages))}
-        return {self._when(message) for message in messages}
-
-    def _when(self, message: MessageIn) -> int:
-        return message.deliver_at_ms or self._now_ms + (message.delay_ms or 0)
+        """How many of these, from the first on, are in the entry: a block's bytes at most, and the one that passes
+        them. One loop over all that is scheduled, 0.25 us a row."""
+        now_ms, hours, topics, room = self._now_ms, self._hours, self._topics, self.room
+        left = max(0, room - BLOCK_BYTES)
+        rows = 0
+        for message in messages:
+            if room <= left:
+                break
+            when_ms = message.deliver_at_ms or now_ms + (message.delay_ms or 0)
+            hour = (when_ms if when_ms > now_ms else now_ms) // HOUR_MS
+            if hour not in hours:
+                if len(hours) == ENTRY_HOURS_MAX:
+                    room = 0
+                    break
+                hours.add(hour)
+            if message.topic not in topics:
+                if len(topics) == ENTRY_TOPICS_MAX:
+                    room = 0
+                    break
+                topics.add(message.topic)
+            room -= len(message.body) + ROW_BYTES
+            if message.headers or message.tags or message.target is not None or message.key is not None:
+                room -= _more_size(message)
+            rows += 1
+        self.room = room
+        return rows
 
 
 def _first_row(part: Part) -> int:
     return part[0]
 
 
-def _plain_size(messages: Sequence[MessageIn], body_bytes: int | None) -> int | None:
-    """Of all of them, if they have nothing but a body; None if some may have more. Their bodies' is told if known."""
-    if any(any(map(each, messages)) for each in _more):
-        return None
-    if body_bytes is None:
-        body_bytes = sum(map(len, map(_body, messages)))
-    return body_bytes + ROW_BYTES * len(messages)
-
-
-def _size(message: MessageIn) -> int:
-    """Bytes that a message takes in an entry, or as many as take as long."""
-    size = len(message.body) + ROW_BYTES
+def _more_size(message: MessageIn) -> int:
+    """Bytes that all but its body takes in an entry, or as many as take as long."""
+    size = 0
     if message.headers:
         size += _utf8_bytes("".join(message.headers)) + _utf8_bytes("".join(message.headers.values()))
         size += len(message.headers) * FIELD_BYTES
