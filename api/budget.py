@@ -17,6 +17,8 @@ UNCOUNTED_BYTES: Final = 4_096
 #: them one behind the other.
 PARSED_MAX: Final = 12 * 1024 * 1024
 PARSED_SHARE: Final = 4
+#: And answers that nobody has read yet: past it who has left one unread for longest makes room.
+UNREAD_SHARE: Final = 2
 #: Look-ups of messages at a time: each holds its message while it waits for its next turn.
 LOOK_UPS_MAX: Final = 64
 #: What is parsed of so little of it waits for no room: small batches stand behind no large ones.
@@ -68,6 +70,7 @@ class Budget:
         self.bytes_max = bytes_max
         self.connections_max = connections_max
         self.held_bytes = 0
+        self.unread_bytes = 0  # of these, answers
         self.connections = 0
         self.refused = 0
         self.look_ups = asyncio.Semaphore(LOOK_UPS_MAX)
@@ -109,9 +112,19 @@ class Budget:
                 with self.counted(size):
                     yield
 
-    def is_full(self) -> bool:
-        """Whether clients hold as much as they may."""
-        return self.held_bytes > self.bytes_max
+    @contextmanager
+    def unread(self, size: int) -> Iterator[None]:
+        """Count an answer that its client has not read."""
+        self.unread_bytes += size
+        try:
+            with self.counted(size):
+                yield
+        finally:
+            self.unread_bytes -= size
+
+    def is_unread(self) -> bool:
+        """Whether answers that nobody reads hold more than their share."""
+        return self.unread_bytes > self.bytes_max // UNREAD_SHARE
 
     def full(self) -> Problem:
         """The answer to a connection too many."""

@@ -38,6 +38,8 @@ _log = logging.getLogger("api")
 
 #: Stages in which a request is awaited.
 _AWAITING: Final = (Stage.OPENED, Stage.HEADER, Stage.IDLE)
+#: Those in which a request is here whole, and its answer is not.
+_AT_WORK: Final = (Stage.WORKING, Stage.ANSWERING)
 #: Those in which nothing is asked for.
 _IDLE: Final = (Stage.OPENED, Stage.IDLE)
 _NEVER_S: Final = float("inf")
@@ -122,7 +124,7 @@ class Connection(RequestHandler):
             self.force_close()
             return
         super().data_received(data)
-        if data and self.stage is Stage.LINGERING:
+        if data and self.stage is Stage.LINGERING and not self._whole():
             self.pause_reading()
             self._loop.call_later(LINGER_PAUSE_S, self._drop_more)
         if self._request_count != before:
@@ -134,10 +136,12 @@ class Connection(RequestHandler):
             self._framed_bytes = len(data) if getattr(newest, "chunked", False) else None
             let_go(getattr(newest, "exc", None))  # of bytes that are no request: it leads to all that was read
             if awaited:
-                self._enter(Stage.WORKING if self._newest.is_eof() else Stage.READING, 0.0)
+                is_here = self._request_count - before > 1 or self._newest.is_eof()
+                self._enter(Stage.WORKING if is_here else Stage.READING, 0.0)
             elif self._holds_uncounted():
                 self._end_wait()
-            self._ahead_s = self._loop.time() if self._is_more_behind(data, self._request_count - before) else 0.0
+            if data:  # else it is parsed of what came before
+                self._ahead_s = self._loop.time() if self._is_more_behind(data, self._request_count - before) else 0.0
         elif awaited or behind:
             self._header_goes_on(data, awaited)
         elif self.stage is Stage.READING and self._whole():
@@ -174,14 +178,25 @@ class Connection(RequestHandler):
         soon: 3,000 that were idle are closed a few at a time.
 
         A wait ends at once: whether the client only closed its side or is gone nothing tells."""
-        self.half_closed = self.stage not in _AWAITING and self._whole()
+        self.half_closed = self.stage in _AT_WORK
         if self.half_closed and self.ended is not None:
-            self._listener.endings.add(self._end_wait)
+            self.end_wait_soon()
         if self.half_closed and self.stage is Stage.WORKING:
             self._until_s = self._loop.time() + HALF_CLOSED_MAX_S
         if not self.half_closed:
             self._listener.closings.add(self.force_close)
         return True
+
+    def force_close(self) -> None:
+        """Close it. What is written and not sent has a moment: aiohttp forgets the transport, and a client that reads
+        nothing would keep it for ever."""
+        if self.transport is not None and self.transport.get_write_buffer_size():
+            self._loop.call_later(LINGER_S, self.transport.abort)
+        super().force_close()
+
+    def end_wait_soon(self) -> None:
+        """End the wait of the request at work, if it waits when its turn to end has come."""
+        self._listener.endings.add(self._end_wait)
 
     def _end_wait(self) -> None:
         if self.ended is not None:
@@ -205,7 +220,13 @@ class Connection(RequestHandler):
 
     def goes_on(self) -> bool:
         """Whether another request may come, or is here."""
-        return not self._last and (not (self.half_closed or self.oversized) or bool(self._messages))
+        if self._last or (self.half_closed and not self._is_next_here()):
+            return False
+        return not self.oversized or bool(self._messages)
+
+    def _is_next_here(self) -> bool:
+        """Whether a request stands behind the one at work that is here whole."""
+        return len(self._messages) > 1 or (bool(self._messages) and self._whole())
 
     def wait(self, ended: Callable[[], None]) -> None:
         """The request at work waits for what may not come for long."""
@@ -277,19 +298,22 @@ class Connection(RequestHandler):
             return
         size = transport.get_write_buffer_size()
         self._enter(Stage.ANSWERING, ANSWER_MAX_S + size / ANSWER_BYTES_PER_S)
-        with self._listener.budget.counted(size):
-            self._listener.unburden()
+        with self._listener.budget.unread(size):
+            self._listener.unburden(self)
             await self._drain_helper()
 
     def answered(self, request: web.BaseRequest) -> None:
         """The answer to this request is written, and taken."""
         if not request.content.is_eof():
             self._enter(Stage.LINGERING, LINGER_S + 1)
-        elif self._messages:
-            is_here = len(self._messages) > 1 or self._whole()
-            self._enter(Stage.WORKING if is_here else Stage.READING, 0.0)
+            if self._reading_paused:
+                self._loop.call_later(LINGER_PAUSE_S, self._drop_more)
+        elif self._is_next_here():
+            self._enter(Stage.WORKING, 0.0)
         elif self.half_closed:
             self.force_close()
+        elif self._messages:
+            self._enter(Stage.READING, 0.0)
         elif self._ahead_s:
             self._enter(Stage.HEADER, self._ahead_s + HEADER_MAX_S - self._loop.time())
         else:

@@ -131,6 +131,10 @@ class Exchange:
                     self.hold(len(data))
                 return data
             return await self._read_slowly()
+        except (ConnectionResetError, RuntimeError):  # the latter, where it was closed before
+            if self.gone():
+                raise asyncio.CancelledError from None
+            raise
         except web.RequestPayloadError as error:
             raise Problem("malformed-request", f"the body is not what the header says: {error}") from None
 

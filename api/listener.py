@@ -1,6 +1,6 @@
 """All connections of clients: which of them make room for others."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from heapq import nsmallest
 from typing import Any, Final
 
@@ -54,41 +54,42 @@ class Listener(web.Server):
         return True
 
     def _take_longest(self) -> Connection | None:
-        """Who makes room. A look at all finds some, for those that connect next too."""
-        for _ in range(2):
-            while self._next_out:
-                since_s, connection = self._next_out.pop()
-                if connection.since_s == since_s and connection.may_go():
-                    return connection
-            self._next_out = self._look_for_room()
-        return None
-
-    def _look_for_room(self) -> Stood:
-        """Those that ask for nothing, longest first; but who has just asked makes no room while another keeps the node
-        waiting for longer. Else who sends thousands of requests but for their last byte has those closed that are used
-        all the time, such as the other nodes'."""
+        """Who makes room: those that ask for nothing, longest first; but who has just asked makes no room while another
+        keeps the node waiting for longer. Else who sends thousands of requests but for their last byte has those
+        closed that are used all the time, such as the other nodes'."""
         fresh_s = self.loop.time() - IDLE_LEAST_S
 
         def order(each: Connection) -> tuple[bool, float]:
             return not each.asks_nothing() or each.since_s > fresh_s, each.since_s
 
-        return _longest_last((each for each in self._all() if each.may_go()), order)
+        return self._first(self._next_out, Connection.may_go, order)
 
-    def unburden(self) -> None:
-        """Where clients hold too much, close who has left its answer unread for longest: one that reads stands there
-        for a moment."""
-        if self.budget.is_full():
-            for _ in range(2):
-                while self._next_unread:
-                    since_s, connection = self._next_unread.pop()
-                    if connection.since_s == since_s and connection.stage is Stage.ANSWERING and connection.may_go():
-                        connection.make_room()
-                        return
-                answering = (each for each in self._all() if each.stage is Stage.ANSWERING and each.may_go())
-                self._next_unread = _longest_last(answering, lambda each: each.since_s)
+    def unburden(self, newest: Connection) -> None:
+        """Where answers that nobody reads hold too much, close who has left one unread for longest: who reads stands
+        there for a moment."""
+        if self.budget.is_unread():
 
-    def _all(self) -> Iterator[Connection]:
-        return (each for each in self.connections if isinstance(each, Connection))
+            def leaves_unread(each: Connection) -> bool:
+                return each.stage is Stage.ANSWERING and each is not newest and each.may_go()
+
+            longest = self._first(self._next_unread, leaves_unread, lambda each: each.since_s)
+            if longest is not None:
+                longest.make_room()
+
+    def _first(
+        self, those: Stood, fits: Callable[[Connection], bool], order: Callable[[Connection], Any]
+    ) -> Connection | None:
+        """The first of those who still stand as they did. A look at all connections finds some, for who comes next
+        too."""
+        for looked in (False, True):
+            if looked:
+                fitting = (each for each in self.connections if isinstance(each, Connection) and fits(each))
+                those[:] = [(each.since_s, each) for each in reversed(nsmallest(OUT_AT, fitting, order))]
+            while those:
+                since_s, connection = those.pop()
+                if connection.since_s == since_s and fits(connection):
+                    return connection
+        return None
 
     def close_overdue(self, now_s: float) -> Pieces[None]:
         """Close connections that stood at one stage for too long."""
@@ -97,7 +98,3 @@ class Listener(web.Server):
                 yield
             if isinstance(each, Connection):
                 each.close_overdue(now_s)
-
-
-def _longest_last(those: Iterable[Connection], order: Callable[[Connection], Any]) -> Stood:
-    return [(each.since_s, each) for each in reversed(nsmallest(OUT_AT, those, order))]

@@ -127,10 +127,12 @@ class Crowd:
         self._calls.append(call)
 
     def _some(self) -> None:
-        for _ in range(min(self._a_turn, len(self._calls))):
-            self._calls.popleft()()
-        if self._calls:
-            self._loop.call_soon(self._some)
+        try:
+            for _ in range(min(self._a_turn, len(self._calls))):
+                self._calls.popleft()()
+        finally:
+            if self._calls:
+                self._loop.call_soon(self._some)
 
 
 async def in_turns(work: Pieces[T]) -> T:

@@ -266,7 +266,7 @@ class Server:
         connection.wait(end)
         try:
             if connection.unwatched():
-                end()
+                connection.end_wait_soon()
             return await self._run(route, exchange)
         except asyncio.CancelledError:
             if not (self.draining or wait.ended) or exchange.request.transport is None:

@@ -10,6 +10,8 @@
 | LINGERING | with the answer, where the body is not read whole  | LINGER_S               | closed        |
 | IDLE      | with an answer, when no other request is there     | KEEPALIVE_S            | closed        |
 
+A connection that is closed with bytes unsent has LINGER_S for them, then it is aborted.
+
 (1) HALF_CLOSED_MAX_S once the client has closed its side; then it is closed. Whether anybody still waits for the answer
 nothing tells, and who asks for long counts and goes away would keep those who stay waiting.
 

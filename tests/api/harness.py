@@ -91,13 +91,16 @@ async def talk(server: Server, data: bytes) -> bytes:
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    """Run one test's coroutine; a hang fails after 20 s."""
+    """Run one test's coroutine; a hang fails after 20 s, and so does an exception that only the loop heard of."""
+    unheard: list[str] = []
 
     async def bounded() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: unheard.append(str(told)))
         async with asyncio.timeout(20):
             await story
 
     asyncio.run(bounded())
+    assert unheard == []
 
 
 def check_problem(reply: Reply, status: int, code: str, pointer: str | None = None) -> dict[str, Any]:

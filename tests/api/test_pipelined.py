@@ -171,3 +171,96 @@ def test_b3_who_leaves_answers_unread_for_longest_makes_room_where_clients_hold_
                 writer.close()
 
     run(story())
+
+
+def _post(body: bytes) -> bytes:
+    head = b"POST /v1/topics/b/pull HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % len(body) + body
+
+
+async def _answers(reader: asyncio.StreamReader, count: int) -> bytes:
+    """Until so many are here, or the connection is closed."""
+    came = b""
+    while came.count(b"HTTP/1.1 ") < count and (more := await reader.read(65_536)):
+        came += more
+    return came
+
+
+@pytest.mark.parametrize("behind", [message(b"x" * 2 * UNCOUNTED_BYTES), _post(b'{"max":1,"wait":"9s"}') * 15])
+def test_pulls_of_what_is_ready_are_answered_with_it_whatever_stands_behind(behind: bytes) -> None:
+    """The first was ended before it began; it answered, and then the connection was closed on all behind it."""
+
+    async def story() -> None:
+        async with running() as client:
+            for number in range(16):
+                await client.send("POST", "/v1/messages", {"topic": "b", "body": number, "delay": "0s"})
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(_post(b'{"max":1,"wait":"9s"}') + behind)
+            count = 1 + behind.count(b" HTTP/1.1\r\n")
+            came = await _answers(reader, count)
+            assert came.count(b"HTTP/1.1 20") == count
+            assert came.count(b'"receipt"') == 1 + behind.count(b"/pull")
+            writer.close()
+
+    run(story())
+
+
+def test_half_a_body_behind_a_request_at_work_does_not_answer_it() -> None:
+    """Whoever needed its room was told `busy` in its place, and the message had been scheduled."""
+
+    async def story() -> None:
+        port = MemoryPort(budget=Budget(connections_max=1))
+        port.before_schedule = begun, goes_on = asyncio.Event(), asyncio.Event()
+        async with running(port) as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(message(b"1") + message(b"2")[:-1])
+            await begun.wait()
+            connection = only(client.server)
+            assert connection.stage is Stage.WORKING
+            other_reader, other = await asyncio.open_connection(*client.server.address)
+            assert b'"code":"busy"' in await other_reader.read()
+            goes_on.set()
+            assert (await _answers(reader, 1)).startswith(b"HTTP/1.1 201 ")
+            await until(lambda: connection.stage is Stage.READING)
+            writer.close()
+            other.close()
+
+    run(story())
+
+
+def test_the_end_of_a_client_with_half_a_body_behind_a_request_at_work_does_not_end_that() -> None:
+    """What is here whole is done and answered; the other is not."""
+
+    async def story() -> None:
+        port = MemoryPort()
+        port.before_schedule = begun, goes_on = asyncio.Event(), asyncio.Event()
+        async with running(port) as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(message(b"1") + message(b"2")[:-1])
+            await begun.wait()
+            writer.write_eof()
+            await until(lambda: only(client.server).half_closed)
+            goes_on.set()
+            came = await reader.read()
+            assert came.startswith(b"HTTP/1.1 201 ")
+            assert came.count(b"HTTP/1.1") == 1
+            assert b"\r\nConnection: close\r\n" in came
+            assert len(port.held) == 1
+            writer.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("count", [1, AHEAD_MAX, AHEAD_MAX + 1, 20])
+def test_half_a_header_behind_many_requests_has_its_deadline_and_nothing_has_none(count: int) -> None:
+    """What is parsed later, of what came before, says nothing of what comes behind."""
+
+    async def story() -> None:
+        for behind, stage in (b"", Stage.IDLE), (_GET[:20], Stage.HEADER):
+            async with running() as client, connected(client) as (reader, writer, connection):
+                writer.write(_GET * count + behind)
+                await _answers(reader, count)
+                await until(lambda: connection.stage is not Stage.WORKING)
+                assert connection.stage is stage
+
+    run(story())

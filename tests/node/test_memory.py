@@ -34,17 +34,18 @@ def test_blocks_of_a_megabyte_are_mapped_once() -> None:
 
 
 FREED = """
-from node.memory import _LIBC, give_back, settle_memory
+from node.memory import GiveBack, settle_memory
 from pathlib import Path
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 settle_memory()
+memory = GiveBack()
 before = resident()
 held = [b"x" * 100_000 for _ in range(1_000)]
 last = b"x" * 100_000
 del held
 if {given_back}:
-    give_back()
+    memory.look()
 print(resident() - before)
 """
 
@@ -58,11 +59,37 @@ def test_what_is_free_below_what_is_in_use_goes_back_to_the_kernel(given_back: b
     assert (int(ran.stdout) < 20e6) is given_back
 
 
+AGAIN = """
+from node.memory import GiveBack, settle_memory
+settle_memory()
+memory, trims = GiveBack(), []
+memory._trim = trims.append
+held = [b"x" * 100_000 for _ in range(2_000)]
+last = b"x" * 100_000
+memory.look()
+held.clear()
+for _ in range(3):
+    memory.look()
+held += [b"x" * 100_000 for _ in range(2_000)]
+memory.look()
+held.clear()
+memory.look()
+print(trims)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks glibc")
+def test_only_what_became_free_is_given_back() -> None:
+    """The event loop waits meanwhile: not for what was given back before, and not while all is in use."""
+    ran = subprocess.run([sys.executable, "-c", AGAIN], check=True, capture_output=True, text=True)
+    assert ran.stdout == "[0, 0]\n"
+
+
 def test_it_goes_back_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until the process ends."""
     monkeypatch.setattr(node.memory, "GIVE_BACK_S", 0.001)
     ended, times = threading.Event(), threading.Semaphore(0)
-    monkeypatch.setattr(node.memory, "give_back", times.release)
+    monkeypatch.setattr(node.memory.GiveBack, "look", lambda _: times.release())
     thread = node.memory.give_back_often(ended)
     for _ in range(3):
         assert times.acquire(timeout=10)
@@ -73,7 +100,7 @@ def test_it_goes_back_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 CYCLES = """
 import gc
-from node.memory import give_back, settle_memory
+from node.memory import GiveBack, settle_memory
 
 class Held:
     alive = 0
@@ -84,12 +111,13 @@ class Held:
         Held.alive -= 1
 
 settle_memory()
+memory = GiveBack()
 most = 0
 for _ in range(40):
     for _ in range(5_000):
         Held()
     most = max(most, Held.alive)
-    give_back()
+    memory.look()
 print(most)
 """
 
