@@ -8,9 +8,12 @@ import pytest
 import api.connection
 from api.budget import PARSED_SHARE, ROOM_FREE_BYTES, Budget, Room
 from api.connection import Connection
+from api.stage import Stage
 from tests.api.harness import run, running
 from tests.api.memory_port import MemoryPort
-from tests.waiting import turns
+from tests.api.test_pipelined import stall
+from tests.api.test_stage import message, narrow, only, question
+from tests.waiting import turns, until
 
 
 def test_who_came_first_goes_first_and_who_needs_more_than_there_is_goes_alone() -> None:
@@ -109,5 +112,75 @@ def test_b4_a_body_that_was_refused_is_dropped_a_piece_at_a_time(
             assert came[0] < most
             writer.transport.abort()
             await turns()
+
+    run(story())
+
+
+def test_bodies_that_fill_the_budget_cut_no_answer() -> None:
+    """Two headers filled it, and whoever read an answer that no socket takes at once was closed for it."""
+
+    async def story() -> None:
+        async with running(MemoryPort(budget=Budget(bytes_max=32 * 1024 * 1024))) as client:
+            budget = client.port.budget
+            for _ in range(50):
+                await client.send("POST", "/v1/messages", {"topic": "a", "body": "x" * 200_000, "delay": "0s"})
+            head = b"POST /v1/messages/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+            writers = []
+            for size in (16 * 1024 * 1024, 16 * 1024 * 1024 - 1_000):
+                _, writer = await asyncio.open_connection(*client.server.address)
+                writer.write(head + b"Content-Length: %d\r\n\r\n" % size)
+                writers.append(writer)
+            await until(lambda: budget.held_bytes > budget.bytes_max - 2_000)
+            pulls = [client.send("POST", "/v1/topics/a/pull", {"max": 25}) for _ in range(2)]
+            for reply in await asyncio.gather(*pulls):
+                assert (reply.status, len(reply.json["messages"])) == (200, 25)
+            for writer in writers:
+                writer.close()
+
+    run(story())
+
+
+def test_a_body_that_stopped_before_it_was_refused_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had been held back behind a request at work, nothing read on, and its client got a reset for its answer."""
+
+    async def story() -> None:
+        port = MemoryPort()
+        port.before_schedule = begun, goes_on = asyncio.Event(), asyncio.Event()
+        async with running(port) as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            size = 4_000_000
+            refused = b"POST /v1/nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size
+            writer.write(message(b"1") + refused + b" " * size)
+            await begun.wait()
+            await until(lambda: only(client.server)._reading_paused)
+            goes_on.set()
+            came = await reader.read()
+            assert came.startswith(b"HTTP/1.1 201 ")
+            assert came.count(b"HTTP/1.1 404 ") == 1
+            writer.close()
+
+    run(story())
+
+
+def test_what_is_closed_with_an_answer_unread_is_gone_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header without end behind it closed the connection, and nothing was left that would have ended it."""
+    monkeypatch.setattr(api.connection, "LINGER_S", 0.1)
+
+    async def story() -> None:
+        async with running() as client:
+            get = await question(client, 200_000)
+            greedy = await narrow(client)
+            await until(lambda: client.server._listener.connections)
+            connection = only(client.server)
+            stall(connection)
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(greedy, get)
+            await until(lambda: connection.stage is Stage.ANSWERING)
+            with suppress(ConnectionResetError, BrokenPipeError):
+                await loop.sock_sendall(greedy, b"GET /livez HTTP/1.1\r\n" + (b"X: " + b"x" * 8_000 + b"\r\n") * 5)
+            await until(lambda: not client.server._listener.connections)
+            assert client.port.budget.held_bytes == 0
+            assert client.port.budget.unread_bytes == 0
+            greedy.close()
 
     run(story())

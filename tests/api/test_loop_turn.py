@@ -34,6 +34,21 @@ def test_a_crowd_goes_a_few_at_a_time_and_in_order() -> None:
     asyncio.run(story())
 
 
+def test_a_crowd_goes_on_behind_a_call_that_fails() -> None:
+    """Else no connection would be ended from then on."""
+
+    async def story() -> None:
+        loop, called, told = asyncio.get_running_loop(), list[int](), list[object]()
+        loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+        crowd = Crowd(loop)
+        for number in range(3):
+            crowd.add(lambda number=number: called.append(1 // number))  # type: ignore[misc]
+        await until(lambda: len(called) == 2)
+        assert [type(each) for each in told] == [ZeroDivisionError]
+
+    asyncio.run(story())
+
+
 def test_large_requests_share_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six batches of 13 MiB held the loop for six pieces each time it came round. One goes on a time, in order, and one
     that is cancelled meanwhile is passed over."""
