@@ -21,7 +21,7 @@ from api.timestamp import render_time
 
 #: How often a message and its ledger are read until they are of one moment.
 LOOKS: Final = 4
-#: Rows parsed of a batch hold so many times its bytes: with all headers and tags that a line may have, 16 and 20.
+#: Rows parsed of a batch hold so many times its bytes, measured of lines with 16 tags and 20 headers.
 PARSED_TIMES: Final = 6
 _JSON_TYPES: Final = (JSON,)
 _NDJSON_TYPES: Final = (NDJSON, "application/ndjson", "application/jsonl")

@@ -10,6 +10,7 @@
 | LINGERING | with the answer, where the body is not read whole  | LINGER_S               | closed        |
 | IDLE      | with an answer, when no other request is there     | KEEPALIVE_S            | closed        |
 
+Where answers that nobody has read hold too much (api/budget.py), the one that is ANSWERING for longest makes room.
 A connection that is closed with bytes unsent has LINGER_S for them, then it is aborted.
 
 (1) HALF_CLOSED_MAX_S once the client has closed its side; then it is closed. Whether anybody still waits for the answer
