@@ -36,7 +36,8 @@ async def filtered_pulls(node: Node, count: int) -> tuple[list[asyncio.Task[Sequ
     assert node.reign is not None
     waiters = node.reign.pulling._waiters
     await until(lambda: sum(map(len, waiters.values())) == count)
-    await steps(node.reign)
+    pulling = node.reign.pulling
+    await until(lambda: not pulling._look)
     return pulls, node.reign
 
 
