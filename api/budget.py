@@ -20,7 +20,7 @@ PARSED_SHARE: Final = 4
 #: And answers that nobody has read yet: past it who has left one unread for longest makes room.
 UNREAD_SHARE: Final = 2
 #: Look-ups of messages at a time: each holds its message while it waits for its next turn.
-LOOK_UPS_MAX: Final = 64
+LOOK_UPS_MAX: Final = 32
 #: What is parsed of so little of it waits for no room: small batches stand behind no large ones.
 ROOM_FREE_BYTES: Final = 1024 * 1024
 

@@ -8,7 +8,9 @@ the same. What is not HTTP at all is answered in the same shape as every other e
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -37,16 +39,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger("api")
 
 #: Stages in which a request is awaited.
-_AWAITING: Final = (Stage.OPENED, Stage.HEADER, Stage.IDLE)
+_AWAITING: Final = (Stage.HEADER, Stage.IDLE)
 #: Those in which a request is here whole, and its answer is not.
 _AT_WORK: Final = (Stage.WORKING, Stage.ANSWERING)
-#: Those in which nothing is asked for.
-_IDLE: Final = (Stage.OPENED, Stage.IDLE)
 _NEVER_S: Final = float("inf")
 #: A header holds no more, so that connections do not either: nobody counts it among what clients hold.
 HEADER_BYTES_MAX: Final = 32 * 1024
-#: Sizes of chunks and what else stands beside a body hold no more than the body and this: above what is read at once.
-FRAMING_BYTES_MAX: Final = 320 * 1024
+#: Sizes of chunks and what else stands beside a body hold no more than the body and this.
+FRAMING_BYTES_MAX: Final = 64 * 1024
+#: A body whose chunks hold no more beside it than one byte in so many is read in large pieces.
+FRAMING_SHARE: Final = 8
 
 #: Requests parsed ahead on one connection, 3 KB each, which nobody counts. aiohttp has no argument for it.
 AHEAD_MAX: Final = 8
@@ -60,7 +62,7 @@ class Connection(RequestHandler):
 
     __slots__ = (
         *("_ahead_s", "_framed_bytes", "_header_bytes", "_last", "_listener", "_newest", "_refuse", "_until_s"),
-        *("ended", "half_closed", "oversized", "since_s", "stage"),
+        *("_held", "ended", "half_closed", "oversized", "since_s", "stage"),
     )
 
     def __init__(self, listener: "Listener", refuse: Refuse) -> None:
@@ -74,7 +76,7 @@ class Connection(RequestHandler):
         )
         self._listener = listener
         self._refuse = refuse
-        self.stage = Stage.OPENED
+        self.stage = Stage.HEADER
         self.since_s = 0.0  # loop time at which the stage began, or the wait in it
         self._until_s = _NEVER_S  # loop time at which the stage has lasted too long
         self._newest: StreamReader | None = None  # the body of the newest request
@@ -84,29 +86,21 @@ class Connection(RequestHandler):
         self.oversized = False  # a request came whose header is too large
         self.half_closed = False
         self._last = False  # it is closed behind the answer under way
+        self._held = False  # others read theirs first
         #: Called when nobody may be left who waits for the answer, or another connection needs the room.
         self.ended: Callable[[], None] | None = None
 
     # -- what comes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected. One too many is told so and closed."""
-        if not self._listener.admits():
-            self._manager = None
-            self._force_close = True
-            cast(asyncio.Transport, transport).write(self._refuse(self._listener.budget.full()).whole())
-            transport.close()
-            return
+        """A client that was admitted (`api.inlet`) sends something."""
         cast(asyncio.Transport, transport).set_write_buffer_limits(0)  # so that `taken` is told of every byte left
         super().connection_made(transport)
-        self._listener.budget.connections += 1
-        self._enter(Stage.OPENED, HEADER_MAX_S)
+        self._enter(Stage.HEADER, HEADER_MAX_S)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """It is closed, by whomever."""
-        if self._manager is not None:
-            self._listener.budget.connections -= 1
-            self._listener.closings.add(partial(self._end, exc))
+        self._listener.closings.add(partial(self._end, exc))
 
     def _end(self, exc: BaseException | None) -> None:
         """End what is done for it."""
@@ -119,10 +113,6 @@ class Connection(RequestHandler):
         """Feed the parser, and note what has begun."""
         before, awaited = self._request_count, self.stage in _AWAITING
         behind = not awaited and self._whole()
-        if awaited and _is_endless(data):
-            self._say(header_too_large())
-            self.force_close()
-            return
         super().data_received(data)
         if data and self.stage is Stage.LINGERING and not self._whole():
             self.pause_reading()
@@ -172,6 +162,29 @@ class Connection(RequestHandler):
             self._ahead_s = self._ahead_s or (self._loop.time() if data else 0.0)
         elif data and self.stage is not Stage.HEADER:
             self._enter(Stage.HEADER, HEADER_MAX_S)
+
+    def only_keeps(self) -> bool:
+        """Whether what comes next only has to be kept: the rest of a body, without much beside it."""
+        if self._whole() or self._newest is None or self._framed_bytes is None:
+            return not self._whole()
+        return self._framed_bytes * (FRAMING_SHARE - 1) < self._newest.total_bytes * FRAMING_SHARE
+
+    def hold_reading(self) -> None:
+        """Read on when others have read theirs."""
+        if not self._held:
+            self._held = True
+            self._pause_transport_reading()
+            self._listener.readings.add(self.read_on)
+
+    def read_on(self) -> None:
+        """Others have read theirs."""
+        self._held = False
+        if not (self._reading_paused or self._buffer_paused):
+            super()._resume_transport_reading()
+
+    def _resume_transport_reading(self) -> None:
+        if not self._held:
+            super()._resume_transport_reading()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # what asyncio asks for
         """The client has sent all that it will. The connection stays open for what it has asked for; else it is closed
@@ -239,7 +252,7 @@ class Connection(RequestHandler):
 
     def asks_nothing(self) -> bool:
         """Whether no part of a request is here."""
-        return self.stage in _IDLE
+        return self.stage is Stage.IDLE
 
     def may_go(self) -> bool:
         """Whether it may make room for another: it keeps the node waiting, or waits itself."""
@@ -263,6 +276,14 @@ class Connection(RequestHandler):
         """Outside any request; who says it closes."""
         if self.transport is not None:
             self.transport.write(self._refuse(problem).whole())
+            self._drop_rest()
+
+    def _drop_rest(self) -> None:
+        """Read what is here of a request that is refused and closed: else the kernel resets the connection, and its
+        client sees that in place of the answer."""
+        if self.transport is not None:
+            with suppress(OSError):
+                os.readv(self.transport.get_extra_info("socket").fileno(), [self._listener.large])
 
     def unwatched(self) -> bool:
         """Whether nothing would tell that the client is gone, or what it sent behind the request would be held."""
@@ -331,6 +352,7 @@ class Connection(RequestHandler):
         if status >= 500:
             _log.error("an answer could not be made", exc_info=exc)
             return self._refuse(Problem("internal", "see the node's log"))
+        self._drop_rest()
         reason = " ".join((message or "").split())[:200]
         return self._refuse(Problem("malformed-request", f"the request is not HTTP/1.1: {reason}"))
 
@@ -356,12 +378,6 @@ class Connection(RequestHandler):
 def header_too_large() -> Problem:
     """Of a request, in all."""
     return Problem("malformed-request", f"the header of a request holds {HEADER_BYTES_MAX} bytes at most")
-
-
-def _is_endless(data: bytes) -> bool:
-    """Whether this piece of a header goes on for longer than a header may. aiohttp's parser would take a millisecond to
-    say so, with all of it."""
-    return len(data) > HEADER_BYTES_MAX and b"\n" not in data[:3] and data.find(b"\r\n\r\n", 0, HEADER_BYTES_MAX) < 0
 
 
 def _header_bytes(message: object) -> int:

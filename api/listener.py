@@ -1,14 +1,14 @@
-"""All connections of clients: which of them make room for others."""
+"""All connections of clients: how they are read, and which of them make room for others."""
 
 from collections.abc import Callable
 from heapq import nsmallest
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 
 from api.budget import Budget
 from api.connection import Connection, Refuse
+from api.inlet import LARGE_BYTES, SMALL_BYTES, Inlet
 from api.loop_turn import CLOSED_A_TURN, Crowd, Pieces
 from api.stage import Stage
 
@@ -19,29 +19,46 @@ LOOK_AT: Final = 1_000
 #: So many that may make room are found in one look at all.
 OUT_AT: Final = 64
 
+#: Connections that ask for something for the first time, each time the loop comes round: 0.1 ms each, and what is done
+#: for them on top.
+BEGUN_A_TURN: Final = 6
+#: And those that go on reading.
+READ_A_TURN: Final = 2
+
 #: Connections, and since when each stands as it did.
-Stood = list[tuple[float, Connection]]
+Stood = list[tuple[float, Connection | Inlet]]
 
 
 class Listener(web.Server):
-    """Makes a `Connection` for each client. Where there are as many as may be, one that keeps the node waiting makes
+    """Makes an `Inlet` for each client. Where there are as many as may be, one that keeps the node waiting makes
     room. The end of a connection ends the work for it, soon."""
 
-    def __init__(self, handler: Callable[..., object], refuse: Refuse, budget: Budget) -> None:
+    def __init__(
+        self, handler: Callable[..., object], refuse: Refuse, budget: Budget, health: tuple[bytes, ...] = ()
+    ) -> None:
+        """`health`: how requests begin that wait for nobody."""
         super().__init__(handler)  # type: ignore[arg-type]
         self.loop = self._loop
         #: Of waits of which nobody knows whether anybody waits.
         self.endings = Crowd(self.loop)
         #: Of connections that are closed, or whose client is gone.
         self.closings = Crowd(self.loop, CLOSED_A_TURN)
+        #: Of connections that ask for something for the first time.
+        self.beginnings = Crowd(self.loop, BEGUN_A_TURN)
+        #: Of connections that have sent more than is read at once.
+        self.readings = Crowd(self.loop, READ_A_TURN)
+        self.small, self.large = memoryview(bytearray(SMALL_BYTES)), memoryview(bytearray(LARGE_BYTES))
         self.budget = budget
-        self._refuse = refuse
+        self.refuse = refuse
+        self.health = health
+        #: Those whose client has asked for nothing yet, the oldest first.
+        self.opened: dict[Inlet, None] = {}
         #: Who makes room next, the first one last, and since when each stands as it did; and whose answer goes next.
         self._next_out: Stood = []
         self._next_unread: Stood = []
 
-    def __call__(self) -> RequestHandler:
-        return Connection(self, self._refuse)
+    def __call__(self) -> Inlet:  # type: ignore[override]  # what asyncio asks for is a protocol
+        return Inlet(self)
 
     def admits(self) -> bool:
         """Whether there is room for one more connection, if need be in place of another."""
@@ -53,37 +70,38 @@ class Listener(web.Server):
         longest.make_room()
         return True
 
-    def _take_longest(self) -> Connection | None:
+    def _take_longest(self) -> Connection | Inlet | None:
         """Who makes room: those that ask for nothing, longest first; but who has just asked makes no room while another
         keeps the node waiting for longer. Else who sends thousands of requests but for their last byte has those
         closed that are used all the time, such as the other nodes'."""
         fresh_s = self.loop.time() - IDLE_LEAST_S
 
-        def order(each: Connection) -> tuple[bool, float]:
+        def order(each: Connection | Inlet) -> tuple[bool, float]:
             return not each.asks_nothing() or each.since_s > fresh_s, each.since_s
 
-        return self._first(self._next_out, Connection.may_go, order)
+        return self._first(self._next_out, lambda each: each.may_go(), order)
 
     def unburden(self, newest: Connection) -> None:
         """Where answers that nobody reads hold too much, close who has left one unread for longest: who reads stands
         there for a moment."""
         if self.budget.is_unread():
 
-            def leaves_unread(each: Connection) -> bool:
-                return each.stage is Stage.ANSWERING and each is not newest and each.may_go()
+            def leaves_unread(each: Connection | Inlet) -> bool:
+                unread = isinstance(each, Connection) and each.stage is Stage.ANSWERING
+                return unread and each is not newest and each.may_go()
 
             longest = self._first(self._next_unread, leaves_unread, lambda each: each.since_s)
             if longest is not None:
                 longest.make_room()
 
     def _first(
-        self, those: Stood, fits: Callable[[Connection], bool], order: Callable[[Connection], Any]
-    ) -> Connection | None:
+        self, those: Stood, fits: Callable[[Connection | Inlet], bool], order: Callable[[Connection | Inlet], Any]
+    ) -> Connection | Inlet | None:
         """The first of those who still stand as they did. A look at all connections finds some, for who comes next
         too."""
         for looked in (False, True):
             if looked:
-                fitting = (each for each in self.connections if isinstance(each, Connection) and fits(each))
+                fitting = (each for each in self._all() if fits(each))
                 those[:] = [(each.since_s, each) for each in reversed(nsmallest(OUT_AT, fitting, order))]
             while those:
                 since_s, connection = those.pop()
@@ -91,10 +109,18 @@ class Listener(web.Server):
                     return connection
         return None
 
+    def _all(self) -> list[Connection | Inlet]:
+        return [*self.opened, *cast(list[Connection], self.connections)]
+
     def close_overdue(self, now_s: float) -> Pieces[None]:
         """Close connections that stood at one stage for too long."""
-        for number, each in enumerate(self.connections):
+        for number, each in enumerate(self._all()):
             if number % LOOK_AT == LOOK_AT - 1:
                 yield
-            if isinstance(each, Connection):
-                each.close_overdue(now_s)
+            each.close_overdue(now_s)
+
+    def pre_shutdown(self) -> None:
+        """Close those that ask for nothing."""
+        for each in list(self.opened):
+            each.make_room()
+        super().pre_shutdown()

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 #: Connections that the kernel keeps until they are accepted.
-BACKLOG: Final = 1024
+BACKLOG: Final = 2048
 #: So many are accepted each time the loop comes round: uvloop accepts one a socket, and 500 connections of one client
 #: would keep the next one waiting for 500 rounds.
-ACCEPTS: Final = 16
+ACCEPTS: Final = 24
 
 
 class ListenFailed(Exception):

@@ -13,11 +13,11 @@ from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 #: The loop is held for no longer; a piece of the work comes on top.
-HELD_MAX_S: Final = 0.004
+HELD_MAX_S: Final = 0.002
 #: Tasks of a crowd that are woken at a time; one takes 0.1 to 0.2 ms, with its answer.
 CROWD_A_TURN: Final = 16
 #: And connections that are closed: 0.05 ms each.
-CLOSED_A_TURN: Final = 48
+CLOSED_A_TURN: Final = 24
 
 T = TypeVar("T")
 Pieces = Generator[None, None, T]

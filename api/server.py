@@ -104,7 +104,8 @@ class Server:
         self.draining = False
         self._table = RouteTable(routes)
         self._direct = {(route.method, route.pattern): route for route in routes if "{" not in route.pattern}
-        self._listener = Listener(self.handle, self._refuse_bytes, port.budget)
+        health = tuple(f"{route.method} {route.pattern} ".encode() for route in routes if route.health)
+        self._listener = Listener(self.handle, self._refuse_bytes, port.budget, health)
         self._sockets: list[asyncio.Server] = []
         self._watchdog: asyncio.Task[None] | None = None
         self._waiting: dict[asyncio.Task[Any], _Wait] = {}

@@ -11,7 +11,7 @@ from node.memory import memory_bytes
 
 SHARE: Final = 8
 """Of the memory that the process may use clients get one part in so many."""
-BYTES_MAX: Final = 96 * 1024 * 1024
+BYTES_MAX: Final = 64 * 1024 * 1024
 """But no more, unless it is set: one loop serves them, and what it has no time for is better refused than kept."""
 BYTES_MIN: Final = 32 * 1024 * 1024
 """Room for a batch and its answer, however little that is."""

@@ -30,7 +30,7 @@ _MMAP_THRESHOLD: Final = -3
 
 MMAP_BYTES: Final = 32 << 20
 """The largest value glibc takes."""
-TRIM_BYTES: Final = 128 << 20
+TRIM_BYTES: Final = 64 << 20
 """Free memory at the top of the heap that is kept; past it the kernel gets it back."""
 GIVE_BACK_S: Final = 5.0
 """How often it is looked whether much is free."""
@@ -44,7 +44,7 @@ def settle_memory() -> None:
     """Call when everything that lives as long as the process has been made."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(20_000, 5, 500)
     mallopt = getattr(_LIBC, "mallopt", None)  # another C library has none, and goes without
     if mallopt is not None:
         mallopt(_MMAP_THRESHOLD, MMAP_BYTES)

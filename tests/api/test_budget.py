@@ -12,7 +12,7 @@ from api.stage import Stage
 from tests.api.harness import run, running
 from tests.api.memory_port import MemoryPort
 from tests.api.test_pipelined import stall
-from tests.api.test_stage import message, narrow, only, question
+from tests.api.test_stage import begun, message, narrow, only, question
 from tests.waiting import turns, until
 
 
@@ -170,8 +170,7 @@ def test_what_is_closed_with_an_answer_unread_is_gone_soon(monkeypatch: pytest.M
         async with running() as client:
             get = await question(client, 200_000)
             greedy = await narrow(client)
-            await until(lambda: client.server._listener.connections)
-            connection = only(client.server)
+            connection = await begun(client.server)
             stall(connection)
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(greedy, get)

@@ -105,14 +105,14 @@ def test_b2_a_crowd_that_goes_is_closed_a_few_at_a_time() -> None:
         async with running() as client:
             count = 4 * CLOSED_A_TURN
             opened = [await asyncio.open_connection(*client.server.address) for _ in range(count)]
-            await until(lambda: len(client.server._listener.connections) >= count)
-            held = list(client.server._listener.connections)[-count:]
+            await until(lambda: len(client.server._listener.opened) == count)
+            held = list(client.server._listener.opened)
             for each in held:
                 each.eof_received()
-            left = [sum(each.transport is not None for each in held)]
+            left = [sum(each.may_go() for each in held)]
             while left[-1]:
                 await asyncio.sleep(0)
-                left.append(sum(each.transport is not None for each in held))
+                left.append(sum(each.may_go() for each in held))
             assert max(before - after for before, after in pairwise(left)) <= CLOSED_A_TURN
             for _, writer in opened:
                 writer.close()

@@ -6,7 +6,6 @@ from contextlib import suppress
 
 import pytest
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.web_protocol import RequestHandler
 
 from tests.api.harness import run, running
 from tests.waiting import turns, until
@@ -40,34 +39,6 @@ def test_bytes_that_are_no_request_are_let_go() -> None:
             finally:
                 gc.enable()
             assert held == []
-
-    run(story())
-
-
-def test_a_header_without_end_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each piece of 256 KB took the parser a millisecond or more to refuse, with all that it held."""
-
-    async def story() -> None:
-        async with running() as client:
-            await client.session.close()
-            reader, writer = await asyncio.open_connection(*client.server.address)
-            await until(lambda: len(client.server._listener.connections) == 1)
-            (connection,) = client.server._listener.connections
-            fed: list[int] = []
-            feed = RequestHandler.data_received
-
-            def counted(self: RequestHandler, data: bytes) -> None:
-                fed.append(len(data))
-                feed(self, data)
-
-            monkeypatch.setattr(RequestHandler, "data_received", counted)
-            connection.data_received(b"GET / HTTP/1.1\r\nX: ")
-            connection.data_received(b"x" * 40_000)
-            answer = await reader.read()
-            assert answer.startswith(b"HTTP/1.1 400 ")
-            assert b"32768 bytes" in answer
-            assert fed == [19]
-            writer.close()
 
     run(story())
 

@@ -12,7 +12,7 @@ from api.connection import AHEAD_MAX
 from api.stage import Stage
 from tests.api.harness import run, running
 from tests.api.memory_port import MemoryPort
-from tests.api.test_stage import _GET, _POLL, connected, message, narrow, only, question
+from tests.api.test_stage import _GET, _POLL, begun, connected, message, narrow, only, question
 from tests.waiting import until
 
 
@@ -107,8 +107,7 @@ def test_a_client_that_closes_its_side_while_it_reads_is_closed_behind_the_answe
         async with running() as client:
             get = await question(client, 200_000)
             reader, writer = await asyncio.open_connection(sock=await narrow(client), limit=1_024)
-            await until(lambda: client.server._listener.connections)
-            connection = only(client.server)
+            connection = await begun(client.server)
             stall(connection)
             writer.write(get)
             await until(lambda: connection.stage is Stage.ANSWERING)
@@ -158,8 +157,7 @@ def test_b3_who_leaves_answers_unread_for_longest_makes_room_where_clients_hold_
             unread = []
             for _ in range(2):
                 unread.append(await asyncio.open_connection(sock=await narrow(client), limit=1_024))
-                await until(lambda: len(client.server._listener.connections) == len(unread))
-                stall(client.server._listener.connections[-1])
+                stall(await begun(client.server))
                 unread[-1][1].write(get)
                 await until(lambda: client.port.budget.held_bytes > 150_000)
             reader, _ = unread[0]

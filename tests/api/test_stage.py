@@ -46,13 +46,19 @@ def keeping(client: Client) -> list[Connection]:
     return [each for each in held if each.may_go() and not each.asks_nothing()]
 
 
+async def begun(server: Server) -> Connection:
+    """The one connection of a server, as if its client had sent something."""
+    await until(lambda: server._listener.opened)
+    (inlet,) = server._listener.opened
+    return inlet.begin()
+
+
 @asynccontextmanager
 async def connected(client: Client) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, Connection]]:
     """A client's socket, and what the server makes of it."""
     reader, writer = await asyncio.open_connection(*client.server.address)
     try:
-        await until(lambda: client.server._listener.connections)
-        yield reader, writer, only(client.server)
+        yield reader, writer, await begun(client.server)
     finally:
         writer.close()
 
@@ -85,16 +91,25 @@ def test_the_stages_of_one_connection() -> None:
     """Opened, header, working, idle; and again."""
 
     async def story() -> None:
-        async with running() as client, connected(client) as (reader, writer, connection):
-            assert connection.stage is Stage.OPENED
-            for _ in range(2):
-                writer.write(_GET[:10])
+        async with running() as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            listener = client.server._listener
+            await until(lambda: listener.opened)
+            assert not listener.connections, "nothing is made for who asks for nothing"
+            assert listener.budget.connections == 1
+            writer.write(_GET[:10])
+            await until(lambda: listener.connections)
+            assert not listener.opened
+            connection = only(client.server)
+            for first in (_GET[:0], _GET[:10]):
+                writer.write(first)
                 await until(lambda: connection.stage is Stage.HEADER)
                 writer.write(_GET[10:])
                 await reader.readuntil(b"ok\n")
                 await until(lambda: connection.stage is Stage.IDLE)
             writer.write(_POLL)
             await until(lambda: connection.stage is Stage.WORKING)
+            writer.close()
 
     run(story())
 
@@ -175,8 +190,7 @@ def test_b2_a_header_is_bounded_in_all(pieces: int, held_back: int) -> None:
                 header = _GET[:-2] + b"".join(b"X-%d: %s\r\n" % (number, b"x" * 8_000) for number in range(fields))
                 header += b"\r\n"
                 size = -(-len(header) // pieces)
-                await until(lambda: client.server._listener.connections)
-                connection = only(client.server)
+                connection = await begun(client.server)
                 until_byte = len(header) - (held_back * size if status.startswith(b"400") else 0)
                 for first in range(0, until_byte, size):
                     connection.data_received(header[first : first + size])

@@ -1,0 +1,142 @@
+"""What a client has connected to: its socket before it asks for anything, and how what it sends is read.
+
+aiohttp's protocol, with its parser and its task, is made with the first byte: 3,000 connections that stay idle cost a
+fifth of the time, and none of the memory. What is cheap to take, a body of known length, is read in large pieces. All
+else is read in small ones: 43,000 chunks of a byte stand in 256 KB, and so do 4,000 requests, of which eight are parsed
+and the rest is held. Who sends more than a piece waits until the loop has come round, and others have read theirs.
+
+Where thousands connect in one moment, those that were there before go on, and the new ones begin a few at a time. What
+asks how the node is does not wait behind them: a load balancer would take it for dead.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final, cast
+
+from api.connection import Connection
+from api.stage import HEADER_MAX_S
+
+if TYPE_CHECKING:
+    from api.listener import Listener
+
+#: Read at once of a body whose bytes only have to be kept, and of all else.
+LARGE_BYTES: Final = 256 * 1024
+SMALL_BYTES: Final = 4 * 1024
+
+
+class Inlet(asyncio.BufferedProtocol):
+    """The protocol that the loop knows; stage OPENED (`api.stage`) as long as it has no `connection`."""
+
+    __slots__ = ("_first", "_into", "_listener", "_transport", "connection", "since_s")
+
+    def __init__(self, listener: "Listener") -> None:
+        self._listener = listener
+        self._transport: asyncio.Transport | None = None  # of a client that was admitted
+        self._into = listener.small
+        self._first = b""  # the piece with which it begins, in its turn
+        self.connection: Connection | None = None
+        self.since_s = 0.0  # loop time at which it was opened
+
+    # -- what comes
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected. One too many is told so and closed."""
+        listener, opened = self._listener, cast(asyncio.Transport, transport)
+        if not listener.admits():
+            opened.write(listener.refuse(listener.budget.full()).whole())
+            opened.close()
+            return
+        self._transport = opened
+        self.since_s = listener.loop.time()
+        listener.budget.connections += 1
+        listener.opened[self] = None
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """It is closed, by whomever."""
+        connection, self.connection = self.connection, None
+        if self._transport is not None:
+            self._listener.budget.connections -= 1
+            self._listener.opened.pop(self, None)
+            self._transport = None
+        if connection is not None:
+            connection.connection_lost(exc)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next piece goes. All connections share it: it is taken before another one is read."""
+        connection, listener = self.connection, self._listener
+        self._into = listener.small if connection is None or not connection.only_keeps() else listener.large
+        return self._into
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """A piece has come, of so many bytes. A full one has more behind it."""
+        piece = bytes(self._into[:nbytes])
+        if self.connection is not None:
+            self._take(self.connection, piece)
+        elif self._transport is not None:
+            self._first = piece
+            if piece.startswith(self._listener.health):
+                self._begin()
+            else:
+                self._transport.pause_reading()
+                self._listener.beginnings.add(self._begin)
+
+    def _begin(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            piece, self._first = self._first, b""
+            connection = self.begin()
+            self._take(connection, piece)
+            connection.read_on()
+
+    def _take(self, connection: Connection, piece: bytes) -> None:
+        connection.data_received(piece)
+        if len(piece) == len(self._into) and (len(piece) == LARGE_BYTES or not connection.only_keeps()):
+            connection.hold_reading()
+
+    def eof_received(self) -> bool:
+        """The client has sent all that it will. Where it has asked for nothing it is closed, soon."""
+        if self.connection is not None:
+            return self.connection.eof_received()
+        self._listener.closings.add(self._close)
+        return True
+
+    def begin(self) -> Connection:
+        """What it asks for is parsed and answered from now on."""
+        assert self._transport is not None, "a client that was not admitted asks for nothing"
+        del self._listener.opened[self]
+        self.connection = Connection(self._listener, self._listener.refuse)
+        self.connection.connection_made(self._transport)
+        return self.connection
+
+    # -- what goes
+
+    def pause_writing(self) -> None:
+        """The socket takes no more."""
+        if self.connection is not None:
+            self.connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        """It has taken all."""
+        if self.connection is not None:
+            self.connection.resume_writing()
+
+    # -- how it ends, as long as nothing was asked for
+
+    def asks_nothing(self) -> bool:
+        """Whether no part of a request is here."""
+        return not self._first
+
+    def may_go(self) -> bool:
+        """Whether it may make room for another."""
+        return self.connection is None and self._transport is not None and not self._transport.is_closing()
+
+    def make_room(self) -> None:
+        """Close it for another."""
+        self._close()
+
+    def close_overdue(self, now_s: float) -> None:
+        """Close it if nothing was asked for too long."""
+        if now_s > self.since_s + HEADER_MAX_S and not self._first:
+            self._close()
+
+    def _close(self) -> None:
+        if self.connection is None and self._transport is not None:
+            self._transport.close()

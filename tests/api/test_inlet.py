@@ -1,0 +1,220 @@
+"""What a client has connected to: how it is read, and who begins first where thousands connect in one moment."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+import api.inlet
+from api.connection import Connection
+from api.inlet import LARGE_BYTES, SMALL_BYTES, Inlet
+from api.listener import BEGUN_A_TURN
+from tests.api.harness import Client, run, running
+from tests.api.test_stage import _GET, _POLL, message
+from tests.waiting import until
+
+_CHUNKED = (
+    b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+
+
+@pytest.fixture
+def pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes each piece has that is parsed."""
+    sizes: list[int] = []
+    receive = Connection.data_received
+
+    def noted(self: Connection, data: bytes) -> None:
+        if data:
+            sizes.append(len(data))
+        receive(self, data)
+
+    monkeypatch.setattr(Connection, "data_received", noted)
+    return sizes
+
+
+async def _sent(client: Client, text: bytes) -> bytes:
+    """The answer's first line, if there is one."""
+    reader, writer = await asyncio.open_connection(*client.server.address)
+    writer.write(text)
+    line = await reader.readline()
+    writer.close()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "most"),
+    [
+        (message(b"x" * 200_000), b" 201 ", LARGE_BYTES),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000, b" 400 ", SMALL_BYTES),
+        (_POLL + _GET * 4_000, b" 200 ", SMALL_BYTES),
+        (_CHUNKED + b"1\r\n \r\n" * 40_000, b" 400 ", SMALL_BYTES),
+    ],
+    ids=["a body", "a header without end", "many requests", "chunks of a byte"],
+)
+def test_b13_what_costs_more_than_keeping_it_is_read_in_small_pieces(
+    pieces: list[int], text: bytes, status: bytes, most: int
+) -> None:
+    """256 KB of chunks of a byte took the parser 9 ms, and eight such connections the loop 35 ms each time it came
+    round; 500 connections that pipeline held 256 KB each, unparsed."""
+
+    async def story() -> None:
+        async with running() as client:
+            assert status in await _sent(client, text)
+
+    run(story())
+    assert pieces[0] <= SMALL_BYTES
+    assert max(pieces) <= most
+    assert (max(pieces) > SMALL_BYTES) is (most > SMALL_BYTES)
+
+
+def test_a_body_in_large_chunks_is_read_in_large_pieces(pieces: list[int]) -> None:
+    """Which costs what a body of known length does."""
+
+    async def story() -> None:
+        async with running() as client:
+            text = b'{"topic":"a","body":"' + b"x" * 240_000 + b'"}'
+            framed = b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in (text[:60_000], text[60_000:]))
+            assert b" 201 " in await _sent(client, _CHUNKED + framed + b"0\r\n\r\n")
+
+    run(story())
+    assert max(pieces) > 2 * SMALL_BYTES
+
+
+def test_who_sends_more_than_a_piece_reads_on_when_the_loop_has_come_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop would read up to 32 pieces of one connection, one behind the other."""
+    rounds, read = [0], list[int]()
+    receive = Connection.data_received
+
+    def noted(self: Connection, data: bytes) -> None:
+        if data:
+            read.append(rounds[0])
+        receive(self, data)
+
+    monkeypatch.setattr(Connection, "data_received", noted)
+
+    async def story() -> None:
+        async with running() as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(_CHUNKED + b"1\r\n \r\n" * 40_000)
+            while not reader.at_eof() and not reader._buffer:  # type: ignore[attr-defined]
+                rounds[0] += 1
+                await asyncio.sleep(0)
+            writer.close()
+
+    run(story())
+    assert len(read) > 5
+    assert len(set(read)) == len(read)
+
+
+def test_b2_a_crowd_that_asks_for_the_first_time_begins_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8,000 polls in one moment kept those waiting who were there before; and whoever asked whether the node lives."""
+    begins: list[int] = []
+    rounds = [0]
+    begin: Callable[[Inlet], Connection] = Inlet.begin
+
+    def noted(self: Inlet) -> Connection:
+        begins.append(rounds[0])
+        return begin(self)
+
+    monkeypatch.setattr(Inlet, "begin", noted)
+
+    async def story() -> None:
+        async with running() as client:
+            listener, count = client.server._listener, 10 * BEGUN_A_TURN
+            crowd = [await asyncio.open_connection(*client.server.address) for _ in range(count)]
+            await until(lambda: len(listener.opened) == count)
+            for inlet in list(listener.opened):
+                assert inlet.get_buffer(-1) is listener.small
+                listener.small[: len(_POLL)] = _POLL
+                inlet.buffer_updated(len(_POLL))
+            assert not begins
+            reader, health = await asyncio.open_connection(*client.server.address)
+            await until(lambda: len(listener.opened) + len(begins) > count)
+            newest = next(reversed(listener.opened))
+            listener.small[: len(_GET)] = _GET
+            newest.get_buffer(-1)
+            before = len(begins)
+            newest.buffer_updated(len(_GET))
+            assert len(begins) == before + 1, "it waits for nobody"
+            assert (await reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200 ")
+            while len(begins) <= count:
+                rounds[0] += 1
+                await asyncio.sleep(0)
+            for _, writer in (*crowd, (reader, health)):
+                writer.close()
+
+    run(story())
+    assert max(begins.count(each) for each in range(1, rounds[0] + 1)) <= BEGUN_A_TURN
+
+
+def test_who_asks_for_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After its time; what waits for its turn to begin is not."""
+    monkeypatch.setattr(api.inlet, "HEADER_MAX_S", 0.05)
+
+    async def story() -> None:
+        async with running() as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            listener = client.server._listener
+            await until(lambda: listener.opened)
+            (inlet,) = listener.opened
+            inlet.close_overdue(inlet.since_s + 0.04)
+            assert inlet.may_go()
+            inlet.close_overdue(inlet.since_s + 0.06)
+            assert await reader.read() == b""
+            await until(lambda: not listener.opened)
+            assert listener.budget.connections == 0
+            writer.close()
+
+    run(story())
+
+
+def test_a_client_that_asks_for_nothing_and_goes_is_forgotten() -> None:
+    """By an end of what it sends, or at once."""
+
+    async def story() -> None:
+        async with running() as client:
+            listener = client.server._listener
+            for ends in (asyncio.StreamWriter.write_eof, lambda writer: writer.transport.abort()):
+                _, writer = await asyncio.open_connection(*client.server.address)
+                await until(lambda: listener.opened)
+                ends(writer)
+                await until(lambda: not listener.opened)
+                assert listener.budget.connections == 0
+                writer.close()
+
+    run(story())
+
+
+def test_a_server_that_ends_closes_who_asks_for_nothing() -> None:
+    """It does not wait for them."""
+
+    async def story() -> None:
+        async with running() as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            await until(lambda: client.server._listener.opened)
+            await client.server.close()
+            assert await reader.read() == b""
+            writer.close()
+
+    run(story())
+
+
+def test_the_first_piece_of_a_client_that_went_meanwhile_is_dropped() -> None:
+    """Its turn comes when nobody is there."""
+
+    async def story() -> None:
+        async with running() as client:
+            _, writer = await asyncio.open_connection(*client.server.address)
+            listener = client.server._listener
+            await until(lambda: listener.opened)
+            (inlet,) = listener.opened
+            writer.transport.abort()
+            listener.small[: len(_POLL)] = _POLL
+            inlet.get_buffer(-1)
+            inlet.buffer_updated(len(_POLL))
+            await until(lambda: not listener.opened)
+            assert inlet.connection is None
+            assert not client.server._waiting
+
+    run(story())
