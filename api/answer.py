@@ -80,6 +80,7 @@ class Answer(web.StreamResponse):
         else:
             transport.write(self._head)
             transport.write(self._content)
+        self._content = b""  # aiohttp keeps the answer until the next request's is made
         connection = cast("Connection", request.protocol)
         await connection.taken()
         connection.answered(request)
