@@ -34,7 +34,7 @@ from api.field import (
     read_topic_text,
 )
 from api.nesting import NESTING_MAX, nests_within
-from api.port import Limits, MessageIn
+from api.port import Limits, MessageIn, pack_headers
 from api.retry import read_message_retry
 from api.target import read_message_target
 
@@ -142,7 +142,7 @@ def _accept_rest(
 ) -> MessageIn:
     """A message with some of the fields that few have."""
     tags = () if wire.tags is UNSET else read_tags(wire.tags)
-    headers = None if wire.headers is UNSET else read_headers(wire.headers)
+    headers = b"" if wire.headers is UNSET else pack_headers(read_headers(wire.headers))
     on_conflict = read_on_conflict(wire.on_conflict)
     target = None if wire.target is UNSET else read_message_target(wire.target, limits)
     retry = None if wire.retry is UNSET else read_message_retry(wire.retry)
@@ -182,7 +182,7 @@ def explain(data: bytes, now_ms: int, limits: Limits, faults_max: int = FAULTS_M
         deliver_at_ms=values.get("deliver_at"),
         delay_ms=values.get("delay", values.get("delay_level")),
         tags=values.get("tags", ()),
-        headers=values.get("headers"),
+        headers=pack_headers(values.get("headers", {})),
         key=values.get("key"),
         on_conflict=values.get("on_conflict", "reject"),
         fingerprint=mark,

@@ -22,7 +22,7 @@ from api.timestamp import render_time
 #: How often a message and its ledger are read until they are of one moment.
 LOOKS: Final = 4
 #: Rows parsed of a batch hold so many times its bytes, measured of lines with 16 tags and 20 headers.
-PARSED_TIMES: Final = 6
+PARSED_TIMES: Final = 3
 _JSON_TYPES: Final = (JSON,)
 _NDJSON_TYPES: Final = (NDJSON, "application/ndjson", "application/jsonl")
 

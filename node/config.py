@@ -85,7 +85,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     # Messages waiting to be proposed; past it 429 over-limit.
     max_waiting_messages: Annotated[int, Meta(ge=1000, le=10_000_000)] = 200_000
     # What all clients of this node hold together in its memory: bodies under way, what is parsed of them, answers that
-    # are not read; past it 429 busy. 0: 96 MiB, or an eighth of the memory that the process may use if that is less.
+    # are not read; past it 429 busy. 0: 64 MiB, or an eighth of the memory that the process may use if that is less.
     max_held_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
     # Connections of clients to this node: as many as one loop serves, and fewer where descriptors or memory are few.
     max_connections: Annotated[int, Meta(ge=16, le=1_000_000)] = CONNECTIONS_MAX

@@ -48,11 +48,7 @@ def encode_schedule(messages: Sequence[MessageIn], *, now_ms: int, random: npt.N
             random=random,
             content_types=[m.content_type.encode() for m in messages] if any(map(_content_types, messages)) else None,
             tags=tags,
-            headers=(
-                [msgpack.packb(m.headers) if m.headers else b"" for m in messages]
-                if any(map(_headers, messages))
-                else None
-            ),
+            headers=[m.headers for m in messages] if any(map(_headers, messages)) else None,
             keys=[(m.key or "").encode() for m in messages] if keyed else None,
             targets=(
                 [encode_target(m.target) if m.target else b"" for m in messages]

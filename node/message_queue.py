@@ -216,8 +216,7 @@ def _more_size(message: MessageIn) -> int:
     """Bytes that all but its body takes in an entry, or as many as take as long."""
     size = 0
     if message.headers:
-        size += _utf8_bytes("".join(message.headers)) + _utf8_bytes("".join(message.headers.values()))
-        size += len(message.headers) * FIELD_BYTES
+        size += len(message.headers) + _fields(message.headers) * FIELD_BYTES
     if message.tags:
         size += _utf8_bytes("".join(message.tags)) + len(message.tags) * FIELD_BYTES
     if message.target is not None:
@@ -225,6 +224,11 @@ def _more_size(message: MessageIn) -> int:
     if message.key is not None:
         size += 2 * len(message.key.encode()) + 32  # in the record and in the list of keys
     return size
+
+
+def _fields(packed: bytes) -> int:
+    """How many a msgpack map of less than 65,536 holds: in its first byte, or behind that."""
+    return packed[0] & 0x0F if packed[0] & 0xF0 == 0x80 else int.from_bytes(packed[1:3], "big")
 
 
 def _utf8_bytes(text: str) -> int:

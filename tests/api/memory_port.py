@@ -157,7 +157,7 @@ class MemoryPort(MemoryCluster):
             body=message.body,
             content_type=message.content_type,
             tags=message.tags,
-            headers=message.headers,
+            headers=msgspec.msgpack.decode(message.headers) if message.headers else None,
             key=message.key,
             last_error="local" if local else None,
             history=[HistoryEvent(self.clock_ms, "scheduled", "n1", 7, 0)],
@@ -289,7 +289,7 @@ class MemoryPort(MemoryCluster):
             body=message.body,
             content_type=message.content_type,
             tags=message.tags,
-            headers=message.headers,
+            headers=msgspec.msgpack.decode(message.headers) if message.headers else None,
             key=message.key,
         )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from api.message import JSON_MESSAGE, ODD, OPAQUE_MESSAGE, PLANNED, JsonMessage, OpaqueMessage, accept, explain
 from api.message import parse_message as parse
-from api.port import DELAY_LEVELS_MS, Limits, MessageIn, RetryPolicy, Target
+from api.port import DELAY_LEVELS_MS, Limits, MessageIn, RetryPolicy, Target, pack_headers
 from api.problem import Problem
 from tests.api.memory_port import NOW_MS
 from tests.examples import examples
@@ -52,7 +52,7 @@ def test_a_whole_message() -> None:
     assert message.deliver_at_ms == 1_795_230_000_001
     assert message.delay_ms is None
     assert message.tags == ("eu", "vip")
-    assert message.headers == {"X-Trace": "t"}
+    assert message.headers == pack_headers({"X-Trace": "t"})
     assert (message.key, message.on_conflict) == ("k1", "keep")
     assert message.target == Target(url="https://e/", method="PUT", headers={"X-B": "c"}, timeout_ms=5_000)
     assert message.retry == RetryPolicy(max_attempts=3, max_age_ms=3_600_000)

@@ -23,6 +23,7 @@ from api.port import (
     PullIn,
     RetryPolicy,
     TopicChange,
+    pack_headers,
 )
 from api.problem import Problem
 from node.server import Node
@@ -128,7 +129,7 @@ def test_a_message_given_back_comes_again_at_its_time(tmp_path: Path, restart: b
     """The same id, one attempt more, not before its time; the old receipt is stale, and the story names every step."""
 
     async def give_back(told: Told) -> None:
-        await told.schedule(MessageIn("t", b'{"a":1}', tags=("eu",), headers={"h": "v"}))
+        await told.schedule(MessageIn("t", b'{"a":1}', tags=("eu",), headers=pack_headers({"h": "v"})))
         await told.pull()
         assert await told.nack(400) == "nacked"
         assert await told.nack(400) == "nacked"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from api.port import MessageIn
+from api.port import MessageIn, pack_headers
 from node.draft import encode_schedule
 from node.tag_filter import tags_mask
 from replication.command import Schedule
@@ -53,7 +53,13 @@ def test_optional_columns_are_there_only_when_used() -> None:
 def test_records_hold_what_was_sent() -> None:
     """Body, content type, tags, headers and key come back from the record, byte for byte."""
     message = MessageIn(
-        "a", b'{"x": 1 }', content_type="text/plain", tags=("eu",), headers={"h": "v"}, key="ä", fingerprint=b"f" * 16
+        "a",
+        b'{"x": 1 }',
+        content_type="text/plain",
+        tags=("eu",),
+        headers=pack_headers({"h": "v"}),
+        key="ä",
+        fingerprint=b"f" * 16,
     )
     schedule = encode(message, MessageIn("a", b"2"))
     words = np.frombuffer(schedule.blob, np.uint64).copy()

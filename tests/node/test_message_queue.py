@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import node.message_queue
-from api.port import MessageIn
+from api.port import MessageIn, pack_headers
 from api.problem import Problem
 from node.entropy import Entropy
 from node.message_queue import MessageQueue
@@ -85,7 +85,7 @@ def test_b14_single_messages_are_counted_together() -> None:
 def test_one_message_waits_for_an_entry_or_two_whatever_stands_before_it() -> None:
     """Six batches of 13 MiB, headers and tags in each line, stood before everybody's messages for as long as 80 entries
     took. Each request has its turn now, and a batch is answered as one and in order all the same."""
-    headers = {f"header-{number}": "x" * 24 for number in range(32)}
+    headers = pack_headers({f"header-{number}": "x" * 24 for number in range(32)})
     line = MessageIn("t", b"1", headers=headers, tags=tuple(f"tag-{number}" for number in range(16)))
 
     async def play() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from api.port import ANONYMOUS, NEW, REPLAYED, Delivery, MessageIn, PullIn, TopicChange
+from api.port import ANONYMOUS, NEW, REPLAYED, Delivery, MessageIn, PullIn, TopicChange, pack_headers
 from api.problem import Problem
 from node.server import Node
 from tests.node.single_node import run_node
@@ -37,7 +37,13 @@ def test_a_message_from_schedule_to_ack(tmp_path: Path) -> None:
     async def play(node: Node) -> None:
         now_ms = node.service.now_ms()
         message = MessageIn(
-            "t", b'{"a": 1 }', delay_ms=200, tags=("eu",), headers={"h": "v"}, key="k", fingerprint=b"f" * 16
+            "t",
+            b'{"a": 1 }',
+            delay_ms=200,
+            tags=("eu",),
+            headers=pack_headers({"h": "v"}),
+            key="k",
+            fingerprint=b"f" * 16,
         )
         (id,) = await schedule(node, message)
         assert (await node.service.message(id, local=False, principal=ANONYMOUS)).state == "scheduled"

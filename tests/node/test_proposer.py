@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from api.port import MessageIn
+from api.port import MessageIn, pack_headers
 from api.problem import Problem
 from node.proposer import Proposer
 from node.queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX, RescheduleOrder
@@ -23,7 +23,7 @@ def test_entries_of_messages_with_all_their_extras_fit() -> None:
 
     async def test(proposer: Proposer, group: Group, riders: Riders) -> None:
         tags = tuple(f"{n:02}" + "t" * 62 for n in range(16))
-        headers = {"x-a": "v" * 4000}
+        headers = pack_headers({"x-a": "v" * 4000})
         messages = [
             MessageIn("t", b"1", "", None, None, tags, headers, f"{n:0128}", "reject", bytes(16)) for n in range(10_000)
         ]

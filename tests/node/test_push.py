@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from api.port import ANONYMOUS, MessageIn, PullIn, Target
+from api.port import ANONYMOUS, MessageIn, PullIn, Target, pack_headers
 from node.push_address import Addresses
 from node.server import Node
 from storage.delivery_file import delivery_files, read_delivery_file
@@ -31,7 +31,9 @@ def test_a_message_arrives_signed_and_is_delivered(tmp_path: Path) -> None:
         async with receiver(answering(answer(202), seen=seen)) as url:
             await put(node, "orders", url + "/hook", target={"secret": SECRET, "headers": {"X-Topic": "t"}})
             body = b'{"n":  1.0, "\xc3\xa4": "\\u00e4"}'
-            (id,) = await schedule(node, MessageIn("orders", body, tags=("eu", "vip"), headers={"X-Own": "m"}))
+            (id,) = await schedule(
+                node, MessageIn("orders", body, tags=("eu", "vip"), headers=pack_headers({"X-Own": "m"}))
+            )
             await until(in_state(node, id, "delivered"))
             got = await view(node, id)
         assert len(seen) == 1
@@ -172,7 +174,9 @@ def test_headers_that_cannot_be_sent_fail_by_name(tmp_path: Path) -> None:
     async def scene(node: Node) -> None:
         async with receiver(answering(answer(200), seen=seen)) as url:
             await put(node, "orders", url, retry={**FAST, "max_attempts": 1})
-            (id,) = await schedule(node, MessageIn("orders", b"{}", headers={"X-Own": "a\r\nX-Forged: 1"}))
+            (id,) = await schedule(
+                node, MessageIn("orders", b"{}", headers=pack_headers({"X-Own": "a\r\nX-Forged: 1"}))
+            )
             (other,) = await schedule(node, MessageIn("orders", b"{}"))
             await until(in_state(node, id, "dead"))
             await until(in_state(node, other, "delivered"))
