@@ -129,7 +129,9 @@ class Inlet(asyncio.BufferedProtocol):
         return self.connection is None and self._transport is not None and not self._transport.is_closing()
 
     def make_room(self) -> None:
-        """Close it for another."""
+        """Close it for another; who waits to begin is told why."""
+        if self._first and self._transport is not None:
+            self._transport.write(self._listener.refuse(self._listener.budget.full()).whole())
         self._close()
 
     def close_overdue(self, now_s: float) -> None:

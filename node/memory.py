@@ -34,7 +34,7 @@ TRIM_BYTES: Final = 64 << 20
 """Free memory at the top of the heap that is kept; past it the kernel gets it back."""
 GIVE_BACK_S: Final = 5.0
 """How often it is looked whether much is free."""
-FREE_BYTES: Final = 32 << 20
+FREE_BYTES: Final = 8 << 20
 """So much has to have become free."""
 GROUPS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Where the kernel tells what a container may use: version 2 of control groups, and 1."""

@@ -6,10 +6,12 @@ from collections.abc import Callable
 import pytest
 
 import api.inlet
+from api.budget import Budget
 from api.connection import Connection
 from api.inlet import LARGE_BYTES, SMALL_BYTES, Inlet
 from api.listener import BEGUN_A_TURN
 from tests.api.harness import Client, run, running
+from tests.api.memory_port import MemoryPort
 from tests.api.test_stage import _GET, _POLL, message
 from tests.waiting import until
 
@@ -182,6 +184,26 @@ def test_a_client_that_asks_for_nothing_and_goes_is_forgotten() -> None:
                 await until(lambda: not listener.opened)
                 assert listener.budget.connections == 0
                 writer.close()
+
+    run(story())
+
+
+def test_b2_who_waits_to_begin_and_makes_room_is_told_so() -> None:
+    """Like everybody of whom a part of a request is here."""
+
+    async def story() -> None:
+        async with running(MemoryPort(budget=Budget(connections_max=1))) as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            listener = client.server._listener
+            await until(lambda: listener.opened)
+            (inlet,) = listener.opened
+            inlet.get_buffer(-1)
+            listener.small[: len(_POLL)] = _POLL
+            inlet.buffer_updated(len(_POLL))
+            assert listener.admits()
+            assert b'"code":"busy"' in await reader.read()
+            assert inlet.connection is None
+            writer.close()
 
     run(story())
 

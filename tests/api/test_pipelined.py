@@ -1,12 +1,14 @@
 """Requests that come behind another one on the same connection: when they begin, and what they hold until then."""
 
 import asyncio
+import gc
 import socket
 from contextlib import suppress
 
 import pytest
 from aiohttp.web_protocol import RequestHandler
 
+from api.answer import Answer
 from api.budget import UNCOUNTED_BYTES, Budget
 from api.connection import AHEAD_MAX
 from api.stage import Stage
@@ -167,6 +169,22 @@ def test_b3_who_leaves_answers_unread_for_longest_makes_room_where_clients_hold_
                 assert len(await reader.readuntil(b'"history"')) > 0
             for _, writer in unread:
                 writer.close()
+
+    run(story())
+
+
+def test_b3_an_answer_that_was_sent_is_let_go() -> None:
+    """500 connections whose next requests waited held 255 KB each of what was sent."""
+
+    async def story() -> None:
+        async with running() as client:
+            get = await question(client, 200_000)
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(get)
+            await reader.readuntil(b'"history"')
+            await until(lambda: only(client.server).stage is Stage.IDLE)
+            assert not [each for each in gc.get_objects() if isinstance(each, Answer) and each._content]
+            writer.close()
 
     run(story())
 
