@@ -47,6 +47,7 @@ class Bystanders:
         self._cluster, self._hosts = cluster, itertools.cycle(hosts)
         self.lateness: dict[str, list[Look]] = {PULLED: [], PUSHED: []}
         self.livez: list[Look] = []
+        self.acks: list[Look] = []
         self.memory: list[Look] = []
         self.failures: list[str] = []
         self.written: set[str] = set()
@@ -110,26 +111,37 @@ class Bystanders:
             await asyncio.sleep(due_s - loop.time())
 
     async def _pull(self) -> None:
-        pull, ack = (f"{self._leader}/v1/topics/{PULLED}/{verb}" for verb in ("pull", "ack"))
+        """Pull again while what came is acknowledged: no message waits for who would take it."""
+        pull = f"{self._leader}/v1/topics/{PULLED}/pull"
         wait = aiohttp.ClientTimeout(total=30)
-        while True:
-            try:
-                async with self._http.post(pull, json={"max": 100, "wait": "5s"}, timeout=wait) as answer:
-                    document = await answer.json(content_type=None)
-                if answer.status != 200:
-                    self.failures.append(f"the consumer: {answer.status} {document.get('code')}")
+        async with asyncio.TaskGroup() as acks:
+            while True:
+                try:
+                    async with self._http.post(pull, json={"max": 100, "wait": "5s"}, timeout=wait) as answer:
+                        document = await answer.json(content_type=None)
+                    if answer.status != 200:
+                        self.failures.append(f"the consumer: {answer.status} {document.get('code')}")
+                        await asyncio.sleep(LOOK_S)
+                        continue
+                    for each in document["messages"]:
+                        self._note(PULLED, each["id"], each["asked_due"])
+                    if document["messages"]:
+                        acks.create_task(self._ack([each["receipt"] for each in document["messages"]]))
+                except (aiohttp.ClientError, TimeoutError) as broken:
+                    self.failures.append(f"the consumer: {type(broken).__name__}")
                     await asyncio.sleep(LOOK_S)
-                    continue
-                for each in document["messages"]:
-                    self._note(PULLED, each["id"], each["asked_due"])
-                if document["messages"]:
-                    receipts = [each["receipt"] for each in document["messages"]]
-                    async with self._http.post(ack, json={"receipts": receipts}) as answer:
-                        if answer.status != 200:
-                            self.failures.append(f"the consumer's ack: {answer.status}")
-            except (aiohttp.ClientError, TimeoutError) as broken:
-                self.failures.append(f"the consumer: {type(broken).__name__}")
-                await asyncio.sleep(LOOK_S)
+
+    async def _ack(self, receipts: list[str]) -> None:
+        url, begun_s = f"{self._leader}/v1/topics/{PULLED}/ack", time.monotonic()
+        try:
+            async with self._http.post(url, json={"receipts": receipts}) as answer:
+                await answer.read()
+                if answer.status != 200:
+                    self.failures.append(f"the consumer's ack: {answer.status}")
+        except (aiohttp.ClientError, TimeoutError) as broken:
+            self.failures.append(f"the consumer's ack: {type(broken).__name__}")
+        now_s = time.monotonic()
+        self.acks.append(Look(now_s, PULLED, (now_s - begun_s) * 1000))
 
     def _receive(self, port: int, request: Request) -> Reply:
         self._note(PUSHED, request.headers["webhook-id"], request.headers["hourwheel-due"])

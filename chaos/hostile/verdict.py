@@ -58,6 +58,7 @@ def judge(seen: Bystanders, before: Window, during: Window, after: Window, terms
         figures[f"{name}_p99_before_ms"], figures[f"{name}_p99_ms"] = calm, beside
         if beside > max(LATENESS_MS, LATENESS_TIMES * calm):
             slow.append(f"lateness of {name} p99 {calm:.1f} -> {beside:.1f} ms")
+    figures["ack_p99_before_ms"], figures["ack_p99_ms"] = p99(before.of(seen.acks)), p99(during.of(seen.acks))
     for node in sorted({look.node for look in seen.memory}):
         calm = max(before.of(seen.memory, node), default=0.0)
         grown = max(during.of(seen.memory, node), default=calm) - calm
