@@ -25,6 +25,7 @@ from typing import Any, Final
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
+from api.loop_turn import Line
 from api.traceback import let_go
 from node.push_address import Addresses
 from node.push_answer import Answer, failed
@@ -83,6 +84,7 @@ class PushClient:
         """Begin."""
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._passed)
+        self._first = Line(self._loop)  # connections to receivers that have none: 2,000 held the loop for a second
         self._connector = _Connector(
             limit=0,  # the pump bounds what is on the wire, by receiver and in all
             force_close=True,  # what is idle is kept here
@@ -170,6 +172,8 @@ class PushClient:
         TOPIC.set(target.topic)
         broken: BaseException | None = aiohttp.ServerDisconnectedError()
         try:
+            if not (pool.in_use or pool.idle):
+                await self._first.turn()
             request = aiohttp.ClientRequest("GET", target.url, loop=self._loop)
             async with asyncio.timeout(target.timeout_ms / 1000) as limit:
                 connection = await self._connector.connect(request, [], _NO_TIMEOUT)
