@@ -3,13 +3,16 @@
 import asyncio
 import socket
 import threading
+from contextlib import AsyncExitStack
 from email.utils import formatdate
 from typing import Any
 
+import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import api.loop_turn
 from node.push_answer import ANSWER_BYTES_MAX, Answer, retry_after_ms
 from node.retry import (
     BROKEN,
@@ -333,3 +336,32 @@ def test_bytes_that_nobody_asked_for_end_the_connection() -> None:
                 assert connections == expected
 
     run(play)
+
+
+def test_b11_first_connections_begin_as_the_loop_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,300 receivers of one topic that never answer: making a connection to each at once held the loop for a second.
+    A receiver with a connection gets its next one at once."""
+    monkeypatch.setattr(api.loop_turn, "HELD_MAX_S", 0.0)
+    begun: list[int] = []
+    rounds = 0
+    connect = aiohttp.TCPConnector.connect
+
+    async def noted(self: aiohttp.TCPConnector, *args: Any) -> Any:
+        begun.append(rounds)
+        return await connect(self, *args)
+
+    monkeypatch.setattr(aiohttp.TCPConnector, "connect", noted)
+
+    async def play(send: Send) -> None:
+        nonlocal rounds
+        async with AsyncExitStack() as receivers:
+            urls = [await receivers.enter_async_context(receiver(answering(answer(204)))) for _ in range(12)]
+            sent = [asyncio.ensure_future(send(url, b"1")) for url in urls]
+            while not all(each.done() for each in sent):
+                rounds += 1
+                await asyncio.sleep(0)
+            assert {each.result() for each in sent} == {Answer(204)}
+
+    run(play)
+    assert len(begun) == 12
+    assert len(set(begun)) == 12, "one each time the loop comes round"
