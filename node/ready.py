@@ -27,7 +27,7 @@ from node.grouping import rows_by
 from node.tag_filter import TagFilter
 from node.waited import Waited
 from node.window import MARKS_MAX, NOTHING, NOTHING_FOUND, Found, LaneKind, Queued, Window
-from storage.array import I64, U32
+from storage.array import I64, U32, U64
 
 
 @dataclass(slots=True)
@@ -103,8 +103,9 @@ class Ready:
         free = ~self._claims.mask(units.position)
         if not free.all():
             topics, units = topics[free], units.select(free)
-        for topic, rows in rows_by(topics):
-            self._push(kind, topic, units.select(rows), swept)
+        pushed = [self._push(kind, topic, units.select(rows), swept) for topic, rows in rows_by(topics)]
+        if pushed:
+            self._claims.take(np.concatenate(pushed))  # once for all topics: it takes as long as the rest of one
         if self.count > self._total:
             self._shed()
 
@@ -172,7 +173,8 @@ class Ready:
             else:
                 lane.begins[topic] = max(lane.begins[topic], upto)
 
-    def _push(self, kind: LaneKind, topic: int, units: Queued, swept: bool) -> None:
+    def _push(self, kind: LaneKind, topic: int, units: Queued, swept: bool) -> U64:
+        """Those for which there is room, which are to be claimed."""
         lane = self.lanes[kind]
         window = self._window(lane, topic)
         share = self.share
@@ -181,11 +183,11 @@ class Ready:
         if len(units) > room:
             self._begins_at(lane, topic, units.select(slice(room, None)))
             units = units.select(slice(room)).copy()  # a view would keep all of `units` in memory
-        self._claims.take(units.position)
         window.push(units)
         self.count += len(units)
         self.waited.note(topic)
         self._settle(lane, topic, window)
+        return units.position
 
     def _window(self, lane: Lane, topic: int) -> Window:
         """The topic's window, made if there is none."""

@@ -5,9 +5,12 @@ from collections import Counter
 import pytest
 
 import node.sweep
+from node.claim import Mask
 from node.dispatcher import Dispatcher
+from node.ready import Ready
+from node.window import Queued
 from replication.command import PutTopic
-from storage.array import U64
+from storage.array import U32, U64
 from storage.columns import StateColumns
 from storage.hour import Hour
 from storage.hour_set import HourSet
@@ -166,6 +169,28 @@ def test_a_piece_of_an_hour_ends_behind_its_last_unit(leader: Leader, monkeypatc
     leader.promote(T0 + 5 * HOUR_MS)
     assert sorted(leader.drain(T0 + 5 * HOUR_MS)) == units
     assert max(asked) <= len(units)
+
+
+def test_b6_a_piece_has_units_of_so_many_topics(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader promoted over 100,000 topics with a ready message each held its loop for 0.2 s a piece, and lost what it
+    had just won."""
+    monkeypatch.setattr(node.sweep, "TOPICS_A_PIECE", 4)
+    topics = [f"t{number}" for number in range(10)]
+    units = {topic: leader.schedule(T0 + 5, T0 + 5, topic=topic) for topic in topics for _ in range(2)}
+    twice = {topic: leader.schedule(T0 + 5, topic=topic) for topic in topics}
+    pushed: list[int] = []
+    push_both = Ready.push_both
+
+    def counted(self: Ready, overdue: Mask, topics: U32, units: Queued, *, swept: bool) -> None:
+        pushed.append(len(set(topics.tolist())))
+        push_both(self, overdue, topics, units, swept=swept)
+
+    monkeypatch.setattr(Ready, "push_both", counted)
+    leader.promote(T0 + 1_000)
+    found = {topic: leader.drain(T0 + 1_000, topic=topic) for topic in topics}
+    assert max(pushed) == 4
+    assert all(len(found[topic]) == 5 for topic in topics)
+    assert all({*units[topic], *twice[topic]} <= set(found[topic]) for topic in topics)
 
 
 def test_hours_leaped_over_come_at_their_time_when_the_clock_goes_back(leader: Leader) -> None:
