@@ -33,7 +33,7 @@ from node.outlet import Outlet
 from node.ready import Ready
 from node.riding import NOTHING_RIDES, Riding
 from node.strict import Strict
-from node.sweep import Sweep
+from node.sweep import Sweep, within_topics
 from node.waited import Waited
 from node.window import MARKS_MAX, Queued
 from replication.command import DispatchState, Realign
@@ -210,11 +210,16 @@ class Dispatcher(HandingOver):
         return self._wait(now_ms, more)
 
     def _take(self, now_ms: int) -> int:
-        """Move what is due from the wheel to the windows. Returns the number of units."""
+        """Move what is due from the wheel to the windows; what is of more topics than one step has time for goes to the
+        sweep. Returns the number of units."""
         assert self._wheel is not None
         taken = self._wheel.take(now_ms)
         due = self.planning.unplanned(taken)
-        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, Queued(due.position, due.tags), swept=False)
+        count = within_topics(due.topic)
+        if count < len(due):
+            self._sweep.again(due.position[count:])
+        units = Queued(due.position[:count], due.tags[:count])
+        self._ready.push_both(due.due_ms[:count] <= self._start_ms, due.topic[:count], units, swept=False)
         return len(taken)
 
     def _begin_anew(self, now_ms: int) -> None:

@@ -164,7 +164,7 @@ class Sweep:
         ended = leased & (ends_ms <= now_ms)
         rows = np.flatnonzero(((states.state == PENDING) | ended) & ~self._claims.mask(positions))
         units = self._store.units(positions[rows[:READ_ROWS]])
-        count = _within_topics(units["topic"])
+        count = within_topics(units["topic"])
         if len(rows) > count:
             rows, units = rows[:count], units[:count]
             end = int(positions[rows[-1]]) + 1
@@ -183,9 +183,9 @@ class Sweep:
         return Span(self._store.span(hour)[0], (hour + 1) << INDEX_BITS)
 
 
-def _within_topics(topics: U32) -> int:
+def within_topics(topics: U32) -> int:
     """How many rows, from the first on, are of so many topics as a piece has."""
-    if len(topics) <= TOPICS_A_PIECE:
+    if len(topics) <= TOPICS_A_PIECE or bool((topics == topics[0]).all()):
         return len(topics)
     _, first = np.unique(topics, return_index=True)
     return len(topics) if len(first) <= TOPICS_A_PIECE else int(np.partition(first, TOPICS_A_PIECE)[TOPICS_A_PIECE])
