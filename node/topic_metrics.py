@@ -27,6 +27,9 @@ LABELLED_MAX: Final = 100
 OTHERS: Final = "(other)"
 """The label of all others: no topic can be called that."""
 SWAPS_MAX: Final = 10
+TOUCHED_MAX: Final = 256
+"""Topics whose counts wait to be looked at: 4 us each. 100,000 that were made between two scrapes held the loop for
+0.3 s at the second."""
 FORGET: Final = 0.8
 """What is left of a topic's business from one scrape to the next."""
 
@@ -75,13 +78,16 @@ class TopicMetrics(Collector):
         self._name_of = name_of
         self._ready = ready
         self._topics: dict[str, TopicCounts] = {}
-        self._touched: dict[str, TopicCounts] = {}  # since the last scrape: its work follows these, not all topics
+        self._touched: dict[str, TopicCounts] = {}  # since they were looked at: work follows these, not all topics
+        self._busiest: dict[str, TopicCounts] = {}  # without a name, of those looked at since the last scrape
         self._scrapes = 0
         self._labelled: dict[str, TopicCounts] = {}
         self._others = [0] * len(_COLUMNS)
 
     def of(self, topic: str) -> TopicCounts:
         """The row of a topic, to add to at once: what is added after a scrape it learns when the row is asked for."""
+        if len(self._touched) >= TOUCHED_MAX:
+            self._look()
         found = self._topics.get(topic)
         if found is None:
             found = self._topics[topic] = TopicCounts()
@@ -120,7 +126,7 @@ class TopicMetrics(Collector):
 
     def forget(self, topic: str) -> None:
         """The topic is gone."""
-        for rows in (self._topics, self._touched, self._labelled):
+        for rows in (self._topics, self._touched, self._busiest, self._labelled):
             rows.pop(topic, None)
 
     def collect(self) -> Iterator[Metric]:
@@ -151,31 +157,44 @@ class TopicMetrics(Collector):
             family.add_metric([OTHERS], total - sum(counts))
         return family
 
-    def _choose(self) -> None:
-        """Who has a name at this scrape; what the others did since the last one goes to their sum."""
-        self._scrapes += 1
+    def _look(self) -> None:
+        """What was touched has been busy; what those without a name did goes to the sum of the others."""
+        scrape = self._scrapes + 1  # the next
         for name, each in self._touched.items():
             now, told = each.values(), each.told
             done = [new - old for new, old in zip(now, told, strict=True)]
             each.told = now
-            each.business, each.scrape = self._business(each) + FORGET * sum(done[: len(TABLE)]), self._scrapes
+            each.business = _business(each, scrape) + FORGET * sum(done[: len(TABLE)])
+            each.scrape = scrape
             if name not in self._labelled:
                 self._others = [total + more for total, more in zip(self._others, done, strict=True)]
+                self._busiest[name] = each
+        self._touched.clear()
+        if len(self._busiest) > LABELLED_MAX + SWAPS_MAX:
+            self._busiest = dict(self._first(LABELLED_MAX + SWAPS_MAX))
+
+    def _first(self, most: int) -> list[tuple[str, TopicCounts]]:
+        return heapq.nlargest(most, self._busiest.items(), key=lambda row: row[1].business)
+
+    def _choose(self) -> None:
+        """Who has a name at this scrape."""
+        self._look()
+        self._scrapes += 1
         room = LABELLED_MAX - len(self._labelled)
-        unnamed = ((name, each) for name, each in self._touched.items() if name not in self._labelled)
-        busiest = heapq.nlargest(room + SWAPS_MAX, unnamed, key=lambda row: row[1].business)
+        busiest = self._first(room + SWAPS_MAX)
         self._labelled.update(busiest[:room])
         self._swap(busiest[room:])
-        self._touched.clear()
+        self._busiest.clear()
 
     def _swap(self, busiest: list[tuple[str, TopicCounts]]) -> None:
-        idlest = sorted(self._labelled.items(), key=lambda row: self._business(row[1]))
+        idlest = sorted(self._labelled.items(), key=lambda row: _business(row[1], self._scrapes))
         for (name, each), (other, idle) in zip(busiest, idlest, strict=False):
-            if each.business <= 2 * self._business(idle):
+            if each.business <= 2 * _business(idle, self._scrapes):
                 break
             del self._labelled[other]
             self._labelled[name] = each
 
-    def _business(self, topic: TopicCounts) -> float:
-        """What is left of it at this scrape."""
-        return topic.business * float(FORGET ** (self._scrapes - topic.scrape))
+
+def _business(topic: TopicCounts, scrape: int) -> float:
+    """What is left of it at a scrape."""
+    return topic.business * float(FORGET ** (scrape - topic.scrape))

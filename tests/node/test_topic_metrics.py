@@ -12,7 +12,7 @@ import node.topic_metrics
 from api.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from node.metrics import TABLE, Metrics
 from node.server import Node
-from node.topic_metrics import LABELLED_MAX, OTHERS, SWAPS_MAX, TopicMetrics
+from node.topic_metrics import LABELLED_MAX, OTHERS, SWAPS_MAX, TOUCHED_MAX, TopicMetrics
 from tests.node.single_node import run_node
 
 NAMES = {1: "a", 2: "b", 3: "c"}
@@ -97,14 +97,27 @@ def test_labels_do_not_explode() -> None:
     assert busy <= first
 
 
+def test_b5_topics_that_are_touched_are_looked_at_a_few_at_a_time() -> None:
+    """100,000 that were made between two scrapes held the loop for 0.3 s at the second."""
+    metrics = _empty()
+    for number in range(10 * TOUCHED_MAX + 7):
+        metrics.of(f"t{number}").scheduled += 1
+        assert len(metrics._touched) <= TOUCHED_MAX
+        assert len(metrics._busiest) <= LABELLED_MAX + SWAPS_MAX
+    shown = _samples(metrics)
+    names = [name for name in shown if name[0] == "hourwheel_topic_scheduled_total"]
+    assert sum(shown[name] for name in names) == 10 * TOUCHED_MAX + 7
+
+
 ADDS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 50)), max_size=8)
 
 
-@given(st.lists(ADDS, min_size=1, max_size=12))
-def test_counts_never_go_down_and_nothing_is_lost(scrapes: list[list[tuple[int, int]]]) -> None:
+@given(st.lists(ADDS, min_size=1, max_size=12), st.integers(1, 11))
+def test_counts_never_go_down_and_nothing_is_lost(scrapes: list[list[tuple[int, int]]], touched_max: int) -> None:
     """With room for two names and ten topics: a label that stays never goes down, nor do the others, and from one
     scrape to the next all labels that stay went up by what their topics did."""
     node.topic_metrics.LABELLED_MAX, kept = 2, LABELLED_MAX  # type: ignore[misc]
+    node.topic_metrics.TOUCHED_MAX, held = touched_max, TOUCHED_MAX  # type: ignore[misc]
     try:
         metrics = _empty()
         before: dict[str, float] = {}
@@ -131,6 +144,7 @@ def test_counts_never_go_down_and_nothing_is_lost(scrapes: list[list[tuple[int, 
             before = now
     finally:
         node.topic_metrics.LABELLED_MAX = kept  # type: ignore[misc]
+        node.topic_metrics.TOUCHED_MAX = held  # type: ignore[misc]
 
 
 def test_a_node_counts_by_topic(tmp_path: Path) -> None:
