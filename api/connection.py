@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -62,7 +61,7 @@ class Connection(RequestHandler):
 
     __slots__ = (
         *("_ahead_s", "_framed_bytes", "_header_bytes", "_last", "_listener", "_newest", "_refuse", "_until_s"),
-        *("_held", "ended", "half_closed", "oversized", "since_s", "stage"),
+        *("_held", "ended", "half_closed", "more", "oversized", "since_s", "stage"),
     )
 
     def __init__(self, listener: "Listener", refuse: Refuse) -> None:
@@ -87,6 +86,7 @@ class Connection(RequestHandler):
         self.half_closed = False
         self._last = False  # it is closed behind the answer under way
         self._held = False  # others read theirs first
+        self.more = False  # the newest piece was full: more stands behind it
         #: Called when nobody may be left who waits for the answer, or another connection needs the room.
         self.ended: Callable[[], None] | None = None
 
@@ -276,14 +276,28 @@ class Connection(RequestHandler):
         """Outside any request; who says it closes."""
         if self.transport is not None:
             self.transport.write(self._refuse(problem).whole())
-            self._drop_rest()
+            self._drop()
 
-    def _drop_rest(self) -> None:
-        """Read what is here of a request that is refused and closed: else the kernel resets the connection, and its
+    async def drop_rest(self) -> None:
+        """Read what comes behind the last request, before the connection is closed: else the kernel resets it, and its
         client sees that in place of the answer."""
-        if self.transport is not None:
-            with suppress(OSError):
-                os.readv(self.transport.get_extra_info("socket").fileno(), [self._listener.large])
+        if not self.more:
+            return
+        self._held = True  # for good
+        self._pause_transport_reading()
+        until_s, paused = self._loop.time() + LINGER_S, False
+        while (self._drop() or not paused) and self._loop.time() < until_s:
+            await asyncio.sleep(LINGER_PAUSE_S)
+            paused = True
+
+    def _drop(self) -> int:
+        """Bytes that were here."""
+        if self.transport is None or self.transport.is_closing():
+            return 0
+        try:
+            return os.readv(self.transport.get_extra_info("socket").fileno(), [self._listener.large])
+        except OSError:
+            return 0
 
     def unwatched(self) -> bool:
         """Whether nothing would tell that the client is gone, or what it sent behind the request would be held."""
@@ -352,7 +366,6 @@ class Connection(RequestHandler):
         if status >= 500:
             _log.error("an answer could not be made", exc_info=exc)
             return self._refuse(Problem("internal", "see the node's log"))
-        self._drop_rest()
         reason = " ".join((message or "").split())[:200]
         return self._refuse(Problem("malformed-request", f"the request is not HTTP/1.1: {reason}"))
 

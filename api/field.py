@@ -11,6 +11,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 from api.duration import BadDuration, parse_duration, render_duration
 from api.timestamp import BadTime, parse_time
 
@@ -206,6 +208,12 @@ def read_headers(value: object) -> dict[str, str]:
     if size > HEADER_BYTES_MAX:
         raise Fault("invalid-field", f"headers hold at most {HEADER_BYTES_MAX} bytes (names and values), got {size}")
     return value
+
+
+def pack_headers(headers: dict[str, str]) -> bytes:
+    """A message's headers as they are kept: a msgpack map, or nothing. As names and values, those of a large batch
+    hold five times its bytes."""
+    return msgspec.msgpack.encode(headers) if headers else b""
 
 
 def _check_header(name: str, text: object, seen: set[str]) -> int:

@@ -87,8 +87,9 @@ class Inlet(asyncio.BufferedProtocol):
             connection.read_on()
 
     def _take(self, connection: Connection, piece: bytes) -> None:
+        connection.more = len(piece) == len(self._into)
         connection.data_received(piece)
-        if len(piece) == len(self._into) and (len(piece) == LARGE_BYTES or not connection.only_keeps()):
+        if connection.more and (len(piece) == LARGE_BYTES or not connection.only_keeps()):
             connection.hold_reading()
 
     def eof_received(self) -> bool:

@@ -21,6 +21,7 @@ from api.duration import parse_duration
 from api.field import (
     Fault,
     check_body_size,
+    pack_headers,
     read_base64,
     read_content_type,
     read_delay,
@@ -34,7 +35,7 @@ from api.field import (
     read_topic_text,
 )
 from api.nesting import NESTING_MAX, nests_within
-from api.port import Limits, MessageIn, pack_headers
+from api.port import Limits, MessageIn
 from api.retry import read_message_retry
 from api.target import read_message_target
 

@@ -91,7 +91,7 @@ class MessageIn(msgspec.Struct, frozen=True, gc=False):
     At most one of `deliver_at_ms` (absolute; the past means now) and `delay_ms` is set; neither means now; both are
     within `Limits.max_delay_ms`. `content_type` is "" for a JSON document (sent and given back as `body`, byte for
     byte); anything else are opaque bytes, sent and given back as `body_base64`. `fingerprint` (16 bytes, only with a
-    key) covers the fields as sent except `key` and `on_conflict`. `headers` are those of `pack_headers`.
+    key) covers the fields as sent except `key` and `on_conflict`. `headers` are packed (`api.field`).
     """
 
     topic: str
@@ -106,12 +106,6 @@ class MessageIn(msgspec.Struct, frozen=True, gc=False):
     fingerprint: bytes | None = None
     target: Target | None = None  # without secret; only for topics in push mode
     retry: RetryPolicy | None = None
-
-
-def pack_headers(headers: dict[str, str]) -> bytes:
-    """A message's headers as they are kept: a msgpack map, or nothing. As names and values, those of a large batch
-    hold five times its bytes."""
-    return msgspec.msgpack.encode(headers) if headers else b""
 
 
 class ScheduleResult(msgspec.Struct, frozen=True):

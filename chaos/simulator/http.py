@@ -51,6 +51,9 @@ class _Connection:
     async def taken(self) -> None:
         """All that was written is."""
 
+    async def drop_rest(self) -> None:
+        """Nothing stands behind the request."""
+
     def answered(self, _: web.BaseRequest) -> None:
         """Another request has another connection."""
 

@@ -241,3 +241,20 @@ def test_the_first_piece_of_a_client_that_went_meanwhile_is_dropped() -> None:
             assert not client.server._waiting
 
     run(story())
+
+
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_who_sends_more_behind_the_last_request_gets_its_answer(loop: Callable[..., None]) -> None:
+    """What was not read yet made the kernel reset the connection, and its client saw no answer."""
+
+    async def story() -> None:
+        async with running() as client:
+            size = 300_000
+            last = _GET[:-2] + b"Connection: close\r\n"
+            for text in (last + b"\r\n", last + b"Content-Length: %d\r\n\r\n" % size, b"no request\r\n\r\n"):
+                reader, writer = await asyncio.open_connection(*client.server.address)
+                writer.write(text + b"x" * size)
+                assert (await reader.read()).startswith(b"HTTP/1.1 ")
+                writer.close()
+
+    loop(story())

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.field import pack_headers
 from api.message import JSON_MESSAGE, ODD, OPAQUE_MESSAGE, PLANNED, JsonMessage, OpaqueMessage, accept, explain
 from api.message import parse_message as parse
-from api.port import DELAY_LEVELS_MS, Limits, MessageIn, RetryPolicy, Target, pack_headers
+from api.port import DELAY_LEVELS_MS, Limits, MessageIn, RetryPolicy, Target
 from api.problem import Problem
 from tests.api.memory_port import NOW_MS
 from tests.examples import examples

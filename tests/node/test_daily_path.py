@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from api.field import pack_headers
 from api.message_query import DeadMessage, DeadQuery
 from api.port import (
     ANONYMOUS,
@@ -23,7 +24,6 @@ from api.port import (
     PullIn,
     RetryPolicy,
     TopicChange,
-    pack_headers,
 )
 from api.problem import Problem
 from node.server import Node

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from api.port import MessageIn, pack_headers
+from api.field import pack_headers
+from api.port import MessageIn
 from node.draft import encode_schedule
 from node.tag_filter import tags_mask
 from replication.command import Schedule

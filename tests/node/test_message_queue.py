@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 import node.message_queue
-from api.port import MessageIn, pack_headers
+from api.field import pack_headers
+from api.port import MessageIn
 from api.problem import Problem
 from node.entropy import Entropy
 from node.message_queue import MessageQueue

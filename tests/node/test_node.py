@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from api.port import ANONYMOUS, NEW, REPLAYED, Delivery, MessageIn, PullIn, TopicChange, pack_headers
+from api.field import pack_headers
+from api.port import ANONYMOUS, NEW, REPLAYED, Delivery, MessageIn, PullIn, TopicChange
 from api.problem import Problem
 from node.server import Node
 from tests.node.single_node import run_node

@@ -7,7 +7,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from api.port import MessageIn, pack_headers
+from api.field import pack_headers
+from api.port import MessageIn
 from api.problem import Problem
 from node.proposer import Proposer
 from node.queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX, RescheduleOrder

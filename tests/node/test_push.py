@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from api.port import ANONYMOUS, MessageIn, PullIn, Target, pack_headers
+from api.field import pack_headers
+from api.port import ANONYMOUS, MessageIn, PullIn, Target
 from node.push_address import Addresses
 from node.server import Node
 from storage.delivery_file import delivery_files, read_delivery_file
