@@ -23,12 +23,14 @@ PACE_S: Final = 0.01
 
 @dataclass(frozen=True)
 class Scene:
-    """The leader, all nodes, a session without limits, and how large the attack is: 1.0 as FOUND has it."""
+    """The leader, all nodes, a session without limits, and how large the attack is: 1.0 as FOUND has it. `sound`: no
+    fault is planted beside, so that what is valid is not refused for one."""
 
     leader: LocalNode
     nodes: tuple[LocalNode, ...]
     http: aiohttp.ClientSession
     size: float = 1.0
+    sound: bool = True
 
     def count(self, full: int) -> int:
         """Of so many, as many as this size has."""
@@ -266,7 +268,7 @@ async def full_batches(scene: Scene) -> None:
         while True:
             round_ = next(rounds)
             lines = [line.replace(b'"k"', b'"%d-%d"' % (round_, number)) for number in range(scene.count(9_900))]
-            assert await scene.batch(lines) in (0, 200, 429)
+            assert await scene.batch(lines) in (0, 200, 429) or not scene.sound
             await asyncio.sleep(0.5)
 
     async with asyncio.TaskGroup() as group:

@@ -38,5 +38,5 @@ async def attack_in_turn(
                         there = tuple(nodes.values())
                         leading = nodes.get(leader() or "", there[0])
                         with suppress(*_MET):
-                            await ATTACKS[name](Scene(leading, there, http, SIZE))
+                            await ATTACKS[name](Scene(leading, there, http, SIZE, sound=False))
                         await asyncio.sleep(AGAIN_S)
