@@ -165,8 +165,10 @@ class Connection(RequestHandler):
 
     def only_keeps(self) -> bool:
         """Whether what comes next only has to be kept: the rest of a body, without much beside it."""
-        if self._whole() or self._newest is None or self._framed_bytes is None:
-            return not self._whole()
+        if self._newest is None or self._newest.is_eof():
+            return False
+        if self._framed_bytes is None:  # its length is known
+            return True
         return self._framed_bytes * (FRAMING_SHARE - 1) < self._newest.total_bytes * FRAMING_SHARE
 
     def hold_reading(self) -> None:

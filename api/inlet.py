@@ -1,19 +1,19 @@
-"""What a client has connected to: its socket before it asks for anything, and how what it sends is read.
+"""The protocol of a client's socket: it reads in pieces, and makes the parser when the client asks for something.
 
-aiohttp's protocol, with its parser and its task, is made with the first byte: 3,000 connections that stay idle cost a
-fifth of the time, and none of the memory. What is cheap to take, a body of known length, is read in large pieces. All
-else is read in small ones: 43,000 chunks of a byte stand in 256 KB, and so do 4,000 requests, of which eight are parsed
-and the rest is held. Who sends more than a piece waits until the loop has come round, and others have read theirs.
+aiohttp's protocol comes with a parser and a task. It is made with the first byte: an idle connection costs a fifth of
+the time without them. A body of known length is read in large pieces, since its bytes only have to be kept. All else
+is read in small ones: 256 KB may hold 43,000 chunks, or 4,000 requests of which eight are parsed and the rest is held.
+After a full piece the connection waits until the loop has come round, and others have read theirs.
 
-Where thousands connect in one moment, those that were there before go on, and the new ones begin a few at a time. What
-asks how the node is does not wait behind them: a load balancer would take it for dead.
+Thousands may connect in one moment. Connections from before go on, and the new ones begin a few at a time. A request
+for the node's health begins at once: a load balancer would take the node for dead.
 """
 
 import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
 from api.connection import Connection
-from api.stage import HEADER_MAX_S
+from api.stage import HEADER_MAX_S, Stage
 
 if TYPE_CHECKING:
     from api.listener import Listener
@@ -24,15 +24,17 @@ SMALL_BYTES: Final = 4 * 1024
 
 
 class Inlet(asyncio.BufferedProtocol):
-    """The protocol that the loop knows; stage OPENED (`api.stage`) as long as it has no `connection`."""
+    """Of one client. It counts as a connection itself until it has one."""
 
     __slots__ = ("_first", "_into", "_listener", "_transport", "connection", "since_s")
+
+    stage: Final = Stage.OPENED
 
     def __init__(self, listener: "Listener") -> None:
         self._listener = listener
         self._transport: asyncio.Transport | None = None  # of a client that was admitted
         self._into = listener.small
-        self._first = b""  # the piece with which it begins, in its turn
+        self._first = b""  # the client's first piece, while it waits for its turn to begin
         self.connection: Connection | None = None
         self.since_s = 0.0  # loop time at which it was opened
 
@@ -80,9 +82,10 @@ class Inlet(asyncio.BufferedProtocol):
                 self._listener.beginnings.add(self._begin)
 
     def _begin(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        """Its turn has come; who has gone meanwhile is forgotten."""
+        if self.may_go():
             piece, self._first = self._first, b""
-            connection = self.begin()
+            connection = self.make_connection()
             self._take(connection, piece)
             connection.read_on()
 
@@ -99,8 +102,8 @@ class Inlet(asyncio.BufferedProtocol):
         self._listener.closings.add(self._close)
         return True
 
-    def begin(self) -> Connection:
-        """What it asks for is parsed and answered from now on."""
+    def make_connection(self) -> Connection:
+        """From now on its requests are parsed and answered."""
         assert self._transport is not None, "a client that was not admitted asks for nothing"
         del self._listener.opened[self]
         self.connection = Connection(self._listener, self._listener.refuse)

@@ -1,4 +1,4 @@
-"""All connections of clients: how they are read, and which of them make room for others."""
+"""All connections of clients: in which order they begin, read and end, and which of them make room for others."""
 
 from collections.abc import Callable
 from heapq import nsmallest
@@ -25,13 +25,15 @@ BEGUN_A_TURN: Final = 6
 #: And those that go on reading.
 READ_A_TURN: Final = 2
 
+#: A client's connection, before and after it asks for something.
+Client = Connection | Inlet
 #: Connections, and since when each stands as it did.
-Stood = list[tuple[float, Connection | Inlet]]
+Stood = list[tuple[float, Client]]
 
 
 class Listener(web.Server):
-    """Makes an `Inlet` for each client. Where there are as many as may be, one that keeps the node waiting makes
-    room. The end of a connection ends the work for it, soon."""
+    """Where there are as many connections as may be, one that keeps the node waiting makes room. The end of a
+    connection ends the work for it, soon."""
 
     def __init__(
         self, handler: Callable[..., object], refuse: Refuse, budget: Budget, health: tuple[bytes, ...] = ()
@@ -57,9 +59,6 @@ class Listener(web.Server):
         self._next_out: Stood = []
         self._next_unread: Stood = []
 
-    def __call__(self) -> Inlet:  # type: ignore[override]  # what asyncio asks for is a protocol
-        return Inlet(self)
-
     def admits(self) -> bool:
         """Whether there is room for one more connection, if need be in place of another."""
         if self.budget.connections < self.budget.connections_max:
@@ -70,13 +69,13 @@ class Listener(web.Server):
         longest.make_room()
         return True
 
-    def _take_longest(self) -> Connection | Inlet | None:
+    def _take_longest(self) -> Client | None:
         """Who makes room: those that ask for nothing, longest first; but who has just asked makes no room while another
         keeps the node waiting for longer. Else who sends thousands of requests but for their last byte has those
         closed that are used all the time, such as the other nodes'."""
         fresh_s = self.loop.time() - IDLE_LEAST_S
 
-        def order(each: Connection | Inlet) -> tuple[bool, float]:
+        def order(each: Client) -> tuple[bool, float]:
             return not each.asks_nothing() or each.since_s > fresh_s, each.since_s
 
         return self._first(self._next_out, lambda each: each.may_go(), order)
@@ -86,17 +85,14 @@ class Listener(web.Server):
         there for a moment."""
         if self.budget.is_unread():
 
-            def leaves_unread(each: Connection | Inlet) -> bool:
-                unread = isinstance(each, Connection) and each.stage is Stage.ANSWERING
-                return unread and each is not newest and each.may_go()
+            def leaves_unread(each: Client) -> bool:
+                return each.stage is Stage.ANSWERING and each is not newest and each.may_go()
 
             longest = self._first(self._next_unread, leaves_unread, lambda each: each.since_s)
             if longest is not None:
                 longest.make_room()
 
-    def _first(
-        self, those: Stood, fits: Callable[[Connection | Inlet], bool], order: Callable[[Connection | Inlet], Any]
-    ) -> Connection | Inlet | None:
+    def _first(self, those: Stood, fits: Callable[[Client], bool], order: Callable[[Client], Any]) -> Client | None:
         """The first of those who still stand as they did. A look at all connections finds some, for who comes next
         too."""
         for looked in (False, True):
@@ -109,7 +105,7 @@ class Listener(web.Server):
                     return connection
         return None
 
-    def _all(self) -> list[Connection | Inlet]:
+    def _all(self) -> list[Client]:
         return [*self.opened, *cast(list[Connection], self.connections)]
 
     def close_overdue(self, now_s: float) -> Pieces[None]:

@@ -38,6 +38,7 @@ from api.answer import PROBLEM, Answer, http_date
 from api.connection import Connection, header_too_large
 from api.exchange import Exchange
 from api.handing_on import FORWARDED, WAIT
+from api.inlet import Inlet
 from api.listener import Listener
 from api.listening import listen
 from api.loop_turn import Line, in_turns
@@ -119,7 +120,7 @@ class Server:
 
     async def listen(self, host: str, listen_port: int) -> None:
         """Open the socket. `ListenFailed` with the reason."""
-        self._sockets = await listen(self._listener, host, listen_port)
+        self._sockets = await listen(partial(Inlet, self._listener), host, listen_port)
         self._watchdog = asyncio.get_running_loop().create_task(self._watch())
 
     @property

@@ -114,13 +114,13 @@ def test_b2_a_crowd_that_asks_for_the_first_time_begins_a_few_at_a_time(monkeypa
     """8,000 polls in one moment kept those waiting who were there before; and whoever asked whether the node lives."""
     begins: list[int] = []
     rounds = [0]
-    begin: Callable[[Inlet], Connection] = Inlet.begin
+    begin: Callable[[Inlet], Connection] = Inlet.make_connection
 
     def noted(self: Inlet) -> Connection:
         begins.append(rounds[0])
         return begin(self)
 
-    monkeypatch.setattr(Inlet, "begin", noted)
+    monkeypatch.setattr(Inlet, "make_connection", noted)
 
     async def story() -> None:
         async with running() as client:

@@ -50,7 +50,7 @@ async def begun(server: Server) -> Connection:
     """The one connection of a server, as if its client had sent something."""
     await until(lambda: server._listener.opened)
     (inlet,) = server._listener.opened
-    return inlet.begin()
+    return inlet.make_connection()
 
 
 @asynccontextmanager
