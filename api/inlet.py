@@ -86,14 +86,17 @@ class Inlet(asyncio.BufferedProtocol):
         if self.may_go():
             piece, self._first = self._first, b""
             connection = self.make_connection()
-            self._take(connection, piece)
-            connection.read_on()
+            if not self._take(connection, piece):
+                connection.read_on()
 
-    def _take(self, connection: Connection, piece: bytes) -> None:
+    def _take(self, connection: Connection, piece: bytes) -> bool:
+        """Parse it; whether the connection now waits for others to read."""
         connection.more = len(piece) == len(self._into)
         connection.data_received(piece)
-        if connection.more and (len(piece) == LARGE_BYTES or not connection.only_keeps()):
+        waits = connection.more and (len(piece) == LARGE_BYTES or not connection.only_keeps())
+        if waits:
             connection.hold_reading()
+        return waits
 
     def eof_received(self) -> bool:
         """The client has sent all that it will. Where it has asked for nothing it is closed, soon."""
