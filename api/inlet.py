@@ -141,6 +141,13 @@ class Inlet(asyncio.BufferedProtocol):
             self._transport.write(self._listener.refuse(self._listener.budget.full()).whole())
         self._close()
 
+    def end(self) -> None:
+        """The server ends: close it, but begin what waits for its turn, so that it is answered."""
+        if self._first:
+            self._begin()
+        else:
+            self._close()
+
     def close_overdue(self, now_s: float) -> None:
         """Close it if nothing was asked for too long."""
         if now_s > self.since_s + HEADER_MAX_S and not self._first:

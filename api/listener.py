@@ -116,7 +116,7 @@ class Listener(web.Server):
             each.close_overdue(now_s)
 
     def pre_shutdown(self) -> None:
-        """Close those that ask for nothing."""
+        """Close those that ask for nothing; whoever waits to begin is answered."""
         for each in list(self.opened):
-            each.make_room()
+            each.end()
         super().pre_shutdown()

@@ -1,7 +1,8 @@
-"""What a client has connected to: how it is read, and who begins first where thousands connect in one moment."""
+"""Sockets of clients: how they are read, and who begins first where thousands connect in one moment."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 import uvloop
@@ -34,6 +35,24 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(Connection, "data_received", noted)
     return sizes
+
+
+@asynccontextmanager
+async def _opened(client: Client) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, Inlet]]:
+    """A client that has asked for nothing yet, and what the server holds of it."""
+    reader, writer = await asyncio.open_connection(*client.server.address)
+    try:
+        await until(lambda: client.server._listener.opened)
+        (inlet,) = client.server._listener.opened
+        yield reader, writer, inlet
+    finally:
+        writer.close()
+
+
+def _receive(inlet: Inlet, piece: bytes) -> None:
+    """As if the loop had read it."""
+    inlet.get_buffer(-1)[: len(piece)] = piece
+    inlet.buffer_updated(len(piece))
 
 
 async def _sent(client: Client, text: bytes) -> bytes:
@@ -129,17 +148,13 @@ def test_b2_a_crowd_that_asks_for_the_first_time_begins_a_few_at_a_time(monkeypa
             crowd = [await asyncio.open_connection(*client.server.address) for _ in range(count)]
             await until(lambda: len(listener.opened) == count)
             for inlet in list(listener.opened):
-                assert inlet.get_buffer(-1) is listener.small
-                listener.small[: len(_POLL)] = _POLL
-                inlet.buffer_updated(len(_POLL))
+                _receive(inlet, _POLL)
             assert not begins
             reader, health = await asyncio.open_connection(*client.server.address)
             await until(lambda: len(listener.opened) + len(begins) > count)
             newest = next(reversed(listener.opened))
-            listener.small[: len(_GET)] = _GET
-            newest.get_buffer(-1)
             before = len(begins)
-            newest.buffer_updated(len(_GET))
+            _receive(newest, _GET)
             assert len(begins) == before + 1, "it waits for nobody"
             assert (await reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200 ")
             while len(begins) <= count:
@@ -157,35 +172,28 @@ def test_who_asks_for_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(api.inlet, "HEADER_MAX_S", 0.05)
 
     async def story() -> None:
-        async with running() as client:
-            reader, writer = await asyncio.open_connection(*client.server.address)
+        async with running() as client, _opened(client) as (reader, _, inlet):
             listener = client.server._listener
-            await until(lambda: listener.opened)
-            (inlet,) = listener.opened
             inlet.close_overdue(inlet.since_s + 0.04)
             assert inlet.may_go()
             inlet.close_overdue(inlet.since_s + 0.06)
             assert await reader.read() == b""
             await until(lambda: not listener.opened)
             assert listener.budget.connections == 0
-            writer.close()
 
     run(story())
 
 
-def test_a_client_that_asks_for_nothing_and_goes_is_forgotten() -> None:
+@pytest.mark.parametrize("ends", [asyncio.StreamWriter.write_eof, lambda writer: writer.transport.abort()])
+def test_a_client_that_asks_for_nothing_and_goes_is_forgotten(ends: Callable[[asyncio.StreamWriter], None]) -> None:
     """By an end of what it sends, or at once."""
 
     async def story() -> None:
-        async with running() as client:
+        async with running() as client, _opened(client) as (_, writer, _):
             listener = client.server._listener
-            for ends in (asyncio.StreamWriter.write_eof, lambda writer: writer.transport.abort()):
-                _, writer = await asyncio.open_connection(*client.server.address)
-                await until(lambda: listener.opened)
-                ends(writer)
-                await until(lambda: not listener.opened)
-                assert listener.budget.connections == 0
-                writer.close()
+            ends(writer)
+            await until(lambda: not listener.opened)
+            assert listener.budget.connections == 0
 
     run(story())
 
@@ -194,32 +202,28 @@ def test_b2_who_waits_to_begin_and_makes_room_is_told_so() -> None:
     """Like everybody of whom a part of a request is here."""
 
     async def story() -> None:
-        async with running(MemoryPort(budget=Budget(connections_max=1))) as client:
-            reader, writer = await asyncio.open_connection(*client.server.address)
-            listener = client.server._listener
-            await until(lambda: listener.opened)
-            (inlet,) = listener.opened
-            inlet.get_buffer(-1)
-            listener.small[: len(_POLL)] = _POLL
-            inlet.buffer_updated(len(_POLL))
-            assert listener.admits()
+        port = MemoryPort(budget=Budget(connections_max=1))
+        async with running(port) as client, _opened(client) as (reader, _, inlet):
+            _receive(inlet, _POLL)
+            assert client.server._listener.admits()
             assert b'"code":"busy"' in await reader.read()
             assert inlet.connection is None
-            writer.close()
 
     run(story())
 
 
-def test_a_server_that_ends_closes_who_asks_for_nothing() -> None:
-    """It does not wait for them."""
+@pytest.mark.parametrize(("asked", "answer"), [(b"", b""), (_POLL, b" 503 ")])
+def test_a_server_that_ends_waits_for_nobody_and_answers_who_waits(asked: bytes, answer: bytes) -> None:
+    """Whoever asks for nothing is closed; who had asked, and waited to begin, was told `busy`."""
 
     async def story() -> None:
-        async with running() as client:
-            reader, writer = await asyncio.open_connection(*client.server.address)
-            await until(lambda: client.server._listener.opened)
+        async with running() as client, _opened(client) as (reader, _, inlet):
+            if asked:
+                _receive(inlet, asked)
             await client.server.close()
-            assert await reader.read() == b""
-            writer.close()
+            said = await reader.read()
+            assert answer in said
+            assert bool(said) is bool(asked)
 
     run(story())
 
@@ -228,16 +232,10 @@ def test_the_first_piece_of_a_client_that_went_meanwhile_is_dropped() -> None:
     """Its turn comes when nobody is there."""
 
     async def story() -> None:
-        async with running() as client:
-            _, writer = await asyncio.open_connection(*client.server.address)
-            listener = client.server._listener
-            await until(lambda: listener.opened)
-            (inlet,) = listener.opened
+        async with running() as client, _opened(client) as (_, writer, inlet):
             writer.transport.abort()
-            listener.small[: len(_POLL)] = _POLL
-            inlet.get_buffer(-1)
-            inlet.buffer_updated(len(_POLL))
-            await until(lambda: not listener.opened)
+            _receive(inlet, _POLL)
+            await until(lambda: not client.server._listener.opened)
             assert inlet.connection is None
             assert not client.server._waiting
 
@@ -246,7 +244,7 @@ def test_the_first_piece_of_a_client_that_went_meanwhile_is_dropped() -> None:
 
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 def test_who_sends_more_behind_the_last_request_gets_its_answer(loop: Callable[..., None]) -> None:
-    """What was not read yet made the kernel reset the connection, and its client saw no answer."""
+    """The kernel reset the connection for the bytes that were not read, and its client saw no answer."""
 
     async def story() -> None:
         async with running() as client:
