@@ -13,6 +13,7 @@ from tests.api.harness import run, running
 from tests.api.memory_port import MemoryPort
 from tests.api.test_pipelined import stall
 from tests.api.test_stage import begun, message, narrow, only, question
+from tests.calls import calls_of
 from tests.waiting import turns, until
 
 
@@ -91,13 +92,7 @@ def test_b4_a_body_that_was_refused_is_dropped_a_piece_at_a_time(
     """40 clients who sent on where their bodies were refused took all of the loop: 16 MiB each."""
     monkeypatch.setattr(api.connection, "LINGER_PAUSE_S", pause_s)
     monkeypatch.setattr(api.connection, "LINGER_S", 0.5)
-    came, receive = [0], Connection.data_received
-
-    def counted(self: Connection, data: bytes) -> None:
-        came[0] += len(data)
-        receive(self, data)
-
-    monkeypatch.setattr(Connection, "data_received", counted)
+    came = calls_of(monkeypatch, Connection, "data_received", lambda _, data: len(data))
 
     async def story() -> None:
         async with running(MemoryPort(budget=Budget(bytes_max=1_000_000))) as client:
@@ -108,8 +103,8 @@ def test_b4_a_body_that_was_refused_is_dropped_a_piece_at_a_time(
             assert b" 429 " in await reader.readuntil(b"\r\n")
             with suppress(ConnectionResetError):
                 await reader.read()
-            assert (came[0] < size) is (pause_s > 0)
-            assert came[0] < most
+            assert (sum(came) < size) is (pause_s > 0)
+            assert sum(came) < most
             writer.transport.abort()
             await turns()
 

@@ -15,6 +15,7 @@ from api.listener import BEGUN_A_TURN
 from tests.api.harness import Client, run, running
 from tests.api.memory_port import MemoryPort
 from tests.api.test_stage import _GET, _POLL, message
+from tests.calls import calls_of
 from tests.waiting import until
 
 _CHUNKED = (
@@ -24,17 +25,8 @@ _CHUNKED = (
 
 @pytest.fixture
 def pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes each piece has that is parsed."""
-    sizes: list[int] = []
-    receive = Connection.data_received
-
-    def noted(self: Connection, data: bytes) -> None:
-        if data:
-            sizes.append(len(data))
-        receive(self, data)
-
-    monkeypatch.setattr(Connection, "data_received", noted)
-    return sizes
+    """How many bytes each piece has that is parsed; 0: aiohttp asks for what is left of the one before."""
+    return calls_of(monkeypatch, Connection, "data_received", lambda _, data: len(data))
 
 
 @asynccontextmanager
@@ -105,15 +97,8 @@ def test_a_body_in_large_chunks_is_read_in_large_pieces(pieces: list[int]) -> No
 
 def test_who_sends_more_than_a_piece_reads_on_when_the_loop_has_come_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop would read up to 32 pieces of one connection, one behind the other."""
-    rounds, read = [0], list[int]()
-    receive = Connection.data_received
-
-    def noted(self: Connection, data: bytes) -> None:
-        if data:
-            read.append(rounds[0])
-        receive(self, data)
-
-    monkeypatch.setattr(Connection, "data_received", noted)
+    rounds = [0]
+    pieces = calls_of(monkeypatch, Connection, "data_received", lambda _, data: rounds[0] if data else None)
 
     async def story() -> None:
         async with running() as client:
@@ -126,21 +111,15 @@ def test_who_sends_more_than_a_piece_reads_on_when_the_loop_has_come_round(monke
             writer.close()
 
     uvloop.run(story())
+    read = [each for each in pieces if each is not None]
     assert len(read) > 5
     assert max(read.count(each) for each in read) == 1
 
 
 def test_b2_a_crowd_that_asks_for_the_first_time_begins_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """8,000 polls in one moment kept those waiting who were there before; and whoever asked whether the node lives."""
-    begins: list[int] = []
     rounds = [0]
-    begin: Callable[[Inlet], Connection] = Inlet.make_connection
-
-    def noted(self: Inlet) -> Connection:
-        begins.append(rounds[0])
-        return begin(self)
-
-    monkeypatch.setattr(Inlet, "make_connection", noted)
+    begins = calls_of(monkeypatch, Inlet, "make_connection", lambda _: rounds[0])
 
     async def story() -> None:
         async with running() as client:

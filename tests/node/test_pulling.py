@@ -11,6 +11,7 @@ from api.problem import Problem
 from node.outlet import EXHAUSTED_MAX
 from node.reign import TRUST_RETRY_MS, Reign
 from node.server import Node
+from tests.calls import calls_of
 from tests.node.single_node import run_node
 from tests.waiting import turns, until
 
@@ -22,7 +23,7 @@ async def steps(reign: Reign) -> None:
         await turns()
 
 
-def test_each_consumer_gets_what_its_filter_wants(tmp_path: Path) -> None:
+def test_each_consumer_gets_what_its_filter_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two that wait with different filters are both served, whatever stands before; what nobody wants wakes nobody."""
 
     async def play(node: Node) -> None:
@@ -36,18 +37,10 @@ def test_each_consumer_gets_what_its_filter_wants(tmp_path: Path) -> None:
         assert node.reign is not None
         reign, dispatcher = node.reign, node.reign.dispatcher
         await until(lambda: sum(len(waiters) for waiters in reign.pulling._waiters.values()) == 2)
-        tries = 0
-        hand_over = dispatcher.hand_over
-
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            nonlocal tries
-            tries += 1
-            return hand_over(*args, **kwargs)
-
         await steps(reign)
-        dispatcher.hand_over = counted  # type: ignore[method-assign]
+        tries = calls_of(monkeypatch, dispatcher, "hand_over")
         await steps(reign)
-        assert tries == 0, "a pull looks again at what it does not want"
+        assert not tries, "a pull looks again at what it does not want"
         messages = [
             MessageIn("t", b"1", tags=("eu",)),
             MessageIn("t", b"2", tags=("ca",)),
@@ -132,7 +125,7 @@ def test_b17_a_pull_is_told_that_its_topic_was_deleted(tmp_path: Path) -> None:
     run_node(tmp_path, play)
 
 
-def test_b7_polls_of_many_topics_cost_a_step_nothing(tmp_path: Path) -> None:
+def test_b7_polls_of_many_topics_cost_a_step_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step asked each topic that was waited for whether it had something: 10,000 polls took a whole core."""
 
     async def play(node: Node) -> None:
@@ -146,20 +139,12 @@ def test_b7_polls_of_many_topics_cost_a_step_nothing(tmp_path: Path) -> None:
         reign, dispatcher = node.reign, node.reign.dispatcher
         await until(lambda: len(reign.pulling._waiters) == len(pulls))
         await until(lambda: not reign.pulling._look)  # a step has time for some, and for few where it is not scheduled
-        looks = 0
-        waiting = dispatcher.waiting
-
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            nonlocal looks
-            looks += 1
-            return waiting(*args, **kwargs)
-
-        dispatcher.waiting = counted  # type: ignore[method-assign]
+        looks = calls_of(monkeypatch, dispatcher, "waiting")
         await steps(reign)
-        assert looks == 0
+        assert not looks
         await service.schedule([MessageIn("t7", b"7", tags=("eu",))], ANONYMOUS)
         assert [each.body for each in await pulls[7]] == [b"7"]
-        assert looks < 10
+        assert len(looks) < 10
         for pull in pulls:
             pull.cancel()
 

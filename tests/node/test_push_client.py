@@ -24,6 +24,7 @@ from node.retry import (
     TIMEOUT,
     TLS,
 )
+from tests.calls import calls_of
 from tests.node.push_attempt import NOW_MS, Send, attempt, run
 from tests.node.receiver import Request, answer, answering, read_request, receiver
 
@@ -342,15 +343,8 @@ def test_b11_first_connections_begin_as_the_loop_has_time(monkeypatch: pytest.Mo
     """2,300 receivers of one topic that never answer: making a connection to each at once held the loop for a second.
     A receiver with a connection gets its next one at once."""
     monkeypatch.setattr(api.loop_turn, "HELD_MAX_S", 0.0)
-    begun: list[int] = []
     rounds = 0
-    connect = aiohttp.TCPConnector.connect
-
-    async def noted(self: aiohttp.TCPConnector, *args: Any) -> Any:
-        begun.append(rounds)
-        return await connect(self, *args)
-
-    monkeypatch.setattr(aiohttp.TCPConnector, "connect", noted)
+    begun = calls_of(monkeypatch, aiohttp.TCPConnector, "connect", lambda *_: rounds)
 
     async def play(send: Send) -> None:
         nonlocal rounds
@@ -363,5 +357,4 @@ def test_b11_first_connections_begin_as_the_loop_has_time(monkeypatch: pytest.Mo
             assert {each.result() for each in sent} == {Answer(204)}
 
     run(play)
-    assert len(begun) == 12
-    assert len(set(begun)) == 12, "one each time the loop comes round"
+    assert len(begun) == len(set(begun)) == 12, "one each time the loop comes round"

@@ -5,17 +5,16 @@ from collections import Counter
 import pytest
 
 import node.sweep
-from node.claim import Mask
 from node.dispatcher import Dispatcher
 from node.ready import Ready
-from node.window import Queued
 from replication.command import PutTopic
-from storage.array import U32, U64
+from storage.array import U64
 from storage.columns import StateColumns
 from storage.hour import Hour
 from storage.hour_set import HourSet
 from storage.position import HOUR_MS
 from storage.store import Store
+from tests.calls import calls_of
 from tests.node.conftest import MakeLeader
 from tests.node.leader import T0, Leader
 
@@ -158,14 +157,7 @@ def test_a_piece_of_an_hour_ends_behind_its_last_unit(leader: Leader, monkeypatc
     """Of each hour 65,536 places were looked at, whatever it held: a leader that looked through 3,000 hours with a
     message each needed 8 s instead of 1."""
     units = leader.schedule(*[T0 + hour * HOUR_MS for hour in range(5)])
-    asked: list[int] = []
-    states = Store.states
-
-    def counted(self: Store, positions: U64) -> StateColumns:
-        asked.append(len(positions))
-        return states(self, positions)
-
-    monkeypatch.setattr(Store, "states", counted)
+    asked = calls_of(monkeypatch, Store, "states", lambda _, positions: len(positions))
     leader.promote(T0 + 5 * HOUR_MS)
     assert sorted(leader.drain(T0 + 5 * HOUR_MS)) == units
     assert max(asked) <= len(units)
@@ -175,15 +167,7 @@ def test_a_piece_of_an_hour_ends_behind_its_last_unit(leader: Leader, monkeypatc
 def topics_at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Of how many topics the units are that come into the windows at once, four at most."""
     monkeypatch.setattr(node.sweep, "TOPICS_A_PIECE", 4)
-    pushed: list[int] = []
-    push_both = Ready.push_both
-
-    def counted(self: Ready, overdue: Mask, topics: U32, units: Queued, *, swept: bool) -> None:
-        pushed.append(len(set(topics.tolist())))
-        push_both(self, overdue, topics, units, swept=swept)
-
-    monkeypatch.setattr(Ready, "push_both", counted)
-    return pushed
+    return calls_of(monkeypatch, Ready, "push_both", lambda _, overdue, topics, units, **__: len(set(topics.tolist())))
 
 
 @pytest.mark.parametrize("promoted", [True, False])

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.core import Metric
@@ -116,9 +117,9 @@ ADDS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 50)), max_size=8)
 def test_counts_never_go_down_and_nothing_is_lost(scrapes: list[list[tuple[int, int]]], touched_max: int) -> None:
     """With room for two names and ten topics: a label that stays never goes down, nor do the others, and from one
     scrape to the next all labels that stay went up by what their topics did."""
-    node.topic_metrics.LABELLED_MAX, kept = 2, LABELLED_MAX  # type: ignore[misc]
-    node.topic_metrics.TOUCHED_MAX, held = touched_max, TOUCHED_MAX  # type: ignore[misc]
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node.topic_metrics, "LABELLED_MAX", 2)
+        patch.setattr(node.topic_metrics, "TOUCHED_MAX", touched_max)
         metrics = _empty()
         before: dict[str, float] = {}
         known: list[str] = []
@@ -142,9 +143,6 @@ def test_counts_never_go_down_and_nothing_is_lost(scrapes: list[list[tuple[int, 
                 gained = now[OTHERS] - before.get(OTHERS, 0)
                 assert gained == rest
             before = now
-    finally:
-        node.topic_metrics.LABELLED_MAX = kept  # type: ignore[misc]
-        node.topic_metrics.TOUCHED_MAX = held  # type: ignore[misc]
 
 
 def test_a_node_counts_by_topic(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Pulls on a whole node that wait with tag filters: what they look at, how often, and who goes on meanwhile."""
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from api.problem import Problem
 from node.reign import Reign
 from node.server import Node
 from node.tag_filter import tags_mask
+from tests.calls import calls_of
 from tests.node.single_node import run_node
 from tests.node.test_pulling import steps
 from tests.waiting import until
@@ -26,7 +29,8 @@ def one_filter_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node.pulling, "CREDIT_S", 60.0)
 
 
-async def filtered_pulls(node: Node, count: int) -> tuple[list[asyncio.Task[Sequence[Delivery]]], Reign]:
+@asynccontextmanager
+async def filtered_pulls(node: Node, count: int) -> AsyncIterator[tuple[list[asyncio.Task[Sequence[Delivery]]], Reign]]:
     """Pulls that wait for tags x0, x1, ... of topic t, longer than any test does, and that have been looked at."""
     await node.service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
     pulls = [
@@ -38,7 +42,9 @@ async def filtered_pulls(node: Node, count: int) -> tuple[list[asyncio.Task[Sequ
     await until(lambda: sum(map(len, waiters.values())) == count)
     pulling = node.reign.pulling
     await until(lambda: not pulling._look)
-    return pulls, node.reign
+    yield pulls, node.reign
+    for pull in pulls:
+        pull.cancel()
 
 
 def test_a_filter_that_many_masks_fit_gets_to_what_stands_behind(
@@ -63,32 +69,21 @@ def test_a_filter_that_many_masks_fit_gets_to_what_stands_behind(
     run_node(tmp_path / "n1", play)
 
 
-def test_b7_many_waiting_filters_sleep_while_nothing_new_comes(tmp_path: Path) -> None:
+def test_b7_many_waiting_filters_sleep_while_nothing_new_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With 65 different filters all marks were forgotten, so each look made the others fresh again: 100 % of a core."""
 
     async def play(node: Node) -> None:
         service = node.service
         await service.schedule([MessageIn("t", b"0", tags=("asia",)) for _ in range(50)], ANONYMOUS)
-        pulls, reign = await filtered_pulls(node, 150)
-        dispatcher = reign.dispatcher
-        tries = 0
-        hand_over = dispatcher.hand_over
-
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            nonlocal tries
-            tries += 1
-            return hand_over(*args, **kwargs)
-
-        dispatcher.hand_over = counted  # type: ignore[method-assign]
-        await steps(reign)
-        await service.schedule([MessageIn("t", b"0", tags=("africa",))], ANONYMOUS)
-        await steps(reign)
-        assert tries == 0
-        await service.schedule([MessageIn("t", b"7", tags=("x77",))], ANONYMOUS)
-        assert [each.body for each in await pulls[77]] == [b"7"]
-        assert tries < 10, "a waiter is woken by what its filter may want"
-        for pull in pulls:
-            pull.cancel()
+        async with filtered_pulls(node, 150) as (pulls, reign):
+            tries = calls_of(monkeypatch, reign.dispatcher, "hand_over")
+            await steps(reign)
+            await service.schedule([MessageIn("t", b"0", tags=("africa",))], ANONYMOUS)
+            await steps(reign)
+            assert not tries
+            await service.schedule([MessageIn("t", b"7", tags=("x77",))], ANONYMOUS)
+            assert [each.body for each in await pulls[77]] == [b"7"]
+            assert len(tries) < 10, "a waiter is woken by what its filter may want"
 
     run_node(tmp_path, play)
 
@@ -133,27 +128,16 @@ def test_what_filters_a_step_has_no_time_for_the_next_ones_look_at(
 
     async def play(node: Node) -> None:
         service = node.service
-        pulls, reign = await filtered_pulls(node, 50)
-        dispatcher = reign.dispatcher
-        a_step: list[int] = []
-        wake, waiting = reign.pulling.wake, dispatcher.waiting
-
-        def counted(topic: int, tags: Any = None) -> bool:
-            a_step[-1] += tags is not None
-            return waiting(topic, tags)
-
-        def stepped() -> bool:
-            a_step.append(0)
-            return wake()
-
-        dispatcher.waiting = counted  # type: ignore[method-assign]
-        reign.pulling.wake = stepped  # type: ignore[method-assign]
-        await service.schedule([MessageIn("t", b"x", tags=("x49",))], ANONYMOUS)
-        assert [each.body for each in await pulls[49]] == [b"x"]
-        assert max(a_step) <= 2
-        assert sum(a_step) >= 50
-        for pull in pulls:
-            pull.cancel()
+        async with filtered_pulls(node, 50) as (pulls, reign):
+            steps_begun = calls_of(monkeypatch, reign.pulling, "wake")
+            looks = calls_of(
+                monkeypatch, reign.dispatcher, "waiting", lambda _, tags=None: len(steps_begun) if tags else None
+            )
+            await service.schedule([MessageIn("t", b"x", tags=("x49",))], ANONYMOUS)
+            assert [each.body for each in await pulls[49]] == [b"x"]
+            a_step = Counter(step for step in looks if step is not None)
+            assert max(a_step.values()) <= 2
+            assert a_step.total() >= 50
 
     run_node(tmp_path, play)
 
@@ -166,36 +150,22 @@ def test_what_comes_while_a_look_is_under_way_wakes_who_wants_it(
 
     async def play(node: Node) -> None:
         service = node.service
-        pulls, reign = await filtered_pulls(node, 50)
-        dispatcher = reign.dispatcher
-        waiting, came = dispatcher.waiting, asyncio.Event()
-        looked: list[Any] = []
+        async with filtered_pulls(node, 50) as (pulls, reign):
+            looks = calls_of(monkeypatch, reign.dispatcher, "waiting", lambda _, tags=None: tags is not None)
+            wake, scheduled = reign.pulling.wake, asyncio.Event()
 
-        def looks(topic: int, tags: Any = None) -> bool:
-            found = waiting(topic, tags)
-            if tags is not None:
-                looked.append(tags)
-                if len(looked) == 2:
-                    came.set()
-            return found
+            def held_back() -> bool:
+                """No step goes on with the look until what wants waking is here."""
+                return False if sum(looks) >= 2 and not scheduled.is_set() else wake()
 
-        dispatcher.waiting = looks  # type: ignore[method-assign]
-        wake, scheduled = reign.pulling.wake, asyncio.Event()
-
-        def held_back() -> bool:
-            """No step goes on with the look until what wants waking is here."""
-            return False if came.is_set() and not scheduled.is_set() else wake()
-
-        reign.pulling.wake = held_back  # type: ignore[method-assign]
-        await service.schedule([MessageIn("t", b"a", tags=("nobody",))], ANONYMOUS)
-        await came.wait()
-        await service.schedule([MessageIn("t", b"b", tags=("x0",))], ANONYMOUS)
-        scheduled.set()
-        reign.poke()
-        await until(pulls[0].done)
-        assert [each.body for each in pulls[0].result()] == [b"b"]
-        for pull in pulls:
-            pull.cancel()
+            monkeypatch.setattr(reign.pulling, "wake", held_back)
+            await service.schedule([MessageIn("t", b"a", tags=("nobody",))], ANONYMOUS)
+            await until(lambda: sum(looks) >= 2)
+            await service.schedule([MessageIn("t", b"b", tags=("x0",))], ANONYMOUS)
+            scheduled.set()
+            reign.poke()
+            await until(pulls[0].done)
+            assert [each.body for each in pulls[0].result()] == [b"b"]
 
     run_node(tmp_path, play)
 
