@@ -32,9 +32,8 @@ EXPLAINED_MAX: Final = 100
 
 
 class BatchIn(msgspec.Struct, frozen=True):
-    """What was read: the valid messages and the line (from 1) each stood on; for the other lines their problem.
-
-    `lines` is None when message i stood on line i + 1, the common case.
+    """A batch as it was read. `lines` are those on which the messages stood, from 1; None: message i stood on line
+    i + 1, the common case. `problems` are those of the other lines, by their numbers.
     """
 
     messages: list[MessageIn]

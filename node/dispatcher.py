@@ -217,7 +217,7 @@ class Dispatcher(HandingOver):
         due = self.planning.unplanned(taken)
         count = within_topics(due.topic)
         if count < len(due):
-            self._sweep.again(due.position[count:])
+            self._sweep.due(due.position[count:])
         units = Queued(due.position[:count], due.tags[:count])
         self._ready.push_both(due.due_ms[:count] <= self._start_ms, due.topic[:count], units, swept=False)
         return len(taken)
@@ -265,12 +265,11 @@ class Dispatcher(HandingOver):
                     break
 
     def _advance(self, now_ms: int, *, moved: bool) -> None:
-        """The wheel gave out all that is due: the dispatch state may say so, unless the sweep reads what the clock
-        leaped over."""
+        """The wheel gave out all that is due. The state may say so, unless the sweep still reads some of it."""
         assert self._wheel is not None
         self._latest_ms = max(self._latest_ms, now_ms)
         self._state_waits |= moved
-        if self._wheel.exact and not self._sweep.reads_leap:
+        if self._wheel.exact and not self._sweep.reads_due:
             self._state = DispatchState(*self._wheel.state, self._merged)
             self._state_moved |= self._state_waits
             self._state_waits = False

@@ -7,12 +7,12 @@ the same pages again and again: a third of all system time under batches. Blocks
 instead, which keeps up to `TRIM_BYTES` of free memory.
 
 Python looks for cycles every 700 allocations; requests leave hardly any behind, and the look cost a tenth of the
-processor time of single requests. What does come up is still collected, 20,000 allocations later. A
-look at all that is younger than the last million would stop a node with many connections for 0.15 s, so what has
-outlived six looks is looked at after ten million allocations.
+processor time of single requests. Here it looks every 20,000. What outlives a look is looked at again together with
+the next five: 120,000 objects are 20 ms, and a million, with many connections, were 0.15 s. What outlives that waits
+for ten million allocations.
 
-What is free stays with the process where a block in use lies above it: 116 MB behind a crowd of large requests. So what
-became free is given back to the kernel.
+Free memory stays with the process where a block in use lies above it: 116 MB behind a crowd of large requests. So it is
+given back to the kernel.
 """
 
 from __future__ import annotations

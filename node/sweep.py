@@ -1,9 +1,10 @@
 """Reading from the records what is ready: the one way into the windows beside the wheel.
 
 It serves a promotion (nothing is in memory, every hour that is not settled is looked through), hours that the clock
-leaped over, the backlog of topics whose windows overflowed, and leases that ended. All four ask the same question of a
-range of positions: which units are pending and due, or leased with an ended lease, and not claimed? The answer is exact
-whenever it is asked, so nothing has to be remembered about the range, and asking twice is harmless.
+leaped over, what became due of too many topics at once, the backlog of topics whose windows overflowed, and leases that
+ended. All five ask the same question of a range of positions: which units are pending and due, or leased with an ended
+lease, and not claimed? The answer is exact whenever it is asked, so nothing has to be remembered about the range, and
+asking twice is harmless.
 
 A range is read in pieces, a few milliseconds each, one per step of the dispatcher: what is due now does not wait for
 hours of backlog, and the memory used is that of one piece. Within a piece units come in the order in which they became
@@ -23,7 +24,7 @@ from node.lease_book import LeaseEnds, Span
 from node.ready import Ready
 from node.window import LaneKind, Queued
 from storage.array import U32, U64
-from storage.format import LEASED, PENDING
+from storage.format import LEASED, PENDING, Units
 from storage.lease_end import lease_ends_ms
 from storage.position import HOUR_MS, INDEX_BITS, by_hour, hours_of
 from storage.store import Store
@@ -62,6 +63,7 @@ class Sweep:
         self._ends = ends
         self._start_ms = start_ms
         self._term = term
+        self._due: deque[Span] = deque()  # became due, of more topics than the wheel's step had time for
         self._ended: deque[Span] = deque()  # leases that ended under this leader
         self._found: deque[Span] = deque()  # what the promotion found, and strays; its running leases are new to `ends`
         self._leaped: deque[Span] = deque()  # what the clock leaped over; likewise
@@ -76,9 +78,9 @@ class Sweep:
         self._found += (self._hour_span(hour) for hour in self._store.open_hours(last=last_hour))
 
     @property
-    def reads_leap(self) -> bool:
-        """Whether hours that the clock leaped over are still to be read."""
-        return bool(self._leaped)
+    def reads_due(self) -> bool:
+        """Whether something that became due under this leader is still to be read: it is not dispatched."""
+        return bool(self._due or self._leaped)
 
     def leaped(self, first_hour: int, last_hour: int) -> None:
         """Look through those of these hours that are not wholly settled: the clock leaped over them."""
@@ -93,9 +95,16 @@ class Sweep:
 
     def again(self, positions: U64) -> None:
         """Look at these once more, in whatever state they are."""
+        self._look_at(self._found, positions)
+
+    def due(self, positions: U64) -> None:
+        """These are due, and in no window."""
+        self._look_at(self._due, positions)
+
+    def _look_at(self, spans: deque[Span], positions: U64) -> None:
         for hour, rows in by_hour(hours_of(positions)):
             there = positions[rows]
-            self._found.append(Span(int(there.min()), int(there.max()) + 1))
+            spans.append(Span(int(there.min()), int(there.max()) + 1))
             self._last_hour = max(self._last_hour, hour)
 
     def ended(self, spans: list[Span]) -> None:
@@ -112,7 +121,8 @@ class Sweep:
         """
         self._last_hour = max(self._last_hour, now_ms // HOUR_MS)
         return (
-            self._span(self._ended, now_ms, leased_only=True, note_leases=False)
+            self._span(self._due, now_ms, leased_only=False, note_leases=False)
+            or self._span(self._ended, now_ms, leased_only=True, note_leases=False)
             or self._span(self._to_note, now_ms, leased_only=True, note_leases=True)
             or self._span(self._leaped, now_ms, leased_only=False, note_leases=True)
             or self._backlog(LaneKind.CURRENT, now_ms)
@@ -163,10 +173,9 @@ class Sweep:
         ends_ms = lease_ends_ms(states.lease_end_ms, states.term, self._term)
         ended = leased & (ends_ms <= now_ms)
         rows = np.flatnonzero(((states.state == PENDING) | ended) & ~self._claims.mask(positions))
-        units = self._store.units(positions[rows[:READ_ROWS]])
-        count = within_topics(units["topic"])
-        if len(rows) > count:
-            rows, units = rows[:count], units[:count]
+        units = self._first_units(positions[rows])
+        if len(units) < len(rows):
+            rows = rows[: len(units)]
             end = int(positions[rows[-1]]) + 1
         # Those of earlier terms that were extended in this one end later than it was told.
         runs = leased & ~ended & (positions < end)
@@ -177,6 +186,16 @@ class Sweep:
         order = ready[np.argsort(since[ready], kind="stable")]
         queued = Queued(positions[rows[order]], units["tags"][order])
         return Found(since[order] <= self._start_ms, units["topic"][order], queued, end)
+
+    def _first_units(self, positions: U64) -> Units:
+        """As many of these units as a piece has. A few are read first: where each is of a topic of its own, the others
+        would be read for nothing."""
+        for most in (2 * TOPICS_A_PIECE, READ_ROWS):
+            units = self._store.units(positions[:most])
+            count = within_topics(units["topic"])
+            if count < len(units) or len(positions) <= most:
+                break
+        return units[:count]
 
     def _hour_span(self, hour: int) -> Span:
         """All positions an hour can have: from its first unit's, for it may have been begun again, to its last."""

@@ -158,7 +158,7 @@ class TopicMetrics(Collector):
         return family
 
     def _look(self) -> None:
-        """What was touched has been busy; what those without a name did goes to the sum of the others."""
+        """Topics that were touched have been busy. Those without a name add what they did to the sum of the others."""
         scrape = self._scrapes + 1  # the next
         for name, each in self._touched.items():
             now, told = each.values(), each.told
@@ -196,5 +196,5 @@ class TopicMetrics(Collector):
 
 
 def _business(topic: TopicCounts, scrape: int) -> float:
-    """What is left of it at a scrape."""
+    """How busy the topic still is at a scrape."""
     return topic.business * float(FORGET ** (scrape - topic.scrape))

@@ -187,6 +187,22 @@ def test_b6_a_step_has_units_of_so_many_topics(leader: Leader, topics_at_once: l
     assert max(topics_at_once) == 4
 
 
+def test_the_dispatch_state_waits_for_topics_that_a_step_has_no_time_for(
+    leader: Leader, topics_at_once: list[int]
+) -> None:
+    """It says that all before it was dispatched."""
+    leader.run(T0)
+    units = [unit for number in range(20) for unit in leader.schedule(T0 + 1_500, topic=f"t{number}")]
+    before, steps = leader.dispatcher.dispatch_state(), 0
+    while leader.dispatcher.step(T0 + 1_500) == 0:
+        steps += 1
+        if leader.dispatcher.ready_count < len(units):
+            assert leader.dispatcher.dispatch_state() == before, "it names what was not read yet"
+    assert steps > 2
+    assert leader.dispatcher.dispatch_state() != before
+    assert max(topics_at_once) == 4
+
+
 def test_hours_leaped_over_come_at_their_time_when_the_clock_goes_back(leader: Leader) -> None:
     """Most of them were not read yet. They wait for nothing but their due times, and none comes early or twice."""
     dues = [T0 + hour * HOUR_MS + 5 for hour in range(1, 21)]
