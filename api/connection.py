@@ -19,6 +19,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from api.answer import Answer
 from api.budget import UNCOUNTED_BYTES
+from api.framing import HEADER_BYTES_MAX, Framing
 from api.problem import Problem
 from api.stage import (
     ANSWER_BYTES_PER_S,
@@ -42,13 +43,6 @@ _AWAITING: Final = (Stage.HEADER, Stage.IDLE)
 #: Those in which a request is here whole, and its answer is not.
 _AT_WORK: Final = (Stage.WORKING, Stage.ANSWERING)
 _NEVER_S: Final = float("inf")
-#: A header holds no more, so that connections do not either: nobody counts it among what clients hold.
-HEADER_BYTES_MAX: Final = 32 * 1024
-#: Sizes of chunks and what else stands beside a body hold no more than the body and this.
-FRAMING_BYTES_MAX: Final = 64 * 1024
-#: A body whose chunks hold no more beside it than one byte in so many is read in large pieces.
-FRAMING_SHARE: Final = 8
-
 #: Requests parsed ahead on one connection, 3 KB each, which nobody counts. aiohttp has no argument for it.
 AHEAD_MAX: Final = 8
 web_protocol.MAX_MSG_QUEUE_SIZE = AHEAD_MAX
@@ -60,8 +54,8 @@ class Connection(RequestHandler):
     """aiohttp's protocol with the stages of `api.stage` and our error shape."""
 
     __slots__ = (
-        *("_ahead_s", "_framed_bytes", "_header_bytes", "_last", "_listener", "_newest", "_refuse", "_until_s"),
-        *("_held", "ended", "half_closed", "more", "oversized", "since_s", "stage"),
+        *("_ahead_s", "_framing", "_held", "_last", "_listener", "_newest", "_refuse", "_until_s"),
+        *("ended", "half_closed", "more", "oversized", "since_s", "stage"),
     )
 
     def __init__(self, listener: "Listener", refuse: Refuse) -> None:
@@ -80,8 +74,7 @@ class Connection(RequestHandler):
         self._until_s = _NEVER_S  # loop time at which the stage has lasted too long
         self._newest: StreamReader | None = None  # the body of the newest request
         self._ahead_s = 0.0  # since when a part of the next request is here, behind one at work; 0: none is
-        self._header_bytes = 0  # of the next request's header, as far as it is here
-        self._framed_bytes: int | None = None  # of the newest request, as they came, if its body is in chunks
+        self._framing = Framing()
         self.oversized = False  # a request came whose header is too large
         self.half_closed = False
         self._last = False  # it is closed behind the answer under way
@@ -118,34 +111,30 @@ class Connection(RequestHandler):
             self.pause_reading()
             self._loop.call_later(LINGER_PAUSE_S, self._drop_more)
         if self._request_count != before:
-            newest, self._newest = self._messages[-1]
-            if self._header_bytes + len(data) > HEADER_BYTES_MAX:  # of some of them, maybe
-                begun = list(self._messages)[before - self._request_count :]
-                self.oversized |= any(_header_bytes(message) > HEADER_BYTES_MAX for message, _ in begun)
-            self._header_bytes = 0
-            self._framed_bytes = len(data) if getattr(newest, "chunked", False) else None
-            let_go(getattr(newest, "exc", None))  # of bytes that are no request: it leads to all that was read
-            if awaited:
-                is_here = self._request_count - before > 1 or self._newest.is_eof()
-                self._enter(Stage.WORKING if is_here else Stage.READING, 0.0)
-            elif self._holds_uncounted():
-                self._end_wait()
-            if data:  # else it is parsed of what came before
-                self._ahead_s = self._loop.time() if self._is_more_behind(data, self._request_count - before) else 0.0
+            self._requests_begin(data, self._request_count - before, awaited)
         elif awaited or behind:
             self._header_goes_on(data, awaited)
         elif self.stage is Stage.READING and self._whole():
             self._enter(Stage.WORKING, 0.0)
-        if self._framed_bytes is not None and not self._whole():
-            self._framing_goes_on(0 if self._request_count != before else len(data))
+        else:
+            self._body_goes_on(data)
 
-    def _framing_goes_on(self, more: int) -> None:
-        """So many bytes more have come of a body in chunks. One whose chunks are a byte each, or hold more beside the
-        body than it has, costs the loop a hundred times what a body does."""
-        assert self._newest is not None, "a body in chunks, and none has begun"
-        assert self._framed_bytes is not None, "a body in chunks, and none has begun"
-        self._framed_bytes += more
-        if self._framed_bytes > FRAMING_BYTES_MAX + 2 * self._newest.total_bytes:
+    def _requests_begin(self, data: bytes, count: int, awaited: bool) -> None:
+        """So many headers are complete with this piece."""
+        newest, self._newest = self._messages[-1]
+        self.oversized |= self._framing.requests(len(data), [message for message, _ in list(self._messages)[-count:]])
+        let_go(getattr(newest, "exc", None))  # of bytes that are no request: it leads to all that was read
+        if awaited:
+            is_here = count > 1 or self._newest.is_eof()
+            self._enter(Stage.WORKING if is_here else Stage.READING, 0.0)
+        elif self._holds_uncounted():
+            self._end_wait()
+        if data:  # else it is parsed of what came before
+            self._ahead_s = self._loop.time() if self._is_more_behind(data, count) else 0.0
+
+    def _body_goes_on(self, data: bytes) -> None:
+        """A piece of the newest body has come."""
+        if self._newest is not None and self._framing.chunks(len(data), self._newest.total_bytes) and not self._whole():
             if self.stage is Stage.READING:
                 detail = "the chunks of a body hold more beside the body than it has; send larger ones"
                 self._say(Problem("malformed-request", detail))
@@ -153,8 +142,7 @@ class Connection(RequestHandler):
 
     def _header_goes_on(self, data: bytes, awaited: bool) -> None:
         """A piece of a header has come that is not complete, behind a request at work or not."""
-        self._header_bytes += len(data)
-        if self._header_bytes > HEADER_BYTES_MAX:
+        if self._framing.header(len(data)):
             if awaited:
                 self._say(header_too_large())
             self.force_close()
@@ -165,11 +153,8 @@ class Connection(RequestHandler):
 
     def only_keeps(self) -> bool:
         """Whether what comes next only has to be kept: the rest of a body, without much beside it."""
-        if self._newest is None or self._newest.is_eof():
-            return False
-        if self._framed_bytes is None:  # its length is known
-            return True
-        return self._framed_bytes * (FRAMING_SHARE - 1) < self._newest.total_bytes * FRAMING_SHARE
+        newest = self._newest
+        return newest is not None and not newest.is_eof() and self._framing.is_little(newest.total_bytes)
 
     def hold_reading(self) -> None:
         """Read on when others have read theirs."""
@@ -393,8 +378,3 @@ class Connection(RequestHandler):
 def header_too_large() -> Problem:
     """Of a request, in all."""
     return Problem("malformed-request", f"the header of a request holds {HEADER_BYTES_MAX} bytes at most")
-
-
-def _header_bytes(message: object) -> int:
-    """Of what the parser made of a request; 0 of what was none."""
-    return sum(len(name) + len(value) for name, value in getattr(message, "raw_headers", ()))
