@@ -122,13 +122,17 @@ class Connection(RequestHandler):
     def _requests_begin(self, data: bytes, count: int, awaited: bool) -> None:
         """So many headers are complete with this piece."""
         newest, self._newest = self._messages[-1]
-        self.oversized |= self._framing.requests(len(data), [message for message, _ in list(self._messages)[-count:]])
+        begun = [message for message, _ in list(self._messages)[-count:]]
+        self.oversized |= self._framing.requests(len(data), begun, self._newest.total_bytes)
         let_go(getattr(newest, "exc", None))  # of bytes that are no request: it leads to all that was read
         if awaited:
             is_here = count > 1 or self._newest.is_eof()
             self._enter(Stage.WORKING if is_here else Stage.READING, 0.0)
-        elif self._holds_uncounted():
-            self._end_wait()
+        else:
+            if self.stage is Stage.READING:  # its body ends in this piece
+                self._enter(Stage.WORKING, 0.0)
+            if self._holds_uncounted():
+                self._end_wait()
         if data:  # else it is parsed of what came before
             self._ahead_s = self._loop.time() if self._is_more_behind(data, count) else 0.0
 
@@ -151,10 +155,10 @@ class Connection(RequestHandler):
         elif data and self.stage is not Stage.HEADER:
             self._enter(Stage.HEADER, HEADER_MAX_S)
 
-    def only_keeps(self) -> bool:
-        """Whether what comes next only has to be kept: the rest of a body, without much beside it."""
+    def only_kept(self, most: int) -> int:
+        """How many bytes to come, up to `most`, only have to be kept: the rest of a body, without much beside it."""
         newest = self._newest
-        return newest is not None and not newest.is_eof() and self._framing.is_little(newest.total_bytes)
+        return 0 if newest is None or newest.is_eof() else self._framing.only_kept(newest.total_bytes, most)
 
     def hold_reading(self) -> None:
         """Read on when others have read theirs."""
@@ -268,7 +272,7 @@ class Connection(RequestHandler):
     async def drop_rest(self) -> None:
         """Read what comes behind the last request, before the connection is closed: else the kernel resets it, and its
         client sees that in place of the answer."""
-        if not self.more:
+        if not (self.more or self._drop()):
             return
         self._held = True  # for good
         self._pause_transport_reading()
@@ -305,10 +309,10 @@ class Connection(RequestHandler):
         message, payload = self._messages[-1]
         if not payload.is_eof() or not isinstance(message, RawRequestMessage) or message.chunked:
             return False
-        length = message.headers.get("Content-Length", "0")
-        if requests > 1 or not length.isdigit():
-            return length == "0" and not data.endswith(b"\r\n\r\n")
-        return len(data) > data.find(b"\r\n\r\n") + 4 + int(length)
+        length = self._framing.length
+        if requests > 1:
+            return not length and not data.endswith(b"\r\n\r\n")
+        return len(data) > data.find(b"\r\n\r\n") + 4 + length
 
     # -- what goes
 

@@ -1,11 +1,13 @@
 """What a client sends beside bodies: headers, and the sizes of chunks.
 
 Nobody counts it among what clients hold, and a byte of it costs the parser more than a byte of a body does. So it has
-bounds.
+bounds, and bytes that are surely a body's are told from all else.
 """
 
 from collections.abc import Iterable
 from typing import Final
+
+from aiohttp.http import RawRequestMessage
 
 #: Of one request.
 HEADER_BYTES_MAX: Final = 32 * 1024
@@ -16,28 +18,32 @@ CHUNKS_SHARE: Final = 8
 
 
 class Framing:
-    """Of one connection, in bytes: the header that is not complete, and the newest body as it came, if in chunks."""
+    """Of one connection, in bytes: the header that is not complete, and the newest body."""
 
-    __slots__ = ("_chunked", "_header")
+    __slots__ = ("_chunked", "_header", "length")
 
     def __init__(self) -> None:
         self._header = 0
-        self._chunked: int | None = None
+        self.length = 0  # of the newest body; 0 if it is in chunks
+        self._chunked: int | None = None  # the newest body as it came, if it is in chunks
 
     def header(self, size: int) -> bool:
         """So many bytes more of a header that is not complete. Whether it is too large."""
         self._header += size
         return self._header > HEADER_BYTES_MAX
 
-    def requests(self, size: int, begun: Iterable[object]) -> bool:
-        """Requests begin in a piece of so many bytes: what the parser made of them. Whether a header is too large."""
+    def requests(self, size: int, begun: Iterable[object], body: int) -> bool:
+        """Requests begin in a piece of so many bytes: what the parser made of them, and what the newest has of its
+        body. Whether a header is too large."""
         may_be = self._header + size > HEADER_BYTES_MAX
         newest: object = None
         too_large = False
         for newest in begun:
             too_large |= may_be and _header_bytes(newest) > HEADER_BYTES_MAX
         self._header = 0
-        self._chunked = size if getattr(newest, "chunked", False) else None
+        # The piece may begin with the end of another body.
+        self._chunked = min(size, body + HEADER_BYTES_MAX) if getattr(newest, "chunked", False) else None
+        self.length = _length(newest)
         return too_large
 
     def chunks(self, size: int, body: int) -> bool:
@@ -48,9 +54,18 @@ class Framing:
         self._chunked += size
         return self._chunked > CHUNKS_BYTES_MAX + 2 * body
 
-    def is_little(self, body: int) -> bool:
-        """Whether little stands beside the newest body, which has `body` bytes so far."""
-        return self._chunked is None or self._chunked * (CHUNKS_SHARE - 1) < body * CHUNKS_SHARE
+    def only_kept(self, body: int, most: int) -> int:
+        """How many bytes to come, up to `most`, only have to be kept: the rest of the newest body, which has `body` so
+        far and is not complete. 0 if it has too much beside it."""
+        if self._chunked is None:
+            return min(most, self.length - body)
+        return most if self._chunked * (CHUNKS_SHARE - 1) < body * CHUNKS_SHARE else 0
+
+
+def _length(message: object) -> int:
+    """Of the body, as its header says; 0 if that says none."""
+    length = message.headers.get("Content-Length", "") if isinstance(message, RawRequestMessage) else ""
+    return int(length) if length.isdigit() else 0
 
 
 def _header_bytes(message: object) -> int:

@@ -1,8 +1,9 @@
 """The protocol of a client's socket: it reads in pieces, and makes the parser when the client asks for something.
 
 aiohttp's protocol comes with a parser and a task. It is made with the first byte: an idle connection costs a fifth of
-the time without them. A body of known length is read in large pieces, since its bytes only have to be kept. All else
-is read in small ones: 256 KB may hold 43,000 chunks, or 4,000 requests of which eight are parsed and the rest is held.
+the time without them. A body of known length is read in large pieces, to its end and no further, since its bytes only
+have to be kept. All else is read in small ones: 256 KB may hold 43,000 chunks, or 4,000 requests of which eight are
+parsed and the rest is held.
 After a full piece the connection waits until the loop has come round, and others have read theirs.
 
 Thousands may connect in one moment. Connections from before go on, and the new ones begin a few at a time. A request
@@ -65,7 +66,8 @@ class Inlet(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next piece goes. All connections share it: it is taken before another one is read."""
         connection, listener = self.connection, self._listener
-        self._into = listener.small if connection is None or not connection.only_keeps() else listener.large
+        kept = connection.only_kept(LARGE_BYTES) if connection is not None else 0
+        self._into = listener.large[:kept] if kept > SMALL_BYTES else listener.small
         return self._into
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -91,9 +93,9 @@ class Inlet(asyncio.BufferedProtocol):
 
     def _take(self, connection: Connection, piece: bytes) -> bool:
         """Parse it; whether the connection now waits for others to read."""
-        connection.more = len(piece) == len(self._into)
+        connection.more = len(piece) in (SMALL_BYTES, LARGE_BYTES)
         connection.data_received(piece)
-        waits = connection.more and (len(piece) == LARGE_BYTES or not connection.only_keeps())
+        waits = connection.more and (len(piece) == LARGE_BYTES or not connection.only_kept(1))
         if waits:
             connection.hold_reading()
         return waits

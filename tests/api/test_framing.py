@@ -89,3 +89,20 @@ def test_a_body_in_chunks_of_any_common_size_is_taken() -> None:
                 writer.close()
 
     run(story())
+
+
+def test_bodies_in_chunks_follow_each_other() -> None:
+    """What stood before the second one in a piece was counted as if it stood beside it: a whole request was refused."""
+
+    async def story() -> None:
+        async with running() as client:
+            text = b'{"topic":"a","body":"' + b"x" * 200_000 + b'"}'
+            request = _CHUNKED + b"%x\r\n%s\r\n0\r\n\r\n" % (len(text), text)
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(request * 6)
+            for _ in range(6):
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 201 ")
+                await reader.readuntil(b"}")
+            writer.close()
+
+    run(story())

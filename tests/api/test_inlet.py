@@ -82,6 +82,19 @@ def test_b13_what_costs_more_than_keeping_it_is_read_in_small_pieces(
     assert (max(pieces) > SMALL_BYTES) is (most > SMALL_BYTES)
 
 
+def test_a_body_is_read_to_its_end_and_no_further(pieces: list[int]) -> None:
+    """Behind its last byte 256 KB of chunks of a byte were parsed at once."""
+
+    async def story() -> None:
+        async with running() as client:
+            text = message(b"x" * 20_000)
+            assert b" 201 " in await _sent(client, text + _CHUNKED + b"1\r\n \r\n" * 40_000)
+
+    run(story())
+    assert sorted(pieces)[-2] <= SMALL_BYTES, "the body, and it alone"
+    assert SMALL_BYTES < max(pieces) < 20_000
+
+
 def test_a_body_in_large_chunks_is_read_in_large_pieces(pieces: list[int]) -> None:
     """Which costs what a body of known length does."""
 

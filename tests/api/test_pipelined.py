@@ -221,31 +221,33 @@ def test_pulls_of_what_is_ready_are_answered_with_it_whatever_stands_behind(behi
     run(story())
 
 
-def test_half_a_body_behind_a_request_at_work_does_not_answer_it() -> None:
-    """Whoever needed its room was told `busy` in its place, and the message had been scheduled."""
+@pytest.mark.parametrize("first", [0, -1], ids=["at once", "in two pieces"])
+def test_half_a_body_behind_a_request_at_work_does_not_answer_it(first: int) -> None:
+    """A client that needed the connection's room got it. The client of the request at work was told `busy`, and its
+    message had been scheduled."""
 
     async def story() -> None:
         port = MemoryPort(budget=Budget(connections_max=1))
-        port.before_schedule = begun, goes_on = asyncio.Event(), asyncio.Event()
-        async with running(port) as client:
-            reader, writer = await asyncio.open_connection(*client.server.address)
-            writer.write(message(b"1") + message(b"2")[:-1])
-            await begun.wait()
-            connection = only(client.server)
+        port.before_schedule = at_work, goes_on = asyncio.Event(), asyncio.Event()
+        text = message(b"1")
+        async with running(port) as client, connected(client) as (reader, writer, connection):
+            writer.write(text[:first])
+            await until(lambda: connection.stage is (Stage.READING if first else Stage.HEADER))
+            writer.write(text[first:] + message(b"2")[:-1])
+            await at_work.wait()
             assert connection.stage is Stage.WORKING
             other_reader, other = await asyncio.open_connection(*client.server.address)
             assert b'"code":"busy"' in await other_reader.read()
             goes_on.set()
             assert (await _answers(reader, 1)).startswith(b"HTTP/1.1 201 ")
             await until(lambda: connection.stage is Stage.READING)
-            writer.close()
             other.close()
 
     run(story())
 
 
 def test_the_end_of_a_client_with_half_a_body_behind_a_request_at_work_does_not_end_that() -> None:
-    """What is here whole is done and answered; the other is not."""
+    """The request at work was complete: it is answered, and only the one behind it is lost."""
 
     async def story() -> None:
         port = MemoryPort()
@@ -269,7 +271,7 @@ def test_the_end_of_a_client_with_half_a_body_behind_a_request_at_work_does_not_
 
 @pytest.mark.parametrize("count", [1, AHEAD_MAX, AHEAD_MAX + 1, 20])
 def test_half_a_header_behind_many_requests_has_its_deadline_and_nothing_has_none(count: int) -> None:
-    """What is parsed later, of what came before, says nothing of what comes behind."""
+    """The parser goes on with bytes that came earlier. They say nothing of what comes next."""
 
     async def story() -> None:
         for behind, stage in (b"", Stage.IDLE), (_GET[:20], Stage.HEADER):
