@@ -82,7 +82,8 @@ class Answer(web.StreamResponse):
             transport.write(self._content)
         self._content = b""  # aiohttp keeps the answer until the next request's is made
         connection = cast("Connection", request.protocol)
-        await connection.taken()
+        if connection.writing_paused:
+            await connection.taken()
         if not self._keep_alive and request.content.is_eof():
             await connection.drop_rest()
         connection.answered(request)

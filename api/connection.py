@@ -19,16 +19,22 @@ from aiohttp.web_protocol import RequestHandler
 
 from api.answer import Answer
 from api.budget import UNCOUNTED_BYTES
-from api.framing import HEADER_BYTES_MAX, Framing
+from api.framing import HEADER_BYTES_MAX, Framing, header_bytes, is_more_behind
 from api.problem import Problem
 from api.stage import (
     ANSWER_BYTES_PER_S,
     ANSWER_MAX_S,
+    ANSWERING,
     HALF_CLOSED_MAX_S,
+    HEADER,
     HEADER_MAX_S,
+    IDLE,
     KEEPALIVE_S,
     LINGER_PAUSE_S,
     LINGER_S,
+    LINGERING,
+    READING,
+    WORKING,
     Stage,
 )
 from api.traceback import let_go
@@ -39,9 +45,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("api")
 
 #: Stages in which a request is awaited.
-_AWAITING: Final = (Stage.HEADER, Stage.IDLE)
+_AWAITING: Final = (HEADER, IDLE)
 #: Those in which a request is here whole, and its answer is not.
-_AT_WORK: Final = (Stage.WORKING, Stage.ANSWERING)
+_AT_WORK: Final = (WORKING, ANSWERING)
 _NEVER_S: Final = float("inf")
 #: Requests parsed ahead on one connection, 3 KB each, which nobody counts. aiohttp has no argument for it.
 AHEAD_MAX: Final = 8
@@ -69,10 +75,10 @@ class Connection(RequestHandler):
         )
         self._listener = listener
         self._refuse = refuse
-        self.stage = Stage.HEADER
+        self.stage = HEADER
         self.since_s = 0.0  # loop time at which the stage began, or the wait in it
         self._until_s = _NEVER_S  # loop time at which the stage has lasted too long
-        self._newest: StreamReader | None = None  # the body of the newest request
+        self._newest: StreamReader | None = None  # the newest request's body, until it is here
         self._ahead_s = 0.0  # since when a part of the next request is here, behind one at work; 0: none is
         self._framing = Framing()
         self.oversized = False  # a request came whose header is too large
@@ -89,7 +95,7 @@ class Connection(RequestHandler):
         """A client that was admitted (`api.inlet`) sends something."""
         cast(asyncio.Transport, transport).set_write_buffer_limits(0)  # so that `taken` is told of every byte left
         super().connection_made(transport)
-        self._enter(Stage.HEADER, HEADER_MAX_S)
+        self._enter(HEADER, HEADER_MAX_S)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """It is closed, by whomever."""
@@ -107,39 +113,46 @@ class Connection(RequestHandler):
         before, awaited = self._request_count, self.stage in _AWAITING
         behind = not awaited and self._whole()
         super().data_received(data)
-        if data and self.stage is Stage.LINGERING and not self._whole():
-            self.pause_reading()
-            self._loop.call_later(LINGER_PAUSE_S, self._drop_more)
         if self._request_count != before:
             self._requests_begin(data, self._request_count - before, awaited)
         elif awaited or behind:
             self._header_goes_on(data, awaited)
-        elif self.stage is Stage.READING and self._whole():
-            self._enter(Stage.WORKING, 0.0)
+        elif self.stage is READING and self._whole():
+            self._enter(WORKING, 0.0)
         else:
             self._body_goes_on(data)
 
     def _requests_begin(self, data: bytes, count: int, awaited: bool) -> None:
         """So many headers are complete with this piece."""
-        newest, self._newest = self._messages[-1]
-        begun = [message for message, _ in list(self._messages)[-count:]]
-        self.oversized |= self._framing.requests(len(data), begun, self._newest.total_bytes)
-        let_go(getattr(newest, "exc", None))  # of bytes that are no request: it leads to all that was read
-        if awaited:
-            is_here = count > 1 or self._newest.is_eof()
-            self._enter(Stage.WORKING if is_here else Stage.READING, 0.0)
+        message, body = self._messages[-1]
+        is_whole, is_more = body.is_eof(), False
+        self._newest = None if is_whole else body
+        if isinstance(message, RawRequestMessage):
+            if self._framing.begins(message, len(data), body):
+                self.oversized |= any(header_bytes(each) > HEADER_BYTES_MAX for each, _ in self._messages)
+            is_more = is_more_behind(data, count, message, body)
         else:
-            if self.stage is Stage.READING:  # its body ends in this piece
-                self._enter(Stage.WORKING, 0.0)
+            let_go(message.exc)  # it leads to all that was read
+        if awaited:
+            self._enter(WORKING if is_whole or count > 1 else READING, 0.0)
+        else:
+            if self.stage is READING:  # its body ends in this piece
+                self._enter(WORKING, 0.0)
             if self._holds_uncounted():
                 self._end_wait()
         if data:  # else it is parsed of what came before
-            self._ahead_s = self._loop.time() if self._is_more_behind(data, count) else 0.0
+            self._ahead_s = self._loop.time() if is_more else 0.0
 
     def _body_goes_on(self, data: bytes) -> None:
-        """A piece of the newest body has come."""
-        if self._newest is not None and self._framing.chunks(len(data), self._newest.total_bytes) and not self._whole():
-            if self.stage is Stage.READING:
+        """A piece of the newest body has come, maybe its last."""
+        body = self._newest
+        if body is None or body.is_eof():
+            return
+        if data and self.stage is LINGERING:
+            self.pause_reading()
+            self._loop.call_later(LINGER_PAUSE_S, self._drop_more)
+        if self._framing.chunks(len(data), body.total_bytes):
+            if self.stage is READING:
                 detail = "the chunks of a body hold more beside the body than it has; send larger ones"
                 self._say(Problem("malformed-request", detail))
             self.force_close()
@@ -152,8 +165,8 @@ class Connection(RequestHandler):
             self.force_close()
         elif not awaited:
             self._ahead_s = self._ahead_s or (self._loop.time() if data else 0.0)
-        elif data and self.stage is not Stage.HEADER:
-            self._enter(Stage.HEADER, HEADER_MAX_S)
+        elif data and self.stage is not HEADER:
+            self._enter(HEADER, HEADER_MAX_S)
 
     def only_kept(self, most: int) -> int:
         """How many bytes to come, up to `most`, only have to be kept: the rest of a body, without much beside it."""
@@ -185,7 +198,7 @@ class Connection(RequestHandler):
         self.half_closed = self.stage in _AT_WORK
         if self.half_closed and self.ended is not None:
             self.end_wait_soon()
-        if self.half_closed and self.stage is Stage.WORKING:
+        if self.half_closed and self.stage is WORKING:
             self._until_s = self._loop.time() + HALF_CLOSED_MAX_S
         if not self.half_closed:
             self._listener.closings.add(self.force_close)
@@ -209,7 +222,7 @@ class Connection(RequestHandler):
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Go on reading, if it was paused. aiohttp asks for it after every body it hands out and then runs its parser
         over nothing (4 us of every request); not paused means that there is nothing left to parse."""
-        if self._reading_paused and self.stage is not Stage.LINGERING:
+        if self._reading_paused and self.stage is not LINGERING:
             super().resume_reading(resume_parser)
 
     def _drop_more(self) -> None:
@@ -243,11 +256,11 @@ class Connection(RequestHandler):
 
     def asks_nothing(self) -> bool:
         """Whether no part of a request is here."""
-        return self.stage is Stage.IDLE
+        return self.stage is IDLE
 
     def may_go(self) -> bool:
         """Whether it may make room for another: it keeps the node waiting, or waits itself."""
-        waits = self.stage is not Stage.WORKING or self.ended is not None
+        waits = self.stage is not WORKING or self.ended is not None
         return waits and not self._last and self.transport is not None and not self.transport.is_closing()
 
     def make_room(self) -> None:
@@ -257,9 +270,9 @@ class Connection(RequestHandler):
             self._last = True
             self.ended()
             return
-        if self.stage in (Stage.HEADER, Stage.READING):
+        if self.stage in (HEADER, READING):
             self._say(self._listener.budget.full())
-        elif self.transport is not None and self.stage is Stage.ANSWERING:
+        elif self.transport is not None and self.stage is ANSWERING:
             self.transport.abort()
         self.force_close()
 
@@ -303,17 +316,6 @@ class Connection(RequestHandler):
         """Whether the newest request is here with all its body."""
         return self._newest is None or self._newest.is_eof()
 
-    def _is_more_behind(self, data: bytes, requests: int) -> bool:
-        """Whether a part of another request follows those that this piece of data completed the headers of. Not told
-        of several with bodies, nor behind chunks."""
-        message, payload = self._messages[-1]
-        if not payload.is_eof() or not isinstance(message, RawRequestMessage) or message.chunked:
-            return False
-        length = self._framing.length
-        if requests > 1:
-            return not length and not data.endswith(b"\r\n\r\n")
-        return len(data) > data.find(b"\r\n\r\n") + 4 + length
-
     # -- what goes
 
     async def taken(self) -> None:
@@ -323,7 +325,7 @@ class Connection(RequestHandler):
         if transport is None or not self._paused:
             return
         size = transport.get_write_buffer_size()
-        self._enter(Stage.ANSWERING, ANSWER_MAX_S + size / ANSWER_BYTES_PER_S)
+        self._enter(ANSWERING, ANSWER_MAX_S + size / ANSWER_BYTES_PER_S)
         with self._listener.budget.unread(size):
             self._listener.unburden(self)
             await self._drain_helper()
@@ -331,19 +333,31 @@ class Connection(RequestHandler):
     def answered(self, request: web.BaseRequest) -> None:
         """The answer to this request is written, and taken."""
         if not request.content.is_eof():
-            self._enter(Stage.LINGERING, LINGER_S + 1)
+            self._enter(LINGERING, LINGER_S + 1)
             if self._reading_paused:
                 self._loop.call_later(LINGER_PAUSE_S, self._drop_more)
         elif self._is_next_here():
-            self._enter(Stage.WORKING, 0.0)
+            self._enter(WORKING, 0.0)
         elif self.half_closed:
             self.force_close()
         elif self._messages:
-            self._enter(Stage.READING, 0.0)
+            self._enter(READING, 0.0)
         elif self._ahead_s:
-            self._enter(Stage.HEADER, self._ahead_s + HEADER_MAX_S - self._loop.time())
+            self._enter(HEADER, self._ahead_s + HEADER_MAX_S - self._loop.time())
         else:
-            self._enter(Stage.IDLE, KEEPALIVE_S)
+            self._enter(IDLE, KEEPALIVE_S)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send the answer; whether its client is gone. All else that aiohttp does here is for answers of its own."""
+        if self._upgraded:  # it goes on with what came behind a request for another protocol
+            return await super().finish_response(request, resp, start_time)
+        try:
+            await resp.prepare(request)
+        except ConnectionError:
+            return resp, True
+        return resp, False
 
     def handle_error(
         self,
@@ -366,7 +380,7 @@ class Connection(RequestHandler):
         """Stand at this stage, for `within_s`; 0: without a deadline of this kind."""
         self.stage = stage
         self.since_s = self._loop.time()
-        if stage is Stage.WORKING and self.half_closed:
+        if stage is WORKING and self.half_closed:
             within_s = HALF_CLOSED_MAX_S
         self._until_s = self.since_s + within_s if within_s else _NEVER_S
 
@@ -374,7 +388,7 @@ class Connection(RequestHandler):
         """Close it if it has stood at its stage for too long."""
         if now_s <= self._until_s:
             return
-        if self.stage is Stage.ANSWERING and self.transport is not None:
+        if self.stage is ANSWERING and self.transport is not None:
             self.transport.abort()
         self.force_close()
 

@@ -7,7 +7,7 @@ is asked to.
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -20,6 +20,7 @@ from api.port import Port, Principal
 from api.problem import FieldFault, Problem
 
 if TYPE_CHECKING:
+    from api.connection import Connection
     from api.server import Server
 
 #: A body has to be complete this long after its header.
@@ -30,14 +31,15 @@ class Exchange:
     """A request on its way through a handler. `params` are the path's, decoded; `principal` is who asks."""
 
     __slots__ = (
-        *("_data", "_held", "_line", "bytes_max", "params", "passed_on", "port", "principal", "request", "request_id"),
-        *("server", "target"),
+        *("_data", "_held", "_line", "bytes_max", "connection", "params", "passed_on", "port", "principal", "request"),
+        *("request_id", "server", "target"),
     )
 
     def __init__(self, server: "Server", request: web.BaseRequest, request_id: str, principal: Principal) -> None:
         self.server = server
         self.port: Port = server.port
         self.request = request
+        self.connection = cast("Connection", request.protocol)
         self.request_id = request_id
         self.principal = principal
         self.target = request.raw_path
@@ -48,10 +50,10 @@ class Exchange:
         self._held = 0  # bytes of the node's budget
         self._line: Line | None = None  # in which requests of its kind begin
 
-    async def begin(self, line: Line) -> None:
-        """Until there is time for it, in this line."""
+    def begins(self, line: Line) -> bool:
+        """Whether there is time for it at once, in this line; else `go_on` waits until there is."""
         self._line = line
-        await line.turn()
+        return line.begins()
 
     async def go_on(self) -> None:
         """Until there is time for more of it: what was waited for may have come for hundreds at once."""
@@ -210,7 +212,7 @@ class Exchange:
             content_type,
             stamp=f"{self.server.stamp()}X-Request-Id: {self.request_id}\r\n",
             headers=headers,
-            keep_alive=self.server.keeps(self.request),
+            keep_alive=self.server.keeps(self),
             bodyless=self.request.method == "HEAD",
         )
 
@@ -222,7 +224,7 @@ class Exchange:
             content_type,
             stamp=f"{self.server.date()}X-Request-Id: {self.request_id}\r\n",
             headers=headers,
-            keep_alive=self.server.keeps(self.request),
+            keep_alive=self.server.keeps(self),
             bodyless=self.request.method == "HEAD",
         )
 

@@ -39,9 +39,13 @@ class Line:
         self._woken = 0  # of those that waited, how many have not looked yet whether there is time
         self._passed_over = 0  # how many looked in this round, and there was none
 
+    def begins(self) -> bool:
+        """Whether nobody waits and there is time for one more. It has its turn then."""
+        return not (self._waiting or self._woken) and self._has_time()
+
     async def turn(self, *, goes_on: bool = False) -> None:
         """Until there is time for one more. What goes on has held the loop: others have it first."""
-        if not (goes_on or self._waiting or self._woken) and self._has_time():
+        if not goes_on and self.begins():
             return
         at = len(self._waiting)
         while True:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
@@ -35,7 +35,7 @@ from api import (
     topic_route,
 )
 from api.answer import PROBLEM, Answer, http_date
-from api.connection import Connection, header_too_large
+from api.connection import header_too_large
 from api.exchange import Exchange
 from api.handing_on import FORWARDED, WAIT
 from api.inlet import Inlet
@@ -69,6 +69,7 @@ _IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 _BODILESS: Final = ("GET", "DELETE")
 #: Request headers that mean something to the leader; the rest ends here.
 _PASSED_ON: Final = ("Content-Type", "Content-Encoding", "If-Match", "Accept", _IDEMPOTENCY_KEY)
+_PASSED_ON_BY_RAW: Final = {name.lower().encode(): name for name in _PASSED_ON}
 #: Headers of the leader's answer that are the contract's, by lower-case name.
 _PASSED_BACK: Final = {
     name.lower(): name
@@ -196,7 +197,8 @@ class Server:
             if route is None:
                 route, exchange.params = self._table.find(request.method, self._relative(exchange))
             if not route.health:
-                await exchange.begin(self._questions if route.method == "GET" else self._orders)
+                if not exchange.begins(self._questions if route.method == "GET" else self._orders):
+                    await exchange.go_on()
                 if self.draining or self.port.drained():
                     raise _draining()
             if route.batch:
@@ -214,14 +216,14 @@ class Server:
 
     def _check(self, exchange: Exchange) -> None:
         """Refuse what nodes would read differently, and what a page of another site sends."""
-        headers = exchange.request.headers
-        if cast(Connection, exchange.request.protocol).oversized:
+        if exchange.connection.oversized:
             raise header_too_large()
         if "#" in exchange.target:
             raise Problem("malformed-request", "a request's target has no fragment; write # as %23")
-        for name in _PASSED_ON:
-            if (text := headers.get(name)) is not None and not text.isascii():
+        for raw, text in exchange.request.raw_headers:
+            if not text.isascii() and (name := _PASSED_ON_BY_RAW.get(raw.lower())) is not None:
                 raise Problem("malformed-request", f"the header {name} holds a byte that is not ASCII")
+        headers = exchange.request.headers
         origin = headers.get("Origin")
         if origin is None and headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
             return
@@ -259,7 +261,7 @@ class Server:
         assert task is not None
         headers = exchange.request.headers
         wait = self._waiting[task] = _Wait(headers.get(FORWARDED, ""), headers.get(WAIT, ""))
-        connection = cast(Connection, exchange.request.protocol)
+        connection = exchange.connection
 
         def end() -> None:
             wait.ended = True
@@ -332,10 +334,11 @@ class Server:
         """The Date header's line."""
         return f"Date: {http_date(self.port.now_ms() // 1000)}\r\n"
 
-    def keeps(self, request: web.BaseRequest) -> bool:
+    def keeps(self, exchange: Exchange) -> bool:
         """Whether the connection stays open after this answer. Not if part of the body was left unread."""
+        request = exchange.request
         kept = request.keep_alive and not self.draining and request.content.is_eof() and request.version >= (1, 1)
-        return kept and cast(Connection, request.protocol).goes_on()
+        return kept and exchange.connection.goes_on()
 
     def _refuse(self, exchange: Exchange, problem: Problem) -> Answer:
         headers = dict(problem.headers)

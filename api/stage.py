@@ -52,3 +52,7 @@ class Stage(IntEnum):
     ANSWERING = 4
     LINGERING = 5
     IDLE = 6
+
+
+#: To be compared with: a member that is looked up in its class costs 0.1 us in Python 3.11, ten times a request.
+OPENED, HEADER, READING, WORKING, ANSWERING, LINGERING, IDLE = Stage
