@@ -8,18 +8,17 @@ the same. What is not HTTP at all is answered in the same shape as every other e
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp import StreamReader, web, web_protocol
 from aiohttp.http import RawRequestMessage
-from aiohttp.web_protocol import RequestHandler
 
 from api.answer import Answer
+from api.answering import Answering
 from api.budget import UNCOUNTED_BYTES
-from api.framing import HEADER_BYTES_MAX, Framing, header_bytes, is_more_behind
+from api.framing import HEADER_BYTES_MAX, Framing, is_more_behind, is_too_large
 from api.problem import Problem
 from api.stage import (
     ANSWER_BYTES_PER_S,
@@ -56,23 +55,26 @@ web_protocol.MAX_MSG_QUEUE_SIZE = AHEAD_MAX
 Refuse = Callable[[Problem], Answer]
 
 
-class Connection(RequestHandler):
+class Connection(Answering):
     """aiohttp's protocol with the stages of `api.stage` and our error shape."""
 
     __slots__ = (
-        *("_ahead_s", "_framing", "_held", "_last", "_listener", "_newest", "_refuse", "_until_s"),
-        *("ended", "half_closed", "more", "oversized", "since_s", "stage"),
+        *(
+            "_ahead_s",
+            "_cut_off",
+            "_framing",
+            "_held",
+            "_listener",
+            "_newest",
+            "_refuse",
+            "_unparsed",
+            "_until_s",
+        ),
+        *("ended", "half_closed", "oversized", "since_s", "stage"),
     )
 
     def __init__(self, listener: "Listener", refuse: Refuse) -> None:
-        super().__init__(
-            listener,
-            loop=listener.loop,
-            access_log=None,  # type: ignore[arg-type]  # aiohttp takes None for "no access log"
-            keepalive_timeout=KEEPALIVE_S,
-            lingering_time=LINGER_S,
-            auto_decompress=False,  # a compressed body is refused by name, not inflated
-        )
+        super().__init__(listener)
         self._listener = listener
         self._refuse = refuse
         self.stage = HEADER
@@ -83,9 +85,9 @@ class Connection(RequestHandler):
         self._framing = Framing()
         self.oversized = False  # a request came whose header is too large
         self.half_closed = False
-        self._last = False  # it is closed behind the answer under way
+        self._unparsed = b""  # the newest piece, while more requests are here than are parsed ahead
+        self._cut_off = False  # a request asked for another protocol: the parser drops what stands behind it
         self._held = False  # others read theirs first
-        self.more = False  # the newest piece was full: more stands behind it
         #: Called when nobody may be left who waits for the answer, or another connection needs the room.
         self.ended: Callable[[], None] | None = None
 
@@ -109,18 +111,37 @@ class Connection(RequestHandler):
         self._newest = None  # it leads back here: nothing else would free either before somebody looks for cycles
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser, and note what has begun."""
-        before, awaited = self._request_count, self.stage in _AWAITING
-        behind = not awaited and self._whole()
-        super().data_received(data)
+        """Feed the parser, and note what has begun and what has ended."""
+        before, body, awaited = self._request_count, self._newest, self.stage in _AWAITING
+        if body is None:
+            super().data_received(data)
+        elif not self._feed(body, data):
+            return
         if self._request_count != before:
             self._requests_begin(data, self._request_count - before, awaited)
-        elif awaited or behind:
+        elif body is None:
             self._header_goes_on(data, awaited)
-        elif self.stage is READING and self._whole():
-            self._enter(WORKING, 0.0)
-        else:
-            self._body_goes_on(data)
+
+    def _feed(self, body: StreamReader, data: bytes) -> bool:
+        """A piece comes while the newest body is under way. Whether that ended in it."""
+        before, come, is_taken = self._request_count, body.total_bytes, not self._messages
+        super().data_received(data)
+        if not body.is_eof():
+            if self._request_count == before:
+                self._body_goes_on(body, data)
+            else:  # what has begun is a failure of the parser
+                let_go(getattr(self._messages[-1][0], "exc", None))
+                body.set_exception(web.RequestPayloadError("its chunks cannot be read"))
+            return False
+        self._newest = None
+        self._ahead_s = self._loop.time() if self._framing.is_more_behind(data, come) else 0.0
+        if self.stage is READING:
+            self._enter(WORKING)
+        if is_taken and self._parser is not None:
+            self._parser.message_consumed()  # of those parsed ahead: it was taken when the parser had not counted it
+            if len(self._messages) >= AHEAD_MAX - 1:
+                super().data_received(b"")
+        return True
 
     def _requests_begin(self, data: bytes, count: int, awaited: bool) -> None:
         """So many headers are complete with this piece."""
@@ -129,25 +150,21 @@ class Connection(RequestHandler):
         self._newest = None if is_whole else body
         if isinstance(message, RawRequestMessage):
             if self._framing.begins(message, len(data), body):
-                self.oversized |= any(header_bytes(each) > HEADER_BYTES_MAX for each, _ in self._messages)
-            is_more = is_more_behind(data, count, message, body)
+                self.oversized |= any(is_too_large(getattr(each, "raw_headers", ())) for each, _ in self._messages)
+            piece = data or self._unparsed
+            is_more = is_whole and is_more_behind(piece, 0 if message.chunked else body.total_bytes)
+            self._cut_off |= message.upgrade
+            self._unparsed = piece if self._buffer_paused else b""
         else:
             let_go(message.exc)  # it leads to all that was read
+        self._ahead_s = self._loop.time() if is_more else 0.0
         if awaited:
-            self._enter(WORKING if is_whole or count > 1 else READING, 0.0)
-        else:
-            if self.stage is READING:  # its body ends in this piece
-                self._enter(WORKING, 0.0)
-            if self._holds_uncounted():
-                self._end_wait()
-        if data:  # else it is parsed of what came before
-            self._ahead_s = self._loop.time() if is_more else 0.0
+            self._enter(WORKING if is_whole or count > 1 else READING)
+        elif self._holds_uncounted():
+            self._end_wait()
 
-    def _body_goes_on(self, data: bytes) -> None:
-        """A piece of the newest body has come, maybe its last."""
-        body = self._newest
-        if body is None or body.is_eof():
-            return
+    def _body_goes_on(self, body: StreamReader, data: bytes) -> None:
+        """A piece of the newest body has come, and not its last."""
         if data and self.stage is LINGERING:
             self.pause_reading()
             self._loop.call_later(LINGER_PAUSE_S, self._drop_more)
@@ -156,6 +173,11 @@ class Connection(RequestHandler):
                 detail = "the chunks of a body hold more beside the body than it has; send larger ones"
                 self._say(Problem("malformed-request", detail))
             self.force_close()
+
+    def refuse_body(self) -> None:
+        """The server ends: whoever waits for the newest body waits no more."""
+        if self._newest is not None:
+            self._newest.set_exception(web.RequestPayloadError("the server ends"))
 
     def _header_goes_on(self, data: bytes, awaited: bool) -> None:
         """A piece of a header has come that is not complete, behind a request at work or not."""
@@ -170,8 +192,7 @@ class Connection(RequestHandler):
 
     def only_kept(self, most: int) -> int:
         """How many bytes to come, up to `most`, only have to be kept: the rest of a body, without much beside it."""
-        newest = self._newest
-        return 0 if newest is None or newest.is_eof() else self._framing.only_kept(newest.total_bytes, most)
+        return 0 if self._newest is None else self._framing.only_kept(self._newest.total_bytes, most)
 
     def hold_reading(self) -> None:
         """Read on when others have read theirs."""
@@ -184,10 +205,10 @@ class Connection(RequestHandler):
         """Others have read theirs."""
         self._held = False
         if not (self._reading_paused or self._buffer_paused):
-            super()._resume_transport_reading()
+            self._resume_transport_reading()
 
     def _resume_transport_reading(self) -> None:
-        if not self._held:
+        if not (self._held or self._last):
             super()._resume_transport_reading()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # what asyncio asks for
@@ -239,11 +260,11 @@ class Connection(RequestHandler):
         """Whether another request may come, or is here."""
         if self._last or (self.half_closed and not self._is_next_here()):
             return False
-        return not self.oversized or bool(self._messages)
+        return not (self.oversized or self._cut_off) or bool(self._messages)
 
     def _is_next_here(self) -> bool:
         """Whether a request stands behind the one at work that is here whole."""
-        return len(self._messages) > 1 or (bool(self._messages) and self._whole())
+        return len(self._messages) > 1 or (bool(self._messages) and self._newest is None)
 
     def wait(self, ended: Callable[[], None]) -> None:
         """The request at work waits for what may not come for long."""
@@ -280,28 +301,7 @@ class Connection(RequestHandler):
         """Outside any request; who says it closes."""
         if self.transport is not None:
             self.transport.write(self._refuse(problem).whole())
-            self._drop()
-
-    async def drop_rest(self) -> None:
-        """Read what comes behind the last request, before the connection is closed: else the kernel resets it, and its
-        client sees that in place of the answer."""
-        if not (self.more or self._drop()):
-            return
-        self._held = True  # for good
-        self._pause_transport_reading()
-        until_s, paused = self._loop.time() + LINGER_S, False
-        while (self._drop() or not paused) and self._loop.time() < until_s:
-            await asyncio.sleep(LINGER_PAUSE_S)
-            paused = True
-
-    def _drop(self) -> int:
-        """Bytes that were here."""
-        if self.transport is None or self.transport.is_closing():
-            return 0
-        try:
-            return os.readv(self.transport.get_extra_info("socket").fileno(), [self._listener.large])
-        except OSError:
-            return 0
+            self.drop_unread()
 
     def unwatched(self) -> bool:
         """Whether nothing would tell that the client is gone, or what it sent behind the request would be held."""
@@ -311,10 +311,6 @@ class Connection(RequestHandler):
         """Whether a body is here, or on its way, that stands behind the request at work: nobody counts it before its
         own turn comes."""
         return any(not body.is_eof() or body.total_bytes > UNCOUNTED_BYTES for _, body in self._messages)
-
-    def _whole(self) -> bool:
-        """Whether the newest request is here with all its body."""
-        return self._newest is None or self._newest.is_eof()
 
     # -- what goes
 
@@ -337,27 +333,15 @@ class Connection(RequestHandler):
             if self._reading_paused:
                 self._loop.call_later(LINGER_PAUSE_S, self._drop_more)
         elif self._is_next_here():
-            self._enter(WORKING, 0.0)
+            self._enter(WORKING)
         elif self.half_closed:
             self.force_close()
         elif self._messages:
-            self._enter(READING, 0.0)
+            self._enter(READING)
         elif self._ahead_s:
             self._enter(HEADER, self._ahead_s + HEADER_MAX_S - self._loop.time())
         else:
             self._enter(IDLE, KEEPALIVE_S)
-
-    async def finish_response(
-        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> tuple[web.StreamResponse, bool]:
-        """Send the answer; whether its client is gone. All else that aiohttp does here is for answers of its own."""
-        if self._upgraded:  # it goes on with what came behind a request for another protocol
-            return await super().finish_response(request, resp, start_time)
-        try:
-            await resp.prepare(request)
-        except ConnectionError:
-            return resp, True
-        return resp, False
 
     def handle_error(
         self,
@@ -376,13 +360,13 @@ class Connection(RequestHandler):
 
     # -- the stage
 
-    def _enter(self, stage: Stage, within_s: float) -> None:
-        """Stand at this stage, for `within_s`; 0: without a deadline of this kind."""
+    def _enter(self, stage: Stage, within_s: float | None = None) -> None:
+        """Stand at this stage, for `within_s`; None: without a deadline of this kind."""
         self.stage = stage
         self.since_s = self._loop.time()
-        if stage is WORKING and self.half_closed:
+        if self.half_closed and stage is WORKING:
             within_s = HALF_CLOSED_MAX_S
-        self._until_s = self.since_s + within_s if within_s else _NEVER_S
+        self._until_s = _NEVER_S if within_s is None else self.since_s + within_s
 
     def close_overdue(self, now_s: float) -> None:
         """Close it if it has stood at its stage for too long."""

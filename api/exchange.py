@@ -17,7 +17,7 @@ from api.answer import JSON, Answer
 from api.budget import UNCOUNTED_BYTES
 from api.loop_turn import Line, LoopTurn
 from api.port import Port, Principal
-from api.problem import FieldFault, Problem
+from api.problem import FieldFault, Problem, draining
 
 if TYPE_CHECKING:
     from api.connection import Connection
@@ -138,6 +138,8 @@ class Exchange:
                 raise asyncio.CancelledError from None
             raise
         except web.RequestPayloadError as error:
+            if self.server.draining:
+                raise draining() from None
             raise Problem("malformed-request", f"the body is not what the header says: {error}") from None
 
     async def read_optional(self, accepted: Collection[str]) -> bytes:
@@ -156,7 +158,9 @@ class Exchange:
 
     async def _read_slowly(self) -> bytes:
         self.check_size()
-        self.hold(self.request.content_length or 0)
+        announced = self.request.content_length or 0
+        if announced > UNCOUNTED_BYTES:
+            self.hold(announced)
         if self.request.headers.get(hdrs.EXPECT, "").lower() == "100-continue" and self.request.transport is not None:
             self.request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         chunks: list[bytes] = []
@@ -173,8 +177,8 @@ class Exchange:
                         turn.begin_anew()  # it waits for the client, and others have had the loop
                     if size > self.bytes_max:
                         raise self._too_large(size)
-                    if size > self._held:
-                        self.hold(len(chunk))
+                    if size > max(self._held, UNCOUNTED_BYTES):
+                        self.hold(size - self._held)
         except TimeoutError:
             raise Problem("request-timeout", f"the body was not complete {BODY_MAX_S:.0f} s after its header") from None
         return b"".join(chunks)

@@ -4,6 +4,7 @@ Nobody counts it among what clients hold, and a byte of it costs the parser more
 bounds, and bytes that are surely a body's are told from all else.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from aiohttp import StreamReader
@@ -56,20 +57,24 @@ class Framing:
         """How many bytes to come, up to `most`, only have to be kept: the rest of the body, which has `body` so far.
         0 if it has too much beside it."""
         if self._chunked is None:
-            return min(most, self._length - body)
+            return max(0, min(most, self._length - body))
         return most if self._chunked * (CHUNKS_SHARE - 1) < body * CHUNKS_SHARE else 0
 
+    def is_more_behind(self, piece: bytes, before: int) -> bool:
+        """Whether a part of another request follows the body that ended in this piece, of which `before` bytes came
+        earlier."""
+        if self._chunked is None:
+            return len(piece) > self._length - before
+        return is_more_behind(piece, 0)
 
-def header_bytes(message: object) -> int:
-    """Of what the parser made of a request; 0 of what was none."""
-    return sum(len(name) + len(value) for name, value in getattr(message, "raw_headers", ()))
+
+def is_too_large(header: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Of one request."""
+    return sum(len(name) + len(value) for name, value in header) > HEADER_BYTES_MAX
 
 
-def is_more_behind(data: bytes, requests: int, message: RawRequestMessage, body: StreamReader) -> bool:
-    """Whether a part of another request follows those that this piece of data completed the headers of, the newest of
-    which is given. Not told of several with bodies, nor behind chunks."""
-    if message.chunked or not body.is_eof():
-        return False
-    if requests > 1:
-        return not body.total_bytes and not data.endswith(b"\r\n\r\n")
-    return len(data) > data.find(b"\r\n\r\n") + 4 + body.total_bytes
+def is_more_behind(piece: bytes, body: int) -> bool:
+    """Whether a part of another request follows the one that ends in this piece, with so many bytes behind its last
+    empty line. Not told of a piece that begins within that line."""
+    end = len(piece) - body
+    return end > 3 and piece[end - 4 : end] != b"\r\n\r\n"

@@ -45,8 +45,7 @@ class Inlet(asyncio.BufferedProtocol):
         """A client has connected. One too many is told so and closed."""
         listener, opened = self._listener, cast(asyncio.Transport, transport)
         if not listener.admits():
-            opened.write(listener.refuse(listener.budget.full()).whole())
-            opened.close()
+            listener.turn_away(opened)
             return
         self._transport = opened
         self.since_s = listener.loop.time()

@@ -1,5 +1,6 @@
 """All connections of clients: in which order they begin, read and end, and which of them make room for others."""
 
+import asyncio
 from collections.abc import Callable
 from heapq import nsmallest
 from typing import Any, Final, cast
@@ -10,7 +11,7 @@ from api.budget import Budget
 from api.connection import Connection, Refuse
 from api.inlet import LARGE_BYTES, SMALL_BYTES, Inlet
 from api.loop_turn import CLOSED_A_TURN, Crowd, Pieces
-from api.stage import Stage
+from api.stage import LINGER_PAUSE_S, Stage
 
 #: Who has asked for something makes no room for so long, if another keeps the node waiting for longer.
 IDLE_LEAST_S: Final = 2.0
@@ -24,6 +25,9 @@ OUT_AT: Final = 64
 BEGUN_A_TURN: Final = 6
 #: And those that go on reading.
 READ_A_TURN: Final = 2
+
+#: Clients that are told in peace that there is no room, at a time: all others may see a reset.
+TURNED_AWAY_MAX: Final = 32
 
 #: A client's connection, before and after it asks for something.
 Client = Connection | Inlet
@@ -58,6 +62,7 @@ class Listener(web.Server):
         #: Who makes room next, the first one last, and since when each stands as it did; and whose answer goes next.
         self._next_out: Stood = []
         self._next_unread: Stood = []
+        self._turned_away = 0  # clients that are not connected any more in a moment
 
     def admits(self) -> bool:
         """Whether there is room for one more connection, if need be in place of another."""
@@ -68,6 +73,21 @@ class Listener(web.Server):
             return False
         longest.make_room()
         return True
+
+    def turn_away(self, transport: asyncio.Transport) -> None:
+        """Tell a client that there is no room. It has a moment to read that: what it has sent meanwhile is dropped, and
+        a connection that is closed with bytes unread is reset."""
+        transport.write(self.refuse(self.budget.full()).whole())
+        if self._turned_away == TURNED_AWAY_MAX:
+            transport.close()
+            return
+        self._turned_away += 1
+        transport.write_eof()
+        self.loop.call_later(LINGER_PAUSE_S, self._close_turned_away, transport)
+
+    def _close_turned_away(self, transport: asyncio.Transport) -> None:
+        self._turned_away -= 1
+        transport.close()
 
     def _take_longest(self) -> Client | None:
         """Who makes room: those that ask for nothing, longest first; but who has just asked makes no room while another
@@ -116,7 +136,11 @@ class Listener(web.Server):
             each.close_overdue(now_s)
 
     def pre_shutdown(self) -> None:
-        """Close those that ask for nothing; whoever waits to begin is answered."""
+        """Close those that ask for nothing. Whoever waits to begin is answered, and so is who sends a body."""
         for each in list(self.opened):
             each.end()
-        super().pre_shutdown()
+        for connection in cast(list[Connection], self.connections):
+            if connection.stage in (Stage.READING, Stage.LINGERING):
+                connection.refuse_body()
+            else:
+                connection.close()

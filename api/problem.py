@@ -132,3 +132,8 @@ def readable(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: readable(each) for name, each in value.items()}
     return [readable(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def draining() -> Problem:
+    """Of a node that ends."""
+    return Problem("draining", "this node is shutting down; ask another node")

@@ -10,11 +10,10 @@ import asyncio
 import itertools
 import logging
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from ipaddress import ip_address
 from typing import Any, Final
 
 import msgspec
@@ -37,14 +36,16 @@ from api import (
 from api.answer import PROBLEM, Answer, http_date
 from api.connection import header_too_large
 from api.exchange import Exchange
+from api.framing import is_too_large
 from api.handing_on import FORWARDED, WAIT
 from api.inlet import Inlet
 from api.listener import Listener
 from api.listening import listen
 from api.loop_turn import Line, in_turns
 from api.port import ANONYMOUS, ForwardRequest, Port, Principal
-from api.problem import FieldFault, Problem, readable
+from api.problem import FieldFault, Problem, draining, readable
 from api.route import Route, RouteTable
+from api.site import refuse_other_sites
 
 _log = logging.getLogger("api")
 
@@ -200,7 +201,7 @@ class Server:
                 if not exchange.begins(self._questions if route.method == "GET" else self._orders):
                     await exchange.go_on()
                 if self.draining or self.port.drained():
-                    raise _draining()
+                    raise draining()
             if route.batch:
                 exchange.bytes_max = self.port.limits.batch_bytes_max
             if route.waits:
@@ -216,24 +217,14 @@ class Server:
 
     def _check(self, exchange: Exchange) -> None:
         """Refuse what nodes would read differently, and what a page of another site sends."""
-        if exchange.connection.oversized:
+        if exchange.connection.oversized and is_too_large(exchange.request.raw_headers):
             raise header_too_large()
         if "#" in exchange.target:
             raise Problem("malformed-request", "a request's target has no fragment; write # as %23")
         for raw, text in exchange.request.raw_headers:
             if not text.isascii() and (name := _PASSED_ON_BY_RAW.get(raw.lower())) is not None:
                 raise Problem("malformed-request", f"the header {name} holds a byte that is not ASCII")
-        headers = exchange.request.headers
-        origin = headers.get("Origin")
-        if origin is None and headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
-            return
-        host = headers.get("Host", "")
-        if origin not in (f"http://{host}", f"https://{host}") or not is_own_name(host, self.port.names):
-            raise Problem(
-                "forbidden",
-                "this comes from a page of another site, or of a name that is not this node's; "
-                "[http] names lists the names under which browsers may use it",
-            )
+        refuse_other_sites(exchange.request.headers, self.port.names)
 
     async def _run(self, route: Route, exchange: Exchange) -> Answer:
         if route.method not in _BODILESS:
@@ -278,7 +269,7 @@ class Server:
             task.uncancel()
             if wait.ended:
                 return exchange.document({"messages": []})
-            raise (_unanswered() if exchange.passed_on else _draining()) from None
+            raise (_unanswered() if exchange.passed_on else draining()) from None
         finally:
             connection.waited()
             self._waiting.pop(task, None)
@@ -373,27 +364,10 @@ def _unanswered() -> Problem:
     )
 
 
-def _draining() -> Problem:
-    return Problem("draining", "this node is shutting down; ask another node")
-
-
 def _no_idempotency_header(route: Route) -> Problem:
     instead = "; a message carries its key in the field key" if route.pattern.startswith("/v1/messages") else ""
     detail = f"the header {_IDEMPOTENCY_KEY} is part of the contract but not supported yet{instead}"
     return Problem("not-supported-yet", detail, errors=[FieldFault("", detail, header=_IDEMPOTENCY_KEY)])
-
-
-def is_own_name(host: str, names: Collection[str]) -> bool:
-    """Whether a browser that uses this Host header has reached the node that it meant: the owner of any other name may
-    have given it this node's address. Of an address that is written out nobody can."""
-    name, _, number = host.rpartition(":")
-    if not number.isdigit():
-        name = host
-    try:
-        ip_address(name.strip("[]"))
-    except ValueError:
-        return name.lower() in names
-    return True
 
 
 async def serve(port: Port, host: str, listen_port: int) -> Server:

@@ -83,7 +83,7 @@ def test_a_closed_connection_leaves_nothing_to_the_search_for_cycles() -> None:
     async def story() -> None:
         async with running() as client:
             _, writer = await asyncio.open_connection(*client.server.address)
-            writer.write(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{")
+            writer.write(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 50000\r\n\r\n{")
             await until(lambda: client.port.budget.held_bytes)
             (held,) = client.server._listener.connections
             number = id(held)

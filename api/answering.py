@@ -1,0 +1,128 @@
+"""How a connection answers its requests, one behind the other.
+
+aiohttp makes a task for each request, a writer, a timer for idle connections, and looks after responses of its own. Our
+stages have deadlines (`api.stage`), and an answer is one write (`api.answer`): here a request is a call, which takes
+6 us less of the 85 that a message costs.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import Final, cast
+
+from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import RawRequestMessage
+from aiohttp.web_protocol import ERROR, RequestHandler
+
+from api.stage import LINGER_PAUSE_S, LINGER_S
+
+_Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+#: Answers write to the transport; and a task that was cancelled would lead to its request, and that back to the task.
+_NO_WRITER: Final = cast(AbstractStreamWriter, None)
+_NO_TASK: Final = cast("asyncio.Task[None]", None)
+#: Where bytes go that nobody wants.
+_DROPPED: Final = bytearray(256 * 1024)
+_UNREAD: Final = RuntimeError("the request is answered: nobody reads its body any more")
+
+
+class Answering(RequestHandler):
+    """aiohttp's protocol without a task a request."""
+
+    __slots__ = ("_last", "more")
+
+    def __init__(self, listener: web.Server) -> None:
+        super().__init__(
+            listener,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]  # aiohttp takes None for "no access log"
+            keepalive_timeout=0,  # the stage IDLE has its deadline
+            auto_decompress=False,  # a compressed body is refused by name, not inflated
+        )
+        self._last = False  # it is closed behind the answer under way
+        self.more = False  # the newest piece was full: more stands behind it
+
+    async def start(self) -> None:
+        """Until the connection is closed, or its client wants no further answer."""
+        goes_on = True
+        while goes_on and not self._force_close:
+            if not self._messages:
+                self._waiter = self._loop.create_future()
+                try:
+                    await self._waiter
+                finally:
+                    self._waiter = None
+            goes_on = await self._answer_next()
+        if not self._force_close:
+            self._task_handler = None
+            if self.transport is not None:
+                self.transport.close()
+
+    async def _answer_next(self) -> bool:
+        """The first request that is here. Whether another may follow it."""
+        message, body = self._messages.popleft()
+        if self._parser is not None and body.is_eof():
+            self._parser.message_consumed()
+        if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
+            self._resume_reading_if_drained()
+        handler = cast(_Handler, self._request_handler)
+        if not isinstance(message, RawRequestMessage):
+            handler, message = self._make_error_handler(message), ERROR
+        request = web.BaseRequest(message, body, self, _NO_WRITER, _NO_TASK, self._loop)
+        try:
+            answer, is_gone = await self._handle_request(request, None, handler)
+            if is_gone:
+                return False
+            if not body.is_eof():
+                await (self.drop_rest() if self._force_close else self._linger(body))
+            body.set_exception(_UNREAD)  # it goes on reading, if what nobody read held it back
+        except ConnectionError:
+            return False
+        except asyncio.CancelledError:
+            self.force_close()
+            raise
+        except Exception as error:
+            self.log_exception("a request could not be answered", exc_info=error)
+            self.force_close()
+            return False
+        return bool(answer.keep_alive) and not self._close
+
+    async def _linger(self, body: StreamReader) -> None:
+        """Drop the rest of a body that was refused, so that its client comes to the answer."""
+        try:
+            async with asyncio.timeout(LINGER_S):
+                while not body.is_eof():
+                    await body.readany()
+        except (TimeoutError, RuntimeError, web.RequestPayloadError):  # it is late, closed, or what comes is no body
+            self.close()
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send the answer; whether its client is gone."""
+        try:
+            await resp.prepare(request)
+        except ConnectionError:
+            return resp, True
+        return resp, False
+
+    async def drop_rest(self) -> None:
+        """Read what comes behind the last request, before the connection is closed: else the kernel resets it, and its
+        client sees that in place of the answer."""
+        if not (self.more or self.drop_unread()):
+            return
+        self._last = True
+        self._pause_transport_reading()
+        until_s, paused = self._loop.time() + LINGER_S, False
+        while (self.drop_unread() or not paused) and self._loop.time() < until_s:
+            await asyncio.sleep(LINGER_PAUSE_S)
+            paused = True
+
+    def drop_unread(self) -> int:
+        """Bytes that were here."""
+        if self.transport is None or self.transport.is_closing():
+            return 0
+        try:
+            return os.readv(self.transport.get_extra_info("socket").fileno(), [_DROPPED])
+        except OSError:
+            return 0
