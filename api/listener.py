@@ -62,7 +62,7 @@ class Listener(web.Server):
         #: Who makes room next, the first one last, and since when each stands as it did; and whose answer goes next.
         self._next_out: Stood = []
         self._next_unread: Stood = []
-        self._turned_away = 0  # clients that are not connected any more in a moment
+        self._turned_away: set[asyncio.Transport] = set()  # they are closed in a moment
 
     def admits(self) -> bool:
         """Whether there is room for one more connection, if need be in place of another."""
@@ -78,15 +78,15 @@ class Listener(web.Server):
         """Tell a client that there is no room. It has a moment to read that: what it has sent meanwhile is dropped, and
         a connection that is closed with bytes unread is reset."""
         transport.write(self.refuse(self.budget.full()).whole())
-        if self._turned_away == TURNED_AWAY_MAX:
+        if len(self._turned_away) == TURNED_AWAY_MAX:
             transport.close()
             return
-        self._turned_away += 1
+        self._turned_away.add(transport)
         transport.write_eof()
         self.loop.call_later(LINGER_PAUSE_S, self._close_turned_away, transport)
 
     def _close_turned_away(self, transport: asyncio.Transport) -> None:
-        self._turned_away -= 1
+        self._turned_away.discard(transport)
         transport.close()
 
     def _take_longest(self) -> Client | None:
@@ -137,6 +137,8 @@ class Listener(web.Server):
 
     def pre_shutdown(self) -> None:
         """Close those that ask for nothing. Whoever waits to begin is answered, and so is who sends a body."""
+        for transport in list(self._turned_away):
+            self._close_turned_away(transport)
         for each in list(self.opened):
             each.end()
         for connection in cast(list[Connection], self.connections):

@@ -1,6 +1,7 @@
 """Sockets of clients: how they are read, and who begins first where thousands connect in one moment."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -39,6 +40,11 @@ async def _opened(client: Client) -> AsyncIterator[tuple[asyncio.StreamReader, a
         yield reader, writer, inlet
     finally:
         writer.close()
+
+
+def _all_of(other: socket.socket) -> bytes:
+    """What comes until the other side closes."""
+    return b"".join(iter(lambda: other.recv(65_536), b""))
 
 
 def _receive(inlet: Inlet, piece: bytes) -> None:
@@ -249,3 +255,24 @@ def test_who_sends_more_behind_the_last_request_gets_its_answer(loop: Callable[.
                 writer.close()
 
     loop(story())
+
+
+def test_who_finds_no_room_is_told_so_though_it_has_sent_something() -> None:
+    """The kernel reset the connection, since it was closed with a request unread: its client saw nothing else."""
+
+    async def story() -> None:
+        port = MemoryPort(budget=Budget(connections_max=1))
+        port.before_schedule = at_work, _ = asyncio.Event(), asyncio.Event()
+        async with running(port) as client:
+            _, first = await asyncio.open_connection(*client.server.address)
+            first.write(message(b"1"))
+            await at_work.wait()
+            with socket.create_connection(client.server.address) as other:
+                other.sendall(message(b"x" * 10_000))
+                other.settimeout(10)
+                said = await asyncio.to_thread(_all_of, other)
+            assert said.startswith(b"HTTP/1.1 429 ")
+            assert said.endswith(b"}")
+            first.close()
+
+    run(story())
