@@ -217,9 +217,10 @@ class Dispatcher(HandingOver):
         due = self.planning.unplanned(taken)
         count = within_topics(due.topic)
         if count < len(due):
-            self._sweep.due(due.position[count:])
-        units = Queued(due.position[:count], due.tags[:count])
-        self._ready.push_both(due.due_ms[:count] <= self._start_ms, due.topic[:count], units, swept=False)
+            self._sweep.due(due.select(slice(count, None)))
+            due = due.select(slice(count))
+        units = Queued(due.position, due.tags)
+        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, units, swept=False)
         return len(taken)
 
     def _begin_anew(self, now_ms: int) -> None:

@@ -103,8 +103,7 @@ class Planning:
             mine[mine] = leased_rows(self._store, due.position[mine])
         if not mine.any():
             return due
-        left = ~mine
-        return Due(due.due_ms[left], due.position[left], due.topic[left], due.tags[left], due.priority[left])
+        return due.select(~mine)
 
     # -- staging
 

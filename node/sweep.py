@@ -24,6 +24,7 @@ from node.lease_book import LeaseEnds, Span
 from node.ready import Ready
 from node.window import LaneKind, Queued
 from storage.array import U32, U64
+from storage.due import Due
 from storage.format import LEASED, PENDING, Units
 from storage.lease_end import lease_ends_ms
 from storage.position import HOUR_MS, INDEX_BITS, by_hour, hours_of
@@ -63,7 +64,7 @@ class Sweep:
         self._ends = ends
         self._start_ms = start_ms
         self._term = term
-        self._due: deque[Span] = deque()  # became due, of more topics than the wheel's step had time for
+        self._due: deque[Due] = deque()  # of more topics than the wheel's step had time for
         self._ended: deque[Span] = deque()  # leases that ended under this leader
         self._found: deque[Span] = deque()  # what the promotion found, and strays; its running leases are new to `ends`
         self._leaped: deque[Span] = deque()  # what the clock leaped over; likewise
@@ -95,17 +96,15 @@ class Sweep:
 
     def again(self, positions: U64) -> None:
         """Look at these once more, in whatever state they are."""
-        self._look_at(self._found, positions)
-
-    def due(self, positions: U64) -> None:
-        """These are due, and in no window."""
-        self._look_at(self._due, positions)
-
-    def _look_at(self, spans: deque[Span], positions: U64) -> None:
         for hour, rows in by_hour(hours_of(positions)):
             there = positions[rows]
-            spans.append(Span(int(there.min()), int(there.max()) + 1))
+            self._found.append(Span(int(there.min()), int(there.max()) + 1))
             self._last_hour = max(self._last_hour, hour)
+
+    def due(self, due: Due) -> None:
+        """These are due, and in no window. They lie among all others of their hour, so nothing is read again: what is
+        due of 1,000 topics at a whole minute took the units of half an hour."""
+        self._due.append(due)
 
     def ended(self, spans: list[Span]) -> None:
         """Leases in these spans have ended. A span may reach over a whole hour for the sake of a few units of it, and
@@ -121,7 +120,7 @@ class Sweep:
         """
         self._last_hour = max(self._last_hour, now_ms // HOUR_MS)
         return (
-            self._span(self._due, now_ms, leased_only=False, note_leases=False)
+            self._next_due()
             or self._span(self._ended, now_ms, leased_only=True, note_leases=False)
             or self._span(self._to_note, now_ms, leased_only=True, note_leases=True)
             or self._span(self._leaped, now_ms, leased_only=False, note_leases=True)
@@ -129,6 +128,19 @@ class Sweep:
             or self._span(self._found, now_ms, leased_only=False, note_leases=True)
             or self._backlog(LaneKind.OVERDUE, now_ms)
         )
+
+    def _next_due(self) -> bool:
+        """Of so many topics as a piece has; without those that were cancelled or handed over meanwhile."""
+        if not self._due:
+            return False
+        due = self._due.popleft()
+        count = within_topics(due.topic)
+        if count < len(due):
+            self._due.appendleft(due.select(slice(count, None)))
+        due = due.select(slice(count))
+        due = due.select(self._store.states(due.position).state == PENDING)
+        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, Queued(due.position, due.tags), swept=False)
+        return True
 
     def _span(self, spans: deque[Span], now_ms: int, *, leased_only: bool, note_leases: bool) -> bool:
         """One piece of the first span, whatever the topic."""
@@ -206,8 +218,13 @@ def within_topics(topics: U32) -> int:
     """How many rows, from the first on, are of so many topics as a piece has."""
     if len(topics) <= TOPICS_A_PIECE or bool((topics == topics[0]).all()):
         return len(topics)
-    _, first = np.unique(topics, return_index=True)
-    return len(topics) if len(first) <= TOPICS_A_PIECE else int(np.partition(first, TOPICS_A_PIECE)[TOPICS_A_PIECE])
+    for most in (2 * TOPICS_A_PIECE, READ_ROWS):  # with as many topics as rows the others are looked at for nothing
+        _, first = np.unique(topics[:most], return_index=True)
+        if len(first) > TOPICS_A_PIECE:
+            return int(np.partition(first, TOPICS_A_PIECE)[TOPICS_A_PIECE])
+        if len(topics) <= most:
+            break
+    return min(len(topics), most)
 
 
 def leased_piece(store: Store, span: Span) -> tuple[U64, int]:

@@ -6,6 +6,7 @@ Columns, because a slot may hold a million units: nothing on that way may cost P
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.array import I64, U8, U32, U64
 
@@ -33,3 +34,7 @@ class Due:
             np.empty(0, np.uint64),
             np.empty(0, np.uint8),
         )
+
+    def select(self, rows: "npt.NDArray[np.bool_] | slice") -> "Due":
+        """Some of them; of a slice a view."""
+        return Due(self.due_ms[rows], self.position[rows], self.topic[rows], self.tags[rows], self.priority[rows])
