@@ -70,17 +70,27 @@ class GiveBack:
         self._info = getattr(_LIBC, "mallinfo2", None)  # since glibc 2.33
         if self._info is not None:
             self._info.restype = _Heap
-        self._free = 0  # when it was last looked at, or least since it was given back
+        # When it was last looked at, or least since it was given back.
+        self._free = 0
+        self._resident = resident_bytes()
 
     def look(self) -> None:
-        """Give back what became free, if it is much."""
+        """Give back what became free, if it is much. What was given back is free as well: where it was used and freed
+        between two looks, only the pages that the process has tell."""
         if self._trim is None or self._info is None:
             return
-        free = int(self._info().free)
-        if free > self._free + FREE_BYTES:
+        free, resident = int(self._info().free), resident_bytes()
+        is_back = free > FREE_BYTES and resident > self._resident + FREE_BYTES
+        if free > self._free + FREE_BYTES or is_back:
             self._trim(0)
-            self._free = free
-        self._free = min(self._free, free)
+            self._free, self._resident = free, resident_bytes()
+        self._free, self._resident = min(self._free, free), min(self._resident, resident)
+
+
+def resident_bytes() -> int:
+    """Of this process, as Linux tells it."""
+    with open("/proc/self/statm", "rb") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def give_back_often(ended: threading.Event) -> threading.Thread:

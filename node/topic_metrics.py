@@ -125,7 +125,9 @@ class TopicMetrics(Collector):
             setattr(row, column, getattr(row, column) + count)
 
     def forget(self, topic: str) -> None:
-        """The topic is gone."""
+        """The topic is gone; what it did is not."""
+        if topic in self._touched:
+            self._look()
         for rows in (self._topics, self._touched, self._busiest, self._labelled):
             rows.pop(topic, None)
 

@@ -113,6 +113,18 @@ def test_b5_topics_that_are_touched_are_looked_at_a_few_at_a_time() -> None:
 ADDS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 50)), max_size=8)
 
 
+def test_what_a_deleted_topic_did_is_not_lost() -> None:
+    """What it did since the look before was in no sum: 1,000 of 1,001 messages."""
+    metrics = _empty()
+    for number in range(LABELLED_MAX):
+        metrics.of(f"t{number}").scheduled += 10
+    _samples(metrics)
+    metrics.of("gone").scheduled += 1_000
+    metrics.forget("gone")
+    metrics.of("stays").scheduled += 1
+    assert _samples(metrics)["hourwheel_topic_scheduled_total", OTHERS] == 1_001
+
+
 @given(st.lists(ADDS, min_size=1, max_size=12), st.integers(1, 11))
 def test_counts_never_go_down_and_nothing_is_lost(scrapes: list[list[tuple[int, int]]], touched_max: int) -> None:
     """With room for two names and ten topics: a label that stays never goes down, nor do the others, and from one
