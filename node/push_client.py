@@ -49,12 +49,13 @@ _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 class _Pool:
     """Connections to one receiver that are not in use, and the attempts that wait for one."""
 
-    __slots__ = ("connecting", "idle", "in_use", "waiting")
+    __slots__ = ("begun", "connecting", "idle", "in_use", "waiting")
 
     def __init__(self) -> None:
         self.idle: list[Wire] = []  # the last one was used last and is used next
         self.waiting: dict[Exchange, None] = {}  # the first is next
         self.connecting: list[asyncio.Task[None]] = []
+        self.begun = 0  # of those that are being made, how many have had their turn
         self.in_use = 0
 
     @property
@@ -129,10 +130,11 @@ class PushClient:
         assert self._connector is not None, "send before start"
         exchange = Exchange(target, head, body, may_send, ended)
         self._under_way[exchange] = None
-        self._deadlines.add(exchange, target.timeout_ms / 1000)
         pool = self._pools.get(target.origin)
         if pool is None:
             pool = self._pools[target.origin] = _Pool()
+        if pool.idle or pool.in_use or pool.begun:
+            self._deadlines.add(exchange, target.timeout_ms / 1000)
         while pool.idle:
             wire = pool.idle.pop()
             if wire.is_connected():
@@ -171,9 +173,13 @@ class PushClient:
         assert self._connector is not None
         TOPIC.set(target.topic)
         broken: BaseException | None = aiohttp.ServerDisconnectedError()
+        if not (pool.in_use or pool.idle):
+            await self._first.turn()
+        for exchange in pool.waiting:
+            if not exchange.due_s:  # waiting for this turn was not the receiver's fault
+                self._deadlines.add(exchange, exchange.target.timeout_ms / 1000)
+        pool.begun += 1
         try:
-            if not (pool.in_use or pool.idle):
-                await self._first.turn()
             request = aiohttp.ClientRequest("GET", target.url, loop=self._loop)
             async with asyncio.timeout(target.timeout_ms / 1000) as limit:
                 connection = await self._connector.connect(request, [], _NO_TIMEOUT)
@@ -191,6 +197,8 @@ class PushClient:
                 self._connect_more(target, pool)
                 return
             wire.drop()
+        finally:
+            pool.begun -= 1
         self._connected(pool)
         let_go(broken)
         if pool.waiting and broken is not None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import api.loop_turn
+from api.loop_turn import Line
 from node.push_answer import ANSWER_BYTES_MAX, Answer, retry_after_ms
 from node.retry import (
     BROKEN,
@@ -358,3 +359,27 @@ def test_b11_first_connections_begin_as_the_loop_has_time(monkeypatch: pytest.Mo
 
     run(play)
     assert len(begun) == len(set(begun)) == 12, "one each time the loop comes round"
+
+
+def test_b11_an_attempt_has_its_time_from_when_its_first_connection_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,500 receivers of one topic with a time of 300 ms: all their first attempts failed in our own queue."""
+    has_time = asyncio.Event()
+    turns: list[object] = []
+
+    async def turn(line: Line) -> None:
+        turns.append(line)
+        if len(turns) > 1:
+            await has_time.wait()
+
+    monkeypatch.setattr(Line, "turn", turn)
+
+    async def play(send: Send) -> None:
+        async with receiver(answering(b"")) as silent, receiver(answering(answer(204))) as url:
+            first = asyncio.ensure_future(send(silent, timeout_ms=50))
+            second = asyncio.ensure_future(send(url, timeout_ms=50))
+            assert (await first).code == TIMEOUT
+            assert not second.done()
+            has_time.set()
+            assert await second == Answer(204)
+
+    run(play)
