@@ -22,7 +22,7 @@ import gc
 import os
 import resource
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -38,8 +38,10 @@ GIVE_BACK_S: Final = 5.0
 """How often it is looked whether much is free."""
 FREE_BYTES: Final = 8 << 20
 """So much has to have become free."""
-GROUPS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Where the kernel tells what a container may use: version 2 of control groups, and 1."""
+GROUPS: Final = Path("/sys/fs/cgroup")
+"""Where the kernel tells what a container or a service may use."""
+OWN_GROUPS: Final = Path("/proc/self/cgroup")
+"""Where it tells in which control groups this process is."""
 
 
 def settle_memory() -> None:
@@ -106,12 +108,13 @@ def give_back_often(ended: threading.Event) -> threading.Thread:
     return thread
 
 
-def memory_bytes(groups: Sequence[str] = GROUPS) -> int:
-    """How much memory this process may use: the machine's, or what its container or its own limits leave of it."""
+def memory_bytes(own: Path = OWN_GROUPS, groups: Path = GROUPS) -> int:
+    """How much memory this process may use: the machine's, or what its container, its service or its own limits leave
+    of it."""
     bounds = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for path in groups:
+    for path in _limits(own, groups):
         try:
-            text = Path(path).read_text()
+            text = path.read_text()
         except OSError:
             continue
         if text.strip().isdigit():  # "max": no limit
@@ -121,3 +124,18 @@ def memory_bytes(groups: Sequence[str] = GROUPS) -> int:
         if soft != resource.RLIM_INFINITY:
             bounds.append(soft)
     return min(bounds)
+
+
+def _limits(own: Path, groups: Path) -> Iterator[Path]:
+    """The files of this process's control group and of those around it, of version 2 and of version 1. A container sees
+    its own group as the outermost one."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        lines = ["0::/", "1:memory:/"]
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        root, name = (groups / "memory", "memory.limit_in_bytes") if controllers else (groups, "memory.max")
+        if not controllers or "memory" in controllers.split(","):
+            inmost = root / path.lstrip("/")
+            yield from (each / name for each in (inmost, *inmost.parents) if each.is_relative_to(root))

@@ -3,10 +3,12 @@
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 import node.memory
+from node.memory import memory_bytes
 
 PROGRAM = """
 import resource
@@ -132,3 +134,30 @@ def test_what_is_given_back_puts_off_no_look_for_cycles() -> None:
     """A look at nothing counted as one, and what it passed by was looked at no more."""
     ran = subprocess.run([sys.executable, "-c", CYCLES], check=True, capture_output=True, text=True)
     assert int(ran.stdout) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("own", "limits", "least"),
+    [
+        ("0::/system.slice/hourwheel.service", {"system.slice/hourwheel.service/memory.max": "300000000"}, 300_000_000),
+        (
+            "0::/a/b",
+            {"a/b/memory.max": "max", "a/memory.max": "200000000\n", "memory.max": "900000000"},
+            200_000_000,
+        ),
+        ("4:cpu,memory:/box\n0::/", {"memory/box/memory.limit_in_bytes": "100000000"}, 100_000_000),
+        ("0::/", {"memory.max": "400000000"}, 400_000_000),
+        ("2:cpu:/box", {"memory/box/memory.limit_in_bytes": "100000000"}, None),
+    ],
+)
+def test_memory_is_what_the_control_groups_leave(
+    tmp_path: Path, own: str, limits: dict[str, str], least: int | None
+) -> None:
+    """The limit of a service that systemd started stands in its own group, not in the outermost one."""
+    (tmp_path / "own").write_text(own)
+    for name, text in limits.items():
+        path = tmp_path / "groups" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    found = memory_bytes(tmp_path / "own", tmp_path / "groups")
+    assert found == (least or memory_bytes(tmp_path / "none", tmp_path / "none"))
