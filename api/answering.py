@@ -65,18 +65,27 @@ class Answering(RequestHandler):
             self._parser.message_consumed()
         if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
             self._resume_reading_if_drained()
-        handler = cast(_Handler, self._request_handler)
-        if not isinstance(message, RawRequestMessage):
-            handler, message = self._make_error_handler(message), ERROR
-        request = web.BaseRequest(message, body, self, _NO_WRITER, _NO_TASK, self._loop)
+        if isinstance(message, RawRequestMessage):
+            request = web.BaseRequest(message, body, self, _NO_WRITER, _NO_TASK, self._loop)
+        else:  # what the parser could not read
+            request = web.BaseRequest(ERROR, body, self, _NO_WRITER, _NO_TASK, self._loop)
         try:
-            answer, is_gone = await self._handle_request(request, None, handler)
-            if is_gone:
-                return False
+            self._current_request, self._request_in_progress = request, True
+            try:
+                if isinstance(message, RawRequestMessage):
+                    answer = await cast(_Handler, self._request_handler)(request)
+                else:
+                    answer = self.handle_error(request, message.status, message.exc, message.message)
+                self._current_request = None
+                await answer.prepare(request)
+            finally:
+                self._current_request, self._request_in_progress = None, False
+                if self._handler_waiter is not None:  # the server ends
+                    self._handler_waiter.set_result(None)
             if not body.is_eof():
                 await (self.drop_rest() if self._force_close else self._linger(body))
             body.set_exception(_UNREAD)  # it goes on reading, if what nobody read held it back
-        except ConnectionError:
+        except ConnectionError:  # the client is gone
             return False
         except asyncio.CancelledError:
             self.force_close()
@@ -95,16 +104,6 @@ class Answering(RequestHandler):
                     await body.readany()
         except (TimeoutError, RuntimeError, web.RequestPayloadError):  # it is late, closed, or what comes is no body
             self.close()
-
-    async def finish_response(
-        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> tuple[web.StreamResponse, bool]:
-        """Send the answer; whether its client is gone."""
-        try:
-            await resp.prepare(request)
-        except ConnectionError:
-            return resp, True
-        return resp, False
 
     async def drop_rest(self) -> None:
         """Read what comes behind the last request, before the connection is closed: else the kernel resets it, and its
