@@ -6,18 +6,26 @@ stages have deadlines (`api.stage`), and an answer is one write (`api.answer`): 
 """
 
 import asyncio
+import logging
 import os
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
-from aiohttp.web_protocol import ERROR, RequestHandler
+from aiohttp.web_protocol import RequestHandler
 
+from api.answer import Answer
+from api.problem import Problem
 from api.stage import LINGER_PAUSE_S, LINGER_S
 
-_Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+_log = logging.getLogger("api")
+
+#: Makes the answer to what is no HTTP request from its problem.
+Refuse = Callable[[Problem], Answer]
+_Handler = Callable[[web.BaseRequest], Awaitable[Answer]]
 #: Answers write to the transport; and a task that was cancelled would lead to its request, and that back to the task.
 _NO_WRITER: Final = cast(AbstractStreamWriter, None)
 _NO_TASK: Final = cast("asyncio.Task[None]", None)
@@ -29,9 +37,9 @@ _UNREAD: Final = RuntimeError("the request is answered: nobody reads its body an
 class Answering(RequestHandler):
     """aiohttp's protocol without a task a request."""
 
-    __slots__ = ("_last", "more")
+    __slots__ = ("_last", "_refuse", "more")
 
-    def __init__(self, listener: web.Server) -> None:
+    def __init__(self, listener: web.Server, refuse: Refuse) -> None:
         super().__init__(
             listener,
             loop=asyncio.get_running_loop(),
@@ -39,6 +47,7 @@ class Answering(RequestHandler):
             keepalive_timeout=0,  # the stage IDLE has its deadline
             auto_decompress=False,  # a compressed body is refused by name, not inflated
         )
+        self._refuse = refuse
         self._last = False  # it is closed behind the answer under way
         self.more = False  # the newest piece was full: more stands behind it
 
@@ -65,21 +74,22 @@ class Answering(RequestHandler):
             self._parser.message_consumed()
         if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
             self._resume_reading_if_drained()
-        if isinstance(message, RawRequestMessage):
-            request = web.BaseRequest(message, body, self, _NO_WRITER, _NO_TASK, self._loop)
-        else:  # what the parser could not read
-            request = web.BaseRequest(ERROR, body, self, _NO_WRITER, _NO_TASK, self._loop)
         try:
-            self._current_request, self._request_in_progress = request, True
+            self._request_in_progress = True
             try:
                 if isinstance(message, RawRequestMessage):
-                    answer = await cast(_Handler, self._request_handler)(request)
+                    answer = await self._answer(message, body)
                 else:
-                    answer = self.handle_error(request, message.status, message.exc, message.message)
-                self._current_request = None
-                await answer.prepare(request)
+                    reason = " ".join(message.message.split())[:200]
+                    answer = self._refuse(Problem("malformed-request", f"the request is not HTTP/1.1: {reason}"))
+                answer.send(self.transport)
+                if self.writing_paused:
+                    await self.taken()
+                if not answer.keep_alive and body.is_eof():
+                    await self.drop_rest()
+                self.answered(body)
             finally:
-                self._current_request, self._request_in_progress = None, False
+                self._request_in_progress = False
                 if self._handler_waiter is not None:  # the server ends
                     self._handler_waiter.set_result(None)
             if not body.is_eof():
@@ -90,11 +100,26 @@ class Answering(RequestHandler):
         except asyncio.CancelledError:
             self.force_close()
             raise
+        return answer.keep_alive and not self._close
+
+    async def _answer(self, message: RawRequestMessage, body: StreamReader) -> Answer:
+        """Of the server's handler, which raises nothing."""
+        request = self._current_request = web.BaseRequest(message, body, self, _NO_WRITER, _NO_TASK, self._loop)
+        try:
+            return await cast(_Handler, self._request_handler)(request)
         except Exception as error:
-            self.log_exception("a request could not be answered", exc_info=error)
-            self.force_close()
-            return False
-        return bool(answer.keep_alive) and not self._close
+            _log.error("an answer could not be made", exc_info=error)
+            return self._refuse(Problem("internal", "see the node's log"))
+        finally:
+            self._current_request = None
+
+    @abstractmethod
+    async def taken(self) -> None:
+        """Wait until the socket has taken what was written. ConnectionResetError when the client has gone."""
+
+    @abstractmethod
+    def answered(self, body: StreamReader) -> None:
+        """The answer to the request of this body is written, and taken."""
 
     async def _linger(self, body: StreamReader) -> None:
         """Drop the rest of a body that was refused, so that its client comes to the answer."""

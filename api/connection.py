@@ -7,7 +7,6 @@ the same. What is not HTTP at all is answered in the same shape as every other e
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
@@ -15,8 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 from aiohttp import StreamReader, web, web_protocol
 from aiohttp.http import RawRequestMessage
 
-from api.answer import Answer
-from api.answering import Answering
+from api.answering import Answering, Refuse
 from api.budget import UNCOUNTED_BYTES
 from api.framing import HEADER_BYTES_MAX, Framing, is_more_behind, is_too_large
 from api.problem import Problem
@@ -41,8 +39,6 @@ from api.traceback import let_go
 if TYPE_CHECKING:
     from api.listener import Listener
 
-_log = logging.getLogger("api")
-
 #: Stages in which a request is awaited.
 _AWAITING: Final = (HEADER, IDLE)
 #: Those in which a request is here whole, and its answer is not.
@@ -52,37 +48,25 @@ _NEVER_S: Final = float("inf")
 AHEAD_MAX: Final = 8
 web_protocol.MAX_MSG_QUEUE_SIZE = AHEAD_MAX
 
-Refuse = Callable[[Problem], Answer]
-
 
 class Connection(Answering):
     """aiohttp's protocol with the stages of `api.stage` and our error shape."""
 
     __slots__ = (
-        *(
-            "_ahead_s",
-            "_cut_off",
-            "_framing",
-            "_held",
-            "_listener",
-            "_newest",
-            "_refuse",
-            "_unparsed",
-            "_until_s",
-        ),
-        *("ended", "half_closed", "oversized", "since_s", "stage"),
+        *("_ahead_s", "_cut_off", "_framing", "_held", "_listener", "_newest", "_unparsed", "_until_s"),
+        *("ended", "half_closed", "is_ascii", "oversized", "since_s", "stage"),
     )
 
     def __init__(self, listener: "Listener", refuse: Refuse) -> None:
-        super().__init__(listener)
+        super().__init__(listener, refuse)
         self._listener = listener
-        self._refuse = refuse
         self.stage = HEADER
         self.since_s = 0.0  # loop time at which the stage began, or the wait in it
         self._until_s = _NEVER_S  # loop time at which the stage has lasted too long
         self._newest: StreamReader | None = None  # the newest request's body, until it is here
         self._ahead_s = 0.0  # since when a part of the next request is here, behind one at work; 0: none is
         self._framing = Framing()
+        self.is_ascii = True  # all that came so far
         self.oversized = False  # a request came whose header is too large
         self.half_closed = False
         self._unparsed = b""  # the newest piece, while more requests are here than are parsed ahead
@@ -113,6 +97,8 @@ class Connection(Answering):
     def data_received(self, data: bytes) -> None:
         """Feed the parser, and note what has begun and what has ended."""
         before, body, awaited = self._request_count, self._newest, self.stage in _AWAITING
+        if not data.isascii():
+            self.is_ascii = False
         if body is None:
             super().data_received(data)
         elif not self._feed(body, data):
@@ -318,7 +304,7 @@ class Connection(Answering):
         """Wait until the socket has taken what was written; ConnectionResetError when the client has gone. It is
         aborted when that takes too long."""
         transport = self.transport
-        if transport is None or not self._paused:
+        if transport is None:
             return
         size = transport.get_write_buffer_size()
         self._enter(ANSWERING, ANSWER_MAX_S + size / ANSWER_BYTES_PER_S)
@@ -326,9 +312,9 @@ class Connection(Answering):
             self._listener.unburden(self)
             await self._drain_helper()
 
-    def answered(self, request: web.BaseRequest) -> None:
-        """The answer to this request is written, and taken."""
-        if not request.content.is_eof():
+    def answered(self, body: StreamReader) -> None:
+        """The answer to the request of this body is written, and taken."""
+        if not body.is_eof():
             self._enter(LINGERING, LINGER_S + 1)
             if self._reading_paused:
                 self._loop.call_later(LINGER_PAUSE_S, self._drop_more)
@@ -342,21 +328,6 @@ class Connection(Answering):
             self._enter(HEADER, self._ahead_s + HEADER_MAX_S - self._loop.time())
         else:
             self._enter(IDLE, KEEPALIVE_S)
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """The answer to bytes that are not HTTP. The server's handler answers every other error itself, and raises
-        nothing."""
-        if status >= 500:
-            _log.error("an answer could not be made", exc_info=exc)
-            return self._refuse(Problem("internal", "see the node's log"))
-        reason = " ".join((message or "").split())[:200]
-        return self._refuse(Problem("malformed-request", f"the request is not HTTP/1.1: {reason}"))
 
     # -- the stage
 

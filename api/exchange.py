@@ -31,7 +31,7 @@ class Exchange:
     """A request on its way through a handler. `params` are the path's, decoded; `principal` is who asks."""
 
     __slots__ = (
-        *("_data", "_held", "_line", "bytes_max", "connection", "params", "passed_on", "port", "principal", "request"),
+        *("_data", "_held", "bytes_max", "connection", "line", "params", "passed_on", "port", "principal", "request"),
         *("request_id", "server", "target"),
     )
 
@@ -48,17 +48,12 @@ class Exchange:
         self.passed_on = False  # to the leader, which may have done what was asked
         self._data: bytes | None = None  # the body, once it was read
         self._held = 0  # bytes of the node's budget
-        self._line: Line | None = None  # in which requests of its kind begin
-
-    def begins(self, line: Line) -> bool:
-        """Whether there is time for it at once, in this line; else `go_on` waits until there is."""
-        self._line = line
-        return line.begins()
+        self.line: Line | None = None  # in which requests of its kind begin
 
     async def go_on(self) -> None:
         """Until there is time for more of it: what was waited for may have come for hundreds at once."""
-        if self._line is not None:
-            await self._line.turn()
+        if self.line is not None:
+            await self.line.turn()
 
     # What came
 
@@ -152,7 +147,8 @@ class Exchange:
 
     def check_size(self) -> None:
         """Refuse a body that is announced to be too large before anything else is looked at, on every node alike."""
-        announced = self.request.content_length
+        content = self.request.content
+        announced = content.total_bytes if content.is_eof() else self.request.content_length
         if announced is not None and announced > self.bytes_max:
             raise self._too_large(announced)
 

@@ -7,8 +7,9 @@ from typing import Any, Final, cast
 
 from aiohttp import web
 
+from api.answering import Refuse
 from api.budget import Budget
-from api.connection import Connection, Refuse
+from api.connection import Connection
 from api.inlet import LARGE_BYTES, SMALL_BYTES, Inlet
 from api.loop_turn import CLOSED_A_TURN, Crowd, Pieces
 from api.stage import LINGER_PAUSE_S, Stage

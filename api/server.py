@@ -198,8 +198,9 @@ class Server:
             if route is None:
                 route, exchange.params = self._table.find(request.method, self._relative(exchange))
             if not route.health:
-                if not exchange.begins(self._questions if route.method == "GET" else self._orders):
-                    await exchange.go_on()
+                line = exchange.line = self._questions if route.method == "GET" else self._orders
+                if not line.begins():
+                    await line.turn()
                 if self.draining or self.port.drained():
                     raise draining()
             if route.batch:
@@ -221,10 +222,12 @@ class Server:
             raise header_too_large()
         if "#" in exchange.target:
             raise Problem("malformed-request", "a request's target has no fragment; write # as %23")
-        for raw, text in exchange.request.raw_headers:
+        for raw, text in () if exchange.connection.is_ascii else exchange.request.raw_headers:
             if not text.isascii() and (name := _PASSED_ON_BY_RAW.get(raw.lower())) is not None:
                 raise Problem("malformed-request", f"the header {name} holds a byte that is not ASCII")
-        refuse_other_sites(exchange.request.headers, self.port.names)
+        headers = exchange.request.headers
+        if "Origin" in headers or "Sec-Fetch-Site" in headers:
+            refuse_other_sites(headers, self.port.names)
 
     async def _run(self, route: Route, exchange: Exchange) -> Answer:
         if route.method not in _BODILESS:

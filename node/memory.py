@@ -91,8 +91,7 @@ class GiveBack:
 
 def resident_bytes() -> int:
     """Of this process, as Linux tells it."""
-    with open("/proc/self/statm", "rb") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def give_back_often(ended: threading.Event) -> threading.Thread:
