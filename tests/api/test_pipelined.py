@@ -178,12 +178,16 @@ def test_b3_an_answer_that_was_sent_is_let_go() -> None:
 
     async def story() -> None:
         async with running() as client:
-            get = await question(client, 200_000)
-            reader, writer = await asyncio.open_connection(*client.server.address)
+            get = await question(client, 50_000)
+            reader, writer = await asyncio.open_connection(sock=await narrow(client), limit=1_024)
+            connection = await begun(client.server)
+            stall(connection)
             writer.write(get)
-            await reader.readuntil(b'"history"')
-            await until(lambda: only(client.server).stage is Stage.IDLE)
+            await until(lambda: connection.stage is Stage.ANSWERING)
             assert not [each for each in gc.get_objects() if isinstance(each, Answer) and each._content]
+            await reader.readexactly(50_000)
+            await until(lambda: connection.stage is Stage.IDLE)
+            assert not [each for each in gc.get_objects() if isinstance(each, Answer)]
             writer.close()
 
     run(story())
