@@ -123,19 +123,22 @@ class Crowd:
         self._loop = loop
         self._a_turn = a_turn
         self._calls: deque[Callable[[], object]] = deque()
+        self._coming = False  # whether the next few are
 
     def add(self, call: Callable[[], object]) -> None:
         """To be called soon, after those before it."""
-        if not self._calls:
-            self._loop.call_soon(self._some)
         self._calls.append(call)
+        if not self._coming:
+            self._coming = True
+            self._loop.call_soon(self._some)
 
     def _some(self) -> None:
         try:
             for _ in range(min(self._a_turn, len(self._calls))):
                 self._calls.popleft()()
         finally:
-            if self._calls:
+            self._coming = bool(self._calls)
+            if self._coming:
                 self._loop.call_soon(self._some)
 
 

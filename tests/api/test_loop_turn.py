@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -30,6 +31,22 @@ def test_a_crowd_goes_a_few_at_a_time_and_in_order() -> None:
         crowd.add(lambda: called.append(-2))
         await asyncio.sleep(0)
         assert called[-1] == -2
+
+    asyncio.run(story())
+
+
+def test_what_the_last_of_a_crowd_adds_goes_a_few_at_a_time() -> None:
+    """Its turn was asked for twice, and so was each from then on."""
+
+    async def story() -> None:
+        crowd = Crowd(asyncio.get_running_loop())
+        called: list[int] = []
+        crowd.add(lambda: [crowd.add(lambda: called.append(1)) for _ in range(3 * CROWD_A_TURN)])
+        seen = [0]
+        while len(called) < 3 * CROWD_A_TURN:
+            await asyncio.sleep(0)
+            seen.append(len(called))
+        assert max(after - before for before, after in pairwise(seen)) == CROWD_A_TURN
 
     asyncio.run(story())
 
