@@ -41,7 +41,12 @@ def test_what_the_last_of_a_crowd_adds_goes_a_few_at_a_time() -> None:
     async def story() -> None:
         crowd = Crowd(asyncio.get_running_loop())
         called: list[int] = []
-        crowd.add(lambda: [crowd.add(lambda: called.append(1)) for _ in range(3 * CROWD_A_TURN)])
+
+        def many() -> None:
+            for _ in range(3 * CROWD_A_TURN):
+                crowd.add(lambda: called.append(1))
+
+        crowd.add(many)
         seen = [0]
         while len(called) < 3 * CROWD_A_TURN:
             await asyncio.sleep(0)
