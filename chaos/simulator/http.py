@@ -6,8 +6,9 @@ look at it. Only the parser and the socket are left out.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import cast
 
 from aiohttp import web
 
@@ -22,6 +23,7 @@ class _Body:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
+        self.total_bytes = len(data)
 
     def is_eof(self) -> bool:
         """Nothing more comes."""
@@ -35,6 +37,7 @@ class _Body:
 class _Connection:
     """Where the answer is written to. It carries one request."""
 
+    is_ascii = False
     oversized = False
 
     def __init__(self) -> None:
@@ -47,15 +50,6 @@ class _Connection:
     def write(self, data: bytes) -> None:
         """Keep it."""
         self.written += data
-
-    async def taken(self) -> None:
-        """All that was written is."""
-
-    async def drop_rest(self) -> None:
-        """Nothing stands behind the request."""
-
-    def answered(self, _: web.BaseRequest) -> None:
-        """Another request has another connection."""
 
     def goes_on(self) -> bool:
         """See api.connection."""
@@ -82,13 +76,10 @@ class _Incoming:
         self.method = request.method
         self.raw_path = request.target
         self.headers: Mapping[str, str] = request.headers
+        self.raw_headers = [(name.encode(), text.encode()) for name, text in request.headers.items()]
         self.content = _Body(request.body)
         self.content_length = len(request.body)
         self.transport = self.protocol = _Connection()
-        self.writer: Any = self
-
-    async def drain(self) -> None:
-        """A large answer is written in pieces."""
 
 
 class Routes:
@@ -105,7 +96,7 @@ class Routes:
         """What an HTTP client would get."""
         incoming = _Incoming(request)
         answer = await self._server.handle(cast(web.BaseRequest, incoming))
-        await answer.prepare(cast(web.BaseRequest, incoming))
+        answer.send(cast(asyncio.Transport, incoming.transport))
         head, _, body = bytes(incoming.transport.written).partition(_HEAD_END)
         lines = (line.partition(": ") for line in head.decode("latin-1").split("\r\n")[1:])
         return ForwardAnswer(answer.status, {name: value for name, _colon, value in lines}, body)

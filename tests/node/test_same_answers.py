@@ -42,6 +42,8 @@ def _shape(document: Any) -> Any:
     if not isinstance(document, dict):
         return document
     error = document.get("error", document)
+    if error.get("code") == "not-empty":  # how many messages a topic has changes while others schedule
+        return sorted(error)
     if "code" in error:
         return {name: value for name, value in error.items() if name not in _OF_THE_REQUEST}
     return sorted(document)
