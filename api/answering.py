@@ -20,6 +20,7 @@ from aiohttp.web_protocol import RequestHandler
 from api.answer import Answer
 from api.problem import Problem
 from api.stage import LINGER_PAUSE_S, LINGER_S
+from api.traceback import let_go
 
 _log = logging.getLogger("api")
 
@@ -53,19 +54,29 @@ class Answering(RequestHandler):
 
     async def start(self) -> None:
         """Until the connection is closed, or its client wants no further answer."""
-        goes_on = True
-        while goes_on and not self._force_close:
-            if not self._messages:
-                self._waiter = self._loop.create_future()
-                try:
-                    await self._waiter
-                finally:
-                    self._waiter = None
-            goes_on = await self._answer_next()
+        try:
+            goes_on = True
+            while goes_on and not self._force_close:
+                if not self._messages:
+                    await self._come()
+                goes_on = await self._answer_next()
+                if self._messages:  # what one client sends ahead does not hold the loop
+                    await asyncio.sleep(0)
+        except BaseException:
+            self.force_close()  # nobody would answer on it any more
+            raise
         if not self._force_close:
             self._task_handler = None
             if self.transport is not None:
                 self.transport.close()
+
+    async def _come(self) -> None:
+        """Wait for a request. Cancelled where the connection is closed meanwhile."""
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
 
     async def _answer_next(self) -> bool:
         """The first request that is here. Whether another may follow it."""
@@ -90,16 +101,13 @@ class Answering(RequestHandler):
                 self.answered(body)
             finally:
                 self._request_in_progress = False
-                if self._handler_waiter is not None:  # the server ends
+                if self._handler_waiter is not None and not self._handler_waiter.done():  # the server ends
                     self._handler_waiter.set_result(None)
             if not body.is_eof():
                 await (self.drop_rest() if self._force_close else self._linger(body))
             body.set_exception(_UNREAD)  # it goes on reading, if what nobody read held it back
         except ConnectionError:  # the client is gone
             return False
-        except asyncio.CancelledError:
-            self.force_close()
-            raise
         return answer.keep_alive and not self._close
 
     async def _answer(self, message: RawRequestMessage, body: StreamReader) -> Answer:
@@ -127,7 +135,9 @@ class Answering(RequestHandler):
             async with asyncio.timeout(LINGER_S):
                 while not body.is_eof():
                     await body.readany()
-        except (TimeoutError, RuntimeError, web.RequestPayloadError):  # it is late, closed, or what comes is no body
+        except (TimeoutError, RuntimeError, web.RequestPayloadError) as error:  # late, closed, or what comes is no body
+            let_go(error)
+            self._messages.clear()
             self.close()
 
     async def drop_rest(self) -> None:

@@ -219,8 +219,9 @@ class Connection(Answering):
         super().force_close()
 
     def end_wait_soon(self) -> None:
-        """End the wait of the request at work, if it waits when its turn to end has come."""
-        self._listener.endings.add(self._end_wait)
+        """End the wait of the request at work, if it still waits when its turn to end has come."""
+        if self.ended is not None:
+            self._listener.endings.add(self.ended)
 
     def _end_wait(self) -> None:
         if self.ended is not None:

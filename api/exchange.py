@@ -18,6 +18,7 @@ from api.budget import UNCOUNTED_BYTES
 from api.loop_turn import Line, LoopTurn
 from api.port import Port, Principal
 from api.problem import FieldFault, Problem, draining
+from api.traceback import let_go
 
 if TYPE_CHECKING:
     from api.connection import Connection
@@ -128,8 +129,9 @@ class Exchange:
                     self.hold(len(data))
                 return data
             return await self._read_slowly()
-        except (ConnectionResetError, RuntimeError):  # the latter, where it was closed before
+        except (ConnectionResetError, RuntimeError) as error:  # the latter, where it was closed before
             if self.gone():
+                let_go(error)
                 raise asyncio.CancelledError from None
             raise
         except web.RequestPayloadError as error:

@@ -89,13 +89,15 @@ NO_GRACE_S: Final = 0.05
 PASSED_ON_S: Final = 0.5
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Wait:
     """A request that may wait for long: the node that passed it on, its number there, and whether that ended it."""
 
+    task: "asyncio.Task[Any]"
     came_by: str
     number: str
     ended: bool = False
+    cancelled: bool = False  # its task was: once
 
 
 class Server:
@@ -111,7 +113,7 @@ class Server:
         self._listener = Listener(self.handle, self._refuse_bytes, port.budget, health)
         self._sockets: list[asyncio.Server] = []
         self._watchdog: asyncio.Task[None] | None = None
-        self._waiting: dict[asyncio.Task[Any], _Wait] = {}
+        self._waiting: dict[_Wait, None] = {}
         self._numbers = itertools.count(1)
         # Each has its time: who asks for a thousand large messages does not keep those waiting who send and pull.
         self._questions, self._orders = Line(self._listener.loop), Line(self._listener.loop)
@@ -146,22 +148,27 @@ class Server:
             asyncio.get_running_loop().call_later(PASSED_ON_S, self._cancel_waits)
 
     def _cancel_waits(self) -> None:
-        for task in self._waiting:
-            self._listener.endings.add(partial(self._cancel_wait, task))
+        for wait in self._waiting:
+            self._listener.endings.add(partial(self._cancel_wait, wait))
 
-    def _cancel_wait(self, task: "asyncio.Task[object]") -> None:
-        if task in self._waiting:
-            task.cancel()
+    def _cancel_wait(self, wait: _Wait) -> None:
+        if wait not in self._waiting or wait.cancelled:
+            return
+        if wait.task is asyncio.current_task():  # it reads its body, and what stands behind it came with that
+            self._listener.endings.add(partial(self._cancel_wait, wait))
+            return
+        wait.cancelled = True
+        wait.task.cancel()
 
     def end_waits(self, node_id: str, number: int | None = None) -> int:
         """End the waits that this node passed on, or the one of this number there: each is answered as one that found
         nothing. Returns how many."""
         named = None if number is None else str(number)
-        waits = [(task, wait) for task, wait in self._waiting.items() if wait.came_by == node_id]
-        passed_on = [(task, wait) for task, wait in waits if named in (None, wait.number)]
-        for task, wait in passed_on:
+        waits = [wait for wait in self._waiting if wait.came_by == node_id]
+        passed_on = [wait for wait in waits if named in (None, wait.number)]
+        for wait in passed_on:
             wait.ended = True
-            self._listener.endings.add(partial(self._cancel_wait, task))
+            self._listener.endings.add(partial(self._cancel_wait, wait))
         return len(passed_on)
 
     async def close(self, grace_s: float = GRACE_S) -> None:
@@ -254,12 +261,13 @@ class Server:
         task = asyncio.current_task()
         assert task is not None
         headers = exchange.request.headers
-        wait = self._waiting[task] = _Wait(headers.get(FORWARDED, ""), headers.get(WAIT, ""))
+        wait = _Wait(task, headers.get(FORWARDED, ""), headers.get(WAIT, ""))
+        self._waiting[wait] = None
         connection = exchange.connection
 
         def end() -> None:
             wait.ended = True
-            task.cancel()
+            self._cancel_wait(wait)
 
         connection.wait(end)
         try:
@@ -269,13 +277,14 @@ class Server:
         except asyncio.CancelledError:
             if not (self.draining or wait.ended) or exchange.request.transport is None:
                 raise
-            task.uncancel()
             if wait.ended:
                 return exchange.document({"messages": []})
             raise (_unanswered() if exchange.passed_on else draining()) from None
         finally:
             connection.waited()
-            self._waiting.pop(task, None)
+            del self._waiting[wait]
+            if wait.cancelled:
+                task.uncancel()
 
     async def pass_on(self, exchange: Exchange) -> Answer:
         """Pass the request to the leader as it came, and its answer back."""
