@@ -279,9 +279,14 @@ class Pusher:
                         handed_over_ms=now_ms,
                         lease_end_ms=made.lease_end_ms,
                         receipts=reign.receipts,
-                        may_send=reign.trusted,
+                        may_send=partial(self._may_send, reign, made.lease_end_ms),
                     )
                 )
+
+    def _may_send(self, reign: Reign, lease_end_ms: int) -> bool:
+        """This node leads, and the lease runs. Where the connection was long in coming the message is due again, or was
+        cancelled."""
+        return reign.trusted() and self._node.clock.now_ms() < lease_end_ms
 
     # -- attempts
 

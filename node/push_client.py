@@ -152,7 +152,9 @@ class PushClient:
             self._pools[exchange.target.origin].in_use += 1
             wire.begin(exchange)
             return True
-        self._end(exchange, Answer(STOPPED, "this node stopped leading before the request was sent"))
+        self._end(
+            exchange, Answer(STOPPED, "this node stopped leading, or the lease ended, before the request was sent")
+        )
         return False
 
     def _end(self, exchange: Exchange, answer: Answer) -> None:

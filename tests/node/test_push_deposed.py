@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import node.push
+from api.loop_turn import Line
 from api.port import ANONYMOUS, MessageIn
 from node.server import Node
 from tests.node.pushing import LOOPBACK, in_state, put, schedule, view
@@ -178,5 +180,33 @@ def test_a_leader_that_stops_finishes_what_is_on_the_wire(tmp_path: Path, how: s
             gate.set()
             await until(in_state(new, id, "delivered"))
         assert len(seen) == 1
+
+    play(tmp_path, scene)
+
+
+def test_what_waits_to_connect_for_longer_than_its_lease_is_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message is due again meanwhile: the receiver would get it twice, or after it was cancelled."""
+    seen: list[Request] = []
+    has_time = asyncio.Event()
+
+    async def turn(_: Line) -> None:
+        await has_time.wait()
+
+    monkeypatch.setattr(Line, "turn", turn)
+    monkeypatch.setattr(node.push, "LEASE_MARGIN_MS", 0)
+
+    async def scene(nodes: list[Node]) -> None:
+        async with receiver(answering(answer(200), seen=seen)) as url:
+            leader = await leader_of(nodes)
+            await put(leader, "orders", url, target={"timeout_ms": 1_000})
+            (id,) = await schedule(leader, MessageIn("orders", b"{}"))
+            await until(lambda: leader.pusher.attempts)
+            (first,) = leader.pusher.attempts
+            await until(lambda: any(each is not first for each in leader.pusher.attempts))
+            has_time.set()
+            await until(in_state(leader, id, "delivered"))
+        assert [request.headers["hourwheel-attempt"] for request in seen] == ["2"]
 
     play(tmp_path, scene)
