@@ -68,7 +68,7 @@ class Answer:
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client has closed the connection")
         if len(self._content) < _JOIN_BELOW:
-            transport.write(self._head + self._content)
+            transport.write(self.whole())
         else:
             transport.write(self._head)
             transport.write(self._content)

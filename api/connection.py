@@ -16,7 +16,7 @@ from aiohttp.http import RawRequestMessage
 
 from api.answering import Answering, Refuse
 from api.budget import UNCOUNTED_BYTES
-from api.framing import HEADER_BYTES_MAX, Framing, is_more_behind, is_too_large
+from api.framing import HEADER_BYTES_MAX, Framing, behind, is_too_large
 from api.problem import Problem
 from api.stage import (
     ANSWER_BYTES_PER_S,
@@ -70,7 +70,7 @@ class Connection(Answering):
         self.oversized = False  # a request came whose header is too large
         self.half_closed = False
         self._unparsed = b""  # the newest piece, while more requests are here than are parsed ahead
-        self._cut_off = False  # a request asked for another protocol: the parser drops what stands behind it
+        self._cut_off = False  # what stands behind the newest request is no request, or one too large
         self._held = False  # others read theirs first
         #: Called when nobody may be left who waits for the answer, or another connection needs the room.
         self.ended: Callable[[], None] | None = None
@@ -120,7 +120,8 @@ class Connection(Answering):
                 body.set_exception(web.RequestPayloadError("its chunks cannot be read"))
             return False
         self._newest = None
-        self._ahead_s = self._loop.time() if self._framing.is_more_behind(data, come) else 0.0
+        if self._request_count == before and (ahead := self._framing.behind(data, come)) > 0:
+            self._comes_ahead(ahead)
         if self.stage is READING:
             self._enter(WORKING)
         if is_taken and self._parser is not None:
@@ -132,22 +133,39 @@ class Connection(Answering):
     def _requests_begin(self, data: bytes, count: int, awaited: bool) -> None:
         """So many headers are complete with this piece."""
         message, body = self._messages[-1]
-        is_whole, is_more = body.is_eof(), False
+        is_whole, piece = body.is_eof(), data or self._unparsed
         self._newest = None if is_whole else body
         if isinstance(message, RawRequestMessage):
-            if self._framing.begins(message, len(data), body):
+            if self._framing.begins(message, len(piece), body):
                 self.oversized |= any(is_too_large(getattr(each, "raw_headers", ())) for each, _ in self._messages)
-            piece = data or self._unparsed
-            is_more = is_whole and is_more_behind(piece, 0 if message.chunked else body.total_bytes)
+            self._ahead_s = 0.0
+            if is_whole and (ahead := behind(piece, 0 if message.chunked else body.total_bytes)):
+                self._comes_ahead(ahead)
             self._cut_off |= message.upgrade
             self._unparsed = piece if self._buffer_paused else b""
         else:
             let_go(message.exc)  # it leads to all that was read
-        self._ahead_s = self._loop.time() if is_more else 0.0
         if awaited:
             self._enter(WORKING if is_whole or count > 1 else READING)
         elif self._holds_uncounted():
             self._end_wait()
+
+    def _comes_ahead(self, size: int) -> None:
+        """So many bytes of the next header came with the end of a request."""
+        self._ahead_s = self._loop.time()
+        if self._framing.header(size):
+            self._cut()
+
+    def _cut(self) -> None:
+        """The next header is too large: it is not read to its end, and the requests before it are the last ones."""
+        self._cut_off = True
+        self._pause_transport_reading()
+        self._end_wait()
+
+    def needs_no_body(self) -> None:
+        """The request at work is carried out, though its body may not be here."""
+        if self.stage is READING:
+            self._enter(WORKING)
 
     def _body_goes_on(self, body: StreamReader, data: bytes) -> None:
         """A piece of the newest body has come, and not its last."""
@@ -170,7 +188,9 @@ class Connection(Answering):
         if self._framing.header(len(data)):
             if awaited:
                 self._say(header_too_large())
-            self.force_close()
+                self.force_close()
+            else:
+                self._cut()
         elif not awaited:
             self._ahead_s = self._ahead_s or (self._loop.time() if data else 0.0)
         elif data and self.stage is not HEADER:
@@ -194,7 +214,7 @@ class Connection(Answering):
             self._resume_transport_reading()
 
     def _resume_transport_reading(self) -> None:
-        if not (self._held or self._last):
+        if not (self._held or self._last or (self._cut_off and self._newest is None)):
             super()._resume_transport_reading()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # what asyncio asks for

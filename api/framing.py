@@ -60,12 +60,10 @@ class Framing:
             return max(0, min(most, self._length - body))
         return most if self._chunked * (CHUNKS_SHARE - 1) < body * CHUNKS_SHARE else 0
 
-    def is_more_behind(self, piece: bytes, before: int) -> bool:
-        """Whether a part of another request follows the body that ended in this piece, of which `before` bytes came
+    def behind(self, piece: bytes, before: int) -> int:
+        """How many bytes of another request follow the body that ended in this piece, of which `before` came
         earlier."""
-        if self._chunked is None:
-            return len(piece) > self._length - before
-        return is_more_behind(piece, 0)
+        return behind(piece, 0) if self._chunked is not None else len(piece) - (self._length - before)
 
 
 def is_too_large(header: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -73,8 +71,9 @@ def is_too_large(header: Iterable[tuple[bytes, bytes]]) -> bool:
     return sum(len(name) + len(value) for name, value in header) > HEADER_BYTES_MAX
 
 
-def is_more_behind(piece: bytes, body: int) -> bool:
-    """Whether a part of another request follows the one that ends in this piece, with so many bytes behind its last
-    empty line. Not told of a piece that begins within that line."""
+def behind(piece: bytes, body: int) -> int:
+    """How many bytes of another request follow the one that ends in this piece, with so many behind its last empty
+    line. 0 if the piece begins within that line."""
     end = len(piece) - body
-    return end > 3 and piece[end - 4 : end] != b"\r\n\r\n"
+    line = piece.rfind(b"\r\n\r\n", 0, end)
+    return end - line - 4 if line >= 0 else 0

@@ -27,6 +27,8 @@ BEGUN_A_TURN: Final = 6
 #: And those that go on reading.
 READ_A_TURN: Final = 2
 
+#: Where nobody may make room the next look at all connections comes so much later: one at 10,000 takes a millisecond.
+FULL_S: Final = 0.05
 #: Clients that are told in peace that there is no room, at a time: all others may see a reset.
 TURNED_AWAY_MAX: Final = 32
 
@@ -63,14 +65,19 @@ class Listener(web.Server):
         #: Who makes room next, the first one last, and since when each stands as it did; and whose answer goes next.
         self._next_out: Stood = []
         self._next_unread: Stood = []
+        self._full_until_s = 0.0  # nobody who may make room is looked for until then
         self._turned_away: set[asyncio.Transport] = set()  # they are closed in a moment
 
     def admits(self) -> bool:
         """Whether there is room for one more connection, if need be in place of another."""
         if self.budget.connections < self.budget.connections_max:
             return True
+        now_s = self.loop.time()
+        if now_s < self._full_until_s:
+            return False
         longest = self._take_longest()
         if longest is None:
+            self._full_until_s = now_s + FULL_S
             return False
         longest.make_room()
         return True

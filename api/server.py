@@ -237,7 +237,9 @@ class Server:
             refuse_other_sites(headers, self.port.names)
 
     async def _run(self, route: Route, exchange: Exchange) -> Answer:
-        if route.method not in _BODILESS:
+        if route.method in _BODILESS:
+            exchange.connection.needs_no_body()
+        else:
             exchange.check_size()
         if route.leader and not self.port.leads() and not (route.stays is not None and route.stays(exchange)):
             return await self.pass_on(exchange)

@@ -177,9 +177,10 @@ class PushClient:
         broken: BaseException | None = aiohttp.ServerDisconnectedError()
         if not (pool.in_use or pool.idle):
             await self._first.turn()
-        for exchange in pool.waiting:
-            if not exchange.due_s:  # waiting for this turn was not the receiver's fault
-                self._deadlines.add(exchange, exchange.target.timeout_ms / 1000)
+        for exchange in reversed(pool.waiting):
+            if exchange.due_s:
+                break
+            self._deadlines.add(exchange, exchange.target.timeout_ms / 1000)  # to wait for this turn was nobody's fault
         pool.begun += 1
         try:
             request = aiohttp.ClientRequest("GET", target.url, loop=self._loop)

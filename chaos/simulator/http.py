@@ -55,6 +55,9 @@ class _Connection:
         """See api.connection."""
         return True
 
+    def needs_no_body(self) -> None:
+        """It is here."""
+
     def unwatched(self) -> bool:
         """Its client stays."""
         return False

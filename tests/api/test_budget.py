@@ -11,6 +11,7 @@ from api.connection import Connection
 from api.stage import Stage
 from tests.api.harness import run, running
 from tests.api.memory_port import MemoryPort
+from tests.api.test_framing import CHUNKED
 from tests.api.test_pipelined import stall
 from tests.api.test_stage import begun, message, narrow, only, question
 from tests.calls import calls_of
@@ -158,7 +159,7 @@ def test_a_body_that_stopped_before_it_was_refused_goes_on(monkeypatch: pytest.M
 
 
 def test_what_is_closed_with_an_answer_unread_is_gone_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A header without end behind it closed the connection, and nothing was left that would have ended it."""
+    """A body behind it whose chunks hold a byte each closed the connection, and nothing was left that ended it."""
     monkeypatch.setattr(api.connection, "LINGER_S", 0.1)
 
     async def story() -> None:
@@ -171,7 +172,8 @@ def test_what_is_closed_with_an_answer_unread_is_gone_soon(monkeypatch: pytest.M
             await loop.sock_sendall(greedy, get)
             await until(lambda: connection.stage is Stage.ANSWERING)
             with suppress(ConnectionResetError, BrokenPipeError):
-                await loop.sock_sendall(greedy, b"GET /livez HTTP/1.1\r\n" + (b"X: " + b"x" * 8_000 + b"\r\n") * 5)
+                await loop.sock_sendall(greedy, CHUNKED)
+                await loop.sock_sendall(greedy, b"1\r\nx\r\n" * 100_000)
             await until(lambda: not client.server._listener.connections)
             assert client.port.budget.held_bytes == 0
             assert client.port.budget.unread_bytes == 0

@@ -7,10 +7,12 @@ from contextlib import suppress
 import pytest
 from aiohttp.http_exceptions import HttpProcessingError
 
+from api.connection import AHEAD_MAX
 from tests.api.harness import run, running
+from tests.api.test_stage import only
 from tests.waiting import turns, until
 
-_CHUNKED = (
+CHUNKED = (
     b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
 
@@ -59,7 +61,7 @@ def test_chunks_that_hold_more_than_the_body_end_the_connection(piece: bytes) ->
     async def story() -> None:
         async with running() as client:
             reader, writer = await asyncio.open_connection(*client.server.address)
-            writer.write(_CHUNKED)
+            writer.write(CHUNKED)
             with suppress(ConnectionError):
                 for _ in range(2_000_000 // len(piece)):
                     writer.write(piece)
@@ -84,7 +86,7 @@ def test_a_body_in_chunks_of_any_common_size_is_taken() -> None:
                 reader, writer = await asyncio.open_connection(*client.server.address)
                 pieces = (text[at : at + size] for at in range(0, len(text), size))
                 framed = b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in pieces)
-                writer.write(_CHUNKED + framed + b"0\r\n\r\n")
+                writer.write(CHUNKED + framed + b"0\r\n\r\n")
                 assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 201 ")
                 writer.close()
 
@@ -97,12 +99,37 @@ def test_bodies_in_chunks_follow_each_other() -> None:
     async def story() -> None:
         async with running() as client:
             text = b'{"topic":"a","body":"' + b"x" * 200_000 + b'"}'
-            request = _CHUNKED + b"%x\r\n%s\r\n0\r\n\r\n" % (len(text), text)
+            request = CHUNKED + b"%x\r\n%s\r\n0\r\n\r\n" % (len(text), text)
             reader, writer = await asyncio.open_connection(*client.server.address)
             writer.write(request * 6)
             for _ in range(6):
                 assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 201 ")
                 await reader.readuntil(b"}")
+            writer.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("whole", [0, AHEAD_MAX])
+def test_a_header_behind_a_body_in_chunks_is_bounded_too(whole: int) -> None:
+    """What came with the last chunk was read in one piece, and not counted: 60 connections held 22 MB of headers."""
+
+    async def story() -> None:
+        async with running() as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            body = b"x" * 40_000
+            writer.write(CHUNKED + b"%x\r\n" % (2 * len(body)) + body)
+            await until(lambda: client.port.budget.held_bytes >= len(body))
+            header = b"GET /livez HTTP/1.1\r\nHost: x\r\n" + (b"X: " + b"y" * 8_000 + b"\r\n") * 6
+            writer.write(body + b"\r\n0\r\n\r\n" + b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * whole + header)
+            connection = only(client.server)
+            await until(lambda: connection._cut_off)
+            with suppress(ConnectionError):
+                writer.write(b"\r\n")
+                said = await reader.read()
+                assert said.startswith(b"HTTP/1.1 400 "), "the chunks are no message"
+                assert said.count(b"HTTP/1.1 200 ") == whole, "and nobody answers the header"
+            await until(lambda: not client.server._listener.connections)
             writer.close()
 
     run(story())

@@ -9,10 +9,11 @@ import pytest
 import uvloop
 
 import api.inlet
+import api.listener
 from api.budget import Budget
 from api.connection import Connection
 from api.inlet import LARGE_BYTES, SMALL_BYTES, Inlet
-from api.listener import BEGUN_A_TURN
+from api.listener import BEGUN_A_TURN, Listener
 from tests.api.harness import Client, run, running
 from tests.api.memory_port import MemoryPort
 from tests.api.test_stage import _GET, _POLL, message
@@ -273,6 +274,29 @@ def test_who_finds_no_room_is_told_so_though_it_has_sent_something() -> None:
                 said = await asyncio.to_thread(_all_of, other)
             assert said.startswith(b"HTTP/1.1 429 ")
             assert said.endswith(b"}")
+            first.close()
+
+    run(story())
+
+
+def test_b2_who_finds_no_room_costs_no_look_at_all_others_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where 8,000 were at work each refusal took a millisecond, and 24 were refused each time the loop came round."""
+    looks = calls_of(monkeypatch, Listener, "_all")
+
+    async def story() -> None:
+        port = MemoryPort(budget=Budget(connections_max=1))
+        port.before_schedule = at_work, _ = asyncio.Event(), asyncio.Event()
+        async with running(port) as client:
+            _, first = await asyncio.open_connection(*client.server.address)
+            first.write(message(b"1"))
+            await at_work.wait()
+            monkeypatch.setattr(api.listener, "FULL_S", 60.0)
+            looks.clear()
+            for _ in range(20):
+                reader, other = await asyncio.open_connection(*client.server.address)
+                assert (await reader.readline()).startswith(b"HTTP/1.1 429 ")
+                other.close()
+            assert len(looks) == 1
             first.close()
 
     run(story())

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 import api.connection
 from api.budget import Budget
 from api.connection import AHEAD_MAX, Connection
+from api.port import CancelResult
 from api.stage import Stage
 from tests.api.harness import Client, run, running
 from tests.api.memory_port import MemoryPort
@@ -173,5 +175,36 @@ def test_a_server_that_ends_answers_who_sends_a_body() -> None:
                 await client.server.close(60.0)
                 assert b'"code":"draining"' in await reader.read()
                 writer.close()
+
+    run(story())
+
+
+def test_what_needs_no_body_is_at_work_without_it() -> None:
+    """A message was cancelled, and its client told `busy`: another needed the connection's room."""
+
+    async def story() -> None:
+        port = MemoryPort(budget=Budget(connections_max=1))
+        async with running(port) as client:
+            made = await client.send("POST", "/v1/messages", {"topic": "a", "body": 1})
+            await client.session.close()
+            await until(lambda: not client.server._listener.budget.connections)
+            at_work, goes_on, cancel = asyncio.Event(), asyncio.Event(), port.cancel
+
+            async def slowly(*asked: Any, **how: Any) -> CancelResult:
+                result = await cancel(*asked, **how)
+                at_work.set()
+                await goes_on.wait()
+                return result
+
+            port.cancel = slowly  # type: ignore[method-assign]
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(
+                b"DELETE /v1/messages/%s HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n" % made.json["id"].encode()
+            )
+            await at_work.wait()
+            assert not only(client.server).may_go()
+            goes_on.set()
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+            writer.close()
 
     run(story())
