@@ -124,6 +124,8 @@ def test_a_header_behind_a_body_in_chunks_is_bounded_too(whole: int) -> None:
             writer.write(body + b"\r\n0\r\n\r\n" + b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * whole + header)
             connection = only(client.server)
             await until(lambda: connection._cut_off)
+            connection.read_on()
+            assert connection.transport is not None and not connection.transport.is_reading()
             with suppress(ConnectionError):
                 writer.write(b"\r\n")
                 said = await reader.read()
