@@ -3,12 +3,15 @@
 import asyncio
 import gc
 from contextlib import suppress
+from typing import cast
 
 import pytest
 from aiohttp.http_exceptions import HttpProcessingError
 
 from api.connection import AHEAD_MAX
+from api.framing import HEADER_BYTES_MAX
 from tests.api.harness import run, running
+from tests.api.memory_port import MemoryPort
 from tests.api.test_stage import only
 from tests.waiting import turns, until
 
@@ -124,14 +127,36 @@ def test_a_header_behind_a_body_in_chunks_is_bounded_too(whole: int) -> None:
             writer.write(body + b"\r\n0\r\n\r\n" + b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * whole + header)
             connection = only(client.server)
             await until(lambda: connection._cut_off)
-            connection.read_on()
-            assert connection.transport is not None and not connection.transport.is_reading()
             with suppress(ConnectionError):
                 writer.write(b"\r\n")
                 said = await reader.read()
                 assert said.startswith(b"HTTP/1.1 400 "), "the chunks are no message"
                 assert said.count(b"HTTP/1.1 200 ") == whole, "and nobody answers the header"
             await until(lambda: not client.server._listener.connections)
+            writer.close()
+
+    run(story())
+
+
+def test_a_connection_that_is_cut_off_is_not_read_on() -> None:
+    """The request at work is its last one: what comes behind it would be parsed for nothing."""
+
+    async def story() -> None:
+        port = MemoryPort()
+        port.before_schedule = at_work, goes_on = asyncio.Event(), asyncio.Event()
+        async with running(port) as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            text = b'{"topic":"a","body":1}'
+            writer.write(CHUNKED + b"%x\r\n%s\r\n0\r\n\r\nGET /livez HTTP/1.1\r\nX: " % (len(text), text))
+            await at_work.wait()
+            connection = only(client.server)
+            writer.write(b"x" * HEADER_BYTES_MAX)
+            await until(lambda: connection._cut_off)
+            connection.read_on()
+            assert connection.transport is not None
+            assert not cast(asyncio.Transport, connection.transport).is_reading()
+            goes_on.set()
+            assert (await reader.readline()).startswith(b"HTTP/1.1 201 ")
             writer.close()
 
     run(story())
