@@ -1,7 +1,7 @@
-"""What a client sends beside bodies: headers, and the sizes of chunks.
+"""Bounds for the bytes that a client sends beside bodies: headers, and the sizes of chunks.
 
-Nobody counts it among what clients hold, and a byte of it costs the parser more than a byte of a body does. So it has
-bounds, and bytes that are surely a body's are told from all else.
+The budget does not count them, and each costs the parser more than a byte of a body does. This module also tells
+which bytes surely belong to a body.
 """
 
 from collections.abc import Iterable

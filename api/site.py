@@ -1,4 +1,4 @@
-"""What a browser sends for a page of another site is refused: the page's owner would act with the user's access."""
+"""Refuses requests that a browser sends for a page of another site. Its owner would act with the user's access."""
 
 from collections.abc import Collection, Mapping
 from ipaddress import ip_address

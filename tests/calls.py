@@ -1,4 +1,4 @@
-"""What is called, noted while it goes on as before."""
+"""Notes the calls of a method. The method still runs."""
 
 from collections.abc import Callable
 from typing import Any

@@ -213,7 +213,7 @@ def test_b2_who_waits_to_begin_and_makes_room_is_told_so() -> None:
 
 @pytest.mark.parametrize(("asked", "answer"), [(b"", b""), (_POLL, b" 503 ")])
 def test_a_server_that_ends_waits_for_nobody_and_answers_who_waits(asked: bytes, answer: bytes) -> None:
-    """Whoever asks for nothing is closed; who had asked, and waited to begin, was told `busy`."""
+    """A connection that asked for nothing is closed. One that had sent a request was told `busy`."""
 
     async def story() -> None:
         async with running() as client, _opened(client) as (reader, _, inlet):

@@ -114,7 +114,7 @@ ADDS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 50)), max_size=8)
 
 
 def test_what_a_deleted_topic_did_is_not_lost() -> None:
-    """What it did since the look before was in no sum: 1,000 of 1,001 messages."""
+    """No sum held what a topic had done between the last look and its deletion: 1,000 of 1,001 messages."""
     metrics = _empty()
     for number in range(LABELLED_MAX):
         metrics.of(f"t{number}").scheduled += 10
