@@ -269,6 +269,7 @@ class Pusher:
         self._node.topic_metrics.add_hand_overs(topics, first, late_ms)
         ids = iter(encode_ids(GROUP, homes, random).astype("U26").tolist())
         for made, units in went:
+            may_send = partial(self._may_send, reign, made.lease_end_ms)
             for unit, number in zip(units, made.attempt.tolist(), strict=True):
                 self._send(
                     Attempt(
@@ -279,7 +280,7 @@ class Pusher:
                         handed_over_ms=now_ms,
                         lease_end_ms=made.lease_end_ms,
                         receipts=reign.receipts,
-                        may_send=partial(self._may_send, reign, made.lease_end_ms),
+                        may_send=may_send,
                     )
                 )
 

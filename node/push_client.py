@@ -133,15 +133,16 @@ class PushClient:
         pool = self._pools.get(target.origin)
         if pool is None:
             pool = self._pools[target.origin] = _Pool()
-        if pool.idle or pool.in_use or pool.begun:
-            self._deadlines.add(exchange, target.timeout_ms / 1000)
         while pool.idle:
             wire = pool.idle.pop()
             if wire.is_connected():
+                self._deadlines.add(exchange, target.timeout_ms / 1000)
                 if not self._begin(wire, exchange):
                     self._keep(wire, target.origin)
                 return exchange
             wire.drop()
+        if pool.in_use or pool.begun:
+            self._deadlines.add(exchange, target.timeout_ms / 1000)
         pool.waiting[exchange] = None
         self._connect_more(target, pool)
         return exchange

@@ -43,6 +43,7 @@ class Trust:
         self._stamps = dict.fromkeys(peers, NEVER)
         self._owed: dict[str, float] = {}  # by the newest echo
         self._trusted = dict.fromkeys(peers, NEVER)
+        self._until: float | None = NEVER  # what a majority of those has reached: it is asked for with every message
         self._held = dict.fromkeys(peers, NEVER)
         self._silence_s = silence_s
         self._counting = frozenset(peers)
@@ -50,6 +51,7 @@ class Trust:
         self._window_s = window_s
         self._fallback_s = fallback_s
         self._grace = NEVER
+        self._look()
 
     def set_members(self, peers: Collection[str], voters: Collection[str], *, own: bool) -> None:
         """From now on `peers` are all others, `voters` those whose echoes count; `own`: this node counts itself."""
@@ -58,6 +60,7 @@ class Trust:
         self._held = {peer: self._held.get(peer, NEVER) for peer in peers}
         self._counting = frozenset(voters)
         self._own_counts = own
+        self._look()
 
     def lead(self, now: float) -> None:
         """A new term begins: what was echoed before says nothing about it."""
@@ -77,25 +80,27 @@ class Trust:
             stretch = min(owed_s / self._silence_s, STRETCH_MAX)
             self._trusted[peer] = max(self._trusted[peer], stamp + stretch * self._window_s)
             self._held[peer] = max(self._held[peer], stamp + stretch * self._fallback_s)
+            self._look()
 
     def forget(self, peer: str) -> None:
         """The peer came back with another disk: what it echoed before is void."""
         if peer in self._stamps:
             self._stamps[peer] = self._trusted[peer] = self._held[peer] = NEVER
             self._owed.pop(peer, None)
+            self._look()
 
     def confirmed(self, now: float) -> float:
         """The latest time of sending that a majority of the voters (this node, if one, with now) has echoed; -inf if
         none."""
-        return self._reached(self._stamps, now)
+        return _or(self._reached(self._stamps), now)
 
     def until(self, now: float) -> float:
         """Monotonic time at which trust ends."""
-        return self._reached(self._trusted, now + self._window_s)
+        return _or(self._until, now + self._window_s)
 
     def holds(self, now: float) -> bool:
         """Whether to stay leader at all: a majority was heard within the fallback time."""
-        return now < max(self._reached(self._held, now + self._fallback_s), self._grace + self._fallback_s)
+        return now < max(_or(self._reached(self._held), now + self._fallback_s), self._grace + self._fallback_s)
 
     @property
     def pace(self) -> float:
@@ -103,8 +108,15 @@ class Trust:
         owed = (self._owed.get(peer, self._silence_s) for peer in self._counting)
         return min(1.0, min(owed, default=self._silence_s) / self._silence_s)
 
-    def _reached(self, moments: Mapping[str, float], own: float) -> float:
-        """The latest moment that a majority of the voters has reached; `own` where this node alone is one."""
+    def _look(self) -> None:
+        self._until = self._reached(self._trusted)
+
+    def _reached(self, moments: Mapping[str, float]) -> float | None:
+        """The latest moment that a majority of the voters has reached; None where this node alone is one."""
         ordered = sorted((moments[peer] for peer in self._counting), reverse=True)
         needed = (len(ordered) + self._own_counts) // 2 + 1 - self._own_counts
-        return ordered[needed - 1] if needed else own
+        return ordered[needed - 1] if needed else None
+
+
+def _or(reached: float | None, own: float) -> float:
+    return own if reached is None else reached
