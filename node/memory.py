@@ -12,22 +12,17 @@ the next five: 120,000 objects are 20 ms, and a million, with many connections, 
 for ten million allocations.
 
 Free memory stays with the process where a block in use lies above it: 116 MB behind a crowd of large requests. So it is
-given back to the kernel. Python keeps its small blocks in arenas of 1 MB. Its free lists (of tuples, floats, frames)
-hold a few thousand blocks, and 8,000 consumers that had come and gone left one in each of 40 arenas. Only a look at all
-objects for cycles empties these lists.
+given back to the kernel.
 """
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import gc
 import os
 import resource
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -43,10 +38,6 @@ GIVE_BACK_S: Final = 5.0
 """How often it is looked whether much is free."""
 FREE_BYTES: Final = 8 << 20
 """So much has to have become free."""
-FALLEN_BLOCKS: Final = 100_000
-"""And so many of Python's small blocks, for the free lists to be emptied."""
-FEW_BLOCKS: Final = 60_000
-"""While no more than these are in use beside those of the start: the look at them takes 10 ms of the event loop."""
 GROUPS: Final = Path("/sys/fs/cgroup")
 """Where the kernel tells what a container or a service may use."""
 OWN_GROUPS: Final = Path("/proc/self/cgroup")
@@ -73,13 +64,10 @@ class _Heap(ctypes.Structure):
 class GiveBack:
     """Returns to the kernel the pages of glibc's heap that are free, where many have become so since the last time.
 
-    Whoever needs memory meanwhile waits, the event loop too: 7 ms for 100 MB, so none is left to grow to more.
-    `collect` has the event loop look at all of Python's objects. It is called where most of them have gone: the look
-    would stop a node with many connections for 0.1 s."""
+    Whoever needs memory meanwhile waits, the event loop too: 7 ms for 100 MB, so none is left to grow to more. Python's
+    garbage is left to its own looks: one by force would stop a node with many connections for 0.1 s."""
 
-    def __init__(self, collect: Callable[[], None]) -> None:
-        self._collect = collect
-        self._start_blocks = self._most_blocks = sys.getallocatedblocks()
+    def __init__(self) -> None:
         self._trim = getattr(_LIBC, "malloc_trim", None)
         self._info = getattr(_LIBC, "mallinfo2", None)  # since glibc 2.33
         if self._info is not None:
@@ -89,19 +77,6 @@ class GiveBack:
         self._resident = resident_bytes()
 
     def look(self) -> None:
-        """Once in a while."""
-        self._look_at_blocks()
-        self._look_at_heap()
-
-    def _look_at_blocks(self) -> None:
-        """Empty the free lists behind a crowd."""
-        blocks = sys.getallocatedblocks()
-        self._most_blocks = max(self._most_blocks, blocks)
-        if self._most_blocks - blocks > FALLEN_BLOCKS and blocks - self._start_blocks < FEW_BLOCKS:
-            self._most_blocks = blocks
-            self._collect()
-
-    def _look_at_heap(self) -> None:
         """Give back what became free, if it is much. What was given back is free as well: where it was used and freed
         between two looks, only the pages that the process has tell."""
         if self._trim is None or self._info is None:
@@ -119,14 +94,9 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def give_back_often(loop: asyncio.AbstractEventLoop, ended: threading.Event) -> threading.Thread:
+def give_back_often(ended: threading.Event) -> threading.Thread:
     """Do so until the process ends, or this is over."""
-
-    def collect() -> None:
-        with suppress(RuntimeError):  # the loop is closed: the process ends
-            loop.call_soon_threadsafe(gc.collect)
-
-    memory = GiveBack(collect)
+    memory = GiveBack()
 
     def run() -> None:
         while not ended.wait(GIVE_BACK_S):

@@ -37,7 +37,7 @@ async def run(config: Config) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop)
     beating = asyncio.ensure_future(notifier.beat(lambda: standing(node)))
     ended = threading.Event()
-    give_back_often(asyncio.get_running_loop(), ended)
+    give_back_often(ended)
     try:
         while True:
             settle_memory()

@@ -1,11 +1,9 @@
 """Big blocks are used again instead of being mapped and cleared anew each time."""
 
-import gc
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
@@ -43,7 +41,7 @@ from pathlib import Path
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 settle_memory()
-memory = GiveBack(list)
+memory = GiveBack()
 before = resident()
 held = [b"x" * 100_000 for _ in range(1_000)]
 last = b"x" * 100_000
@@ -66,7 +64,7 @@ def test_what_is_free_below_what_is_in_use_goes_back_to_the_kernel(given_back: b
 AGAIN = """
 from node.memory import GiveBack, resident_bytes, settle_memory
 settle_memory()
-memory, trims = GiveBack(list), []
+memory, trims = GiveBack(), []
 trim = memory._trim
 memory._trim = lambda pad: trims.append(trim(pad))
 before = resident_bytes()
@@ -100,7 +98,7 @@ def test_it_goes_back_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node.memory, "GIVE_BACK_S", 0.001)
     ended, times = threading.Event(), threading.Semaphore(0)
     monkeypatch.setattr(node.memory.GiveBack, "look", lambda _: times.release())
-    thread = node.memory.give_back_often(Mock(), ended)
+    thread = node.memory.give_back_often(ended)
     for _ in range(3):
         assert times.acquire(timeout=10)
     ended.set()
@@ -121,7 +119,7 @@ class Held:
         Held.alive -= 1
 
 settle_memory()
-memory = GiveBack(list)
+memory = GiveBack()
 most = 0
 for _ in range(40):
     for _ in range(5_000):
@@ -136,49 +134,6 @@ def test_what_is_given_back_puts_off_no_look_for_cycles() -> None:
     """A look at nothing counted as one, and what it passed by was looked at no more."""
     ran = subprocess.run([sys.executable, "-c", CYCLES], check=True, capture_output=True, text=True)
     assert int(ran.stdout) < 100_000
-
-
-CROWD = """
-import gc
-from node.memory import GiveBack, settle_memory
-settle_memory()
-looks = []
-memory = GiveBack(lambda: looks.append(gc.collect()))
-seen = []
-for left in {left}:
-    held = [[] for _ in range(150_000)]
-    memory.look()
-    assert len(looks) == sum(seen), "all are in use"
-    del held[left:]
-    for _ in range(3):
-        memory.look()
-    seen.append(len(looks) - sum(seen))
-print(seen)
-"""
-
-
-@pytest.mark.skipif(sys.implementation.name != "cpython", reason="counts CPython's blocks")
-@pytest.mark.parametrize(
-    ("left", "looks"), [((0, 0, 0), [1, 1, 1]), ((0, 100_000), [1, 0]), ((140_000, 10_000), [0, 1])]
-)
-def test_free_lists_are_emptied_behind_a_crowd(left: tuple[int, ...], looks: list[int]) -> None:
-    """8,000 consumers that had come and gone left 40 MB. Where many objects are in use the look at them is too dear."""
-    ran = subprocess.run([sys.executable, "-c", CROWD.format(left=left)], check=True, capture_output=True, text=True)
-    assert ran.stdout == f"{looks}\n"
-
-
-def test_the_look_is_the_event_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It frees what only the loop's thread may. A loop that is closed looks no more."""
-    made = Mock()
-    monkeypatch.setattr(node.memory, "GiveBack", made)
-    loop, ended = Mock(), threading.Event()
-    ended.set()
-    node.memory.give_back_often(loop, ended).join(10)
-    (collect,) = made.call_args.args
-    collect()
-    loop.call_soon_threadsafe.assert_called_once_with(gc.collect)
-    loop.call_soon_threadsafe.side_effect = RuntimeError("the loop is closed")
-    collect()
 
 
 @pytest.mark.parametrize(
