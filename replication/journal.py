@@ -27,7 +27,7 @@ from storage.disk import Disk
 from storage.format import MAGIC_JOURNAL, FileHeader
 
 SEGMENT_BYTES = 64 << 20
-TAIL_BYTES = 8 << 20
+TAIL_BYTES = 4 << 20
 SLICE_BYTES = 8 << 20
 
 
