@@ -11,9 +11,9 @@ LIVEZ_MS: Final = 100.0
 #: Lateness may double, and what is below this is no delay at all.
 LATENESS_TIMES: Final = 2.0
 LATENESS_MS: Final = 20.0
-#: No node grows by more, nor stays grown by more after such a time. Python gives an arena of 1 MB back when it is empty.
-#: What a node makes for long beside a crowd keeps the crowd's arenas: 98 MB behind 8,000 consumers. The next crowd uses
-#: them again.
+#: No node grows by more, nor stays grown by more after such a time. Python gives an arena of 1 MB back once it is empty
+#: and what a node makes for long beside a crowd keeps them: 98 MB behind 8,000 consumers. The next crowd uses them
+#: again.
 GROWN_BYTES: Final = 150e6
 STAYS_BYTES: Final = 120e6
 COMES_BACK_S: Final = 60.0
