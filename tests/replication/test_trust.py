@@ -116,3 +116,15 @@ def test_heartbeats_keep_pace_with_the_voter_that_owes_least() -> None:
     one.echoed("c", 101.0, 9.0, 101.1)
     one.set_members(["b", "c"], ["c"], own=True)
     assert one.pace == 1
+
+
+def test_a_change_of_members_counts_at_once() -> None:
+    """One echo is a majority of three and none of five; with no other voter the leader's own moment is one."""
+    one = trust()
+    one.echoed("b", 101.0, SILENCE_S, 101.1)
+    one.set_members(["b", "c", "d", "e"], ["b", "c", "d", "e"], own=True)
+    assert one.until(101.1) == NEVER
+    one.set_members(["b"], [], own=True)
+    assert one.until(101.1) == pytest.approx(101.35)
+    one.set_members(["b", "c"], ["b", "c"], own=True)
+    assert one.until(101.1) == pytest.approx(101.25)
