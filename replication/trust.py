@@ -43,7 +43,6 @@ class Trust:
         self._stamps = dict.fromkeys(peers, NEVER)
         self._owed: dict[str, float] = {}  # by the newest echo
         self._trusted = dict.fromkeys(peers, NEVER)
-        self._until: float | None = NEVER  # what a majority of those has reached: it is asked for with every message
         self._held = dict.fromkeys(peers, NEVER)
         self._silence_s = silence_s
         self._counting = frozenset(peers)
@@ -51,7 +50,7 @@ class Trust:
         self._window_s = window_s
         self._fallback_s = fallback_s
         self._grace = NEVER
-        self._look()
+        self._until = self._reached(self._trusted)  # kept, since it is asked for with every message
 
     def set_members(self, peers: Collection[str], voters: Collection[str], *, own: bool) -> None:
         """From now on `peers` are all others, `voters` those whose echoes count; `own`: this node counts itself."""

@@ -11,9 +11,8 @@ LIVEZ_MS: Final = 100.0
 #: Lateness may double, and what is below this is no delay at all.
 LATENESS_TIMES: Final = 2.0
 LATENESS_MS: Final = 20.0
-#: No node grows by more, nor stays grown by more after such a time. Python gives an arena of 1 MB back once it is empty
-#: and what a node makes for long beside a crowd keeps them: 98 MB behind 8,000 consumers. The next crowd uses them
-#: again.
+#: No node grows by more, nor stays grown by more after such a time. Python returns an arena of 1 MB when it is empty.
+#: What lives on stands between what a crowd held: 8,000 consumers leave 100 MB, which the next crowd uses again.
 GROWN_BYTES: Final = 150e6
 STAYS_BYTES: Final = 120e6
 COMES_BACK_S: Final = 60.0

@@ -258,23 +258,30 @@ def test_who_sends_more_behind_the_last_request_gets_its_answer(loop: Callable[.
     loop(story())
 
 
+@asynccontextmanager
+async def _full() -> AsyncIterator[Client]:
+    """A server with room for one connection, whose request is at work."""
+    port = MemoryPort(budget=Budget(connections_max=1))
+    port.before_schedule = at_work, _ = asyncio.Event(), asyncio.Event()
+    async with running(port) as client:
+        _, first = await asyncio.open_connection(*client.server.address)
+        first.write(message(b"1"))
+        await at_work.wait()
+        yield client
+        first.close()
+
+
 def test_who_finds_no_room_is_told_so_though_it_has_sent_something() -> None:
     """The kernel reset the connection, since it was closed with a request unread: its client saw nothing else."""
 
     async def story() -> None:
-        port = MemoryPort(budget=Budget(connections_max=1))
-        port.before_schedule = at_work, _ = asyncio.Event(), asyncio.Event()
-        async with running(port) as client:
-            _, first = await asyncio.open_connection(*client.server.address)
-            first.write(message(b"1"))
-            await at_work.wait()
+        async with _full() as client:
             with socket.create_connection(client.server.address) as other:
                 other.sendall(message(b"x" * 10_000))
                 other.settimeout(10)
                 said = await asyncio.to_thread(_all_of, other)
             assert said.startswith(b"HTTP/1.1 429 ")
             assert said.endswith(b"}")
-            first.close()
 
     run(story())
 
@@ -284,12 +291,7 @@ def test_b2_who_finds_no_room_costs_no_look_at_all_others_each_time(monkeypatch:
     looks = calls_of(monkeypatch, Listener, "_all")
 
     async def story() -> None:
-        port = MemoryPort(budget=Budget(connections_max=1))
-        port.before_schedule = at_work, _ = asyncio.Event(), asyncio.Event()
-        async with running(port) as client:
-            _, first = await asyncio.open_connection(*client.server.address)
-            first.write(message(b"1"))
-            await at_work.wait()
+        async with _full() as client:
             monkeypatch.setattr(api.listener, "FULL_S", 60.0)
             looks.clear()
             for _ in range(20):
@@ -297,6 +299,5 @@ def test_b2_who_finds_no_room_costs_no_look_at_all_others_each_time(monkeypatch:
                 assert (await reader.readline()).startswith(b"HTTP/1.1 429 ")
                 other.close()
             assert len(looks) == 1
-            first.close()
 
     run(story())

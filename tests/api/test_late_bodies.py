@@ -179,7 +179,7 @@ def test_a_server_that_ends_answers_who_sends_a_body() -> None:
     run(story())
 
 
-def test_what_needs_no_body_is_at_work_without_it() -> None:
+def test_what_needs_no_body_is_at_work_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message was cancelled, and its client told `busy`: another needed the connection's room."""
 
     async def story() -> None:
@@ -196,7 +196,7 @@ def test_what_needs_no_body_is_at_work_without_it() -> None:
                 await goes_on.wait()
                 return result
 
-            port.cancel = slowly  # type: ignore[method-assign]
+            monkeypatch.setattr(port, "cancel", slowly)
             reader, writer = await asyncio.open_connection(*client.server.address)
             writer.write(
                 b"DELETE /v1/messages/%s HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n" % made.json["id"].encode()
