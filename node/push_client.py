@@ -178,9 +178,7 @@ class PushClient:
         broken: BaseException | None = aiohttp.ServerDisconnectedError()
         if not (pool.in_use or pool.idle):
             await self._first.turn()
-        for exchange in reversed(
-            pool.waiting
-        ):  # those that have a deadline stand before those that have none
+        for exchange in reversed(pool.waiting):  # those that have a deadline stand before those that have none
             if exchange.due_s:
                 break
             self._deadlines.add(exchange, exchange.target.timeout_ms / 1000)  # to wait for this turn was nobody's fault
