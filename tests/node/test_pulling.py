@@ -139,7 +139,7 @@ def test_b7_polls_of_many_topics_cost_a_step_nothing(tmp_path: Path, monkeypatch
         reign, dispatcher = node.reign, node.reign.dispatcher
         await until(lambda: len(reign.pulling._waiters) == len(pulls))
         await until(lambda: dispatcher.ready_count == len(pulls))
-        # A step has time for some, and for few where it is not scheduled. One that took long is taken again after a rest.
+        # A step has time for some, and for few where it is not scheduled. A long one is taken again after a rest.
         await until(lambda: not (reign.pulling._look or reign.pulling._resting))
         looks = calls_of(monkeypatch, dispatcher, "waiting")
         await steps(reign)
