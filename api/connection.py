@@ -53,7 +53,17 @@ class Connection(Answering):
     """aiohttp's protocol with the stages of `api.stage` and our error shape."""
 
     __slots__ = (
-        *("_ahead_s", "_cut_off", "_framing", "_held", "_listener", "_newest", "_unparsed", "_until_s"),
+        *(
+            "_ahead_s",
+            "_cut_off",
+            "_framing",
+            "_held",
+            "_listener",
+            "_newest",
+            "_unparsed",
+            "_unparsed_ahead",
+            "_until_s",
+        ),
         *("ended", "half_closed", "is_ascii", "oversized", "since_s", "stage"),
     )
 
@@ -69,7 +79,8 @@ class Connection(Answering):
         self.is_ascii = True  # all that came so far
         self.oversized = False  # a request came whose header is too large
         self.half_closed = False
-        self._unparsed = b""  # the newest piece, while more requests are here than are parsed ahead
+        self._unparsed = b""  # the newest piece, if the parser may have stopped in it
+        self._unparsed_ahead = 0  # bytes behind the last request that it parsed: a part of a header, or whole requests
         self._cut_off = False  # what stands behind the newest request is no request, or one too large
         self._held = False  # others read theirs first
         #: Called when nobody may be left who waits for the answer, or another connection needs the room.
@@ -120,14 +131,14 @@ class Connection(Answering):
                 body.set_exception(web.RequestPayloadError("its chunks cannot be read"))
             return False
         self._newest = None
-        if self._request_count == before and (ahead := self._framing.behind(data, come)) > 0:
-            self._comes_ahead(ahead)
         if self.stage is READING:
             self._enter(WORKING)
         if is_taken and self._parser is not None:
             self._parser.message_consumed()  # of those parsed ahead: it was taken when the parser had not counted it
             if len(self._messages) >= AHEAD_MAX - 1:
                 super().data_received(b"")
+        if self._request_count == before:
+            self._ends_in(data, self._framing.behind(data, come))
         return True
 
     def _requests_begin(self, data: bytes, count: int, awaited: bool) -> None:
@@ -138,11 +149,8 @@ class Connection(Answering):
         if isinstance(message, RawRequestMessage):
             if self._framing.begins(message, len(piece), body):
                 self.oversized |= any(is_too_large(getattr(each, "raw_headers", ())) for each, _ in self._messages)
-            self._ahead_s = 0.0
-            if is_whole and (ahead := behind(piece, 0 if message.chunked else body.total_bytes)):
-                self._comes_ahead(ahead)
             self._cut_off |= message.upgrade
-            self._unparsed = piece if self._buffer_paused else b""
+            self._ends_in(piece, behind(piece, 0 if message.chunked else body.total_bytes) if is_whole else 0)
         else:
             let_go(message.exc)  # it leads to all that was read
         if awaited:
@@ -150,11 +158,16 @@ class Connection(Answering):
         elif self._holds_uncounted():
             self._end_wait()
 
-    def _comes_ahead(self, size: int) -> None:
-        """So many bytes of the next header came with the end of a request."""
-        self._ahead_s = self._loop.time()
-        if self._framing.header(size):
-            self._cut()
+    def _ends_in(self, piece: bytes, ahead: int) -> None:
+        """A request ended in this piece, or goes on behind it; so many bytes stand behind its end. They are a part of
+        the next header, unless the parser stopped: it counts one request more than wait here at most."""
+        stopped = len(self._messages) >= AHEAD_MAX - 1
+        self._unparsed, self._unparsed_ahead = (piece, ahead) if stopped else (b"", 0)
+        self._ahead_s = 0.0
+        if ahead > 0 and not stopped:
+            self._ahead_s = self._loop.time()
+            if self._framing.header(ahead):
+                self._cut()
 
     def _cut(self) -> None:
         """The next header is too large: it is not read to its end, and the requests before it are the last ones."""
@@ -184,16 +197,21 @@ class Connection(Answering):
             self._newest.set_exception(web.RequestPayloadError("the server ends"))
 
     def _header_goes_on(self, data: bytes, awaited: bool) -> None:
-        """A piece of a header has come that is not complete, behind a request at work or not."""
-        if self._framing.header(len(data)):
+        """A piece of a header has come that is not complete, behind a request at work or not. No piece: the parser may
+        have gone on where it stopped, and found no other request."""
+        size = len(data)
+        if len(self._messages) < AHEAD_MAX - 1:
+            size += self._unparsed_ahead
+            self._unparsed, self._unparsed_ahead = b"", 0
+        if self._framing.header(size):
             if awaited:
                 self._say(header_too_large())
                 self.force_close()
             else:
                 self._cut()
         elif not awaited:
-            self._ahead_s = self._ahead_s or (self._loop.time() if data else 0.0)
-        elif data and self.stage is not HEADER:
+            self._ahead_s = self._ahead_s or (self._loop.time() if size else 0.0)
+        elif size and self.stage is not HEADER:
             self._enter(HEADER, HEADER_MAX_S)
 
     def only_kept(self, most: int) -> int:

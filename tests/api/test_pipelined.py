@@ -14,6 +14,7 @@ from api.connection import AHEAD_MAX
 from api.stage import Stage
 from tests.api.harness import run, running
 from tests.api.memory_port import MemoryPort
+from tests.api.test_framing import CHUNKED
 from tests.api.test_stage import _GET, _POLL, begun, connected, message, narrow, only, question
 from tests.waiting import until
 
@@ -284,5 +285,36 @@ def test_half_a_header_behind_many_requests_has_its_deadline_and_nothing_has_non
                 await _answers(reader, count)
                 await until(lambda: connection.stage is not Stage.WORKING)
                 assert connection.stage is stage
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("ahead", "in_front"),
+    [(AHEAD_MAX - 3, True), (AHEAD_MAX - 2, True), (AHEAD_MAX - 2, False), (AHEAD_MAX - 1, False), (AHEAD_MAX, False)],
+)
+def test_a_large_body_where_the_parser_stops_is_no_header(ahead: int, in_front: bool) -> None:
+    """What stood behind the last request that was parsed was taken for a header, and too large: clients that sent
+    eight requests ahead of a large one were cut off (seeds 71 and 237 of streams cut at random)."""
+
+    async def story() -> None:
+        port = MemoryPort()
+        port.before_schedule = at_work, goes_on = asyncio.Event(), asyncio.Event()
+        questions, large = _GET * ahead, message(b"x" * 40_000)
+        body = b'{"topic":"a","body":"%s"}' % (b"y" * 80_000)
+        chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+        async with running(port) as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(message(b"0"))
+            await at_work.wait()
+            connection = only(client.server)
+            writer.write(questions * in_front + CHUNKED + chunk[:40_000])
+            await until(lambda: connection._newest is not None and connection._newest.total_bytes > 30_000)
+            writer.write(chunk[40_000:] + questions * (not in_front) + large)
+            await until(lambda: connection._newest is None or connection._newest.total_bytes < 30_000)
+            writer.write(message(b"2"))
+            goes_on.set()
+            assert (await _answers(reader, ahead + 4)).count(b"HTTP/1.1 20") == ahead + 4
+            writer.close()
 
     run(story())
