@@ -160,8 +160,8 @@ class Connection(Answering):
 
     def _ends_in(self, piece: bytes, ahead: int) -> None:
         """A request ended in this piece, or goes on behind it; so many bytes stand behind its end. They are a part of
-        the next header, unless the parser stopped: it counts one request more than wait here at most."""
-        stopped = len(self._messages) >= AHEAD_MAX - 1
+        the next header, unless the parser stopped: then it goes on when fewer wait."""
+        stopped = len(self._messages) >= AHEAD_MAX
         self._unparsed, self._unparsed_ahead = (piece, ahead) if stopped else (b"", 0)
         self._ahead_s = 0.0
         if ahead > 0 and not stopped:
@@ -200,7 +200,7 @@ class Connection(Answering):
         """A piece of a header has come that is not complete, behind a request at work or not. No piece: the parser may
         have gone on where it stopped, and found no other request."""
         size = len(data)
-        if len(self._messages) < AHEAD_MAX - 1:
+        if len(self._messages) < AHEAD_MAX:
             size += self._unparsed_ahead
             self._unparsed, self._unparsed_ahead = b"", 0
         if self._framing.header(size):

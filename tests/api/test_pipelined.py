@@ -274,7 +274,7 @@ def test_the_end_of_a_client_with_half_a_body_behind_a_request_at_work_does_not_
     run(story())
 
 
-@pytest.mark.parametrize("count", [1, AHEAD_MAX, AHEAD_MAX + 1, 20])
+@pytest.mark.parametrize("count", [1, AHEAD_MAX - 2, AHEAD_MAX - 1, AHEAD_MAX, AHEAD_MAX + 1, 20])
 def test_half_a_header_behind_many_requests_has_its_deadline_and_nothing_has_none(count: int) -> None:
     """The parser goes on with bytes that came earlier. They say nothing of what comes next."""
 
@@ -316,5 +316,27 @@ def test_a_large_body_where_the_parser_stops_is_no_header(ahead: int, in_front: 
             goes_on.set()
             assert (await _answers(reader, ahead + 4)).count(b"HTTP/1.1 20") == ahead + 4
             writer.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("ahead", range(AHEAD_MAX - 3, AHEAD_MAX + 1))
+def test_what_was_parsed_is_not_kept(ahead: int) -> None:
+    """The piece was kept where seven requests waited, as if the parser had stopped: 96 KB of each idle connection."""
+
+    async def story() -> None:
+        port = MemoryPort()
+        port.before_schedule = at_work, goes_on = asyncio.Event(), asyncio.Event()
+        async with running(port) as client, connected(client) as (reader, writer, connection):
+            writer.write(message(b"0"))
+            await at_work.wait()
+            large = message(b"x" * 60_000)
+            writer.write(_GET * ahead + large[:-10_000])
+            await until(lambda: len(connection._messages) >= min(ahead + 1, AHEAD_MAX))
+            writer.write(large[-10_000:])
+            goes_on.set()
+            assert (await _answers(reader, ahead + 2)).count(b"HTTP/1.1 20") == ahead + 2
+            await until(lambda: connection.stage is Stage.IDLE)
+            assert connection._unparsed == b""
 
     run(story())
