@@ -219,7 +219,7 @@ class Dispatcher(HandingOver):
         if count < len(due):
             self._sweep.due(due.select(slice(count, None)))
             due = due.select(slice(count))
-        units = Queued(due.position, due.tags)
+        units = Queued.of(due.position, due.tags)
         self._ready.push_both(due.due_ms <= self._start_ms, due.topic, units, swept=False)
         return len(taken)
 

@@ -61,7 +61,7 @@ class Holds:
                 del self._names[place]
                 if place in self._aside:
                     kind, topic, tags = self._aside.pop(place)
-                    freed.append((kind, topic, Queued(np.array([place], np.uint64), np.array([tags], np.uint64))))
+                    freed.append((kind, topic, Queued.of(np.array([place], np.uint64), np.array([tags], np.uint64))))
         return freed
 
     def move(self, homes: U64, olds: U64, places: U64) -> U64:

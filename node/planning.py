@@ -86,7 +86,7 @@ class Planning:
             return
         mine = np.isin(due.topic, np.fromiter(self._strict.pushed, np.uint32, len(self._strict.pushed)))
         if mine.any():
-            units = Queued(due.position[mine], due.tags[mine])
+            units = Queued.of(due.position[mine], due.tags[mine])
             self._found = {topic: units.select(rows) for topic, rows in rows_by(due.topic[mine])}
 
     def wake_ms(self, wheel: SecondWheel, now_ms: int) -> int | None:

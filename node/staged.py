@@ -49,7 +49,7 @@ class Staged:
             column[0].append(position)
             column[1].append(tags)
         for kind, (at, masks) in sorted(lanes.items()):
-            yield kind, Queued(np.array(at, np.uint64), np.array(masks, np.uint64))
+            yield kind, Queued.of(np.array(at, np.uint64), np.array(masks, np.uint64))
 
     def topics(self, positions: U64) -> set[int]:
         """Of these staged units."""

@@ -139,7 +139,7 @@ class Sweep:
             self._due.appendleft(due.select(slice(count, None)))
         due = due.select(slice(count))
         due = due.select(self._store.states(due.position).state == PENDING)
-        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, Queued(due.position, due.tags), swept=False)
+        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, Queued.of(due.position, due.tags), swept=False)
         return True
 
     def _span(self, spans: deque[Span], now_ms: int, *, leased_only: bool, note_leases: bool) -> bool:
@@ -196,7 +196,7 @@ class Sweep:
         since = np.where(ended[rows], ends_ms[rows], units["due_ms"])
         ready = np.flatnonzero((since <= now_ms) & (units["due_ms"] >= self.wanted_from_ms))
         order = ready[np.argsort(since[ready], kind="stable")]
-        queued = Queued(positions[rows[order]], units["tags"][order])
+        queued = Queued.of(positions[rows[order]], units["tags"][order])
         return Found(since[order] <= self._start_ms, units["topic"][order], queued, end)
 
     def _first_units(self, positions: U64) -> Units:

@@ -49,13 +49,12 @@ _COLUMNS: Final = ("scheduled", "handed_over", "acked", "failed", "dead", "first
 class TopicCounts:
     """One topic's counts since the node started; `first` hand-overs of messages were `late_ms` late in all."""
 
-    __slots__ = (*_COLUMNS, "business", "scrape", "told")
+    __slots__ = (*_COLUMNS, "business", "scrape")
 
     def __init__(self) -> None:
         self.scheduled = self.handed_over = self.acked = self.failed = self.dead = 0
         self.first = self.late_ms = 0
         self.business, self.scrape = 0.0, 0  # at which it was that
-        self.told = (0,) * len(_COLUMNS)
 
     def add_hand_overs(self, count: int, first: int, late_ms: int) -> None:
         """So many were made, so many of them their messages' first, and those were so late in all."""
@@ -78,14 +77,15 @@ class TopicMetrics(Collector):
         self._name_of = name_of
         self._ready = ready
         self._topics: dict[str, TopicCounts] = {}
-        self._touched: dict[str, TopicCounts] = {}  # since they were looked at: work follows these, not all topics
+        #: Since they were looked at, with what they had counted then: work follows these, not all topics.
+        self._touched: dict[str, tuple[TopicCounts, tuple[int, ...]]] = {}
         self._busiest: dict[str, TopicCounts] = {}  # without a name, of those looked at since the last scrape
         self._scrapes = 0
         self._labelled: dict[str, TopicCounts] = {}
         self._others = [0] * len(_COLUMNS)
 
     def of(self, topic: str) -> TopicCounts:
-        """The row of a topic, to add to at once: what is added after a scrape it learns when the row is asked for."""
+        """The row of a topic, to add to at once: what is added after a scrape nobody learns."""
         if len(self._touched) >= TOUCHED_MAX:
             self._look()
         found = self._topics.get(topic)
@@ -93,7 +93,8 @@ class TopicMetrics(Collector):
             found = self._topics[topic] = TopicCounts()
             if len(self._labelled) < LABELLED_MAX:
                 self._labelled[topic] = found
-        self._touched[topic] = found
+        if topic not in self._touched:
+            self._touched[topic] = found, found.values()
         return found
 
     def add(self, column: str, topics: U32) -> None:
@@ -128,7 +129,7 @@ class TopicMetrics(Collector):
         """The topic is gone; what it did is not."""
         if topic in self._touched:
             self._look()
-        for rows in (self._topics, self._touched, self._busiest, self._labelled):
+        for rows in (self._topics, self._busiest, self._labelled):
             rows.pop(topic, None)
 
     def collect(self) -> Iterator[Metric]:
@@ -162,10 +163,8 @@ class TopicMetrics(Collector):
     def _look(self) -> None:
         """Topics that were touched have been busy. Those without a name add what they did to the sum of the others."""
         scrape = self._scrapes + 1  # the next
-        for name, each in self._touched.items():
-            now, told = each.values(), each.told
-            done = [new - old for new, old in zip(now, told, strict=True)]
-            each.told = now
+        for name, (each, before) in self._touched.items():
+            done = [new - old for new, old in zip(each.values(), before, strict=True)]
             each.business = _business(each, scrape) + FORGET * sum(done[: len(TABLE)])
             each.scrape = scrape
             if name not in self._labelled:

@@ -109,14 +109,14 @@ def seen_at_the_latest_time(store: Store, strict: Strict, positions: U64, now_ms
 
 def one_too_far(self: Window, tags: TagFilter, upto: int, marks_max: int) -> None:
     """A filter that takes the unit behind the last it looked at for looked at."""
-    self._looked[tags] = upto + 1
+    self._looked = {**(self._looked or {}), tags: upto + 1}
 
 
 def marks_are_kept(self: Window, units: Queued) -> None:
     """Units put back in front are taken for looked at."""
-    marks = self._looked.copy()
+    marks = self._looked
     put_back(self, units)
-    self._looked |= marks
+    self._looked = marks
 
 
 def anew_after_a_move(self: Outlet, *args: Any) -> Any:
