@@ -10,7 +10,8 @@ always finds some, however many do not.
 
 Who names receivers may name many. A receiver without a success in the last minute is on trial: attempts to such ones
 leave a tenth of all slots alone, and those of one topic may be three times as many as there are free slots at most. So
-one topic that names 2,000 receivers that hang takes neither the slots of other topics nor of receivers that answer.
+one topic that names 2,000 receivers that hang takes neither the slots of other topics nor of receivers that answer. Nor
+does it take the loop: first attempts to receivers on trial begin a few at a time.
 
 A receiver two thirds of whose attempts fail is *ill*. Failures are dear (each moves its message on every node), and one
 that refuses connections fails thousands a second. So ill receivers get a few attempts in turn, together, every now and
@@ -74,7 +75,17 @@ PROVEN_MS: Final = 60_000
 TRIALS: Final = 3
 """Attempts of one topic to receivers on trial, for each slot that is free."""
 
-LOOK_LANES: Final = 64
+FIRST_MS: Final = 16
+"""Between some first attempts to receivers on trial and the next: each takes 0.5 ms of the loop, for a connection. The
+2,300 receivers of one batch held back all pulls and pushes for 0.1 s."""
+
+FIRST_TOGETHER: Final = 16
+"""First attempts that begin at the same time, at most."""
+
+FIRST_A_TOPIC: Final = 12
+"""And those of one topic, so that its crowd leaves some to the strangers of others."""
+
+LOOK_LANES: Final = 128
 """Lanes that wait for room for trials are looked at so many at a time."""
 
 _ILL: Final = 2 / 3
@@ -145,6 +156,8 @@ class Lanes:
         self._ill_ms = 0  # when the next of them may go
         self._trial: deque[Lane] = deque()  # lanes on trial that wait for room
         self._trials: dict[int, int] = {}  # topic -> attempts on trial; no zeros
+        self._first: dict[int, int] = {}  # topic -> those that began while nothing was on the wire to their receiver
+        self._first_ms = 0  # until then they count
         self._proven_ms: dict[Origin, int] = {}  # when it last answered, the longest ago first
         self.on_wire = 0  # sum of the lanes'; on_wire <= total
         self.staged = 0  # units in lanes
@@ -197,6 +210,8 @@ class Lanes:
         """All that may go now, lane by lane in turn; each is on the wire until `done`, or put back."""
         taken: list[StagedUnit] = []
         blocked: list[Lane] = []
+        if not 0 < self._first_ms - now_ms <= FIRST_MS:
+            self._first.clear()
         self._round.extend(self._trial.popleft() for _ in range(min(LOOK_LANES, len(self._trial))))
         while self._round and self.on_wire < self._bounds.total:
             lane = self._round.popleft()
@@ -231,10 +246,15 @@ class Lanes:
         return taken
 
     def wait_ms(self, now_ms: int) -> int | None:
-        """When to take again for the sake of ill receivers, from now; None: not for them."""
-        if not self._ill or self.on_wire >= self._bounds.total:
+        """When to take again for the sake of ill receivers or of those on trial, from now; None: not for them."""
+        if self.on_wire >= self._bounds.total:
             return None
-        return self._ill_ms - now_ms if self._pausing(now_ms) else 1
+        waits: list[int] = []
+        if self._ill:
+            waits.append(self._ill_ms - now_ms if self._pausing(now_ms) else 1)
+        if self._trial and self._first:
+            waits.append(max(1, min(self._first_ms - now_ms, FIRST_MS)))
+        return min(waits, default=None)
 
     def _pausing(self, now_ms: int) -> bool:
         """Whether attempts to ill receivers were a moment ago. Between two reigns the clock may go back by hours."""
@@ -290,13 +310,15 @@ class Lanes:
         trial = now_ms - self._proven_ms.get(lane.origin, -PROVEN_MS) >= PROVEN_MS
         topic = next(iter(lane.queues))
         if trial:
-            free = self._bounds.total - self.on_wire
-            may = (number for number in lane.queues if self._trials.get(number, 0) < TRIALS * free)
-            found = next(may, None) if free > self._bounds.total // 10 else None
+            first = not lane.on_wire and not lane.ill  # those begin a few at a time anyway
+            found = next((number for number in lane.queues if self._may_try(number, first)), None)
             if found is None:
                 return None
             topic = found
             self._trials[topic] = self._trials.get(topic, 0) + 1
+            if first:
+                self._first[topic] = self._first.get(topic, 0) + 1
+                self._first_ms = now_ms + FIRST_MS
         unit = lane.next(topic)
         unit.trial = trial
         lane.on_wire += 1
@@ -305,6 +327,14 @@ class Lanes:
         lane.queued = False
         self._enter(lane)
         return unit
+
+    def _may_try(self, topic: int, first: bool) -> bool:
+        """Whether an attempt of the topic to a receiver on trial may begin now; `first`: nothing else is on the wire
+        to it."""
+        free = self._bounds.total - self.on_wire
+        if free <= self._bounds.total // 10 or self._trials.get(topic, 0) >= TRIALS * free:
+            return False
+        return not first or (self._first.get(topic, 0) < FIRST_A_TOPIC and sum(self._first.values()) < FIRST_TOGETHER)
 
     def _limit(self, lane: Lane) -> int:
         return max(1, self._bounds.per_target // 10) if lane.ill else self._bounds.per_target

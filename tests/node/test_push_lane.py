@@ -7,7 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from node.push_lane import IDLE_MAX, ILL_MS, ILL_TOGETHER, NOWHERE, PROVEN_MS, Bounds, Lanes, StagedUnit
+from node.push_lane import (
+    FIRST_A_TOPIC,
+    FIRST_MS,
+    FIRST_TOGETHER,
+    IDLE_MAX,
+    ILL_MS,
+    ILL_TOGETHER,
+    LOOK_LANES,
+    NOWHERE,
+    PROVEN_MS,
+    Bounds,
+    Lanes,
+    StagedUnit,
+)
 from node.push_target import BadTarget, Origin, PushTarget
 from node.retry import NO_TARGET
 from storage.topic import Topic
@@ -116,11 +129,11 @@ def test_staging_leaves_room_for_other_topics() -> None:
     assert heavy.room(2) > 0
 
 
-def fail(lanes: Lanes, host: str, times: int) -> None:
+def fail(lanes: Lanes, host: str, times: int, now_ms: int = 0) -> None:
     """So many attempts to this host fail, one after the other."""
-    for _ in range(times):
+    for number in range(times):
         add(lanes, [unit(999, host=host)])
-        taken = lanes.take(0)
+        taken = lanes.take(now_ms + number * FIRST_MS)
         assert positions(taken) == [999]
         end(lanes, taken, host, failed=True)
 
@@ -134,29 +147,65 @@ def test_b11_a_topic_that_names_many_receivers_that_hang_leaves_slots_for_others
     (first,) = lanes.take(0)
     lanes.done(first, 0, failed=False)
     add(lanes, [unit(number, of=2, host=f"h{number}") for number in range(300)])
-    hang = lanes.take(0)
+    hang = take_all(lanes, 0)
     assert len(hang) == 150
     add(lanes, [unit(1_000 + number, of=3, host="new") for number in range(10)])
     add(lanes, [unit(2_000 + number, of=2, host="good") for number in range(10)])
-    found = lanes.take(10)
+    found = take_all(lanes, 1_000)
     assert Counter(each.origin.host for each in found) == {"new": 10, "good": 10}
     for each in found:
-        lanes.done(each, 10, failed=False)
+        lanes.done(each, 1_000, failed=False)
     for number in range(4, 14):  # ten more topics do the same
         add(lanes, [unit(number * 1_000 + at, of=number, host=f"h{number}-{at}") for at in range(30)])
-    hang += lanes.take(20)
+    hang += take_all(lanes, 2_000)
     assert len(hang) == 180
     add(lanes, [unit(3_000 + number, of=3, host="new") for number in range(20)])
-    assert len(lanes.take(30)) == 10, "a receiver has as many slots as are left"
+    assert len(lanes.take(3_000)) == 10, "a receiver has as many slots as are left"
     add(lanes, [unit(4_000, of=14, host="newer")])
-    assert lanes.take(10 + PROVEN_MS) == [], "nor is an answer of long ago one that counts"
+    assert lanes.take(1_000 + PROVEN_MS) == [], "nor is an answer of long ago one that counts"
     went: set[str] = set()
     while hang and "newer" not in went:
         for each in hang:
-            lanes.done(each, 20, failed=True)
-        hang = lanes.take(10 + PROVEN_MS)
+            lanes.done(each, 2_000, failed=True)
+        hang = take_all(lanes, 1_000 + PROVEN_MS)
         went |= {each.origin.host for each in hang}
     assert "newer" in went
+
+
+def take_all(lanes: Lanes, now_ms: int) -> list[StagedUnit]:
+    """All that may go while the lanes ask for another look."""
+    taken = lanes.take(now_ms)
+    while (wait_ms := lanes.wait_ms(now_ms)) is not None:
+        now_ms += wait_ms
+        taken += lanes.take(now_ms)
+    return taken
+
+
+def test_b11_a_crowd_of_strangers_begins_a_few_at_a_time() -> None:
+    """2,300 receivers of one batch were all connected to as fast as the loop could: pulls and pushes of others were
+    late by 0.1 s. Who has answered waits for none of them, and the strangers of another topic for few."""
+    lanes = Lanes(Bounds(per_target=100, total=2_000, staged_per_topic=5_000, staged_total=9_000))
+    add(lanes, [unit(1, of=1, host="good")])
+    lanes.done(lanes.take(0)[0], 0, failed=False)
+    add(lanes, [unit(number, of=2, host=f"h{number}") for number in range(1_000)])
+    add(lanes, [unit(5_000 + number, of=3, host="stranger") for number in range(20)])
+    began: dict[str, int] = {}
+    now_ms = 100
+    while lanes.staged:
+        add(lanes, [unit(9_000 + now_ms, of=1, host="good")])
+        taken = lanes.take(now_ms)
+        hosts = Counter(each.origin.host for each in taken)
+        assert hosts.pop("good") == 1
+        lanes.done(next(each for each in taken if each.origin.host == "good"), now_ms, failed=False)
+        for host in hosts:
+            began.setdefault(host, now_ms)
+        first = [host for host, at_ms in began.items() if at_ms == now_ms]
+        assert len([host for host in first if host.startswith("h")]) <= FIRST_A_TOPIC
+        assert len(first) <= FIRST_TOGETHER
+        assert hosts["stranger"] in (0, 20), "what follows its first attempt does not wait"
+        now_ms += lanes.wait_ms(now_ms) or 1_000_000
+    assert began["stranger"] - 100 <= (1_000 // LOOK_LANES + 1) * FIRST_MS
+    assert now_ms <= 1_000_000 + 100 + (1_000 // FIRST_A_TOPIC + 1) * FIRST_MS, "no moment passes unused"
 
 
 def test_b15_ill_receivers_share_a_few_attempts_a_second() -> None:
@@ -255,7 +304,7 @@ def test_how_ill_a_receiver_is_outlives_its_units() -> None:
     lanes.clear()
     end(lanes, taken, "a")
     for number in range(IDLE_MAX):
-        fail(lanes, f"h{number}", 1)
+        fail(lanes, f"h{number}", 1, number * FIRST_MS)
     add(lanes, [unit(1), unit(2)])
     assert len(lanes.take(0)) == 2
 
@@ -309,10 +358,12 @@ def test_nothing_is_lost_and_no_bound_is_broken(steps: list[tuple[str, int, str]
         assert lanes.staged == sum(map(len, waiting.values()))
         staged = {number for (number, _), queue in waiting.items() if queue}
         assert {number for number in range(1, 10) if lanes.revision(number) is not None} == staged
+    now_ms = 0
     while lanes.staged or wire:
         for each in wire:
-            lanes.done(each, 0)
-        wire = lanes.take(0)
+            lanes.done(each, now_ms)
+        now_ms += FIRST_MS
+        wire = lanes.take(now_ms)
         assert wire or not lanes.staged, "units wait, slots are free, and nothing goes"
     assert lanes.bytes == lanes.on_wire == 0
     assert NOWHERE not in {each.origin for each in wire}
