@@ -39,8 +39,9 @@ PIECE_HOURS: Final = 64
 PIECE_UNITS: Final = 1 << 20
 #: Hours whose counters alone are looked at before the loop has its turn.
 LOOK_HOURS: Final = 1_024
-#: Requests that count or wait to; each may wait as long as all before it take.
-WAITING_MAX: Final = 16
+#: Requests that count or wait to, and that take turns; each may wait as long as all before it take.
+WAITING_MAX: Final = 64
+TAKE_TURNS: Final = 16
 #: How long the counts of all topics are good for: this, or so many times what they took.
 TOPICS_FRESH_S: Final = 1.0
 TOPICS_FRESH_TIMES: Final = 10
@@ -65,7 +66,7 @@ class Counting:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._turns = Turns("counts", WAITING_MAX)
+        self._turns = Turns("counts", WAITING_MAX, TAKE_TURNS)
         self._listing = asyncio.Lock()  # one pass over all topics at a time: its result serves all who wait
         self._topics: Mapping[int, Mapping[str, int]] = {}
         self._topics_until_s = 0.0

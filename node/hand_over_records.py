@@ -76,12 +76,12 @@ class _Searches:
     def __init__(self, node: Node, search: DeliverySearch, most: int) -> None:
         self._node = node
         self._search = search
-        self._turns = Turns("searches of the delivery log", most)
+        self._turns = Turns("searches of the delivery log", most, 1)
 
     async def run(self, search: Search) -> Found:
         """In a thread. A caller that goes away ends it too, before the next one's turn. Raises TooMuch, and Problem
         `over-limit` where too many wait."""
-        async with self._turns.mine():
+        async with self._turns.shared():
             stop = threading.Event()
             written = self._node.delivery_log.written()
             return await in_thread_until(stop, self._search.run, search, written, stop.is_set)

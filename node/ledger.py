@@ -67,8 +67,9 @@ if TYPE_CHECKING:
 #: Messages judged together, and in one window.
 PIECE: Final = 1 << 15
 WINDOW_MAX: Final = 4 << 20
-#: Requests that work or wait to.
-WAITING_MAX: Final = 8
+#: Requests that work or wait to, and that take turns: each of these holds a piece.
+WAITING_MAX: Final = 64
+TAKE_TURNS: Final = 8
 #: How long members may search when one message is asked for.
 ASK_ONE_S: Final = 0.5
 #: So few messages and hand-overs are judged in less time than the way to a thread takes.
@@ -97,7 +98,7 @@ class Ledgers:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._records = HandOverRecords(node)
-        self._turns = Turns("ledgers", WAITING_MAX)
+        self._turns = Turns("ledgers", WAITING_MAX, TAKE_TURNS)
 
     async def records(self, asked: RecordsAsked) -> RecordsFound:
         """See api.ledger.LedgerPort.hand_over_records."""

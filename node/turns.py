@@ -1,5 +1,9 @@
 """Expensive answers are made with one core at most, by one after the other or by all in turn, and only so many requests
-may be under way."""
+may be under way.
+
+More of them wait before they begin, which costs nothing, than are under way: who is refused asks again at once. 32
+clients that searched without end were refused 2,800 times a second, which took more than their searches.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -9,12 +13,14 @@ from api.problem import Problem
 
 
 class Turns:
-    """At most `most` requests under way; `what` they make, in the plural, is what a refusal says."""
+    """At most `most` requests that wait or are under way, `at_once` of them under way; `what` they make, in the plural,
+    is what a refusal says."""
 
-    def __init__(self, what: str, most: int) -> None:
+    def __init__(self, what: str, most: int, at_once: int) -> None:
         self._what = what
         self._most = most
         self._turn = asyncio.Lock()
+        self._begun = asyncio.Semaphore(at_once)
         self._taken = 0
 
     @asynccontextmanager
@@ -25,12 +31,7 @@ class Turns:
             raise Problem("over-limit", f"{self._taken} {self._what} are being made, as many as may; ask again later")
         self._taken += 1
         try:
-            yield self._turn
+            async with self._begun:
+                yield self._turn
         finally:
             self._taken -= 1
-
-    @asynccontextmanager
-    async def mine(self) -> AsyncGenerator[None]:
-        """Inside, no other request is at work. Raises Problem `over-limit` where too many are before it."""
-        async with self.shared() as turn, turn:
-            yield

@@ -167,3 +167,17 @@ def test_what_a_leader_that_was_ahead_did_is_not_lost_until_its_time_has_come(tm
 
     run_node_in(Skewed(30.0), tmp_path, ahead)
     run_node(tmp_path, right)
+
+
+def test_b16_ledgers_that_many_ask_for_wait_their_turn(tmp_path: Path) -> None:
+    """32 clients that asked without end were refused 2,800 times a second, which made others late. Past 64 they are."""
+
+    async def scene(node: Node) -> None:
+        await handed_over(node, 3)
+        asked = [asyncio.ensure_future(node.service.ledger_summary(EVER)) for _ in range(64)]
+        await asyncio.sleep(0)
+        with pytest.raises(Problem, match="over-limit: 64 ledgers are being made"):
+            await node.service.ledger_summary(EVER)
+        assert {each.counts["scheduled"] for each in await asyncio.gather(*asked)} == {3}
+
+    run_node(tmp_path / "n1", scene)
