@@ -10,8 +10,8 @@ acts as leader. If the consumer has gone by then, or trust has, the lease is rel
 
 A pull with a tag filter is woken only by what it has not looked at. So messages that no consumer wants wake nobody, and
 each of several filters gets its own. Filters that look much and find little rest: for each moment of looks that a
-topic's filters cost they owe four, and what comes meanwhile shares the next look. Pulls of other topics, and those
-without a filter, do not wait for that.
+topic's filters cost they owe four, and what comes meanwhile shares the next look; a pull that comes meanwhile waits for
+its first. Pulls of other topics, and those without a filter, do not wait for that.
 """
 
 from __future__ import annotations
@@ -103,6 +103,10 @@ class Pulling:
                 return []
             if self._node.store.catalog.topic_by_number(topic.number) is None:
                 raise Problem("unknown-topic", f"topic {topic.name} was deleted during the wait; pull again")
+            if not again and wanted is not None and topic.number in self._resting and loop.time() < deadline:
+                again = True  # its first look comes when the others of its topic are paid for
+                await self._wait(topic.number, wanted, deadline - loop.time())
+                continue
             lease_ms = request.lease_ms or settings_of(self._node, topic.number).get("lease_ms", LEASE_MS)
             now_ms, trusted = self._node.clock.now_ms(), self._reign.trusted()
             began_s = loop.time()

@@ -202,3 +202,37 @@ def test_filters_that_look_much_and_find_little_rest(tmp_path: Path, monkeypatch
         assert loop.time() - rests_s > 0.35
 
     run_node(tmp_path, play)
+
+
+def test_b7_a_filter_that_comes_while_others_rest_has_its_first_look_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """400 consumers that came together looked at 150,000 messages each: pulls of other topics were late by 0.1 s. One
+    that does not wait looks at once."""
+    monkeypatch.setattr(node.pulling, "CREDIT_S", 0.0)
+    monkeypatch.setattr(node.pulling, "REST", 1e9)
+    monkeypatch.setattr(node.pulling, "REST_MOST_S", 60.0)
+
+    async def play(node: Node) -> None:
+        service = node.service
+
+        def pull(wait_ms: int, tag: str) -> asyncio.Task[Any]:
+            return asyncio.ensure_future(service.pull(PullIn("t", 1, wait_ms, None, ((tag,),)), ANONYMOUS))
+
+        messages = [MessageIn("t", b"0", tags=("y",)), MessageIn("t", b"1", tags=("x",))]
+        await service.schedule(messages, ANONYMOUS)
+        reign = node.reign
+        assert reign is not None
+        await until(lambda: reign.ready_count == 2)
+        assert await pull(0, "z") == []
+        (number,) = reign.pulling._resting
+        tries = calls_of(monkeypatch, reign.dispatcher, "hand_over")
+        late = pull(20_000, "x")
+        await until(lambda: number in reign.pulling._waiters)
+        await steps(reign)
+        assert not tries
+        assert [each.body for each in await pull(0, "y")] == [b"0"]
+        reign.pulling._rested(number)
+        assert [each.body for each in await late] == [b"1"]
+
+    run_node(tmp_path, play)
