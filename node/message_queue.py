@@ -26,12 +26,13 @@ from storage.array import U8
 from storage.message_id import encode_ids
 from storage.position import HOUR_MS
 
-#: Bounds of one entry, so that a heartbeat is never held up behind it: bytes of messages, and rows.
-ENTRY_BYTES_MAX = 3 * 1024 * 1024
+#: Bounds of one entry, so that nobody waits long while it is written or applied: bytes of messages, and rows. 8,000
+#: small messages have so many bytes, and are encoded in 8 ms; twice as many are no faster (`bench.run spread`).
+ENTRY_BYTES_MAX = 3 * 512 * 1024
 ENTRY_ROWS_MAX = 20_000
 #: Of one request at a time, while others wait: about a sixth of an entry's bytes.
 BLOCK_ROWS = 1_024
-BLOCK_BYTES = 512 * 1024
+BLOCK_BYTES = 256 * 1024
 #: Bodies that may wait to be written, in bytes: on a disk that stands still they would fill the memory.
 WAITING_BYTES_MAX = 256 * 1024 * 1024
 #: What a record and its columns hold beside the parts of variable length.
@@ -40,9 +41,9 @@ ROW_BYTES = 160
 #: large, and while entries of 3 MiB of them went, an acknowledgement waited 0.15 s for its own.
 FIELD_BYTES = 240
 #: The first row of an hour, or of a topic, counts as so many bytes beside its own. A new hour takes a node 1.3 us, as
-#: long as 1 KB of other rows. A new topic takes 6 to 10 us, and others notice 700 of them in an entry (`make hostile`).
+#: long as 1 KB of other rows. A new topic takes 6 to 10 us, as long as 8 KB.
 HOUR_BYTES = 1024
-TOPIC_BYTES = 16 * 1024
+TOPIC_BYTES = 8 * 1024
 
 
 @dataclass(slots=True)  # not frozen: setting three fields past the guard doubles the price of a single message's row

@@ -359,3 +359,6 @@ ATTACKS: Final[dict[str, Attack]] = {
     "ports": closed_ports,
     "searches": searches,
 }
+
+#: By name: what of it each node keeps in memory for as long as it is stored. A topic takes 250 bytes.
+STORED_BYTES: Final = {"topics": 25e6}

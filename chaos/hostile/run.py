@@ -9,6 +9,7 @@ from typing import Final
 from chaos.cluster import Cluster
 from chaos.ground import Ground
 from chaos.hostile.attacker import Attacker
+from chaos.hostile.attacks import STORED_BYTES
 from chaos.hostile.bystanders import Bystanders
 from chaos.hostile.silent_names import SilentNames
 from chaos.hostile.verdict import COMES_BACK_S, Verdict, Window, judge
@@ -43,7 +44,8 @@ async def attack(
         after = await _window(after_s)
         last = await cluster.wait_leader()
         await seen.stop()
-        verdict = judge(seen, before, during, after, (leader.term, last.term))
+        stored_bytes = size * sum(STORED_BYTES.get(name, 0.0) for name in names)
+        verdict = judge(seen, before, during, after, (leader.term, last.term), stored_bytes)
         verdict.wrong += [f"an attack failed: {error}" for error in failed]
         return verdict
 

@@ -45,8 +45,10 @@ def p99(values: Sequence[float]) -> float:
     return ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)] if ordered else 0.0
 
 
-def judge(seen: Bystanders, before: Window, during: Window, after: Window, terms: tuple[int, int]) -> Verdict:
-    """`terms`: of the leader, before and after."""
+def judge(
+    seen: Bystanders, before: Window, during: Window, after: Window, terms: tuple[int, int], stored_bytes: float = 0.0
+) -> Verdict:
+    """`terms`: of the leader, before and after. `stored_bytes`: what each node keeps in memory of what was stored."""
     verdict = Verdict()
     figures, wrong, slow = verdict.figures, verdict.wrong, verdict.slow
     if terms[0] != terms[1]:
@@ -67,7 +69,7 @@ def judge(seen: Bystanders, before: Window, during: Window, after: Window, terms
         figures[f"{node}_grown_mb"], figures[f"{node}_stays_mb"] = grown / 1e6, stays / 1e6
         if grown > GROWN_BYTES:
             wrong.append(f"{node} grew by {grown / 1e6:.0f} MB")
-        if stays > STAYS_BYTES and after.end_s - after.begin_s >= COMES_BACK_S:
+        if stays > STAYS_BYTES + stored_bytes and after.end_s - after.begin_s >= COMES_BACK_S:
             wrong.append(f"{node} stays grown by {stays / 1e6:.0f} MB")
     wrong += sorted(set(seen.failures))
     lost = seen.written - seen.arrived.keys()

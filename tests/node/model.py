@@ -262,7 +262,7 @@ class Model(StrictModel):
         """A filter that waits for something new has left nothing it wants in the windows."""
         for lane in self.reign.dispatcher._ready.lanes[:1]:  # the other may only be waiting for its pace
             window = lane.windows.get(self.numbers[topic])
-            for chunk in window._chunks if window is not None and topic not in self.book.paused else ():
+            for chunk in window._chunks() if window is not None and topic not in self.book.paused else ():
                 for position in chunk.units.position.tolist():
                     unit = self.book.units[position]
                     wanted = tags.matches(unit.tags) and unit.open_at(self.now_ms)
@@ -273,7 +273,7 @@ class Model(StrictModel):
         dispatcher = self.reign.dispatcher
         outlet, book = dispatcher._outlet, dispatcher._book
         windows = [window for lane in dispatcher._ready.lanes for window in lane.windows.values()]
-        parts = [chunk.units.position for window in windows for chunk in window._chunks]
+        parts = [chunk.units.position for window in windows for chunk in window._chunks()]
         parts += [made.position for batch in (*book._sent, book._open) for made in batch.hand_overs]
         parts += [np.array([*kept], np.uint64) for kept in (outlet._staged._units, outlet._holds._aside)]
         claimed = np.concatenate(parts)

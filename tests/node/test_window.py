@@ -107,10 +107,10 @@ def test_units_that_drip_in_do_not_become_a_list_of_tiny_arrays() -> None:
     window = Window()
     for i in range(5_000):
         window.push(units(i, 1))
-    assert len(window._chunks) <= 13
+    assert len(window._chunks()) <= 13
     for _ in range(500):
         found = window.find(FILTERS[0], 2)
         window.remove(found.number)
     assert window.count == 4_000
-    assert len(window._chunks) <= 26
+    assert len(window._chunks()) <= 26
     assert listed(window.take(4)) == [1, 2, 4, 5]
