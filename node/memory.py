@@ -7,8 +7,8 @@ the same pages again and again: a third of all system time under batches. Blocks
 instead, which keeps up to `TRIM_BYTES` of free memory.
 
 Python looks for cycles every 700 allocations; requests leave hardly any behind, and the look cost a tenth of the
-processor time of single requests. Here it looks every 5,000. What outlives a look is looked at again together with the
-next four: 25,000 objects are 5 ms, and 120,000 were 26 to 52 ms of everybody's time, a dozen times while 8,000
+processor time of single requests. Here it looks every 10,000. What outlives a look is looked at again together with
+the next two: 30,000 objects are 6 ms, and 120,000 were 26 to 52 ms of everybody's time, a dozen times while 8,000
 consumers came. What outlives that waits for ten million allocations.
 
 Free memory stays with the process where a block in use lies above it: 116 MB behind a crowd of large requests. So it is
@@ -48,7 +48,7 @@ def settle_memory() -> None:
     """Call when everything that lives as long as the process has been made."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(5_000, 4, 500)
+    gc.set_threshold(10_000, 2, 300)
     mallopt = getattr(_LIBC, "mallopt", None)  # another C library has none, and goes without
     if mallopt is not None:
         mallopt(_MMAP_THRESHOLD, MMAP_BYTES)

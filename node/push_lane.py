@@ -72,6 +72,9 @@ IDLE_MAX: Final = 1_000
 PROVEN_MS: Final = 60_000
 """So long after a success a receiver is not on trial."""
 
+PROVEN_EVERY_MS: Final = 1_000
+"""A success is written down again after so long."""
+
 TRIALS: Final = 3
 """Attempts of one topic to receivers on trial, for each slot that is free."""
 
@@ -100,6 +103,7 @@ class Lane:
     origin: Origin
     on_wire: int = 0
     failing: float = 0.0  # share of failures among the newest outcomes
+    proven_ms: int = -PROVEN_MS  # when its receiver last answered, to a second
     queues: dict[int, deque[StagedUnit]] = field(default_factory=dict)  # topic -> units, never empty; the first is next
     queued: bool = False  # whether it stands in the round, among those on trial, or among the ill
 
@@ -158,7 +162,7 @@ class Lanes:
         self._trials: dict[int, int] = {}  # topic -> attempts on trial; no zeros
         self._first: dict[int, int] = {}  # topic -> those that began while nothing was on the wire to their receiver
         self._first_ms = 0  # until then they count
-        self._proven_ms: dict[Origin, int] = {}  # when it last answered, the longest ago first
+        self._proven_ms: dict[Origin, int] = {}  # of lanes, those forgotten too: the longest ago first
         self.on_wire = 0  # sum of the lanes'; on_wire <= total
         self.staged = 0  # units in lanes
         self.bytes = 0  # what those hold
@@ -267,8 +271,8 @@ class Lanes:
         assert lane.on_wire > 0, f"an attempt to {unit.origin} ends that never began"
         if failed is not None:
             lane.note(failed=failed)
-            if not failed:
-                self._prove(unit.origin, now_ms)
+            if not failed and not 0 <= now_ms - lane.proven_ms < PROVEN_EVERY_MS:
+                self._prove(lane, now_ms)
         if unit.trial:
             unit.trial = False
             left = self._trials.pop(unit.topic.number) - 1
@@ -278,10 +282,11 @@ class Lanes:
         self.on_wire -= 1
         self._enter(lane)
 
-    def _prove(self, origin: Origin, now_ms: int) -> None:
-        """It has answered."""
-        self._proven_ms.pop(origin, None)
-        self._proven_ms[origin] = now_ms
+    def _prove(self, lane: Lane, now_ms: int) -> None:
+        """Its receiver has answered."""
+        lane.proven_ms = now_ms
+        self._proven_ms.pop(lane.origin, None)
+        self._proven_ms[lane.origin] = now_ms
         if len(self._proven_ms) > IDLE_MAX:
             del self._proven_ms[next(iter(self._proven_ms))]
 
@@ -307,7 +312,7 @@ class Lanes:
 
     def _take(self, lane: Lane, now_ms: int) -> StagedUnit | None:
         """The next unit of the lane, which has room; None where it is on trial, and there is no room for that."""
-        trial = now_ms - self._proven_ms.get(lane.origin, -PROVEN_MS) >= PROVEN_MS
+        trial = now_ms - lane.proven_ms >= PROVEN_MS
         topic = next(iter(lane.queues))
         if trial:
             first = not lane.on_wire and not lane.ill  # those begin a few at a time anyway
@@ -344,7 +349,7 @@ class Lanes:
         self._idle.pop(origin, None)
         lane = self._lanes.get(origin)
         if lane is None:
-            lane = self._lanes[origin] = Lane(origin)
+            lane = self._lanes[origin] = Lane(origin, proven_ms=self._proven_ms.get(origin, -PROVEN_MS))
         lane.add(unit, first=first)
         self._count(unit, 1)
         self._enter(lane)

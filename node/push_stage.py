@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: bytes of one topic's records.
 TOPICS_A_TURN: Final = 64
 BITE_UNITS: Final = 128
-TURN_UNITS: Final = 256
+TURN_UNITS: Final = 1_024
 BITE_BYTES: Final = 4 * 1024 * 1024
 
 

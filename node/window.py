@@ -135,6 +135,9 @@ class Window:
         if len(units):
             self.count += len(units)
             self._next += len(units)
+            if not self._flat:
+                self._flat = units.both, self._next
+                return
             chunks = self._chunks()
             _append(chunks, _Chunk(units, self._next))
             self._keep(chunks)
