@@ -103,8 +103,8 @@ class Pulling:
                 return []
             if self._node.store.catalog.topic_by_number(topic.number) is None:
                 raise Problem("unknown-topic", f"topic {topic.name} was deleted during the wait; pull again")
-            if not again and wanted is not None and topic.number in self._resting and loop.time() < deadline:
-                again = True  # its first look comes when the others of its topic are paid for
+            if not again and self._looks_later(topic.number, wanted) and loop.time() < deadline:
+                again = True
                 await self._wait(topic.number, wanted, deadline - loop.time())
                 continue
             lease_ms = request.lease_ms or settings_of(self._node, topic.number).get("lease_ms", LEASE_MS)
@@ -240,11 +240,20 @@ class Pulling:
         if self._reign.over:
             raise ended()
 
+    def _looks_later(self, topic: int, wanted: TagFilter | None) -> bool:
+        """Whether a pull that comes has its first look when those of its topic are paid for. One that could not wait
+        has it at once: it is refused only if there is nothing for it."""
+        return wanted is not None and topic in self._resting and self._has_room(topic, wanted)
+
+    def _has_room(self, topic: int, wanted: TagFilter) -> bool:
+        """Whether one more may wait with this filter."""
+        return (topic, wanted) in self._alike or self._different[topic] < FILTERS_MAX
+
     def _count(self, topic: int, wanted: TagFilter | None, change: int) -> None:
         """One more that waits with this filter, or one less. Raises `over-limit` where another filter would wait."""
         if wanted is None:
             return
-        if (topic, wanted) not in self._alike and self._different[topic] >= FILTERS_MAX:
+        if not self._has_room(topic, wanted):
             raise Problem(
                 "over-limit",
                 f"pulls with {FILTERS_MAX} different filters wait for this topic, as many as may; ask later",

@@ -11,6 +11,7 @@ by it, and topics for which nothing was set share their settings.
 import struct
 import sys
 from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from typing import Any, Final
 
 import msgspec
@@ -59,7 +60,7 @@ class Topics:
         self._table = table
         self._meta = meta
         self._by_number: dict[int, Topic] = {}
-        self._namespaces: dict[str, _Namespace] = {}
+        self._namespaces: defaultdict[str, _Namespace] = defaultdict(_Namespace)
         self._set: dict[int, Topic] = {}  # those with settings
         self._created_ms = 0  # of the topic that was remembered last
 
@@ -148,7 +149,7 @@ class Topics:
             settings=topic.settings or _NO_SETTINGS,
             created_ms=self._created_ms,
         )
-        within = self._namespaces.setdefault(topic.namespace, _Namespace())
+        within = self._namespaces[topic.namespace]
         # The key stays when a value is replaced, so it is put in anew: else the name would be kept twice.
         within.by_name.pop(topic.name, None)
         self._by_number[topic.number] = within.by_name[topic.name] = topic

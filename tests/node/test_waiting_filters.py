@@ -236,3 +236,30 @@ def test_b7_a_filter_that_comes_while_others_rest_has_its_first_look_later(
         assert [each.body for each in await late] == [b"1"]
 
     run_node(tmp_path, play)
+
+
+def test_b7_a_filter_that_cannot_wait_looks_while_others_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many filters wait as may, and rest: one more is refused only if there is nothing for it."""
+    monkeypatch.setattr(node.pulling, "CREDIT_S", 0.0)
+    monkeypatch.setattr(node.pulling, "REST", 1e9)
+    monkeypatch.setattr(node.pulling, "REST_MOST_S", 60.0)
+    monkeypatch.setattr(node.pulling, "FILTERS_MAX", 1)
+
+    async def play(node: Node) -> None:
+        service = node.service
+
+        def pull(tag: str) -> asyncio.Task[Any]:
+            return asyncio.ensure_future(service.pull(PullIn("t", 1, 20_000, None, ((tag,),)), ANONYMOUS))
+
+        await service.schedule([MessageIn("t", b"1", tags=("x",))], ANONYMOUS)
+        reign = node.reign
+        assert reign is not None
+        await until(lambda: reign.ready_count == 1)
+        waits = pull("z")
+        await until(lambda: bool(reign.pulling._waiters and reign.pulling._resting))
+        assert [each.body for each in await pull("x")] == [b"1"]
+        with pytest.raises(Problem, match="1 different filters wait"):
+            await pull("y")
+        waits.cancel()
+
+    run_node(tmp_path, play)
