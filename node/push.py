@@ -33,12 +33,13 @@ from node.entropy import Entropy
 from node.lease_book import HandOver
 from node.push_address import Addresses
 from node.push_answer import Answer
-from node.push_lane import Bounds, Lanes, StagedUnit
+from node.push_lane import Bounds, Lanes
 from node.push_metrics import PushMetrics
 from node.push_outcome import Attempt, Outcomes
 from node.push_plan import PushPlans
 from node.push_stage import Staging
 from node.push_target import BadTarget, Targets, make_head
+from node.push_unit import StagedUnit
 from node.queues import GROUP
 from node.retry import BAD_URL, STOPPED
 from storage.message_id import encode_ids

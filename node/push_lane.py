@@ -8,10 +8,9 @@ per lane: `per_target` attempts on the wire, and no more than there are free slo
 share a buffer: n receivers that hang have total / (n + 1) slots each and leave as many free, so a receiver that answers
 always finds some, however many do not.
 
-Who names receivers may name many. A receiver without a success in the last minute is on trial: attempts to such ones
-leave a tenth of all slots alone, and those of one topic may be three times as many as there are free slots at most. So
-one topic that names 2,000 receivers that hang takes neither the slots of other topics nor of receivers that answer. Nor
-does it take the loop: first attempts to receivers on trial begin a few at a time.
+Who names receivers may name many. A receiver without a success in the last minute is on trial (node.push_trial): one
+topic that names 2,000 receivers that hang takes neither the slots of other topics nor of receivers that answer, nor the
+loop.
 
 A receiver two thirds of whose attempts fail is *ill*. Failures are dear (each moves its message on every node), and one
 that refuses connections fails thousands a second. So ill receivers get a few attempts in turn, together, every now and
@@ -30,34 +29,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from node.push_target import BadTarget, Origin, PushTarget
-from storage.record import Record
-from storage.topic import Topic
-
-NOWHERE = Origin("", "", 0)
-"""The lane of units without a usable target: they fail without a connection."""
-
-
-@dataclass(slots=True, eq=False)
-class StagedUnit:
-    """A ready unit with all that its attempt needs. `position` is its place, the record's position its home."""
-
-    topic: Topic
-    position: int
-    record: Record
-    target: PushTarget | BadTarget
-    trial: bool = False  # on the wire to a receiver that is on trial
-
-    @property
-    def origin(self) -> Origin:
-        """The receiver whose lane it is in."""
-        return self.target.origin if isinstance(self.target, PushTarget) else NOWHERE
-
-    @property
-    def size(self) -> int:
-        """Bytes it holds in memory, about."""
-        return len(self.record.body) + 1024
-
+from node.push_target import Origin
+from node.push_trial import Trials
+from node.push_unit import StagedUnit
 
 ILL_MS: Final = 250
 """Between some attempts to ill receivers and the next."""
@@ -67,29 +41,17 @@ ILL_TOGETHER: Final = 16
 little more than one failure does."""
 
 IDLE_MAX: Final = 1_000
-"""Receivers with nothing to do whose failures are remembered; and as many whose successes are."""
+"""Receivers with nothing to do whose failures are remembered."""
 
 PROVEN_MS: Final = 60_000
 """So long after a success a receiver is not on trial."""
 
+PROVEN_MAX: Final = 20_000
+"""Receivers whose last success is remembered, 250 bytes each. With 1,000 of them, 1,200 that all answered were on trial
+for ever."""
+
 PROVEN_EVERY_MS: Final = 1_000
 """A success is written down again after so long."""
-
-TRIALS: Final = 3
-"""Attempts of one topic to receivers on trial, for each slot that is free."""
-
-FIRST_MS: Final = 16
-"""Between some first attempts to receivers on trial and the next: each takes 0.5 ms of the loop, for a connection. The
-2,300 receivers of one batch held back all pulls and pushes for 0.1 s."""
-
-FIRST_TOGETHER: Final = 16
-"""First attempts that begin at the same time, at most."""
-
-FIRST_A_TOPIC: Final = 12
-"""And those of one topic, so that its crowd leaves some to the strangers of others."""
-
-LOOK_LANES: Final = 128
-"""Lanes that wait for room for trials are looked at so many at a time."""
 
 _ILL: Final = 2 / 3
 _WEIGHT: Final = 1 / 8
@@ -105,12 +67,17 @@ class Lane:
     failing: float = 0.0  # share of failures among the newest outcomes
     proven_ms: int = -PROVEN_MS  # when its receiver last answered, to a second
     queues: dict[int, deque[StagedUnit]] = field(default_factory=dict)  # topic -> units, never empty; the first is next
-    queued: bool = False  # whether it stands in the round, among those on trial, or among the ill
+    queued: bool = False  # whether it stands in the round, waits for a trial, or among the ill
+    waits: bool = False  # whether it waits for a trial
 
     @property
     def ill(self) -> bool:
         """Whether two of three attempts fail."""
         return self.failing > _ILL
+
+    def on_trial(self, now_ms: int) -> bool:
+        """Whether its receiver has not answered in the last minute."""
+        return now_ms - self.proven_ms >= PROVEN_MS
 
     def note(self, *, failed: bool) -> None:
         """An attempt has ended like this."""
@@ -158,10 +125,7 @@ class Lanes:
         self._round: deque[Lane] = deque()  # those that have something and are below their limit, some of them ill
         self._ill: deque[Lane] = deque()  # the ill ones; a lane is in one of these
         self._ill_ms = 0  # when the next of them may go
-        self._trial: deque[Lane] = deque()  # lanes on trial that wait for room
-        self._trials: dict[int, int] = {}  # topic -> attempts on trial; no zeros
-        self._first: dict[int, int] = {}  # topic -> those that began while nothing was on the wire to their receiver
-        self._first_ms = 0  # until then they count
+        self._trials: Trials[Lane] = Trials(bounds.total)
         self._proven_ms: dict[Origin, int] = {}  # of lanes, those forgotten too: the longest ago first
         self.on_wire = 0  # sum of the lanes'; on_wire <= total
         self.staged = 0  # units in lanes
@@ -214,51 +178,81 @@ class Lanes:
         """All that may go now, lane by lane in turn; each is on the wire until `done`, or put back."""
         taken: list[StagedUnit] = []
         blocked: list[Lane] = []
-        if not 0 < self._first_ms - now_ms <= FIRST_MS:
-            self._first.clear()
-        self._round.extend(self._trial.popleft() for _ in range(min(LOOK_LANES, len(self._trial))))
-        while self._round and self.on_wire < self._bounds.total:
+        while self._round and self._free:
             lane = self._round.popleft()
             if lane.ill:
                 lane.queued = lane.on_wire < self._limit(lane)
                 if lane.queued:
                     self._ill.append(lane)
-            elif lane.on_wire >= self._bounds.total - self.on_wire:
+            elif lane.on_wire >= self._free:
                 blocked.append(lane)
+            elif lane.on_trial(now_ms):
+                self._wait(lane)
             else:
-                unit = self._take(lane, now_ms)
-                if unit is None:
-                    self._trial.append(lane)
-                else:
-                    taken.append(unit)
+                taken.append(self._take(lane, next(iter(lane.queues))))
+                self._enter(lane)
+        taken += self._take_trials(now_ms, blocked)
         self._round.extend(blocked)
         if self._ill and not self._pausing(now_ms):
             taken += self._take_ill(now_ms)
         return taken
 
+    def _take_trials(self, now_ms: int, blocked: list[Lane]) -> list[StagedUnit]:
+        """Units for receivers on trial, a topic's after another's."""
+        trials, taken = self._trials, list[StagedUnit]()
+        trials.begin_moment(now_ms)
+        topics = trials.topics()
+        while topics:
+            asked, topics = topics, []
+            for topic in asked:
+                lane = trials.first(topic) if trials.may_begin(topic, self._free) else None
+                if lane is None:
+                    continue
+                topics.append(topic)
+                self._leave(lane)
+                if lane.ill or not lane.on_trial(now_ms):
+                    self._round.append(lane)
+                elif lane.on_wire >= self._free:
+                    blocked.append(lane)
+                else:
+                    taken.append(self._take(lane, topic, trial_ms=now_ms))
+                    if lane.queues and lane.on_wire < self._limit(lane):
+                        self._wait(lane)
+                    else:
+                        self._enter(lane)
+        return taken
+
     def _take_ill(self, now_ms: int) -> list[StagedUnit]:
-        """The next units of the ill lanes, in turn."""
+        """The next units of the ill lanes, in turn. Few begin together, so they do not count among those on trial that
+        do."""
         taken: list[StagedUnit] = []
-        while len(taken) < ILL_TOGETHER and self._ill and self.on_wire < self._bounds.total:
+        while len(taken) < ILL_TOGETHER and self._ill and self._free:
             lane = self._ill.popleft()
-            unit = self._take(lane, now_ms)
-            if unit is None:
-                self._trial.append(lane)
+            if lane.on_trial(now_ms):
+                found = next((topic for topic in lane.queues if self._trials.has_slot(topic, self._free)), None)
+                if found is None:
+                    self._wait(lane)
+                    continue
+                taken.append(self._take(lane, found, trial_ms=now_ms))
             else:
-                taken.append(unit)
-                self._ill_ms = now_ms + ILL_MS
+                taken.append(self._take(lane, next(iter(lane.queues))))
+            self._enter(lane)
+            self._ill_ms = now_ms + ILL_MS
         return taken
 
     def wait_ms(self, now_ms: int) -> int | None:
         """When to take again for the sake of ill receivers or of those on trial, from now; None: not for them."""
-        if self.on_wire >= self._bounds.total:
+        if not self._free:
             return None
-        waits: list[int] = []
+        trial_ms = self._trials.wait_ms(now_ms, self._free)
+        ill_ms = None
         if self._ill:
-            waits.append(self._ill_ms - now_ms if self._pausing(now_ms) else 1)
-        if self._trial and self._first:
-            waits.append(max(1, min(self._first_ms - now_ms, FIRST_MS)))
-        return min(waits, default=None)
+            ill_ms = self._ill_ms - now_ms if self._pausing(now_ms) else 1
+        return min((each for each in (trial_ms, ill_ms) if each is not None), default=None)
+
+    @property
+    def _free(self) -> int:
+        return self._bounds.total - self.on_wire
 
     def _pausing(self, now_ms: int) -> bool:
         """Whether attempts to ill receivers were a moment ago. Between two reigns the clock may go back by hours."""
@@ -275,9 +269,7 @@ class Lanes:
                 self._prove(lane, now_ms)
         if unit.trial:
             unit.trial = False
-            left = self._trials.pop(unit.topic.number) - 1
-            if left:
-                self._trials[unit.topic.number] = left
+            self._trials.end(unit.topic.number)
         lane.on_wire -= 1
         self.on_wire -= 1
         self._enter(lane)
@@ -285,9 +277,12 @@ class Lanes:
     def _prove(self, lane: Lane, now_ms: int) -> None:
         """Its receiver has answered."""
         lane.proven_ms = now_ms
+        if lane.waits:
+            self._leave(lane)
+            self._round.append(lane)
         self._proven_ms.pop(lane.origin, None)
         self._proven_ms[lane.origin] = now_ms
-        if len(self._proven_ms) > IDLE_MAX:
+        if len(self._proven_ms) > PROVEN_MAX:
             del self._proven_ms[next(iter(self._proven_ms))]
 
     def drop(self, topic: int) -> list[StagedUnit]:
@@ -295,6 +290,7 @@ class Lanes:
         dropped: list[StagedUnit] = []
         for lane in list(self._lanes.values()):
             dropped += lane.queues.pop(topic, ())
+        self._trials.drop(topic)
         for unit in dropped:
             self._count(unit, -1)
         self._sweep()
@@ -304,42 +300,35 @@ class Lanes:
         """Nothing is staged any more; what is on the wire stays so."""
         for lane in self._lanes.values():
             lane.queues.clear()
+        self._trials.clear()
         self._units.clear()
         self._bytes.clear()
         self._revisions.clear()
         self.staged = self.bytes = 0
         self._sweep()
 
-    def _take(self, lane: Lane, now_ms: int) -> StagedUnit | None:
-        """The next unit of the lane, which has room; None where it is on trial, and there is no room for that."""
-        trial = now_ms - lane.proven_ms >= PROVEN_MS
-        topic = next(iter(lane.queues))
-        if trial:
-            first = not lane.on_wire and not lane.ill  # those begin a few at a time anyway
-            found = next((number for number in lane.queues if self._may_try(number, first)), None)
-            if found is None:
-                return None
-            topic = found
-            self._trials[topic] = self._trials.get(topic, 0) + 1
-            if first:
-                self._first[topic] = self._first.get(topic, 0) + 1
-                self._first_ms = now_ms + FIRST_MS
+    def _take(self, lane: Lane, topic: int, *, trial_ms: int | None = None) -> StagedUnit:
+        """The lane's next unit of the topic, for which there is room; at `trial_ms` if it is on trial. Who calls this
+        says where the lane stands next."""
         unit = lane.next(topic)
-        unit.trial = trial
+        unit.trial = trial_ms is not None
+        if trial_ms is not None:
+            self._trials.begin(topic, trial_ms, counts=not lane.ill)
         lane.on_wire += 1
         self.on_wire += 1
         self._count(unit, -1)
         lane.queued = False
-        self._enter(lane)
         return unit
 
-    def _may_try(self, topic: int, first: bool) -> bool:
-        """Whether an attempt of the topic to a receiver on trial may begin now; `first`: nothing else is on the wire
-        to it."""
-        free = self._bounds.total - self.on_wire
-        if free <= self._bounds.total // 10 or self._trials.get(topic, 0) >= TRIALS * free:
-            return False
-        return not first or (self._first.get(topic, 0) < FIRST_A_TOPIC and sum(self._first.values()) < FIRST_TOGETHER)
+    def _wait(self, lane: Lane) -> None:
+        """It waits for a trial."""
+        lane.queued = lane.waits = True
+        self._trials.wait(lane, lane.queues)
+
+    def _leave(self, lane: Lane) -> None:
+        """It waits for none any more, and stands nowhere else yet."""
+        lane.waits = False
+        self._trials.leave(lane, lane.queues)
 
     def _limit(self, lane: Lane) -> int:
         return max(1, self._bounds.per_target // 10) if lane.ill else self._bounds.per_target
@@ -351,6 +340,8 @@ class Lanes:
         if lane is None:
             lane = self._lanes[origin] = Lane(origin, proven_ms=self._proven_ms.get(origin, -PROVEN_MS))
         lane.add(unit, first=first)
+        if lane.waits:
+            self._trials.wait(lane, (unit.topic.number,))
         self._count(unit, 1)
         self._enter(lane)
 
@@ -390,10 +381,10 @@ class Lanes:
 
     def _sweep(self) -> None:
         """After units left from the midst: lanes that have none leave the round, idle ones memory."""
-        for lane in (*self._round, *self._trial, *self._ill):
-            lane.queued = bool(lane.queues)
+        for lane in self._lanes.values():
+            lane.queued &= bool(lane.queues)
+            lane.waits &= lane.queued
         self._round = deque(lane for lane in self._round if lane.queued)
-        self._trial = deque(lane for lane in self._trial if lane.queued)
         self._ill = deque(lane for lane in self._ill if lane.queued)
         for lane in list(self._lanes.values()):
             self._enter(lane)

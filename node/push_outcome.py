@@ -27,7 +27,7 @@ from node.delivery_log import DELIVERED, FAILED, GIVEN_BACK, PUSH
 from node.entropy import Entropy
 from node.move_size import move_pieces, move_weight
 from node.push_answer import Answer
-from node.push_lane import StagedUnit
+from node.push_unit import StagedUnit
 from node.queues import ENTRY_MOVES_MAX
 from node.receipt import Receipts
 from node.retry import STOPPED, Dead, Retry, decide, effective, error_text

@@ -19,7 +19,8 @@ import numpy as np
 
 from node.lease_book import HandOver
 from node.planning import AHEAD_MS
-from node.push_lane import Lanes, StagedUnit
+from node.push_lane import Lanes
+from node.push_unit import StagedUnit
 
 if TYPE_CHECKING:
     from node.reign import Reign

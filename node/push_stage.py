@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from node.push_lane import Lanes, StagedUnit
+from node.push_lane import Lanes
 from node.push_target import Targets
+from node.push_unit import StagedUnit
 from storage.array import U64
 from storage.format import LEASED
 from storage.store import Store

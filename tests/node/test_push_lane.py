@@ -7,21 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from node.push_lane import (
-    FIRST_A_TOPIC,
-    FIRST_MS,
-    FIRST_TOGETHER,
-    IDLE_MAX,
-    ILL_MS,
-    ILL_TOGETHER,
-    LOOK_LANES,
-    NOWHERE,
-    PROVEN_MS,
-    Bounds,
-    Lanes,
-    StagedUnit,
-)
+from node.push_lane import IDLE_MAX, ILL_MS, ILL_TOGETHER, PROVEN_MS, Bounds, Lanes
 from node.push_target import BadTarget, Origin, PushTarget
+from node.push_trial import MOMENT_MS, TOGETHER, TOPIC_TOGETHER
+from node.push_unit import NOWHERE, StagedUnit
 from node.retry import NO_TARGET
 from storage.topic import Topic
 from tests.node.push_attempt import record
@@ -133,7 +122,7 @@ def fail(lanes: Lanes, host: str, times: int, now_ms: int = 0) -> None:
     """So many attempts to this host fail, one after the other."""
     for number in range(times):
         add(lanes, [unit(999, host=host)])
-        taken = lanes.take(now_ms + number * FIRST_MS)
+        taken = lanes.take(now_ms + number * MOMENT_MS)
         assert positions(taken) == [999]
         end(lanes, taken, host, failed=True)
 
@@ -181,31 +170,93 @@ def take_all(lanes: Lanes, now_ms: int) -> list[StagedUnit]:
     return taken
 
 
+def crowd(lanes: Lanes, of: int, count: int) -> None:
+    """So many units of a topic, each to a receiver of its own that never answered."""
+    add(lanes, [unit(of * 10_000 + number, of=of, host=f"h{of}-{number}") for number in range(count)])
+
+
+ROOM = Bounds(per_target=100, total=2_000, staged_per_topic=5_000, staged_total=20_000)
+
+
 def test_b11_a_crowd_of_strangers_begins_a_few_at_a_time() -> None:
     """2,300 receivers of one batch were all connected to as fast as the loop could: pulls and pushes of others were
-    late by 0.1 s. Who has answered waits for none of them, and the strangers of another topic for few."""
-    lanes = Lanes(Bounds(per_target=100, total=2_000, staged_per_topic=5_000, staged_total=9_000))
+    late by 0.1 s. Who has answered waits for none of them."""
+    lanes = Lanes(ROOM)
     add(lanes, [unit(1, of=1, host="good")])
     lanes.done(lanes.take(0)[0], 0, failed=False)
-    add(lanes, [unit(number, of=2, host=f"h{number}") for number in range(1_000)])
-    add(lanes, [unit(5_000 + number, of=3, host="stranger") for number in range(20)])
-    began: dict[str, int] = {}
-    now_ms = 100
+    crowd(lanes, 2, 1_000)
+    now_ms, begun = 100, 0
     while lanes.staged:
         add(lanes, [unit(9_000 + now_ms, of=1, host="good")])
-        taken = lanes.take(now_ms)
-        hosts = Counter(each.origin.host for each in taken)
+        hosts = Counter(each.origin.host for each in lanes.take(now_ms))
         assert hosts.pop("good") == 1
-        lanes.done(next(each for each in taken if each.origin.host == "good"), now_ms, failed=False)
-        for host in hosts:
-            began.setdefault(host, now_ms)
-        first = [host for host, at_ms in began.items() if at_ms == now_ms]
-        assert len([host for host in first if host.startswith("h")]) <= FIRST_A_TOPIC
-        assert len(first) <= FIRST_TOGETHER
-        assert hosts["stranger"] in (0, 20), "what follows its first attempt does not wait"
-        now_ms += lanes.wait_ms(now_ms) or 1_000_000
-    assert began["stranger"] - 100 <= (1_000 // LOOK_LANES + 1) * FIRST_MS
-    assert now_ms <= 1_000_000 + 100 + (1_000 // FIRST_A_TOPIC + 1) * FIRST_MS, "no moment passes unused"
+        assert len(hosts) <= TOPIC_TOGETHER
+        begun += len(hosts)
+        now_ms += lanes.wait_ms(now_ms) or MOMENT_MS
+    assert begun == 1_000
+    assert now_ms - 100 <= (1_000 // TOPIC_TOGETHER + 1) * MOMENT_MS, "no moment passes unused"
+
+
+@pytest.mark.parametrize("crowds", [1, 2, 3, 10])
+def test_b11_strangers_of_other_topics_do_not_wait_behind_crowds(crowds: int) -> None:
+    """Two crowds used up each moment's attempts before the stranger of a third topic, who had waited for longer."""
+    lanes = Lanes(ROOM)
+    for number in range(crowds):
+        crowd(lanes, 2 + number, 500)
+    begun = Counter(each.topic.number for each in lanes.take(0))
+    assert sum(begun.values()) == min(TOGETHER, crowds * TOPIC_TOGETHER)
+    add(lanes, [unit(1, of=1, host="stranger")])
+    assert 1 in [each.topic.number for each in (*lanes.take(1), *lanes.take(MOMENT_MS))]
+
+
+def test_b11_what_may_go_is_looked_at_whoever_has_no_room() -> None:
+    """The lanes looked at were all of a topic at its bound, so nobody looked again at the one that had room."""
+    lanes = Lanes(ROOM)
+    crowd(lanes, 2, 2_000)
+    hang = take_all(lanes, 0)
+    assert (len(hang), lanes.staged) == (1_500, 500)
+    crowd(lanes, 3, 12)
+    crowd(lanes, 4, 4)
+    assert len(lanes.take(100_000)) == TOGETHER
+    add(lanes, [unit(1, of=1, host="stranger")])
+    assert lanes.take(100_003) == []
+    assert lanes.wait_ms(100_003) == MOMENT_MS - 3
+    assert positions(lanes.take(100_000 + MOMENT_MS)) == [1]
+
+
+def test_b11_several_units_for_one_stranger_begin_like_those_for_several() -> None:
+    """Each may need a connection. When it has answered all others go."""
+    lanes = Lanes(ROOM)
+    add(lanes, [unit(number, host="a") for number in range(85)])
+    taken = lanes.take(0)
+    assert len(taken) == TOPIC_TOGETHER
+    lanes.done(taken[0], 5, failed=False)
+    assert len(lanes.take(5)) == 85 - TOPIC_TOGETHER
+    assert lanes.wait_ms(5) is None
+
+
+def test_b11_a_receiver_that_several_topics_name_waits_under_each() -> None:
+    """One of them is at its bound; the other's unit goes."""
+    lanes = Lanes(Bounds(per_target=100, total=200, staged_per_topic=1_000, staged_total=5_000))
+    crowd(lanes, 2, 300)
+    assert len(take_all(lanes, 0)) == 150
+    add(lanes, [unit(1, of=2, host="both"), unit(2, of=3, host="both")])
+    assert positions(lanes.take(10_000)) == [2]
+
+
+def test_receivers_that_answer_are_known_though_there_are_many() -> None:
+    """With 1,000 of them remembered, 1,200 in turn were on trial for ever."""
+    lanes = Lanes(ROOM)
+    for round_ in range(3):
+        for number in range(2_000):
+            now_ms = round_ * 30_000 + number * 15
+            add(lanes, [unit(number, host=f"r{number}")])
+            taken = lanes.take(now_ms)
+            while not taken:
+                now_ms += lanes.wait_ms(now_ms) or 1_000_000
+                assert not round_, "it answered half a minute ago"
+                taken = lanes.take(now_ms)
+            lanes.done(taken[0], now_ms, failed=False)
 
 
 def test_b15_ill_receivers_share_a_few_attempts_a_second() -> None:
@@ -270,7 +321,7 @@ def test_an_ill_receiver_holds_a_tenth_of_the_slots() -> None:
     """The attempts it had when it fell ill end first."""
     lanes = Lanes(Bounds(per_target=20, total=100))
     add(lanes, [unit(number) for number in range(60)])
-    taken = lanes.take(0)
+    taken = take_all(lanes, 0)
     assert len(taken) == 20
     for _ in range(18):
         end(lanes, taken, "a", failed=True)
@@ -304,7 +355,7 @@ def test_how_ill_a_receiver_is_outlives_its_units() -> None:
     lanes.clear()
     end(lanes, taken, "a")
     for number in range(IDLE_MAX):
-        fail(lanes, f"h{number}", 1, number * FIRST_MS)
+        fail(lanes, f"h{number}", 1, number * MOMENT_MS)
     add(lanes, [unit(1), unit(2)])
     assert len(lanes.take(0)) == 2
 
@@ -362,7 +413,7 @@ def test_nothing_is_lost_and_no_bound_is_broken(steps: list[tuple[str, int, str]
     while lanes.staged or wire:
         for each in wire:
             lanes.done(each, now_ms)
-        now_ms += FIRST_MS
+        now_ms += MOMENT_MS
         wire = lanes.take(now_ms)
         assert wire or not lanes.staged, "units wait, slots are free, and nothing goes"
     assert lanes.bytes == lanes.on_wire == 0

@@ -1,0 +1,119 @@
+"""Receivers on trial, those without a success in the last minute: which of them may be tried next.
+
+Who names receivers may name many, so attempts to such ones are bounded three ways. They leave a tenth of all slots
+alone. Those of one topic may be three times as many as there are free slots. And a few begin together: each may need a
+connection, 0.5 ms of the loop, and the 2,300 receivers of one batch held back all pulls and pushes for 0.1 s.
+
+Lanes wait under each topic that has units for them, and topics are asked in turn. So a crowd of one topic, or of
+several, holds up its own strangers and nobody else's.
+
+Pure: no clock.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+L = TypeVar("L")
+
+TRIALS: Final = 3
+"""Attempts of one topic to receivers on trial, for each slot that is free."""
+
+MOMENT_MS: Final = 16
+"""Between some attempts that begin and the next."""
+
+TOGETHER: Final = 16
+"""Attempts that begin in one moment, at most."""
+
+TOPIC_TOGETHER: Final = 12
+"""And those of one topic, so that its crowd leaves some to what comes after it in the same moment."""
+
+LOOK_TOPICS: Final = 128
+"""Topics asked at a time."""
+
+
+class Trials(Generic[L]):
+    """Of one node, which has `total` slots. Lanes are the caller's."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._on_wire: dict[int, int] = {}  # topic -> attempts; no zeros
+        self._begun: dict[int, int] = {}  # topic -> attempts that began in this moment
+        self._moment_ms = 0  # when it is over
+        self._waiting: dict[int, OrderedDict[L, None]] = {}  # topic -> lanes, never empty; the first topic is next
+
+    def begin_moment(self, now_ms: int) -> None:
+        """If the last one is over. Between two reigns the clock may go back by hours."""
+        if not 0 < self._moment_ms - now_ms <= MOMENT_MS:
+            self._begun.clear()
+
+    def has_slot(self, topic: int, free: int) -> bool:
+        """Whether one of the `free` slots is for an attempt of this topic."""
+        return free > self._total // 10 and self._on_wire.get(topic, 0) < TRIALS * free
+
+    def may_begin(self, topic: int, free: int) -> bool:
+        """Whether it may begin in this moment, too."""
+        return (
+            self.has_slot(topic, free)
+            and self._begun.get(topic, 0) < TOPIC_TOGETHER
+            and sum(self._begun.values()) < TOGETHER
+        )
+
+    def begin(self, topic: int, now_ms: int, *, counts: bool) -> None:
+        """An attempt begins; `counts`: among those of this moment."""
+        self._on_wire[topic] = self._on_wire.get(topic, 0) + 1
+        if counts:
+            self._begun[topic] = self._begun.get(topic, 0) + 1
+            self._moment_ms = now_ms + MOMENT_MS
+
+    def end(self, topic: int) -> None:
+        """One of the topic is over."""
+        left = self._on_wire.pop(topic) - 1
+        if left:
+            self._on_wire[topic] = left
+
+    def wait_ms(self, now_ms: int, free: int) -> int | None:
+        """When to ask again, from now; None: when an attempt has ended."""
+        if not self._waiting or free <= self._total // 10:
+            return None
+        if self._begun:
+            return max(1, min(self._moment_ms - now_ms, MOMENT_MS))
+        return MOMENT_MS if len(self._waiting) > LOOK_TOPICS else None  # topics that were not asked yet
+
+    # -- who waits
+
+    def wait(self, lane: L, topics: Iterable[int]) -> None:
+        """The lane has units of these topics; where it waits already it keeps its place."""
+        for topic in topics:
+            self._waiting.setdefault(topic, OrderedDict()).setdefault(lane)
+
+    def leave(self, lane: L, topics: Iterable[int]) -> None:
+        """It waits under these no more."""
+        for topic in topics:
+            lanes = self._waiting.get(topic)
+            if lanes is not None:
+                lanes.pop(lane, None)
+                if not lanes:
+                    del self._waiting[topic]
+
+    def first(self, topic: int) -> L | None:
+        """The lane that has waited longest under it."""
+        return next(iter(self._waiting.get(topic, ())), None)
+
+    def topics(self) -> list[int]:
+        """Those to ask now; they go to the end of the line."""
+        topics = list(islice(self._waiting, LOOK_TOPICS))
+        for topic in topics:
+            self._waiting[topic] = self._waiting.pop(topic)
+        return topics
+
+    def drop(self, topic: int) -> None:
+        """Nothing waits under the topic any more."""
+        self._waiting.pop(topic, None)
+
+    def clear(self) -> None:
+        """Nothing waits any more."""
+        self._waiting.clear()
