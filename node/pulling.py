@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from api.loop_turn import Crowd
@@ -57,8 +57,9 @@ REST_MOST_S: Final = 1.0
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """A pull that waits: what it wants (None: anything), and what wakes it."""
+    """A pull that waits: its number, what it wants (None: anything), and what wakes it."""
 
+    number: int
     wanted: TagFilter | None
     woken: asyncio.Future[None]
 
@@ -87,6 +88,8 @@ class Pulling:
         self._left: _Look | None = None  # at the first of those, which a step had no time to end
         self._paid_s: dict[int, float] = {}  # topic -> loop time at which its filters' looks are paid for
         self._resting: set[int] = set()  # topics whose filters rest until then
+        self._stopped: dict[int, int] = {}  # topic -> number of the waiter at whose filter they stopped
+        self._numbers = count(1)
         self._filters = 0  # of all waiters, those that want something special
         self._alike: Counter[tuple[int, TagFilter]] = Counter()  # how many of those want the same of a topic
         self._different: Counter[int] = Counter()  # topic -> how many different filters wait; no zeros in either
@@ -169,10 +172,11 @@ class Pulling:
         there is no time for is left over."""
         look, self._left = self._left, None
         if look is None or look.topic != topic:
-            look = _Look(topic, iter(tuple(waiters)), {})
+            look = _Look(topic, iter(self._in_line(topic, waiters)), {})
         resting, looked, began_s = topic in self._resting, False, self._loop.time()
         for waiter in look.sleeping:
             if waiter.wanted is not None and resting:
+                self._stopped.setdefault(topic, waiter.number)
                 continue
             if waiter.wanted not in look.found:
                 if looked and self._loop.time() >= until_s:
@@ -187,6 +191,14 @@ class Pulling:
         if looked and look.found.keys() != {None}:
             self._owe(topic, self._loop.time() - began_s)
         return look.changed or any(look.found.values())
+
+    def _in_line(self, topic: int, waiters: Iterable[_Waiter]) -> list[_Waiter]:
+        """First come first served; but filters go on where they stopped, or those at the end never have their look.
+        Who wants anything stands before them then."""
+        stopped = self._stopped.pop(topic, None)
+        if stopped is None:
+            return list(waiters)
+        return sorted(waiters, key=lambda each: 0 if each.wanted is None else 1 if each.number >= stopped else 2)
 
     def _owe(self, topic: int, seconds: float) -> None:
         """The topic's filters have looked for so long."""
@@ -221,7 +233,7 @@ class Pulling:
         """Until the topic has something, `left_s` are over, or the reign is."""
         if self._reign.over:
             raise ended()
-        waiter = _Waiter(wanted, self._loop.create_future())
+        waiter = _Waiter(next(self._numbers), wanted, self._loop.create_future())
         self._count(topic, wanted, 1)
         waiters = self._waiters.setdefault(topic, {})
         waiters[waiter] = None
@@ -236,6 +248,7 @@ class Pulling:
             self._count(topic, wanted, -1)
             if not waiters and self._waiters.get(topic) is waiters:
                 del self._waiters[topic]
+                self._stopped.pop(topic, None)
                 self._dispatcher.waited.leave(topic)
         if self._reign.over:
             raise ended()

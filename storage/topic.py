@@ -143,15 +143,15 @@ class Topics:
         topic = _DECODER.decode(row)
         if topic.created_ms != self._created_ms:  # many are made in one entry: they share its moment
             self._created_ms = topic.created_ms
+        within = self._namespaces[topic.namespace]
+        old = within.by_name.get(topic.name)
         topic = msgspec.structs.replace(
             topic,
             namespace=sys.intern(topic.namespace),
+            name=topic.name if old is None else old.name,
             settings=topic.settings or _NO_SETTINGS,
             created_ms=self._created_ms,
         )
-        within = self._namespaces[topic.namespace]
-        # The key stays when a value is replaced, so it is put in anew: else the name would be kept twice.
-        within.by_name.pop(topic.name, None)
         self._by_number[topic.number] = within.by_name[topic.name] = topic
         if topic.settings:
             self._set[topic.number] = topic

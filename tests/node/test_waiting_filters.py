@@ -263,3 +263,35 @@ def test_b7_a_filter_that_cannot_wait_looks_while_others_rest(tmp_path: Path, mo
         waits.cancel()
 
     run_node(tmp_path, play)
+
+
+def test_b7_filters_go_on_where_they_stopped_to_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a message that nobody wants between two rests the first of 400 filters looked again and again, and the last
+    had nothing until its time was over. Those who want anything stand before them."""
+    monkeypatch.setattr(node.pulling, "CREDIT_S", 0.0)
+    monkeypatch.setattr(node.pulling, "REST", 1e9)
+    monkeypatch.setattr(node.pulling, "REST_MOST_S", 600.0)
+    monkeypatch.setattr(node.pulling, "WAKE_S", 1e-9)
+
+    async def play(node: Node) -> None:
+        async with filtered_pulls(node, 5) as (pulls, reign):
+            (number,) = reign.pulling._waiters
+            looked: list[str] = []
+            waiting = reign.dispatcher.waiting
+
+            def noted(topic: int, wanted: Any = None) -> bool:
+                if wanted is not None:
+                    looked.extend(*wanted.groups)
+                return waiting(topic, wanted)
+
+            monkeypatch.setattr(reign.dispatcher, "waiting", noted)
+            await node.service.schedule([MessageIn("t", b"4", tags=("x4",))], ANONYMOUS)
+            for _ in range(5):
+                await node.service.schedule([MessageIn("t", b"0", tags=("nobody",))], ANONYMOUS)
+                await steps(reign)
+                reign.pulling._rested(number)
+            await until(pulls[4].done)
+            assert [each.body for each in pulls[4].result()] == [b"4"]
+            assert looked[:5] == [f"x{at}" for at in range(5)]
+
+    run_node(tmp_path, play)
