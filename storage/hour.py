@@ -194,10 +194,8 @@ class Hour:
 
     def rebase_states(self, settles: int) -> None:
         """A checkpoint has made the states files longer, up to so many settle records; all of those are on disk."""
-        if self._states is not None:
-            self._states.filed = settles
-            if self._states.lazy:
-                self._states.rebase(StateFiles.open(self.files, self.saved_settles))
+        if self._states is not None and self._states.file(settles):
+            self._states.rebase(StateFiles.open(self.files, self.saved_settles))
 
     @property
     def states_units(self) -> int:

@@ -104,7 +104,7 @@ class HourCount:
         self._now_ms = now_ms
         self._by_state = _table({PENDING if standing == READY else standing for standing in which.standings})
         self._by_standing = _table(which.standings)
-        held = hour.states_held if hour.states_held is not None and not hour.states_held.lazy else None
+        held = hour.states_held if hour.states_held is not None and not hour.states_held.lacks_states else None
         # Which homes were forwarded before they ended only the settle file tells.
         use = held is not None and not (held.forwards and which.standings & ENDED)
         self._state = _copied(held, hour, now_ms, which.term) if held is not None and use else None

@@ -5,13 +5,15 @@ search. They are held for hours in use only, and only as far as units have been 
 costs nothing.
 
 ```
-unit   0 ............ 1,048,576 ............ 2,097,152 ....     counted from the hour's first one
-       | block        | block                | block            columns of a million units: growing copies little
+unit   0 ............ 131,072 .............. 262,144 ......     counted from the hour's first one
+       | block        | block                | block            columns of so many units: growing copies little
        | page | page | page | ...                               512 units: what is read where states files stand
 ```
 Of a large hour a checkpoint keeps states files (state_files.py). Then a page is read when a unit of it is first asked
 for, from those files and from the tail, the records behind them; what no look asked for costs nothing. A page that was
-read is kept and follows what happens, like all of them where there are no such files.
+read follows what happens, like all of them where there are no such files. It is kept until all units of its block have
+ended and the files tell it: then the block keeps their states, one byte a unit, and whoever asks for more reads the
+page again. So memory follows from what is open, not from what the hour has seen.
 """
 
 from collections.abc import Iterator
@@ -44,12 +46,16 @@ class States:
         self.first = first
         self._blocks: list[Block] = []
         self._files = files
+        self._ended: list[int] = []
         self.filed = files.end
         """How many settle records there are states files for; more may have come since."""
         self._tail: Rows | None = None
         self._tail_end = 0
-        self._read = np.zeros(files.pages, np.bool_)  # which of the pages that the files or the tail have are in memory
+        # Of the pages that the files or the tail have: which are in memory, and of which the states are. read <= known
+        self._read = np.zeros(files.pages, np.bool_)
+        self._known = self._read.copy()
         self._read_count = 0
+        self._read_from = files.pages * PAGE_UNITS  # all units from this number on are of pages in memory
         self.forwards = files.forwards
         """Whether any unit was ever forwarded: most hours have none, and are spared the question."""
 
@@ -78,20 +84,46 @@ class States:
         self.forwards |= forwards
         pages = int(rows["unit"][-1]) // PAGE_UNITS + 1 if len(rows) else 0
         if pages > len(self._read):
-            self._read = np.zeros(pages, np.bool_)
+            self._read, self._known = np.zeros(pages, np.bool_), np.zeros(pages, np.bool_)
+            self._read_from = pages * PAGE_UNITS
+
+    def file(self, settles: int) -> bool:
+        """There are files for so many settle records; whether they are of use here."""
+        self.filed = settles
+        self._ended = [number for number, block in enumerate(self._blocks) if _has_ended(block, settles)]
+        return self.lazy or bool(self._ended)
 
     def rebase(self, files: StateFiles) -> None:
-        """Read pages from these files from now on. They go as far as those before, or further: what came since those
-        before and their tail is of pages that are in memory."""
+        """Read pages from these files, which `file` was told of, from now on. They go as far as those before, or
+        further: what came since those before and their tail is of pages that are in memory."""
         self._files.close()
         self._files = files
         if files.end >= self._tail_end:
             self._tail = None
+        self._thin()
+
+    def _thin(self) -> None:
+        """Of the blocks that have ended keep the states only."""
+        more = np.ones(max(0, self._files.pages - len(self._read)), np.bool_)
+        self._read, self._known = np.concatenate([self._read, more]), np.concatenate([self._known, more])
+        pages = BLOCK_UNITS // PAGE_UNITS
+        for number in self._ended:
+            self._blocks[number].thin()
+            self._read[number * pages : (number + 1) * pages] = False
+        self._ended = []
+        unread = np.flatnonzero(~self._read)
+        self._read_count = len(self._read) - len(unread)
+        self._read_from = (int(unread[-1]) + 1) * PAGE_UNITS if len(unread) else 0
 
     @property
     def lazy(self) -> bool:
         """Whether a look may have to read."""
         return self._read_count < len(self._read)
+
+    @property
+    def lacks_states(self) -> bool:
+        """Whether one for the states alone may have to."""
+        return self.lazy and not self._known.all()
 
     @property
     def held(self) -> int:
@@ -153,8 +185,8 @@ class States:
     def newest_at(self, indexes: I64) -> U32:
         """1 + ordinal of the newest settle record of each unit, 0 where there is none."""
         at = self._relative(indexes)
-        block = self._only(at)
-        return self._get(at)[4] if block is None else block.newest[at]
+        only = self._only(at)
+        return self._get(at)[4] if only is None else only[0].newest[only[1]]
 
     def leased(self) -> I64:
         """Global indexes of the leased units, ascending."""
@@ -165,7 +197,6 @@ class States:
         than _PIECE_PAGES pages would have to be read for more."""
         low, high = max(0, first - self.first), max(0, end - self.first)
         cold = self._pages_with(LEASED, low, high)
-        cold = cold[~self._read[cold]]
         if len(cold) > _PIECE_PAGES:
             high = int(cold[_PIECE_PAGES]) * PAGE_UNITS
             end = self.first + high
@@ -180,7 +211,7 @@ class States:
 
     def copied(self, units: int) -> U8:
         """The state of each of the first so many units."""
-        self._need(np.arange(len(self._read)))
+        self._need(np.flatnonzero(~self._known))
         states = np.zeros(units, np.uint8)
         for number, block in enumerate(self._blocks):
             part = states[number * BLOCK_UNITS :][: len(block.state)]
@@ -189,8 +220,8 @@ class States:
 
     def seen(self) -> "Seen":
         """The states as they are, and go on, to be looked at in another thread."""
-        files = self._files.again() if self.lazy else _NO_FILES
-        return Seen(self.first, [block.state for block in self._blocks], self._read, files, self._tail)
+        files = self._files.again() if self.lacks_states else _NO_FILES
+        return Seen(self.first, [block.state for block in self._blocks], self._known.copy(), files, self._tail)
 
     def _in_state(self, state: int, low: int, high: int) -> I64:
         """Global indexes of the units first + low <= index < first + high in a state that settle records name."""
@@ -204,7 +235,8 @@ class States:
         return np.concatenate(parts)
 
     def _pages_with(self, state: int, low: int, high: int) -> npt.NDArray[np.intp]:
-        """The pages of the units low <= number < high in which, as files or tail had it, one is in this state."""
+        """The pages of the units low <= number < high whose states are not in memory, and of which files or tail have
+        one in this state."""
         wanted = np.zeros(len(self._read), np.bool_)
         bit = np.uint16(1 << state)
         for file in self._files.files:
@@ -212,14 +244,15 @@ class States:
             wanted[: len(known)] |= (known & bit) > 0
         if self._tail is not None:
             wanted[self._tail["unit"][self._tail["state"] == state] // PAGE_UNITS] = True
+        wanted &= ~self._known
         first, last = low // PAGE_UNITS, -(-high // PAGE_UNITS)
         return np.flatnonzero(wanted[first:last]) + first
 
     def _count(self, indexes: I64) -> tuple[int, int]:
         """How many of these units are neither pending nor leased, and how many of those forwarded."""
         at = self._relative(indexes)
-        block = self._only(at)
-        state = self._get(at)[0] if block is None else block.state[at]
+        only = self._only(at)
+        state = self._get(at)[0] if only is None else only[0].state[only[1]]
         forwarded = np.count_nonzero(state == FORWARDED) if self.forwards else 0
         return int(np.count_nonzero(state > LEASED)), int(forwarded)
 
@@ -230,19 +263,28 @@ class States:
         at = indexes.astype(np.int64)
         return np.where(at < self.first, INDEX_MAX, at - self.first) if self.first else at
 
-    def _only(self, at: I64) -> Block | None:
-        """The block that has all of these units, in most hours the only one; None if there is none, or none of them.
-        They are in memory afterwards."""
-        if self.lazy:
-            self._need(at // PAGE_UNITS)
-        if len(self._blocks) != 1 or len((at >= len(self._blocks[0].state)).nonzero()[0]):
+    def _only(self, at: I64) -> tuple[Block, I64] | None:
+        """The block that has all of these units, in most hours the newest one, and their numbers in it; None if there
+        is none, or none of them. They are in memory afterwards."""
+        if not len(at):
             return None
-        return self._blocks[0]
+        low, high = int(at[at.argmin()]), int(at[at.argmax()])
+        if low < self._read_from:
+            self._need(at // PAGE_UNITS)
+        number = low >> _BLOCK_BITS
+        if number != high >> _BLOCK_BITS or number >= len(self._blocks):
+            return None
+        block = self._blocks[number]
+        base = number * BLOCK_UNITS
+        if high - base >= len(block.state):
+            return None
+        return block, at - base if base else at
 
     def _get(self, at: I64) -> Columns:
-        block = self._only(at)
-        if block is not None:
-            return block.get(at)
+        only = self._only(at)
+        if only is not None:
+            block, within = only
+            return block.get(within)
         found = Block.zeros(len(at))
         for number, rows in self._by_block(at):
             if number < len(self._blocks):
@@ -255,13 +297,15 @@ class States:
     def _put(self, at: I64, columns: tuple[npt.NDArray[np.generic], ...]) -> None:
         for number, rows in self._by_block(at):
             while number >= len(self._blocks):
-                self._blocks.append(Block.zeros(BLOCK_UNITS if self._blocks else 1024))
+                self._blocks.append(Block.zeros(BLOCK_UNITS if self._blocks else min(1024, BLOCK_UNITS)))
                 if len(self._blocks) > 1:
                     self._blocks[-2].reach(BLOCK_UNITS)
-            within = at[rows] - number * BLOCK_UNITS
-            self._blocks[number].reach(int(within[within.argmax()]) + 1)
+            within, block = at[rows] - number * BLOCK_UNITS, self._blocks[number]
+            if block.is_thin:
+                block.fill()
+            block.reach(int(within[within.argmax()]) + 1)
             # numpy assigns in order, so the last of several records of one unit stays
-            self._blocks[number].put(within, tuple(column[rows] for column in columns))
+            block.put(within, tuple(column[rows] for column in columns))
 
     def _by_block(self, at: I64) -> Iterator[tuple[int, I64 | slice]]:
         """(number of a block, rows of `at` that are in it, ascending)."""
@@ -288,17 +332,27 @@ class States:
             if len(rows):
                 columns = tuple(rows[name] for name in ("state", "attempt", "term", "when", "newest"))
                 self._put(rows["unit"].astype(np.int64), columns)
-            self._read[low:high] = True
+            self._read[low:high] = self._known[low:high] = True
         self._read_count += len(missing)
+
+
+def _has_ended(block: Block, settles: int) -> bool:
+    """Whether all of its units have, by the first so many settle records."""
+    if block.is_thin or len(block.state) < BLOCK_UNITS:
+        return False
+    ended = (block.state > LEASED) & (block.state != FORWARDED) & (block.newest <= settles)
+    return bool(ended.all())
 
 
 class Seen:
     """See States.seen. Of what happens to the units meanwhile it may see some and miss some. Close it after use."""
 
-    def __init__(self, first: int, states: list[U8], read: npt.NDArray[np.bool_], files: StateFiles, tail: Rows | None):
+    def __init__(
+        self, first: int, states: list[U8], known: npt.NDArray[np.bool_], files: StateFiles, tail: Rows | None
+    ) -> None:
         self._first = first
         self._states = states
-        self._read = read
+        self._known = known
         self._files = files
         self._tail = tail
 
@@ -310,7 +364,7 @@ class Seen:
         for number, column in enumerate(self._states):
             rows = np.flatnonzero((block == number) & (at - number * BLOCK_UNITS < len(column)))
             state[rows] = column[at[rows] - number * BLOCK_UNITS]
-        if not self._read.all():
+        if not self._known.all():
             self._fill(at, state)
         pending: npt.NDArray[np.bool_] = state == PENDING
         return pending
@@ -318,8 +372,8 @@ class Seen:
     def _fill(self, at: I64, state: U8) -> None:
         """The states of units whose pages are not in memory."""
         page = at // PAGE_UNITS
-        lacking = np.flatnonzero(page < len(self._read))
-        lacking = lacking[~self._read[page[lacking]]]
+        lacking = np.flatnonzero(page < len(self._known))
+        lacking = lacking[~self._known[page[lacking]]]
         for each in np.unique(page[lacking]).tolist():
             mine = lacking[page[lacking] == each]
             rows = _rows(self._files, self._tail, each, each + 1)

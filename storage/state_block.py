@@ -1,4 +1,4 @@
-"""A block of states: columns of up to a million units, by their number in it."""
+"""A block of states: columns of up to 131,072 units, by their number in it."""
 
 from typing import Any, Final
 
@@ -7,14 +7,16 @@ import numpy.typing as npt
 
 from storage.array import I64, U8, U16, U32
 
-BLOCK_UNITS: Final = 1 << 20
+BLOCK_UNITS: Final = 1 << 17
 
 Columns = tuple[U8, U16, U32, I64, U32]
 """state, attempt, term, when, newest: see Block."""
 
 
 class Block:
-    """Zero where nothing was put. Memory comes from the kernel zeroed, so what nobody touches takes none."""
+    """Zero where nothing was put. Memory comes from the kernel zeroed, so what nobody touches takes none.
+
+    One that is thin has no column but `state`."""
 
     __slots__ = ("attempt", "newest", "state", "term", "when")
 
@@ -38,6 +40,19 @@ class Block:
                 np.zeros(units, np.uint32),
             )
         )
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether the states are all there is of it."""
+        return len(self.newest) < len(self.state)
+
+    def thin(self) -> None:
+        """Let go of all but the states."""
+        self._set((self.state, *Block.zeros(0).columns[1:]))
+
+    def fill(self) -> None:
+        """Have the other columns again, zero."""
+        self._set((self.state, *Block.zeros(len(self.state)).columns[1:]))
 
     @property
     def columns(self) -> Columns:

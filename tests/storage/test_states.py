@@ -1,7 +1,5 @@
 """States of an hour in pages, from states files and a tail: the same answers as from all settle records, for less."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -11,8 +9,6 @@ import pytest
 import storage.state
 import storage.state_file
 import storage.state_files
-import storage.states_due
-import storage.warm_hours
 from storage.array import U64
 from storage.catalog import Frozen
 from storage.columns import SettleBatch
@@ -26,29 +22,12 @@ from storage.store import Store
 from storage.verify import verify
 from tests.examples import stride
 from tests.storage.faulty_disk import Stopped, StoppingDisk
+from tests.storage.small_pages import small_pages
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, record_at
 
 GOLDEN = Path(__file__).parent / "golden" / "states-1.hex"
 WHAT = (LEASED, LEASED, DELIVERED, CANCELLED, DEAD, EXPIRED, RELEASED, FORWARDED)
 UNITS = 300
-
-
-@contextmanager
-def _small_pages() -> Iterator[None]:
-    """Pages of 4 units, blocks of 64, a file for 20 records, 50 of them taken at a time."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (storage.state, storage.state_file, storage.state_files):
-            patch.setattr(module, "PAGE_UNITS", 4)
-        patch.setattr(storage.state, "BLOCK_UNITS", 64)
-        patch.setattr(storage.state, "_BLOCK_BITS", 6)
-        patch.setattr(storage.state, "_PIECE_PAGES", 2)
-        patch.setattr("storage.state_block.BLOCK_UNITS", 64)
-        patch.setattr(storage.state_files, "_PAGES", 3)
-        patch.setattr(storage.state_files, "_RUN_MAX", 50)
-        patch.setattr(storage.state_files, "TAIL_MIN", 20)
-        patch.setattr(storage.states_due, "TAIL_MIN", 20)
-        patch.setattr(storage.warm_hours, "_WARM_HOURS_MAX", 1)
-        yield
 
 
 class _Hour:
@@ -83,6 +62,16 @@ class _Hour:
         )
         self.batches.append(batch)
         self.store.settle(batch)
+
+    def end(self) -> None:
+        """Many neighbours end, two blocks' worth."""
+        first = self.random.randrange(UNITS)
+        for start in range(first, first + 144, 12):
+            some = [int(self.positions[n % UNITS]) for n in range(start, start + 12)]
+            term = len(self.batches) + 1
+            what = [self.random.choice((DELIVERED, CANCELLED, DEAD, EXPIRED)) for _ in some]
+            self.batches.append(SettleBatch.of(some, what=what, at_ms=term, when=[0] * 12, term=term, attempt=term % 9))
+            self.store.settle(self.batches[-1])
 
     def save(self) -> None:
         """A checkpoint, during which more may happen."""
@@ -165,11 +154,10 @@ class _Hour:
 def test_pages_tell_what_all_records_tell(seed: int, quick_path: Path) -> None:
     """Whatever is settled, asked, saved, cooled, turned or lost by a crash, in any order."""
     random = Random(seed)
-    with _small_pages():
+    with small_pages():
         hour = _Hour(quick_path, random, again=seed % 3 == 0)
-        steps = (
-            [hour.settle] * 5 + [hour.look] * 3 + [hour.save, hour.save, hour.reopen, hour.cool, hour.turn, hour.check]
-        )
+        steps = [hour.settle] * 5 + [hour.look] * 3 + [hour.end, hour.save, hour.save, hour.reopen, hour.cool]
+        steps += [hour.turn, hour.check]
         for _ in range(60):
             random.choice(steps)()
         hour.save()
@@ -216,7 +204,7 @@ def test_states_of_a_checkpoint_that_never_was_do_not_count(quick_path: Path, mo
     def stops(frozen: Frozen, lengths: HourRows | None = None) -> None:
         raise Stopped
 
-    with _small_pages():
+    with small_pages():
         store, positions = _begun(quick_path, Disk())
         store.settle(SettleBatch.of(positions[:30], what=DELIVERED, at_ms=2, term=1, attempt=1))
         monkeypatch.setattr(Frozen, "commit", stops)
@@ -232,7 +220,7 @@ def test_states_of_a_checkpoint_that_never_was_do_not_count(quick_path: Path, mo
 def test_what_came_during_a_checkpoint_is_not_forgotten_for_its_files(quick_path: Path) -> None:
     """The files reach up to where it began. A unit of a page that was not read was settled since; it would be pending
     or leased again, and be handed over again."""
-    with _small_pages():
+    with small_pages():
         store, positions = _begun(quick_path, Disk())
         store.settle(SettleBatch.of(positions[:20], what=LEASED, at_ms=2, when=900, term=1, attempt=2))
         job = store.begin_checkpoint(record_at(2))
@@ -249,7 +237,7 @@ def test_what_came_during_a_checkpoint_is_not_forgotten_for_its_files(quick_path
 def test_a_states_file_outlives_a_power_cut(quick_path: Path) -> None:
     """Its name is durable with the checkpoint. Without its bytes the node would take it for damage, and stop."""
     disk = StoppingDisk()
-    with _small_pages():
+    with small_pages():
         store, positions = _begun(quick_path, disk)
         store.close()
         disk.lose_unsynced(quick_path / "hours")

@@ -1,0 +1,128 @@
+"""What an hour holds of units that have ended: their states, and the rest when it is asked for."""
+
+from pathlib import Path
+
+import pytest
+
+from storage.array import U64
+from storage.columns import SettleBatch
+from storage.disk import Disk
+from storage.format import DEAD, DELIVERED, FORWARDED, LEASED, PENDING
+from storage.position import HOUR_MS
+from storage.store import Store
+from tests.storage.small_pages import small_pages
+from tests.storage.workload import HOUR, batch_of, checkpoint, found, record_at
+
+BLOCK = 64
+
+
+class _ReadsCounted(Disk):
+    def __init__(self) -> None:
+        self.count = 0
+
+    def read(self, fd: int, size: int, offset: int) -> bytes:
+        self.count += 1
+        return super().read(fd, size, offset)
+
+
+def _store(directory: Path, disk: Disk) -> Store:
+    """Of which the hour is near."""
+    store = Store.open(directory, disk=disk)
+    found(store)
+    store.turn(HOUR)
+    return store
+
+
+def _append(store: Store, units: int) -> U64:
+    return store.append(batch_of([HOUR * HOUR_MS + 7 * n for n in range(units)]))
+
+
+def _settle(store: Store, positions: U64, what: int, attempt: int = 1) -> None:
+    store.settle(SettleBatch.of(positions, what=what, at_ms=9, when=500, term=1, attempt=attempt))
+
+
+def _full(store: Store) -> list[bool]:
+    """Of each block of the hour whether it has all columns."""
+    states = store._hours.find(HOUR).states()  # type: ignore[union-attr]
+    return [not block.is_thin for block in states._blocks]
+
+
+def test_what_has_ended_is_told_by_its_state_alone(quick_path: Path) -> None:
+    """Which are pending, leased or dead needs no file. More is read, a page of it."""
+    disk = _ReadsCounted()
+    with small_pages():
+        store = _store(quick_path, disk)
+        positions = _append(store, 4 * BLOCK)
+        _settle(store, positions, LEASED)
+        _settle(store, positions[:-4], DELIVERED, attempt=3)
+        _settle(store, positions[5:6], DEAD, attempt=4)
+        slot_read = store.slot_read(HOUR * 3600)
+        assert slot_read is not None
+        assert _full(store) == [True] * 4
+        checkpoint(store, 1)
+        assert _full(store) == [False, False, False, True]
+        reads = disk.count
+        assert store.leased(HOUR).position.tolist() == positions[-4:].tolist()
+        assert store.born_in_state(HOUR << 40, (HOUR + 1) << 40, DEAD).tolist() == positions[5:6].tolist()
+        assert disk.count == reads
+        assert store.states(positions[[70]]).attempt.tolist() == [3]
+        assert disk.count == reads + 1
+        assert _full(store) == [False, True, False, True]
+        assert not len(slot_read.run())
+        assert not len(store.pending(HOUR))
+        found = store.states(positions)
+        assert found.attempt.tolist() == [3] * 5 + [4] + [3] * (4 * BLOCK - 10) + [1] * 4
+        assert found.lease_end_ms.tolist() == [0] * (4 * BLOCK - 4) + [500] * 4
+        store.close()
+
+
+def test_what_happens_to_units_that_had_ended_is_kept(quick_path: Path) -> None:
+    """A dead message is redriven after its block was let go, and ends again."""
+    with small_pages():
+        store = _store(quick_path, Disk())
+        positions = _append(store, 2 * BLOCK)
+        _settle(store, positions, DEAD, attempt=7)
+        checkpoint(store, 1)
+        assert _full(store) == [False, False]
+        _settle(store, positions[[3]], FORWARDED, attempt=8)
+        assert _full(store) == [True, False]
+        assert store.states(positions[2:5]).attempt.tolist() == [7, 8, 7]
+        _settle(store, positions[60:70], DELIVERED, attempt=9)
+        assert store.states(positions[59:71]).attempt.tolist() == [7, *[9] * 10, 7]
+        checkpoint(store, 2)
+        store.close()
+        store = Store.open(quick_path, disk=Disk())
+        assert store.states(positions[59:71]).attempt.tolist() == [7, *[9] * 10, 7]
+        store.close()
+
+
+def test_b19_an_hours_memory_follows_what_is_open(quick_path: Path) -> None:
+    """It was 19 bytes for each unit that the hour had seen, and as much again for where a retry was born."""
+    with small_pages():
+        store = _store(quick_path, Disk())
+        last = _append(store, 20)
+        for count in range(1, 30):
+            positions = _append(store, BLOCK)
+            _settle(store, last, DELIVERED)
+            last = positions
+            checkpoint(store, count)
+            assert sum(_full(store)) <= 2
+        assert store.states(last).state.tolist() == [PENDING] * BLOCK
+        store.close()
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_blocks_are_kept_where_their_files_do_not_tell_the_end(quick_path: Path, later: bool) -> None:
+    """What comes during a checkpoint stands behind the files; few records have no files at all."""
+    with small_pages():
+        store = _store(quick_path, Disk())
+        positions = _append(store, BLOCK)
+        _settle(store, positions[:-1] if later else positions[:10], DELIVERED)
+        job = store.begin_checkpoint(record_at(1))
+        _settle(store, positions[-1:], DELIVERED, attempt=2)
+        job.run()
+        job.finish()
+        assert _full(store) == [True]
+        assert store.states(positions[-1:]).attempt.tolist() == [2]
+        assert store._hours.find(HOUR).states_units == BLOCK or not later  # type: ignore[union-attr]
+        store.close()
