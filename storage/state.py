@@ -5,15 +5,16 @@ search. They are held for hours in use only, and only as far as units have been 
 costs nothing.
 
 ```
-unit   0 ............ 131,072 .............. 262,144 ......     counted from the hour's first one
-       | block        | block                | block            columns of so many units: growing copies little
+unit   0 ............ 1,048,576 ............ 2,097,152 ....     counted from the hour's first one
+       | block        | block                | block            columns of a million units: growing copies little
+       | part | part | ...                                      131,072 units: what is let go together
        | page | page | page | ...                               512 units: what is read where states files stand
 ```
 Of a large hour a checkpoint keeps states files (state_files.py). Then a page is read when a unit of it is first asked
 for, from those files and from the tail, the records behind them; what no look asked for costs nothing. A page that was
-read follows what happens, like all of them where there are no such files. It is kept until all units of its block have
-ended and the files tell it: then the block keeps their states, one byte a unit, and whoever asks for more reads the
-page again. So memory follows from what is open, not from what the hour has seen.
+read follows what happens, like all of them where there are no such files. It is kept until all units of its part have
+ended and the files tell it: then their states are kept, one byte a unit, and whoever asks for more reads the page
+again. So memory follows from what is open, not from what the hour has seen.
 """
 
 from collections.abc import Iterator
@@ -28,9 +29,10 @@ from storage.chain import run_edges
 from storage.columns import StateColumns
 from storage.format import FORWARDED, LEASED, PENDING, RELEASED, Settles
 from storage.position import INDEX_MAX
-from storage.state_block import BLOCK_UNITS, Block, Columns
-from storage.state_file import PAGE_UNITS, Rows, newest_of
-from storage.state_files import StateFiles, between
+from storage.state_block import BLOCK_UNITS, PART_UNITS, Block, Columns
+from storage.state_file import PAGE_UNITS, Rows
+from storage.state_files import StateFiles
+from storage.state_seen import Seen
 
 _STATES: Final = 16
 _PIECE_PAGES: Final = 32
@@ -90,7 +92,7 @@ class States:
     def file(self, settles: int) -> bool:
         """There are files for so many settle records; whether they are of use here."""
         self.filed = settles
-        self._ended = [number for number, block in enumerate(self._blocks) if _has_ended(block, settles)]
+        self._ended = [part for part in self._parts() if self._has_ended(part, settles)]
         return self.lazy or bool(self._ended)
 
     def rebase(self, files: StateFiles) -> None:
@@ -103,17 +105,36 @@ class States:
         self._thin()
 
     def _thin(self) -> None:
-        """Of the blocks that have ended keep the states only."""
+        """Of the parts that have ended keep the states only."""
         more = np.ones(max(0, self._files.pages - len(self._read)), np.bool_)
         self._read, self._known = np.concatenate([self._read, more]), np.concatenate([self._known, more])
-        pages = BLOCK_UNITS // PAGE_UNITS
-        for number in self._ended:
-            self._blocks[number].thin()
-            self._read[number * pages : (number + 1) * pages] = False
+        for part in self._ended:
+            block, within = divmod(part, BLOCK_UNITS // PART_UNITS)
+            self._blocks[block].let_go(within)
+            self._read[_pages_of(part)] = False
         self._ended = []
         unread = np.flatnonzero(~self._read)
         self._read_count = len(self._read) - len(unread)
         self._read_from = (int(unread[-1]) + 1) * PAGE_UNITS if len(unread) else 0
+
+    def _parts(self) -> Iterator[int]:
+        """Those of which more than the states may be in memory, if they are mapped."""
+        for part in range(len(self._blocks) * BLOCK_UNITS // PART_UNITS):
+            read = self._read[_pages_of(part)]
+            if not len(read) or read.any():
+                yield part
+
+    def _has_ended(self, part: int, settles: int) -> bool:
+        """Whether it is mapped, and all of its units were settled for good by the first so many settle records."""
+        number, within = divmod(part, BLOCK_UNITS // PART_UNITS)
+        block, units = self._blocks[number], slice(within * PART_UNITS, (within + 1) * PART_UNITS)
+        state = block.state[units]
+        return (
+            len(block.state) == BLOCK_UNITS
+            and bool(state.min() > LEASED)
+            and not (state == FORWARDED).any()
+            and bool(block.newest[units].max() <= settles)
+        )
 
     @property
     def lazy(self) -> bool:
@@ -218,7 +239,7 @@ class States:
             part[:] = block.state[: len(part)]
         return states
 
-    def seen(self) -> "Seen":
+    def seen(self) -> Seen:
         """The states as they are, and go on, to be looked at in another thread."""
         files = self._files.again() if self.lacks_states else _NO_FILES
         return Seen(self.first, [block.state for block in self._blocks], self._known.copy(), files, self._tail)
@@ -297,12 +318,10 @@ class States:
     def _put(self, at: I64, columns: tuple[npt.NDArray[np.generic], ...]) -> None:
         for number, rows in self._by_block(at):
             while number >= len(self._blocks):
-                self._blocks.append(Block.zeros(BLOCK_UNITS if self._blocks else min(1024, BLOCK_UNITS)))
+                self._blocks.append(Block.mapped() if self._blocks else Block.zeros(min(1024, PART_UNITS)))
                 if len(self._blocks) > 1:
                     self._blocks[-2].reach(BLOCK_UNITS)
             within, block = at[rows] - number * BLOCK_UNITS, self._blocks[number]
-            if block.is_thin:
-                block.fill()
             block.reach(int(within[within.argmax()]) + 1)
             # numpy assigns in order, so the last of several records of one unit stays
             block.put(within, tuple(column[rows] for column in columns))
@@ -328,7 +347,7 @@ class States:
         edges = [0, *(np.flatnonzero(np.diff(missing) > 1) + 1).tolist(), len(missing)]
         for first, last in pairwise(edges):
             low, high = int(missing[first]), int(missing[last - 1]) + 1
-            rows = _rows(self._files, self._tail, low, high)
+            rows = self._files.told(low, high, self._tail)
             if len(rows):
                 columns = tuple(rows[name] for name in ("state", "attempt", "term", "when", "newest"))
                 self._put(rows["unit"].astype(np.int64), columns)
@@ -336,59 +355,5 @@ class States:
         self._read_count += len(missing)
 
 
-def _has_ended(block: Block, settles: int) -> bool:
-    """Whether all of its units have, by the first so many settle records."""
-    if block.is_thin or len(block.state) < BLOCK_UNITS:
-        return False
-    ended = (block.state > LEASED) & (block.state != FORWARDED) & (block.newest <= settles)
-    return bool(ended.all())
-
-
-class Seen:
-    """See States.seen. Of what happens to the units meanwhile it may see some and miss some. Close it after use."""
-
-    def __init__(
-        self, first: int, states: list[U8], known: npt.NDArray[np.bool_], files: StateFiles, tail: Rows | None
-    ) -> None:
-        self._first = first
-        self._states = states
-        self._known = known
-        self._files = files
-        self._tail = tail
-
-    def pending(self, indexes: I64) -> npt.NDArray[np.bool_]:
-        """Which of the units with these global indexes are pending."""
-        at = indexes - self._first
-        state = np.zeros(len(at), np.uint8)
-        block = at >> _BLOCK_BITS
-        for number, column in enumerate(self._states):
-            rows = np.flatnonzero((block == number) & (at - number * BLOCK_UNITS < len(column)))
-            state[rows] = column[at[rows] - number * BLOCK_UNITS]
-        if not self._known.all():
-            self._fill(at, state)
-        pending: npt.NDArray[np.bool_] = state == PENDING
-        return pending
-
-    def _fill(self, at: I64, state: U8) -> None:
-        """The states of units whose pages are not in memory."""
-        page = at // PAGE_UNITS
-        lacking = np.flatnonzero(page < len(self._known))
-        lacking = lacking[~self._known[page[lacking]]]
-        for each in np.unique(page[lacking]).tolist():
-            mine = lacking[page[lacking] == each]
-            rows = _rows(self._files, self._tail, each, each + 1)
-            place = np.minimum(rows["unit"].searchsorted(at[mine]), max(len(rows) - 1, 0))
-            known = rows["unit"][place] == at[mine] if len(rows) else np.zeros(len(mine), np.bool_)
-            state[mine[known]] = rows["state"][place[known]]
-
-    def close(self) -> None:
-        """Let go of the files."""
-        self._files.close()
-
-
-def _rows(files: StateFiles, tail: Rows | None, low: int, high: int) -> Rows:
-    """What files and tail tell of the units of pages low <= number < high."""
-    parts = files.read(low, high)
-    if tail is not None:
-        parts.append(between(tail, low, high))
-    return newest_of(parts) if len(parts) > 1 else parts[0]
+def _pages_of(part: int) -> slice:
+    return slice(part * PART_UNITS // PAGE_UNITS, (part + 1) * PART_UNITS // PAGE_UNITS)

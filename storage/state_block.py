@@ -1,5 +1,7 @@
-"""A block of states: columns of up to 131,072 units, by their number in it."""
+"""A block of states: columns of up to a million units, by their number in it."""
 
+import mmap
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -7,52 +9,43 @@ import numpy.typing as npt
 
 from storage.array import I64, U8, U16, U32
 
-BLOCK_UNITS: Final = 1 << 17
+BLOCK_UNITS: Final = 1 << 20
+
+PART_UNITS: Final = 1 << 17
+"""What is let go together. Each of its columns fills whole pages of memory."""
 
 Columns = tuple[U8, U16, U32, I64, U32]
 """state, attempt, term, when, newest: see Block."""
 
+_KINDS: Final = (np.uint8, np.uint16, np.uint32, np.int64, np.uint32)
+
 
 class Block:
-    """Zero where nothing was put. Memory comes from the kernel zeroed, so what nobody touches takes none.
+    """Zero where nothing was put. One of more than a part is mapped with all the units it may ever have: the kernel
+    gives a page of memory, zeroed, when it is first touched. What nobody touches takes none."""
 
-    One that is thin has no column but `state`."""
+    __slots__ = ("_maps", "attempt", "newest", "state", "term", "when")
 
-    __slots__ = ("attempt", "newest", "state", "term", "when")
+    def __init__(self, columns: Columns, maps: Sequence[mmap.mmap] = ()) -> None:
+        self._set(columns, maps)
 
-    def __init__(self, columns: Columns) -> None:
-        self._set(columns)
-
-    def _set(self, columns: Columns) -> None:
+    def _set(self, columns: Columns, maps: Sequence[mmap.mmap]) -> None:
         self.state, self.attempt, self.term = columns[:3]
         self.when = columns[3]  # lease end of a leased unit, place of a forwarded one, else 0
         self.newest = columns[4]  # 1 + ordinal of the unit's newest settle record; 0: none
+        self._maps = maps
 
     @classmethod
     def zeros(cls, units: int) -> "Block":
         """Of so many units."""
-        return cls(
-            (
-                np.zeros(units, np.uint8),
-                np.zeros(units, np.uint16),
-                np.zeros(units, np.uint32),
-                np.zeros(units, np.int64),
-                np.zeros(units, np.uint32),
-            )
-        )
+        return cls(_columns([np.zeros(units, kind) for kind in _KINDS]))
 
-    @property
-    def is_thin(self) -> bool:
-        """Whether the states are all there is of it."""
-        return len(self.newest) < len(self.state)
-
-    def thin(self) -> None:
-        """Let go of all but the states."""
-        self._set((self.state, *Block.zeros(0).columns[1:]))
-
-    def fill(self) -> None:
-        """Have the other columns again, zero."""
-        self._set((self.state, *Block.zeros(len(self.state)).columns[1:]))
+    @classmethod
+    def mapped(cls) -> "Block":
+        """Of all the units that a block may have."""
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # of a shared one the kernel would take nothing back
+        maps = [mmap.mmap(-1, BLOCK_UNITS * np.dtype(kind).itemsize, flags) for kind in _KINDS]
+        return cls(_columns([np.frombuffer(each, kind) for each, kind in zip(maps, _KINDS, strict=True)]), maps)
 
     @property
     def columns(self) -> Columns:
@@ -72,11 +65,25 @@ class Block:
             mine[at] = theirs
 
     def reach(self, units: int) -> None:
-        """Make room for so many units, doubling so that growing stays O(1) a unit."""
+        """Make room for so many units: doubling, so that growing stays O(1) a unit, until it is more than a part."""
         have = len(self.state)
         if units <= have:
             return
-        larger = Block.zeros(min(BLOCK_UNITS, max(units, 2 * have)))
+        larger = Block.mapped() if units > PART_UNITS else Block.zeros(min(PART_UNITS, max(units, 2 * have)))
         for old, new in zip(self._all(), larger._all(), strict=True):
             new[:have] = old
-        self._set(larger.columns)
+        self._set(larger.columns, larger._maps)
+
+    def let_go(self, part: int) -> None:
+        """Keep the states only, of a part that is mapped: the rest is zero again."""
+        low, high = part * PART_UNITS, (part + 1) * PART_UNITS
+        for column, memory in zip(self._all()[1:], self._maps[1:], strict=True):
+            column[low:high] = 0
+            begin, end = -(-low * column.itemsize // mmap.PAGESIZE), high * column.itemsize // mmap.PAGESIZE
+            if begin < end:
+                memory.madvise(mmap.MADV_DONTNEED, begin * mmap.PAGESIZE, (end - begin) * mmap.PAGESIZE)
+
+
+def _columns(columns: list[Any]) -> Columns:
+    state, attempt, term, when, newest = columns
+    return state, attempt, term, when, newest

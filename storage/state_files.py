@@ -79,6 +79,13 @@ class StateFiles:
         """The rows of the pages low <= number < high, of each file, the oldest first."""
         return [file.read(low, high) for file in self.files]
 
+    def told(self, low: int, high: int, tail: Rows | None) -> Rows:
+        """What they and the tail, records behind them, tell of the units of the pages low <= number < high."""
+        parts = self.read(low, high)
+        if tail is not None:
+            parts.append(between(tail, low, high))
+        return newest_of(parts) if len(parts) > 1 else parts[0]
+
     def close(self) -> None:
         """Let go of the descriptors."""
         for file in self.files:

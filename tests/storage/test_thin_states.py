@@ -2,18 +2,22 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from node.memory import resident_bytes
 from storage.array import U64
 from storage.columns import SettleBatch
 from storage.disk import Disk
 from storage.format import DEAD, DELIVERED, FORWARDED, LEASED, PENDING
 from storage.position import HOUR_MS
+from storage.state_block import BLOCK_UNITS, PART_UNITS, Block
 from storage.store import Store
 from tests.storage.small_pages import small_pages
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, record_at
 
 BLOCK = 64
+PART = 16
 
 
 class _ReadsCounted(Disk):
@@ -41,10 +45,11 @@ def _settle(store: Store, positions: U64, what: int, attempt: int = 1) -> None:
     store.settle(SettleBatch.of(positions, what=what, at_ms=9, when=500, term=1, attempt=attempt))
 
 
-def _full(store: Store) -> list[bool]:
-    """Of each block of the hour whether it has all columns."""
+def _full(store: Store) -> list[int]:
+    """The parts of the hour of which more than the states is in memory."""
     states = store._hours.find(HOUR).states()  # type: ignore[union-attr]
-    return [not block.is_thin for block in states._blocks]
+    newest = np.concatenate([block.newest for block in states._blocks])
+    return sorted(set((np.flatnonzero(newest) // PART).tolist()))
 
 
 def test_what_has_ended_is_told_by_its_state_alone(quick_path: Path) -> None:
@@ -58,16 +63,16 @@ def test_what_has_ended_is_told_by_its_state_alone(quick_path: Path) -> None:
         _settle(store, positions[5:6], DEAD, attempt=4)
         slot_read = store.slot_read(HOUR * 3600)
         assert slot_read is not None
-        assert _full(store) == [True] * 4
+        assert _full(store) == list(range(16))
         checkpoint(store, 1)
-        assert _full(store) == [False, False, False, True]
+        assert _full(store) == [15]
         reads = disk.count
         assert store.leased(HOUR).position.tolist() == positions[-4:].tolist()
         assert store.born_in_state(HOUR << 40, (HOUR + 1) << 40, DEAD).tolist() == positions[5:6].tolist()
         assert disk.count == reads
         assert store.states(positions[[70]]).attempt.tolist() == [3]
         assert disk.count == reads + 1
-        assert _full(store) == [False, True, False, True]
+        assert _full(store) == [4, 15]
         assert not len(slot_read.run())
         assert not len(store.pending(HOUR))
         found = store.states(positions)
@@ -83,9 +88,9 @@ def test_what_happens_to_units_that_had_ended_is_kept(quick_path: Path) -> None:
         positions = _append(store, 2 * BLOCK)
         _settle(store, positions, DEAD, attempt=7)
         checkpoint(store, 1)
-        assert _full(store) == [False, False]
+        assert _full(store) == []
         _settle(store, positions[[3]], FORWARDED, attempt=8)
-        assert _full(store) == [True, False]
+        assert _full(store) == [0]
         assert store.states(positions[2:5]).attempt.tolist() == [7, 8, 7]
         _settle(store, positions[60:70], DELIVERED, attempt=9)
         assert store.states(positions[59:71]).attempt.tolist() == [7, *[9] * 10, 7]
@@ -106,13 +111,13 @@ def test_b19_an_hours_memory_follows_what_is_open(quick_path: Path) -> None:
             _settle(store, last, DELIVERED)
             last = positions
             checkpoint(store, count)
-            assert sum(_full(store)) <= 2
+            assert len(_full(store)) <= 2
         assert store.states(last).state.tolist() == [PENDING] * BLOCK
         store.close()
 
 
 @pytest.mark.parametrize("later", [True, False])
-def test_blocks_are_kept_where_their_files_do_not_tell_the_end(quick_path: Path, later: bool) -> None:
+def test_what_the_files_do_not_tell_is_kept(quick_path: Path, later: bool) -> None:
     """What comes during a checkpoint stands behind the files; few records have no files at all."""
     with small_pages():
         store = _store(quick_path, Disk())
@@ -122,7 +127,21 @@ def test_blocks_are_kept_where_their_files_do_not_tell_the_end(quick_path: Path,
         _settle(store, positions[-1:], DELIVERED, attempt=2)
         job.run()
         job.finish()
-        assert _full(store) == [True]
+        assert _full(store) == ([3] if later else [0, 3])
         assert store.states(positions[-1:]).attempt.tolist() == [2]
-        assert store._hours.find(HOUR).states_units == BLOCK or not later  # type: ignore[union-attr]
         store.close()
+
+
+def test_what_is_let_go_is_the_kernels() -> None:
+    """18 bytes a unit; and a block takes no memory for what nobody touches."""
+    begin = resident_bytes()
+    block = Block.mapped()
+    assert resident_bytes() - begin < 1 << 20
+    for column in block.columns:
+        column[: 2 * PART_UNITS] = 1
+    full = resident_bytes()
+    assert full - begin > 35 * PART_UNITS
+    block.let_go(1)
+    assert full - resident_bytes() > 17 * PART_UNITS
+    assert [int(column.sum()) for column in block.columns] == [2 * PART_UNITS, *[PART_UNITS] * 4]
+    assert len(block.state) == BLOCK_UNITS

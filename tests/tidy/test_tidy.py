@@ -59,10 +59,10 @@ HOMES: dict[str, set[str]] = {
     "os.urandom": {"node/entropy.py"},
     "open": {"storage/disk.py"},
     "os.open": {"storage/disk.py"},
-    # A mapped file that is cut short is a signal: LMDB's is looked at first, and nothing else is mapped.
+    # A mapped file that is cut short is a signal: LMDB's is looked at first, and no other is mapped. Blocks map memory.
     "lmdb.open": {"storage/catalog.py"},
     "lmdb.Environment": {"storage/catalog.py"},
-    "mmap.mmap": set(),
+    "mmap.mmap": {"storage/state_block.py"},
     "np.memmap": set(),
     "os.write": {"storage/disk.py"},
     "os.pwrite": {"storage/disk.py"},
