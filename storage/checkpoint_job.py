@@ -75,7 +75,7 @@ class CheckpointJob:
             self._remove(unlinked)
             self._pins.removed(unlinked)
         for path in self.hours.states.removed:
-            if self._disk.exists(path):
+            if path not in self.hours.states.used and self._disk.exists(path):
                 self._disk.unlink(path)
 
     def finish(self) -> None:

@@ -1,11 +1,9 @@
-"""Which units of an hour were born elsewhere, and where: the newest of those that came while it was in use, in memory.
+"""Which units of an hour were born elsewhere, and where: those that came while it was in use, in memory.
 
 A retry's ack names the place; the one record that tells how the message ended stands at home. Of units that came
-before, and of hours that nobody used for a while, index and record header tell (hour.py), unit by unit: to read all of
-an hour of ten million holds a node for a third of a second.
+before or have ended since, and of hours that nobody used for a while, index and record header tell (hour.py), unit by
+unit: to read all of an hour of ten million holds a node for a third of a second.
 """
-
-from typing import Final
 
 import numpy as np
 
@@ -15,47 +13,41 @@ _NONE_AT: I64 = np.empty(0, np.int64)
 _NONE_HOME: U64 = np.empty(0, np.uint64)
 
 
-HOMES_MAX: Final = 1 << 16
-"""So many are held, 1 MiB; where one more comes, the older half goes."""
-
-
 class Homes:
     """Homes by global_index of the moved units from `begin` on. Rises with each append, so a look-up is one binary
     search; 16 bytes each."""
 
-    __slots__ = ("_at", "_count", "_home", "begin")
+    __slots__ = ("_at", "_home", "begin", "count")
 
     def __init__(self, begin: int) -> None:
         self.begin = begin
         self._at, self._home = _NONE_AT, _NONE_HOME
-        self._count = 0
+        self.count = 0
 
     def add(self, at: I64, homes: U64) -> None:
         """Moved units, ascending, behind all there are."""
-        if self._count + len(at) > HOMES_MAX:
-            self._keep(max(0, HOMES_MAX // 2 - len(at)))
-            at, homes = at[-HOMES_MAX:], homes[-HOMES_MAX:]
-            self.begin = int(at[0]) if not self._count else int(self._at[0])
-        start, self._count = self._count, self._count + len(at)
-        if self._count > len(self._at):
-            room = np.zeros(max(self._count, min(2 * len(self._at), HOMES_MAX), 64), np.int64)
+        start, self.count = self.count, self.count + len(at)
+        if self.count > len(self._at):
+            room = np.zeros(max(self.count, 2 * len(self._at), 64), np.int64)
             room[:start] = self._at[:start]
             self._at = room
             self._home = np.concatenate([self._home[:start], np.zeros(len(room) - start, np.uint64)])
-        self._at[start : self._count] = at
-        self._home[start : self._count] = homes
+        self._at[start : self.count] = at
+        self._home[start : self.count] = homes
 
-    def _keep(self, newest: int) -> None:
-        """So many of them."""
-        for column in (self._at, self._home):
-            column[:newest] = column[self._count - newest : self._count].copy()
-        self._count = newest
+    def forget(self, end: int) -> None:
+        """Let go of the units before this one, which have ended: few ask where those were born."""
+        if end > self.begin:
+            row = int(self._at[: self.count].searchsorted(end))
+            self._at, self._home = self._at[row : self.count].copy(), self._home[row : self.count].copy()
+            self.count -= row
+            self.begin = end
 
     def find(self, at: I64, places: U64) -> U64:
         """The homes of the units at these places, which have these global indexes: of one born there, or not known
         here, its place."""
-        if not self._count:
+        if not self.count:
             return places
-        known = self._at[: self._count]
-        row = np.minimum(known.searchsorted(at), self._count - 1)
+        known = self._at[: self.count]
+        row = np.minimum(known.searchsorted(at), self.count - 1)
         return np.where(known[row] == at, self._home[row], places)

@@ -192,10 +192,11 @@ class Hour:
                 newest_of(rows for rows, _ in parts), self.settles, forwards=any(told for _, told in parts)
             )
 
-    def rebase_states(self, settles: int) -> None:
-        """A checkpoint has made the states files longer, up to so many settle records; all of those are on disk."""
-        if self._states is not None and self._states.file(settles):
+    def rebase_states(self) -> None:
+        """A checkpoint has made the states files longer, or fewer."""
+        if self._states is not None:
             self._states.rebase(StateFiles.open(self.files, self.saved_settles))
+            self._homes.forget(self._states.ended)
 
     @property
     def states_units(self) -> int:

@@ -268,7 +268,7 @@ def write_states(directory: Path, manifest: Manifest, disk: Disk) -> None:
             generation=lengths.generation,
             first=first,
         )
-        extend(files, settle_count(lengths), [])
+        extend(files, settle_count(lengths), [], set())
         files.close()
 
 

@@ -48,7 +48,6 @@ class States:
         self.first = first
         self._blocks: list[Block] = []
         self._files = files
-        self._ended: list[int] = []
         self.filed = files.end
         """How many settle records there are states files for; more may have come since."""
         self._tail: Rows | None = None
@@ -89,33 +88,34 @@ class States:
             self._read, self._known = np.zeros(pages, np.bool_), np.zeros(pages, np.bool_)
             self._read_from = pages * PAGE_UNITS
 
-    def file(self, settles: int) -> bool:
-        """There are files for so many settle records; whether they are of use here."""
-        self.filed = settles
-        self._ended = [part for part in self._parts() if self._has_ended(part, settles)]
-        return self.lazy or bool(self._ended)
-
     def rebase(self, files: StateFiles) -> None:
-        """Read pages from these files, which `file` was told of, from now on. They go as far as those before, or
-        further: what came since those before and their tail is of pages that are in memory."""
+        """Read pages from these files from now on, and keep only the states of the parts that have ended by them. What
+        came since those before and their tail is of pages that are in memory; files that go less far are not taken."""
+        if files.end < self._files.end:
+            files.close()
+            return
         self._files.close()
         self._files = files
+        self.filed = files.end
         if files.end >= self._tail_end:
             self._tail = None
-        self._thin()
-
-    def _thin(self) -> None:
-        """Of the parts that have ended keep the states only."""
-        more = np.ones(max(0, self._files.pages - len(self._read)), np.bool_)
+        more = np.ones(max(0, files.pages - len(self._read)), np.bool_)
         self._read, self._known = np.concatenate([self._read, more]), np.concatenate([self._known, more])
-        for part in self._ended:
-            block, within = divmod(part, BLOCK_UNITS // PART_UNITS)
-            self._blocks[block].let_go(within)
-            self._read[_pages_of(part)] = False
-        self._ended = []
+        for part in list(self._parts()):
+            if self._has_ended(part, files.end):
+                block, within = divmod(part, BLOCK_UNITS // PART_UNITS)
+                self._blocks[block].let_go(within)
+                self._read[_pages_of(part)] = False
         unread = np.flatnonzero(~self._read)
         self._read_count = len(self._read) - len(unread)
         self._read_from = (int(unread[-1]) + 1) * PAGE_UNITS if len(unread) else 0
+
+    @property
+    def ended(self) -> int:
+        """The first global index from which on more than states is in memory: all units before have ended, or were not
+        asked for."""
+        pages = int(self._read.argmax()) if self._read_count else len(self._read)
+        return self.first + pages * PAGE_UNITS
 
     def _parts(self) -> Iterator[int]:
         """Those of which more than the states may be in memory, if they are mapped."""

@@ -92,18 +92,21 @@ class StateFiles:
             file.close()
 
 
-def extend(hour: HourFiles, settles: int, superfluous: list[Path]) -> bool:
-    """Make the files of an hour stand for so many settle records, which are on disk, unless few lack; whether any was
-    written. What needs no file any more is added to `superfluous`. In any thread; blocks. Raises Corrupt,
-    FormatRefused or DiskFailed."""
+def extend(hour: HourFiles, settles: int, superfluous: list[Path], used: set[Path]) -> bool:
+    """Make the files of an hour stand for so many settle records, which are on disk, unless few lack; whether
+    other ones count than before. What needs no file any more is added to `superfluous`, those that count to `used`: one
+    that a checkpoint left which was never durable may count now. In any thread; blocks. Raises Corrupt, FormatRefused
+    or DiskFailed."""
     disk, extended = hour.disk, False
     while True:
         names = disk.list_directory(hour.directory)
         spans = spans_in(names, settles)
         base = spans[-1][1] if spans else 0
         if settles - base < TAIL_MIN:
-            superfluous += [hour.directory / name for name in names if _superfluous(name, spans)]
-            return extended
+            fewer = [hour.directory / name for name in names if _superfluous(name, spans)]
+            superfluous += fewer
+            used.update(hour.directory / file_name(*span) for span in spans)
+            return extended or bool(fewer)
         _write_one(hour, spans, base, settles if settles - base < _RUN_MAX + TAIL_MIN else base + _RUN_MAX)
         disk.fsync_directory(hour.directory)
         extended = True

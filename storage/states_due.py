@@ -19,12 +19,14 @@ _BEGUN: Final = 8
 @dataclass(slots=True)
 class FrozenStates:
     """One checkpoint's part. `begun` are hours whose files it is to begin, `removed` files that nobody reads any more;
-    after `extend`: hours whose files go further now, and files that are superfluous once nobody has them open."""
+    after `extend`: hours whose files go further now or are fewer, files that are superfluous once nobody has them open,
+    and those that count, which are not to be removed."""
 
     begun: frozenset[int]
     removed: tuple[Path, ...]
     extended: list[HourCounters] = field(default_factory=list)
     superfluous: list[Path] = field(default_factory=list)
+    used: set[Path] = field(default_factory=set)
 
     def extend(self, rows: Rows, touched: set[int], open_files: OpenFiles) -> None:
         """Make the files of the large ones among these hours longer. In a thread. Raises Corrupt or DiskFailed."""
@@ -32,7 +34,7 @@ class FrozenStates:
         wanted = large[np.isin(large["number"], list(touched | self.begun))]
         for hour in map(HourCounters._make, np.sort(wanted, order="number").tolist()):
             files = open_files(hour.number, hour.generation, hour.first)
-            if extend(files, hour.settles, self.superfluous):
+            if extend(files, hour.settles, self.superfluous, self.used):
                 self.extended.append(hour)
             files.close()
 
@@ -60,4 +62,4 @@ class StatesDue:
         for extended in frozen.extended:
             hour = hours.get(extended.number)
             if hour is not None and hour.generation == extended.generation:
-                hour.rebase_states(extended.settles)
+                hour.rebase_states()

@@ -1,5 +1,6 @@
 """Messages that live elsewhere than where they were born, told from both ends."""
 
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from storage.format import (
     UNIT_MOVED,
     Corrupt,
 )
-from storage.home import HOMES_MAX, Homes
+from storage.home import Homes
 from storage.move import HISTORY_MAX
 from storage.move_check import move_faults
 from storage.pieces import at_once
@@ -197,34 +198,23 @@ def test_a_record_that_is_not_its_units(store: Store, quick_path: Path, field: s
     again.close()
 
 
-@given(st.lists(st.sets(st.integers(0, 50)), max_size=6), st.sampled_from([HOMES_MAX, 40, 8]))
-def test_homes_against_a_dict(batches: list[set[int]], most: int) -> None:
+@given(st.lists(st.sets(st.integers(0, 50)), max_size=6), st.lists(st.integers(0, 60), max_size=6))
+def test_homes_against_a_dict(batches: list[set[int]], forgotten: list[int]) -> None:
     """Added in any number of batches, each moved unit held leads to its home and every other one to itself."""
     homes, expected, start = Homes(0), {}, 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("storage.home.HOMES_MAX", most)
-        for batch in batches:
-            at = np.array(sorted(batch), np.int64) + start
-            homes.add(at, at.astype(np.uint64) * np.uint64(1000))
-            expected.update({index: index * 1000 for index in at.tolist()})
-            start += 51
+    for batch, behind in zip_longest(batches, forgotten, fillvalue=None):
+        at = np.array(sorted(batch or ()), np.int64) + start
+        homes.add(at, at.astype(np.uint64) * np.uint64(1000))
+        expected.update({index: index * 1000 for index in at.tolist()})
+        start += 51
+        if behind is not None:
+            homes.forget(start - behind)
+            assert homes.begin >= start - behind
     held = {index: home for index, home in expected.items() if index >= homes.begin}
-    assert min(len(expected), most // 2) <= len(held) <= most
+    assert homes.count == len(held)
     asked = np.arange(start + 3)
     places = asked.astype(np.uint64)
     assert homes.find(asked, places).tolist() == [held.get(index, index) for index in range(start + 3)]
-
-
-def test_b19_homes_that_are_not_held_are_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An hour held 16 bytes for every retry that it had seen."""
-    monkeypatch.setattr("storage.home.HOMES_MAX", 4)
-    born = store.append(batch_of([DUE + n for n in range(10)]))
-    places = [move(store, born[n : n + 2].tolist(), [DUE + HOUR_MS] * 2, at_ms=1) for n in range(0, 10, 2)]
-    hour = store._hours.find(HOUR + 1)
-    assert hour is not None
-    assert hour._homes._count <= 4
-    assert [store.homes(each).tolist() for each in places] == [born[n : n + 2].tolist() for n in range(0, 10, 2)]
-    assert store.homes(np.concatenate(places)).tolist() == born.tolist()
 
 
 def test_many_messages_gone_astray_are_counted() -> None:

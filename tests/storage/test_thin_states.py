@@ -1,6 +1,7 @@
 """What an hour holds of units that have ended: their states, and the rest when it is asked for."""
 
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from storage.disk import Disk
 from storage.format import DEAD, DELIVERED, FORWARDED, LEASED, PENDING
 from storage.position import HOUR_MS
 from storage.state_block import BLOCK_UNITS, PART_UNITS, Block
+from storage.state_files import spans_in
 from storage.store import Store
+from tests.storage.hour_history import HourHistory, kill_checkpoint
 from tests.storage.small_pages import small_pages
-from tests.storage.workload import HOUR, batch_of, checkpoint, found, record_at
+from tests.storage.workload import HOUR, batch_of, checkpoint, found, move, record_at
 
 BLOCK = 64
 PART = 16
@@ -102,17 +105,88 @@ def test_what_happens_to_units_that_had_ended_is_kept(quick_path: Path) -> None:
 
 
 def test_b19_an_hours_memory_follows_what_is_open(quick_path: Path) -> None:
-    """It was 19 bytes for each unit that the hour had seen, and as much again for where a retry was born."""
+    """It was 19 bytes for each unit that the hour had seen, and 16 for each retry."""
     with small_pages():
         store = _store(quick_path, Disk())
         last = _append(store, 20)
+        born: dict[int, int] = {}
         for count in range(1, 30):
             positions = _append(store, BLOCK)
+            places = move(store, positions[:5].tolist(), [HOUR * HOUR_MS] * 5, at_ms=1)
+            born |= dict(zip(places.tolist(), positions.tolist(), strict=False))
             _settle(store, last, DELIVERED)
-            last = positions
+            last = np.concatenate([positions, places])
             checkpoint(store, count)
             assert len(_full(store)) <= 2
-        assert store.states(last).state.tolist() == [PENDING] * BLOCK
+            assert store._hours.find(HOUR)._homes.count <= 10  # type: ignore[union-attr]
+        assert store.states(places).state.tolist() == [PENDING] * 5
+        assert store.homes(np.array(list(born), np.uint64)).tolist() == list(born.values())
+        store.close()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_files_of_checkpoints_that_never_were(quick_path: Path, seed: int) -> None:
+    """Killed between files and catalog, checkpoints leave files that count later."""
+    random = Random(seed)
+    with small_pages():
+        hour = HourHistory(quick_path, random, again=seed % 3 == 0)
+        hour.store.turn(HOUR)
+        steps = [hour.settle] * 2 + [hour.look, hour.end, hour.save, hour.save, hour.killed, hour.killed_replaying]
+        for _ in range(70):
+            random.choice(steps)()
+        hour.check()
+        hour.store.close()
+
+
+def _killed_at_checkpoint(store: Store, directory: Path) -> Store:
+    """It left its files; what is not in the catalog comes again."""
+    kill_checkpoint(store, 2)
+    store.close()
+    store = Store.open(directory, disk=Disk())
+    store.turn(HOUR)
+    return store
+
+
+def test_a_file_that_counts_is_not_removed(quick_path: Path) -> None:
+    """A checkpoint listed it as superfluous while the journal was replayed, and the next one built on it and removed
+    it. What was delivered was told leased again, by the files before it."""
+    with small_pages():
+        store = _store(quick_path, Disk())
+        positions = _append(store, 400)
+        _settle(store, positions[:64], LEASED)
+        checkpoint(store, 1)
+        _settle(store, positions[:64], DELIVERED)
+        store = _killed_at_checkpoint(store, quick_path)
+        assert store.states(positions).state.tolist() == [LEASED] * 64 + [PENDING] * 336
+        _settle(store, positions[:21], DELIVERED)
+        checkpoint(store, 2)
+        _settle(store, positions[21:64], DELIVERED)
+        _settle(store, positions[100:130], DELIVERED)
+        checkpoint(store, 3)
+        assert store.states(positions[:64]).state.tolist() == [DELIVERED] * 64
+        assert not len(store.leased(HOUR).position)
+        assert store.open_units(HOUR) == 400 - 94
+        files = [path.name for path in (quick_path / "hours" / str(HOUR)).glob("states.*")]
+        assert spans_in(files, 158)[-1][1] == 158
+        store.close()
+
+
+def test_files_that_are_removed_are_not_in_use(quick_path: Path) -> None:
+    """A checkpoint found the files of a killed one, longer than those in use, and wrote none. The next one removed
+    those in use: who looked at a slot failed."""
+    with small_pages():
+        store = _store(quick_path, Disk())
+        positions = _append(store, 200)
+        _settle(store, positions[:20], DELIVERED)
+        checkpoint(store, 1)
+        _settle(store, positions[20:60], DELIVERED)
+        store = _killed_at_checkpoint(store, quick_path)
+        for count, first, end in ((2, 20, 65), (3, 65, 70)):
+            _settle(store, positions[first:end], DELIVERED)
+            checkpoint(store, count)
+        slot_read = store.slot_read(HOUR * 3600)
+        assert slot_read is not None
+        assert slot_read.run().position.tolist() == positions[70:143].tolist()
         store.close()
 
 
