@@ -112,8 +112,8 @@ class States:
 
     @property
     def ended(self) -> int:
-        """The first global index from which on more than states is in memory: all units before have ended, or were not
-        asked for."""
+        """All units before this global index have ended, or were not asked for: no more than their states is in
+        memory."""
         pages = int(self._read.argmax()) if self._read_count else len(self._read)
         return self.first + pages * PAGE_UNITS
 

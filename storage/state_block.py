@@ -12,7 +12,7 @@ from storage.array import I64, U8, U16, U32
 BLOCK_UNITS: Final = 1 << 20
 
 PART_UNITS: Final = 1 << 17
-"""What is let go together. Each of its columns fills whole pages of memory."""
+"""A part of a block is let go as a whole. Each column of a part fills whole pages of memory."""
 
 Columns = tuple[U8, U16, U32, I64, U32]
 """state, attempt, term, when, newest: see Block."""

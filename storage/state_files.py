@@ -80,7 +80,7 @@ class StateFiles:
         return [file.read(low, high) for file in self.files]
 
     def told(self, low: int, high: int, tail: Rows | None) -> Rows:
-        """What they and the tail, records behind them, tell of the units of the pages low <= number < high."""
+        """The newest row of each unit in the pages low <= number < high. `tail` is what came behind the files."""
         parts = self.read(low, high)
         if tail is not None:
             parts.append(between(tail, low, high))

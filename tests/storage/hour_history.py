@@ -14,18 +14,15 @@ from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASE
 from storage.position import HOUR_MS
 from storage.state import States
 from storage.store import Store
+from tests.storage.faulty_disk import Stopped
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, record_at
 
 WHAT = (LEASED, LEASED, DELIVERED, CANCELLED, DEAD, EXPIRED, RELEASED, FORWARDED)
 UNITS = 300
 
 
-class _Killed(BaseException):
-    pass
-
-
 def _kill(*_: object) -> None:
-    raise _Killed
+    raise Stopped
 
 
 def kill_checkpoint(store: Store, index: int) -> None:
@@ -33,7 +30,7 @@ def kill_checkpoint(store: Store, index: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Frozen, "commit", _kill)
         job = store.begin_checkpoint(record_at(index))
-        with pytest.raises(_Killed):
+        with pytest.raises(Stopped):
             job.run()
 
 

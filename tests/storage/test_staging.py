@@ -21,6 +21,7 @@ from storage.staging import Chunk, Stage, joined, parts
 from storage.store import Store
 from storage.verify import verify
 from tests.examples import examples
+from tests.storage.reading_disk import ReadingDisk
 from tests.storage.workload import HOUR, batch_of, checkpoint, content, found, record_at
 
 HOURS = 4
@@ -148,25 +149,13 @@ def test_chunks_stay_few() -> None:
     assert model.stage.chunks[0] is first
 
 
-class CountingDisk(Disk):
-    """Counts the bytes read of index files."""
-
-    def __init__(self) -> None:
-        self.read_bytes = 0
-
-    def read(self, fd: int, size: int, offset: int) -> bytes:
-        """As ever."""
-        self.read_bytes += size
-        return super().read(fd, size, offset)
-
-
 @pytest.mark.parametrize("kept", [0, 10, 1000])
 def test_heads_are_kept_between_checkpoints(quick_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
     """An hour whose heads are kept is written again without reading its index; one whose heads had to go has the same
     bytes in the end."""
     monkeypatch.setattr(storage.heads, "KEPT_HOURS_MAX", kept)
     monkeypatch.setattr(storage.stage_write, "KEPT_UNITS_MIN", 1)
-    disk = CountingDisk()
+    disk = ReadingDisk()
     store = Store.open(quick_path, disk=disk)
     found(store)
     due = np.arange(3_000) * (HOUR_MS // 100) + HOUR * HOUR_MS  # 30 hours

@@ -10,19 +10,18 @@ import storage.state
 import storage.state_file
 import storage.state_files
 from storage.array import U64
-from storage.catalog import Frozen
 from storage.columns import SettleBatch
 from storage.disk import Disk
 from storage.format import DELIVERED, LEASED, SETTLE, Settles
-from storage.hour_lengths import HourRows
 from storage.position import HOUR_MS
 from storage.state import States
 from storage.state_files import spans_in
 from storage.store import Store
 from storage.verify import verify
 from tests.examples import stride
-from tests.storage.faulty_disk import Stopped, StoppingDisk
-from tests.storage.hour_history import HourHistory
+from tests.storage.faulty_disk import StoppingDisk
+from tests.storage.hour_history import HourHistory, kill_checkpoint
+from tests.storage.reading_disk import ReadingDisk
 from tests.storage.small_pages import small_pages
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, record_at
 
@@ -76,19 +75,13 @@ def _files(directory: Path) -> list[str]:
     return sorted(path.name for path in (directory / "hours" / str(HOUR)).glob("states.*"))
 
 
-def test_states_of_a_checkpoint_that_never_was_do_not_count(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_of_a_checkpoint_that_never_was_do_not_count(quick_path: Path) -> None:
     """The node is killed when the file is written and the checkpoint is not committed. The journal tells it all again,
     and finds the units as they were: one that is ended already would take no ack, unlike on the other nodes."""
-
-    def stops(frozen: Frozen, lengths: HourRows | None = None) -> None:
-        raise Stopped
-
     with small_pages():
         store, positions = _begun(quick_path, Disk())
         store.settle(SettleBatch.of(positions[:30], what=DELIVERED, at_ms=2, term=1, attempt=1))
-        monkeypatch.setattr(Frozen, "commit", stops)
-        with pytest.raises(Stopped):
-            checkpoint(store, 2)
+        kill_checkpoint(store, 2)
         store.close()
         assert _files(quick_path) == ["states.0-30", "states.0-60"]
         store = Store.open(quick_path, disk=Disk())
@@ -139,22 +132,10 @@ def _large(directory: Path, units: int) -> U64:
     return positions
 
 
-class _BytesRead(Disk):
-    """Counts what is read."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-
-    def read(self, fd: int, size: int, offset: int) -> bytes:
-        """Read, and count it."""
-        self.bytes += size
-        return super().read(fd, size, offset)
-
-
 def test_one_look_at_an_old_message_does_not_read_its_hour(quick_path: Path) -> None:
     """A GET, a cancel, an ack or a key that is asked again rebuilt the states of the whole hour, on the loop (A5)."""
     positions = _large(quick_path, 100_000)
-    disk = _BytesRead()
+    disk = ReadingDisk()
     store = Store.open(quick_path, disk=disk)
     for look in (
         lambda: store.states(positions[[70_000]]),
@@ -165,9 +146,9 @@ def test_one_look_at_an_old_message_does_not_read_its_hour(quick_path: Path) -> 
     ):
         store.states(np.array([(HOUR + 9) << 40], np.uint64))
         store._hours.find(HOUR).cool()  # type: ignore[union-attr]
-        before = disk.bytes
+        before = disk.read_bytes
         assert look() is None or True
-        assert disk.bytes - before < 40_000
+        assert disk.read_bytes - before < 40_000
     assert int(store.states(positions[[5]]).attempt[0]) == 1
     assert store.settled_at(int(positions[5])) == 3
     assert store._hours.find(HOUR).states_units <= 1024  # type: ignore[union-attr]

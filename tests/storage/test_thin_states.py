@@ -11,25 +11,18 @@ from storage.array import U64
 from storage.columns import SettleBatch
 from storage.disk import Disk
 from storage.format import DEAD, DELIVERED, FORWARDED, LEASED, PENDING
+from storage.hour import Hour
 from storage.position import HOUR_MS
 from storage.state_block import BLOCK_UNITS, PART_UNITS, Block
 from storage.state_files import spans_in
 from storage.store import Store
 from tests.storage.hour_history import HourHistory, kill_checkpoint
+from tests.storage.reading_disk import ReadingDisk
 from tests.storage.small_pages import small_pages
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, move, record_at
 
 BLOCK = 64
 PART = 16
-
-
-class _ReadsCounted(Disk):
-    def __init__(self) -> None:
-        self.count = 0
-
-    def read(self, fd: int, size: int, offset: int) -> bytes:
-        self.count += 1
-        return super().read(fd, size, offset)
 
 
 def _store(directory: Path, disk: Disk) -> Store:
@@ -48,16 +41,21 @@ def _settle(store: Store, positions: U64, what: int, attempt: int = 1) -> None:
     store.settle(SettleBatch.of(positions, what=what, at_ms=9, when=500, term=1, attempt=attempt))
 
 
+def _hour(store: Store) -> Hour:
+    hour = store._hours.find(HOUR)
+    assert hour is not None
+    return hour
+
+
 def _full(store: Store) -> list[int]:
     """The parts of the hour of which more than the states is in memory."""
-    states = store._hours.find(HOUR).states()  # type: ignore[union-attr]
-    newest = np.concatenate([block.newest for block in states._blocks])
+    newest = np.concatenate([block.newest for block in _hour(store).states()._blocks])
     return sorted(set((np.flatnonzero(newest) // PART).tolist()))
 
 
 def test_what_has_ended_is_told_by_its_state_alone(quick_path: Path) -> None:
     """Which are pending, leased or dead needs no file. More is read, a page of it."""
-    disk = _ReadsCounted()
+    disk = ReadingDisk()
     with small_pages():
         store = _store(quick_path, disk)
         positions = _append(store, 4 * BLOCK)
@@ -69,12 +67,12 @@ def test_what_has_ended_is_told_by_its_state_alone(quick_path: Path) -> None:
         assert _full(store) == list(range(16))
         checkpoint(store, 1)
         assert _full(store) == [15]
-        reads = disk.count
+        reads = disk.reads
         assert store.leased(HOUR).position.tolist() == positions[-4:].tolist()
         assert store.born_in_state(HOUR << 40, (HOUR + 1) << 40, DEAD).tolist() == positions[5:6].tolist()
-        assert disk.count == reads
+        assert disk.reads == reads
         assert store.states(positions[[70]]).attempt.tolist() == [3]
-        assert disk.count == reads + 1
+        assert disk.reads == reads + 1
         assert _full(store) == [4, 15]
         assert not len(slot_read.run())
         assert not len(store.pending(HOUR))
@@ -118,7 +116,7 @@ def test_b19_an_hours_memory_follows_what_is_open(quick_path: Path) -> None:
             last = np.concatenate([positions, places])
             checkpoint(store, count)
             assert len(_full(store)) <= 2
-            assert store._hours.find(HOUR)._homes.count <= 10  # type: ignore[union-attr]
+            assert _hour(store)._homes.count <= 10
         assert store.states(places).state.tolist() == [PENDING] * 5
         assert store.homes(np.array(list(born), np.uint64)).tolist() == list(born.values())
         store.close()
