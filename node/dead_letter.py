@@ -25,7 +25,7 @@ from replication.command import Redrive
 from storage.array import U64
 from storage.format import DEAD
 from storage.message_id import encode_ids
-from storage.position import INDEX_BITS
+from storage.position import GONE, INDEX_BITS
 from storage.record import Record
 from storage.topic import Topic
 
@@ -137,6 +137,8 @@ class DeadLetters:
         store = self._node.store
         homes = self._still_dead(homes)
         places = store.last_places(homes)
+        there = places != np.uint64(GONE)
+        homes, places = homes[there], places[there]
         found = map(_Dead, homes.tolist(), places.tolist(), store.records(places))
         return [dead for dead in found if _matches(query, dead.record)]
 

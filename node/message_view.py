@@ -26,6 +26,7 @@ from storage.format import Settles
 from storage.lease_end import lease_ends_ms
 from storage.message_id import BadId, decode_id
 from storage.pieces import at_once
+from storage.position import GONE
 from storage.record import Record
 from storage.store import Store
 
@@ -66,6 +67,8 @@ def find(store: Store, id: str) -> Found:
     home = np.array([named.position], np.uint64)
     if named.group == GROUP and store.cluster_id is not None and store.states(home).state[0] != states.UNKNOWN:
         place = store.last_place(named.position)
+        if place == GONE:
+            raise unknown_message()
         record = store.records(np.array([place], np.uint64))[0]
         if (record.position, record.random) == (named.position, named.random):
             return Found(named.position, place, record)

@@ -30,6 +30,7 @@ from storage.format import FORWARDED as FORWARDED_STATE
 from storage.format import LEASED as LEASED_STATE
 from storage.format import MOVED as MOVED_STATE
 from storage.level import has
+from storage.position import GONE
 from storage.record import Record
 from storage.redraft import redraft
 from storage.store import Store
@@ -180,9 +181,16 @@ def _reschedule_round(
 
 
 def apply_redrive(store: Store, command: Redrive, envelope: Envelope, *, floor_ms: int) -> tuple[U8, list[Moves]]:
-    """Try dead messages again, their attempts counted anew; REDRIVEN or NOT_DEAD per row."""
+    """Try dead messages again, their attempts counted anew; REDRIVEN or NOT_DEAD per row. One is gone with the hour
+    where it died, though its home may stay: all that changed of it on its way stood there."""
     states = store.states(command.home)
     dead = (states.state == DEAD_STATE) & (store.homes(command.home) == command.home)
+    died_at = store.last_places(command.home)
+    gone = died_at == np.uint64(GONE)
+    if has(store.level, "gone-with-its-place"):
+        dead &= ~gone
+    else:
+        died_at[gone] = command.home[gone]
     rows = dead.nonzero()[0]
     rows = rows[first_of_each(command.home[rows])]
     rows = rows[_has_topic(store, command.home[rows])]
@@ -190,9 +198,7 @@ def apply_redrive(store: Store, command: Redrive, envelope: Envelope, *, floor_m
     if not len(rows):
         return result, []
     result[rows] = REDRIVEN
-    home = command.home[rows]
-    # Where it died; that hour may be gone while the home's is not: the body stands at home as well.
-    place = store.last_places(home)
+    home, place = command.home[rows], died_at[rows]
     attempt = np.maximum(states.attempt[rows], store.units(place)["attempt"])
     asked_due_ms = command.due_ms[rows]
     leaving = Leaving(

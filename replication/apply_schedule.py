@@ -16,6 +16,7 @@ from storage.array import I64, U8, U32, U64
 from storage.columns import UnitBatch
 from storage.format import UNIT_KEYED, UNKNOWN
 from storage.key import KeyEntry
+from storage.position import GONE
 from storage.record import KIND_MESSAGE, RANDOM_WORD, record_edges
 from storage.store import Store
 
@@ -132,9 +133,9 @@ def _holders(store: Store, command: Schedule, topic: U32, envelope: Envelope, st
 def _due_now(store: Store, holder: KeyEntry) -> int:
     """When the holder of a key is due, where it stands by now; as it was scheduled, if that hour is gone."""
     home = np.array([holder.position], np.uint64)
-    if store.states(home).state[0] == UNKNOWN:
+    if store.states(home).state[0] == UNKNOWN or (place := store.last_place(holder.position)) == GONE:
         return holder.due_ms
-    return int(store.units(store.last_places(home))["due_ms"][0])
+    return int(store.units(np.array([place], np.uint64))["due_ms"][0])
 
 
 def _verdict(key: Key, fingerprint: bytes) -> int:

@@ -18,6 +18,7 @@ NEEDS: Final = {
     "by-receipt": 3,  # a lease says that its hand-over is known by an extension alone
     "doubt": 3,  # what a leader that died may have handed over is kept with the state, and settles say so
     "extend-later": 3,  # no extension ends a lease earlier
+    "gone-with-its-place": 3,  # a dead message is not redriven once the hour where it died is unlinked
     "hash-version": 2,  # the rolling hash says by which version it was made
     "hello-group": 2,  # a hello names its group
     "lease-grace": 3,  # to a later leader a lease ends when it has ended by every clock

@@ -3,6 +3,9 @@
 The home knows the newest place, a place knows its home, and nothing else is followed: whatever befell a message, it is
 one hop away. A place may be unlinked before the home is, and its number taken by an hour begun anew; so what a home
 says of a place where the message no longer lives counts only if the unit there says the same.
+
+What changed of a message on its way stands at its newest place alone: revision, due time, doubt. A message ended there
+longer ago than its retention when that hour goes. So it is gone with it, though its home may stay for others.
 """
 
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ from storage.format import FORWARDED, LEASED, RELEASED, SETTLE, Corrupt, Settles
 from storage.hour import Hour
 from storage.hour_set import HourSet
 from storage.pieces import Pieces
-from storage.position import INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
+from storage.position import GONE, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
 
 PIECE_RECORDS: Final = 32
 HISTORY_MAX: Final = 500
@@ -51,16 +54,14 @@ def homes(hours: HourSet, places: U64) -> U64:
 
 
 def last_places(hours: HourSet, born: U64) -> U64:
-    """The newest places of messages, ended or not; where that is gone, and of one that was never moved, the home."""
-    if not hours.moved:
-        return born
+    """The newest places of messages, ended or not: GONE where that is unlinked; of one that was never moved, home."""
     places = born.copy()
     indexes = indexes_of(born)
     for number, rows in by_hour(hours_of(born)):
         hour = hours.use(number)
         if hour is not None and hour.states().forwards:
             places[rows] = _last_forwards(hour, indexes[rows], born[rows])
-    return np.where(homes(hours, places) == born, places, born)
+    return np.where(homes(hours, places) == born, places, np.uint64(GONE))
 
 
 def _last_forwards(hour: Hour, indexes: I64, born: U64) -> U64:

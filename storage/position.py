@@ -18,6 +18,9 @@ HOUR_MS: Final = 3_600_000
 MS_PER_TICK: Final = 1_000
 """A tick is an absolute second: its slot begins at tick * MS_PER_TICK."""
 
+GONE: Final = (1 << 64) - 1
+"""No unit's position, for no hour has as many units: that of a message whose newest place is unlinked."""
+
 _SHIFT: Final = np.uint64(INDEX_BITS)
 _MASK: Final = np.uint64(INDEX_MAX)
 

@@ -19,11 +19,16 @@ from tests.node.single_node import run_node
 
 async def kill(node: Node, messages: list[MessageIn]) -> None:
     """Schedule these to a topic that gives up at once, and have them given up."""
+    await node.service.schedule(messages, ANONYMOUS)
+    await give_up(node, len(messages))
+
+
+async def give_up(node: Node, count: int) -> None:
+    """Nack so many messages that are due, in a topic that gives up at once."""
     change = TopicChange(retry={"max_attempts": 1})
     await node.service.put_topic("t", change, create=True, if_match=None, principal=ANONYMOUS)
-    await node.service.schedule(messages, ANONYMOUS)
     receipts: list[str] = []
-    while len(receipts) < len(messages):
+    while len(receipts) < count:
         receipts += [each.receipt for each in await node.service.pull(PullIn("t", 1_000, 5_000), ANONYMOUS)]
     results = await node.service.nack("t", receipts, delay_ms=0, principal=ANONYMOUS)
     assert set(results) == {"nacked"}
@@ -109,6 +114,24 @@ def test_dead_messages_are_redriven_in_bulk(tmp_path: Path) -> None:
             attempts += [each.attempt for each in await node.service.pull(PullIn("t", 1_000, 5_000), ANONYMOUS)]
         assert set(attempts) == {2}
         assert await pages(node) == [[]]
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_9042_who_is_gone_with_the_hour_where_it_died_is_not_listed(tmp_path: Path) -> None:
+    """Nor redriven: its record at home has its first revision, and knows of no doubt."""
+
+    async def play(node: Node) -> None:
+        far_ms = node.service.now_ms() + 50 * HOUR_MS
+        result = await node.service.schedule([MessageIn("t", b"0", deliver_at_ms=far_ms)], ANONYMOUS)
+        id = result.ids[0].decode()
+        await node.service.reschedule(id, delay_ms=0, deliver_at_ms=None, if_match=None, principal=ANONYMOUS)
+        await give_up(node, 1)
+        assert [dead.id for dead in (await pages(node))[0]] == [id]
+        (hour,) = [hour for hour in node.store.hours() if hour < far_ms // HOUR_MS]
+        node.store.unlink(hour)
+        assert await pages(node) == [[]]
+        assert (await redrive(node)).matched == 0
 
     run_node(tmp_path / "n1", play)
 

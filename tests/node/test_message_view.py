@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from api.port import MessageView
+from api.problem import Problem
 from node.message_view import find, tell, view_message
 from node.retry import LEASE_ENDED, MAX_AGE, STOPPED, TIMEOUT
-from replication.command import Extend
+from replication.command import DispatchState, Extend, Unlink
 from storage.doubt import CLOCKS_MS
 from storage.message_id import encode_ids
 from storage.pieces import at_once
 from tests.replication.applied_log import (
+    HOUR_MS,
     T0,
     Log,
     ack,
@@ -164,3 +166,15 @@ def test_b8_a_long_story_is_read_in_turns_and_as_of_one_moment(log: Log, monkeyp
         beside.cancel()
 
     asyncio.run(play())
+
+
+def test_9042_a_message_is_known_until_the_hour_where_it_ended_goes(log: Log) -> None:
+    """Its home, which stays for others, tells of its first revision and due time, and of no doubt."""
+    (home,) = placed(log.apply(schedule(T0 + 50 * HOUR_MS)))
+    log.apply(reschedule((home, T0)))
+    log.apply(fail((log.place(home), 1, 1), dead=True), DispatchState((T0 + HOUR_MS) // 1000, 0, 1))
+    found = view(log, home)
+    assert (found.state, found.revision, found.due_ms) == ("dead", 2, T0)
+    log.apply(Unlink(np.array([T0 // HOUR_MS], np.int64)), now_ms=T0 + HOUR_MS + 60_001)
+    with pytest.raises(Problem, match="no message has this id; it may be past its retention"):
+        view(log, home)

@@ -6,6 +6,7 @@ from replication.apply_move import NOT_DEAD, REDRIVEN, RESCHEDULED
 from replication.apply_settle import ACKED, CANCELLED, DOUBTFUL, LEASED, MISMATCH, NONE, SETTLED, STALE, UNKNOWN
 from replication.command import DispatchState, Unlink
 from storage.format import DEAD, FORWARDED, MOVED, PENDING
+from storage.position import GONE
 from tests.replication.applied_log import (
     HOUR_MS,
     T0,
@@ -17,10 +18,12 @@ from tests.replication.applied_log import (
     placed,
     redrive,
     reschedule,
+    rise,
     schedule,
 )
 
 HOUR = T0 // HOUR_MS
+LATE_MS = T0 + HOUR_MS + 60_001
 
 
 def test_a_rescheduled_message_is_due_then_and_only_then(log: Log) -> None:
@@ -131,16 +134,31 @@ def test_redriven_messages_begin_anew(log: Log) -> None:
     assert log.apply(ack((place, 1, 3))).results[0].tolist() == [ACKED]
 
 
-def test_a_message_that_died_in_an_hour_now_gone_is_redriven_from_home(log: Log) -> None:
-    """Its body stands at home too: the hour where it died may be unlinked while a far home is not."""
-    far_ms = T0 + 50 * HOUR_MS
-    (home,) = placed(log.apply(schedule(far_ms)))
+def died_far_from_home(log: Log) -> int:
+    """The home of a message that was rescheduled and died in an hour that is unlinked by LATE_MS."""
+    (home,) = placed(log.apply(schedule(T0 + 50 * HOUR_MS)))
     log.apply(reschedule((home, T0)))
     log.apply(fail((log.place(home), 1, 1), dead=True))
     log.apply(DispatchState((T0 + HOUR_MS) // 1000, 0, 1))
-    late_ms = T0 + HOUR_MS + 60_001
-    assert log.apply(Unlink(np.array([HOUR], np.int64)), now_ms=late_ms).results[0] == 1
-    assert log.apply(redrive(home, due_ms=late_ms), now_ms=late_ms).results[0].tolist() == [REDRIVEN]
+    assert log.apply(Unlink(np.array([HOUR], np.int64)), now_ms=LATE_MS).results[0] == 1
+    assert log.store.last_place(home) == GONE
+    return home
+
+
+def test_9042_a_message_is_gone_with_the_hour_where_it_died(log: Log) -> None:
+    """Its home may stay for others. Redriven from there it had its first revision again, and got its second one twice;
+    nor did that record know of a doubt."""
+    rise(log)
+    home = died_far_from_home(log)
+    assert log.apply(redrive(home, due_ms=LATE_MS), now_ms=LATE_MS).results[0].tolist() == [NOT_DEAD]
+    assert log.apply(cancel(home), now_ms=LATE_MS).results[0].result.tolist() == [SETTLED]
+    assert log.state(home) == DEAD
+
+
+def test_below_level_3_it_is_redriven_from_home(log: Log) -> None:
+    """As older builds do: its body stands there too."""
+    home = died_far_from_home(log)
+    assert log.apply(redrive(home, due_ms=LATE_MS), now_ms=LATE_MS).results[0].tolist() == [REDRIVEN]
     place = log.place(home)
     assert place >> 40 == HOUR + 1
     assert log.record(place).body == b'"x"'

@@ -10,7 +10,7 @@ from storage.columns import SettleBatch, UnitBatch
 from storage.format import DEAD, FORWARDED, LEASED, MOVED, PENDING, RELEASED, SETTLED, UNKNOWN
 from storage.hour_count import ENDED, OPEN, READY, DueTally, Tally, TopicTally, Which
 from storage.pieces import at_once
-from storage.position import HOUR_MS
+from storage.position import GONE, HOUR_MS
 from storage.slot import SlotColumns
 from storage.store import Store
 
@@ -76,9 +76,10 @@ class Model:
         return position
 
     def movable(self) -> list[int]:
-        """Homes of messages that are open somewhere, or dead."""
+        """Homes of messages that are open somewhere, or dead and not gone with their place."""
         homes = [unit.position for unit in self.units.values() if not unit.moved]
-        return [home for home in homes if self.units[home].state in (PENDING, LEASED, DEAD, FORWARDED)]
+        there = [home for home in homes if self.last_place(home) != GONE]
+        return [home for home in there if self.units[home].state in (PENDING, LEASED, DEAD, FORWARDED)]
 
     def move(self, homes: list[int], due_ms: list[int], at_ms: int) -> list[int]:
         """Move messages; the positions that a store must give."""
@@ -97,9 +98,11 @@ class Model:
         return unit.forwards[-1] if unit.state == FORWARDED else home
 
     def last_place(self, home: int) -> int:
-        """Where it stands, if that is still there."""
+        """Where it stands; GONE if that is not there any more."""
         forwards = self.units[home].forwards
-        return forwards[-1] if forwards and self._is_at(home, forwards[-1]) else home
+        if not forwards:
+            return home
+        return forwards[-1] if self._is_at(home, forwards[-1]) else GONE
 
     def _is_at(self, home: int, place: int) -> bool:
         return place in self.units and self.units[place].home == home

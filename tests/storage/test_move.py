@@ -28,7 +28,7 @@ from storage.home import Homes
 from storage.move import HISTORY_MAX
 from storage.move_check import move_faults
 from storage.pieces import at_once
-from storage.position import HOUR_MS
+from storage.position import GONE, HOUR_MS
 from storage.record import HEADER, RECORD_HEADER_SIZE
 from storage.store import Store
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, move
@@ -151,21 +151,21 @@ def test_homes_are_read_again(store: Store, quick_path: Path, near: bool) -> Non
 def test_a_place_that_is_another_ones_now(store: Store) -> None:
     """A place may be unlinked before the home is, and its hour begun again: for a message born there, for another one
     that moved there, for the same one. What happened there before is no longer told, and nothing is told twice; no
-    place is another one's."""
+    place is another one's. The message is gone with where it ended."""
     (place,) = move(store, BORN[:1], [DUE + HOUR_MS], at_ms=1).tolist()
     for what, at_ms in ((LEASED, 2), (DEAD, 3)):
         _settle(store, what, place, at_ms=at_ms)
     _settle(store, DEAD, BORN[0], at_ms=3)
     assert at_once(store.history(BORN[0]))["at_ms"].tolist() == [1, 2, 3]
     store.unlink(HOUR + 1)
-    assert (store.last_place(BORN[0]), at_once(store.history(BORN[0]))["at_ms"].tolist()) == (BORN[0], [1, 3])
+    assert (store.last_place(BORN[0]), at_once(store.history(BORN[0]))["at_ms"].tolist()) == (GONE, [1, 3])
     assert store.append(batch_of([DUE + HOUR_MS])).tolist() == [place + 1]
     _settle(store, LEASED, place + 1, at_ms=4)
-    assert (store.last_place(BORN[0]), at_once(store.history(BORN[0]))["at_ms"].tolist()) == (BORN[0], [1, 3])
+    assert (store.last_place(BORN[0]), at_once(store.history(BORN[0]))["at_ms"].tolist()) == (GONE, [1, 3])
     store.unlink(HOUR + 1)
     assert move(store, BORN[1:2], [DUE + HOUR_MS], at_ms=5).tolist() == [place + 2]
     _settle(store, LEASED, place + 2, at_ms=6)
-    assert (store.last_place(BORN[0]), at_once(store.history(BORN[0]))["at_ms"].tolist()) == (BORN[0], [1, 3])
+    assert (store.last_place(BORN[0]), at_once(store.history(BORN[0]))["at_ms"].tolist()) == (GONE, [1, 3])
     assert at_once(store.history(BORN[1]))["at_ms"].tolist() == [5, 6]
     store.unlink(HOUR + 1)
     assert move(store, BORN[:1], [DUE + HOUR_MS], at_ms=7).tolist() == [place + 3]

@@ -15,7 +15,7 @@ from storage.columns import SettleBatch, UnitBatch
 from storage.disk import Disk
 from storage.format import DEAD, DELIVERED, FORWARDED, LEASED, MOVED, RELEASED
 from storage.genesis import Genesis
-from storage.position import HOUR_MS
+from storage.position import GONE, HOUR_MS
 from storage.record import KIND_MESSAGE, Drafts, encode_records
 from storage.redraft import redraft
 from storage.store import Store
@@ -69,9 +69,11 @@ def settle(what: int, *positions: tuple[int, int]) -> Entry:
 
 
 def move(store: Store, homes: Sequence[int], due_ms: Sequence[int], *, at_ms: int) -> U64:
-    """Move the messages born at `homes`, each once, as apply does: a unit at the new place, and the settle records."""
+    """Move the messages born at `homes`, each once, as apply does: a unit at the new place, and the settle records. Of
+    one whose place is gone it takes the record at home, as below level 3."""
     born = np.array(homes, np.uint64)
-    old = np.array([store.last_place(home) for home in homes], np.uint64)
+    last = store.last_places(born)
+    old = np.where(last == np.uint64(GONE), born, last)
     records, units = store.records(old), store.units(old)
     columns = redraft(records, extensions=[{"error": f"at {at_ms}"} for _ in records])
     batch = UnitBatch(
