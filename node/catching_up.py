@@ -97,6 +97,7 @@ class CatchingUp:
         """Of these positions the ones that are open, in nobody's hands, and were due before the moment."""
         store = self._node.store
         positions = np.arange(first, end, dtype=np.uint64)
+        positions = positions[store.state_only(positions) <= LEASED]
         states = store.states(positions)
         ended = lease_ends_ms(states.lease_end_ms, states.term, self._reign.term) <= self._node.clock.now_ms()
         free = (states.state == PENDING) | ((states.state == LEASED) & ended)

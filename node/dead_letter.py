@@ -144,7 +144,7 @@ class DeadLetters:
 
     def _still_dead(self, homes: U64) -> U64:
         """Since these were found the loop had its turns: messages may be redriven, an hour may be gone."""
-        dead: U64 = homes[self._node.store.states(homes).state == DEAD]
+        dead: U64 = homes[self._node.store.state_only(homes) == DEAD]
         return dead
 
     def _shown(self, found: list[_Dead]) -> list[DeadMessage]:

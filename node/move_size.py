@@ -28,7 +28,7 @@ def move_weight(record_bytes: int) -> int:
 def move_weights(store: Store, positions: U64) -> I64:
     """What moves of these units count for, shape [n]; 1 for one that is not there, since nothing is done with it."""
     weights = np.ones(len(positions), np.int64)
-    there = np.flatnonzero(store.states(positions).state != UNKNOWN)
+    there = np.flatnonzero(store.state_only(positions) != UNKNOWN)
     weights[there] += store.units(positions[there])["size"] // BYTES_A_MOVE
     return weights
 

@@ -179,7 +179,7 @@ class Sweep:
 
     def _read(self, span: Span, now_ms: int, *, note_leases: bool, leased_only: bool = False) -> Found:
         """The ready units of the first piece of a span that nobody claimed; of all, or of those that are leased."""
-        positions, end = (leased_piece if leased_only else _all)(self._store, span)
+        positions, end = (leased_piece if leased_only else open_piece)(self._store, span)
         states = self._store.states(positions)
         leased = states.state == LEASED
         ends_ms = lease_ends_ms(states.lease_end_ms, states.term, self._term)
@@ -235,10 +235,9 @@ def leased_piece(store: Store, span: Span) -> tuple[U64, int]:
     return positions[:LOOK_ROWS], int(positions[LOOK_ROWS - 1]) + 1
 
 
-def _all(store: Store, span: Span) -> tuple[U64, int]:
-    """The positions of the first piece of a span, and where it ends: behind the hour if its last unit is among them."""
+def open_piece(store: Store, span: Span) -> tuple[U64, int]:
+    """The open units of the first piece of a span, and where it ends: behind the hour if its last unit is in it."""
     hour = span.first >> INDEX_BITS
     last, end = store.span(hour)[1], min(span.end, span.first + LOOK_ROWS)
-    if last < end:
-        return np.arange(span.first, max(span.first, last), dtype=np.uint64), (hour + 1) << INDEX_BITS
-    return np.arange(span.first, end, dtype=np.uint64), end
+    positions = np.arange(span.first, max(span.first, min(last, end)), dtype=np.uint64)
+    return positions[store.state_only(positions) <= LEASED], (hour + 1) << INDEX_BITS if last < end else end

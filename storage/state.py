@@ -196,6 +196,20 @@ class States:
             when *= state != FORWARDED
         return StateColumns(state, attempt, term, when)
 
+    def state_at(self, indexes: I64) -> U8:
+        """The state alone of each: nothing is read of parts that were let go."""
+        at = self._relative(indexes)
+        pages = at // PAGE_UNITS
+        pages = pages[pages < len(self._known)]
+        self._need(pages[~self._known[pages]])
+        result = np.zeros(len(at), np.uint8)
+        for number, rows in self._by_block(at):
+            if number < len(self._blocks):
+                state, within = self._blocks[number].state, at[rows] - number * BLOCK_UNITS
+                known = within < len(state)
+                result[rows] = state[np.where(known, within, 0)] * known
+        return result
+
     def places(self, indexes: I64, homes: U64) -> U64:
         """Where the units at these positions, which have these global indexes, were forwarded to, or as they are."""
         if not self.forwards:

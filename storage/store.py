@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from storage.arrangement import Arrangement
-from storage.array import I64, U16, U32, U64
+from storage.array import I64, U8, U16, U32, U64
 from storage.catalog import Catalog
 from storage.catalog_file import require_begun
 from storage.chain import SECONDS
@@ -29,7 +29,7 @@ from storage.hour_table import NOT_READ, Extents, HoursHeld, HourTable
 from storage.move import born_in_state, history, homes, last_places, locate
 from storage.newest_settle import before_newest, newest
 from storage.pieces import Pieces
-from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
+from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, indexes_of
 from storage.record import Record, patch
 from storage.record_rows import RecordRows
 from storage.recovery import recover
@@ -37,6 +37,7 @@ from storage.slot import SlotColumns
 from storage.slot_read import SlotRead, hour_pending
 from storage.snapshot_pin import PINS, Pin, Pins
 from storage.staging import Stage
+from storage.unit_states import state_only, states
 
 __all__ = ["STAGED_BYTES_SOFT", "LeasedColumns", "SettleBatch", "SlotColumns", "StateColumns", "Store", "UnitBatch"]
 
@@ -159,20 +160,11 @@ class Store:
 
     def states(self, positions: U64) -> StateColumns:
         """State of each unit, in order; UNKNOWN where there is none."""
-        result = StateColumns.unknown(len(positions))
-        indexes = indexes_of(positions)
-        for number, rows in by_hour(hours_of(positions)):
-            hour = self._hours.use(number)
-            if hour is None:
-                continue
-            at = indexes[rows]
-            found = hour.states().at(at)
-            found.state[(at >= hour.next) | (at < hour.first)] = UNKNOWN
-            result.state[rows] = found.state
-            result.attempt[rows] = found.attempt
-            result.term[rows] = found.term
-            result.lease_end_ms[rows] = found.lease_end_ms
-        return result
+        return states(self._hours, positions)
+
+    def state_only(self, positions: U64) -> U8:
+        """The same without attempt, term and lease end: of units that ended long ago nothing is read."""
+        return state_only(self._hours, positions)
 
     def units(self, positions: U64) -> Units:
         """Index units, dtype UNIT, in order. All must exist. A staged one's pre_global_index is chain.NOT_LINKED."""

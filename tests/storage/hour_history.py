@@ -129,7 +129,10 @@ class HourHistory:
     def look(self) -> None:
         """A few units are asked for."""
         some = self.positions[[self.random.randrange(UNITS) for _ in range(self.random.choice((1, 1, 5)))]]
-        self._same(some)
+        if self.random.randrange(2):
+            self._same_state(some)
+        else:
+            self._same(some)
 
     def check(self) -> None:
         """All of them are."""
@@ -149,6 +152,7 @@ class HourHistory:
         assert (pieces, first) == (expected, end)
         states = whole.at((self.positions & np.uint64(0xFFFFFF)).astype(np.int64)).state
         assert sorted(self.store.pending(HOUR).position.tolist()) == self.positions[states == 0].tolist()
+        self._same_state(self.positions)
         self._same(self.positions)
 
     def _whole(self) -> States:
@@ -161,6 +165,10 @@ class HourHistory:
             states.enter(rows, first)
             first += len(rows)
         return states
+
+    def _same_state(self, positions: U64) -> None:
+        expected = self._whole().at((positions & np.uint64(0xFFFFFF)).astype(np.int64)).state
+        assert self.store.state_only(positions).tolist() == expected.tolist()
 
     def _same(self, positions: U64) -> None:
         whole, at = self._whole(), (positions & np.uint64(0xFFFFFF)).astype(np.int64)

@@ -143,7 +143,7 @@ class Model:
             self._check_counts(store, hour, [unit for unit in units if unit.position >> 40 == hour])
         self._check_states(store, positions, units)
         buried = np.array(sorted(self.buried), np.uint64)
-        assert set(store.states(buried).state.tolist()) <= {UNKNOWN}
+        assert set(store.states(buried).state.tolist()) | set(store.state_only(buried).tolist()) <= {UNKNOWN}
         assert store.homes(buried).tolist() == buried.tolist()
         rows = store.units(positions)
         assert rows["due_ms"].tolist() == [unit.due_ms for unit in units]
@@ -179,6 +179,7 @@ class Model:
             assert store.settled_at(home) == (unit.history[-1][1] if unit.state in SETTLED else None)
 
     def _check_states(self, store: Store, positions: U64, units: list[Unit]) -> None:
+        assert store.state_only(positions).tolist() == [unit.state for unit in units]
         states = store.states(positions)
         assert states.state.tolist() == [unit.state for unit in units]
         last = [unit.history[-1] if unit.history else (PENDING, 0, 0, 0, 0) for unit in units]

@@ -70,6 +70,8 @@ def test_what_has_ended_is_told_by_its_state_alone(quick_path: Path) -> None:
         reads = disk.reads
         assert store.leased(HOUR).position.tolist() == positions[-4:].tolist()
         assert store.born_in_state(HOUR << 40, (HOUR + 1) << 40, DEAD).tolist() == positions[5:6].tolist()
+        expected = [DELIVERED] * 5 + [DEAD] + [DELIVERED] * (4 * BLOCK - 10) + [LEASED] * 4
+        assert store.state_only(positions).tolist() == expected
         assert disk.reads == reads
         assert store.states(positions[[70]]).attempt.tolist() == [3]
         assert disk.reads == reads + 1

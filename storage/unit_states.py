@@ -1,0 +1,41 @@
+"""The states of units by position, over the hours that they are in."""
+
+import numpy as np
+
+from storage.array import U8, U64
+from storage.columns import StateColumns
+from storage.format import UNKNOWN
+from storage.hour_set import HourSet
+from storage.position import by_hour, hours_of, indexes_of
+
+
+def states(hours: HourSet, positions: U64) -> StateColumns:
+    """See Store.states."""
+    result = StateColumns.unknown(len(positions))
+    indexes = indexes_of(positions)
+    for number, rows in by_hour(hours_of(positions)):
+        hour = hours.use(number)
+        if hour is None:
+            continue
+        at = indexes[rows]
+        found = hour.states().at(at)
+        found.state[(at >= hour.next) | (at < hour.first)] = UNKNOWN
+        result.state[rows] = found.state
+        result.attempt[rows] = found.attempt
+        result.term[rows] = found.term
+        result.lease_end_ms[rows] = found.lease_end_ms
+    return result
+
+
+def state_only(hours: HourSet, positions: U64) -> U8:
+    """See Store.state_only."""
+    result = np.full(len(positions), UNKNOWN, np.uint8)
+    indexes = indexes_of(positions)
+    for number, rows in by_hour(hours_of(positions)):
+        hour = hours.use(number)
+        if hour is not None:
+            at = indexes[rows]
+            found = hour.states().state_at(at)
+            found[(at >= hour.next) | (at < hour.first)] = UNKNOWN
+            result[rows] = found
+    return result
