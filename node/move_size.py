@@ -13,11 +13,15 @@ from typing import Final
 import numpy as np
 
 from storage.array import I64, U64
-from storage.format import UNKNOWN
+from storage.format import LEASED, UNKNOWN
+from storage.position import GONE
+from storage.state_file import PAGE_UNITS
 from storage.store import Store
 
 BYTES_A_MOVE: Final = 4096
 """Copying so many bytes takes about as long as all else of a move."""
+MOVES_A_PAGE: Final = 3
+"""Reading a page of what has ended (storage/state.py) takes as long as so many moves."""
 
 
 def move_weight(record_bytes: int) -> int:
@@ -26,10 +30,14 @@ def move_weight(record_bytes: int) -> int:
 
 
 def move_weights(store: Store, positions: U64) -> I64:
-    """What moves of these units count for, shape [n]; 1 for one that is not there, since nothing is done with it."""
+    """What moves of these units count for, shape [n]; 1 for one that is not there, since nothing is done with it. Of
+    what has ended each page counts as often as the rows come back to it: any node may have to read it."""
     weights = np.ones(len(positions), np.int64)
-    there = np.flatnonzero(store.state_only(positions) != UNKNOWN)
+    state = store.state_only(positions)
+    there = np.flatnonzero(state != UNKNOWN)
     weights[there] += store.units(positions[there])["size"] // BYTES_A_MOVE
+    ended = there[state[there] > LEASED]
+    weights[ended] += MOVES_A_PAGE * (np.diff(positions[ended] // np.uint64(PAGE_UNITS), prepend=np.uint64(GONE)) != 0)
     return weights
 
 

@@ -29,7 +29,8 @@ from replication.command import Extend, Fail, Settle
 from replication.command_handover import AGAIN, DEAD, RETRY
 from storage.array import U8
 from storage.format import DEAD as DEAD_STATE
-from storage.format import FORWARDED, UNKNOWN
+from storage.format import DELIVERED as DELIVERED_STATE
+from storage.format import FORWARDED, LEASED, UNKNOWN
 from storage.pieces import at_once
 from storage.topic import Topic
 
@@ -64,6 +65,10 @@ class _Shown:
 
 
 _NOT_KNOWN: Final = 3
+_OPEN: Final = 4
+
+ENDED_PIECE: Final = 128
+"""Units that have ended looked at in one piece: each may stand on a page of its own, read in 0.03 ms."""
 
 
 def _words(done: str) -> npt.NDArray[Any]:
@@ -90,13 +95,37 @@ class Settling:
         shown = _Shown(reign, topic, texts)
         named = shown.named
         if len(named):
-            settle = Settle(named.position, named.term, named.attempt, np.zeros(len(named), np.uint16))
-            results = await self._node.proposer.settle(settle)
+            results = await self._ended(named)
+            rows = np.flatnonzero(results == _OPEN)
+            if len(rows):
+                asked = named if len(rows) == len(named) else named.select(rows)
+                settle = Settle(asked.position, asked.term, asked.attempt, np.zeros(len(asked), np.uint16))
+                results[rows] = await self._node.proposer.settle(settle)
             shown.give(results)
             self._node.count_acked(topic.name, int(np.count_nonzero(results == ACKED)))
             self._log_ends(shown, results == ACKED, DELIVERED)
             self._log_ends(shown, results == STALE, LATE)  # or nobody could tell it from a consumer that never answered
         return shown.words("acked")
+
+    async def _ended(self, named: ReceiptColumns) -> U8:
+        """What acks come to whose units have ended where they stand, which nothing changes any more; _OPEN of others,
+        and where there are few. An entry with many would have every node read as many pages of its states."""
+        results = np.full(len(named), _OPEN, np.uint8)
+        if len(named) <= ENDED_PIECE:
+            return results
+        store = self._node.store
+        state = store.state_only(named.position)
+        ended = np.flatnonzero((state > LEASED) & (state != UNKNOWN))
+        results[ended] = STALE
+        done = ended[state[ended] == DELIVERED_STATE]
+        for first in range(0, len(done), ENDED_PIECE):
+            rows = done[first : first + ENDED_PIECE]
+            states = store.states(named.position[rows])
+            same = (states.term == named.term[rows]) & (states.attempt == named.attempt[rows])
+            same &= states.state == DELIVERED_STATE  # not so where its hour went meanwhile
+            results[rows[same]] = ACKED
+            await asyncio.sleep(0)
+        return results
 
     async def nack(
         self, reign: Reign, topic: Topic, texts: Sequence[str], delay_ms: int | None, *, counted: bool = True
@@ -132,7 +161,7 @@ class Settling:
         stale = np.flatnonzero(results == STALE)
         homes = store.homes(named.position[stale])
         for row, home in zip(stale.tolist(), homes.tolist(), strict=True):
-            if store.states(np.array([home], np.uint64)).state[0] == UNKNOWN:
+            if store.state_only(np.array([home], np.uint64))[0] == UNKNOWN:
                 continue
             history = at_once(store.history(home))
             same = (history["term"] == named.term[row]) & (history["attempt"] == named.attempt[row])
@@ -148,10 +177,16 @@ class Settling:
         if len(named):
             lease_ms = lease_ms or topic.settings.get("lease_ms") or TOPIC_DEFAULTS.lease_ms
             assert lease_ms is not None
-            ends_ms = np.full(len(named), self._node.clock.now_ms() + lease_ms, np.int64)
-            extended = self._node.proposer.extend(Extend(named.position, named.term, named.attempt, ends_ms))
-            reign.holding.until(named.position.tolist(), extended)
-            shown.give(await asyncio.shield(extended))
+            state = self._node.store.state_only(named.position)
+            results = np.full(len(named), STALE, np.uint8)
+            rows = np.flatnonzero((state <= LEASED) | (state == UNKNOWN))
+            if len(rows):
+                asked = named.select(rows)
+                ends_ms = np.full(len(rows), self._node.clock.now_ms() + lease_ms, np.int64)
+                extended = self._node.proposer.extend(Extend(asked.position, asked.term, asked.attempt, ends_ms))
+                reign.holding.until(asked.position.tolist(), extended)
+                results[rows] = await asyncio.shield(extended)
+            shown.give(results)
         return shown.words("extended")
 
     def _failed(self, topic: Topic, named: ReceiptColumns, delay_ms: int | None, *, counted: bool) -> Fail:
@@ -162,7 +197,7 @@ class Settling:
         fate, due_ms = np.full(count, DEAD, np.uint8), np.zeros(count, np.int64)
         code = np.full(count, NACKED, np.uint16)
         # Those whose hour is gone get their result, `invalid`, from the machine.
-        there = np.flatnonzero(node.store.states(named.position).state != UNKNOWN)
+        there = np.flatnonzero(node.store.state_only(named.position) != UNKNOWN)
         records = node.store.records(named.position[there])
         for row, attempt, record in zip(there.tolist(), named.attempt[there].tolist(), records, strict=True):
             decided = decide(

@@ -185,20 +185,20 @@ def apply_redrive(store: Store, command: Redrive, envelope: Envelope, *, floor_m
     where it died, though its home may stay: all that changed of it on its way stood there."""
     states = store.states(command.home)
     dead = (states.state == DEAD_STATE) & (store.homes(command.home) == command.home)
-    died_at = store.last_places(command.home)
-    gone = died_at == np.uint64(GONE)
-    if has(store.level, "gone-with-its-place"):
-        dead &= ~gone
-    else:
-        died_at[gone] = command.home[gone]
     rows = dead.nonzero()[0]
     rows = rows[first_of_each(command.home[rows])]
     rows = rows[_has_topic(store, command.home[rows])]
+    place = store.last_places(command.home[rows])
+    gone = place == np.uint64(GONE)
+    if has(store.level, "gone-with-its-place"):
+        rows, place = rows[~gone], place[~gone]
+    else:
+        place[gone] = command.home[rows[gone]]
     result = np.full(len(command.home), NOT_DEAD, np.uint8)
     if not len(rows):
         return result, []
     result[rows] = REDRIVEN
-    home, place = command.home[rows], died_at[rows]
+    home = command.home[rows]
     attempt = np.maximum(states.attempt[rows], store.units(place)["attempt"])
     asked_due_ms = command.due_ms[rows]
     leaving = Leaving(

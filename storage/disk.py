@@ -70,6 +70,10 @@ class Disk:
         except OSError as error:
             raise self._failed("open", path, error) from error
 
+    def duplicate(self, fd: int) -> int:
+        """Another descriptor of the same file, also where it has no name any more."""
+        return self._guard("duplicate", fd, lambda: os.dup(fd))
+
     def open_write(self, path: Path) -> int:
         """Open for reading and writing; the file is created empty if there is none (its name is not yet durable)."""
         return self._guard("open", path, lambda: os.open(path, os.O_RDWR | os.O_CREAT, 0o640))

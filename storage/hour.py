@@ -119,9 +119,7 @@ class Hour:
         seal(rows)
         self.settles += len(rows)
         self._settled_ms = int(rows["at_ms"][-1])
-        assert 0 <= self.forwarded <= self.unsettled <= self.units, (
-            f"{self.forwarded} forwarded of {self.unsettled} unsettled of {self.units} in hour {self.number}"
-        )
+        assert 0 <= self.forwarded <= self.unsettled <= self.units, f"{self.counters}"
         if not self.near:
             return self.staged_settles.add_settles(first, rows)
         self.files.settle.write_rows(rows, first)
@@ -192,11 +190,14 @@ class Hour:
                 newest_of(rows for rows, _ in parts), self.settles, forwards=any(told for _, told in parts)
             )
 
-    def rebase_states(self) -> None:
-        """A checkpoint has made the states files longer, or fewer."""
-        if self._states is not None:
-            self._states.rebase(StateFiles.open(self.files, self.saved_settles))
-            self._homes.forget(self._states.ended)
+    def rebase_states(self, end: int) -> None:
+        """A checkpoint has made the states files longer, or fewer: they stand for so many settle records."""
+        states = self._states
+        if states is not None and states.reads_files:
+            states.rebase(StateFiles.open(self.files, self.saved_settles))
+            self._homes.forget(min(states.ended, self.next))
+        elif states is not None:
+            states.filed = end
 
     @property
     def states_units(self) -> int:

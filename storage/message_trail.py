@@ -1,8 +1,8 @@
 """All that the records of one hour say of some of its units: the units, the headers of their records, what befell them.
 
 Made on the loop's thread as of one moment, run in any other. Where the hour has its states in memory they say which
-settle record of a unit is the newest, and the older ones are found by following `previous`; where it has not, one pass
-over the settle file tells, and no cache is filled for it.
+settle record of a unit is the newest, those of pages that were let go from the states files, and the older ones are
+found by following `previous`; where it has not, one pass over the settle file tells. No cache is filled for it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy.typing as npt
 from storage.array import I64
 from storage.format import SETTLE, Corrupt, Settles, Units, join_rows, take_rows
 from storage.hour import Hour
-from storage.state import States
 
 QUICK_UNITS: Final = 32
+QUICK_PAGES: Final = 4
 
 
 class TrailRows(NamedTuple):
@@ -37,18 +37,18 @@ class MessageTrail:
         self._hour = hour.snapshot()
         self._at = at
         held = hour.states_held
-        self._newest = _newest_in(held, at) if held is not None else None
+        self._newest = held.newest_of(at) if held is not None else None
 
     @property
     def quick(self) -> bool:
         """Whether it is done in less time than the way to a thread takes."""
-        return self._newest is not None and len(self._at) <= QUICK_UNITS
+        return self._newest is not None and len(self._at) <= QUICK_UNITS and self._newest.pages <= QUICK_PAGES
 
     def run(self) -> TrailRows:
         """Raises Corrupt or DiskFailed; Corrupt is no damage if the hour was unlinked meanwhile."""
         hour = self._hour
         try:
-            newest = self._read_newest() if self._newest is None else self._newest
+            newest = self._read_newest() if self._newest is None else self._newest.run()
             settles, ordinals = self._follow(newest[newest > 0])
             return TrailRows(hour.unit_rows(self._at), hour.header_rows(self._at), settles, ordinals)
         finally:
@@ -86,7 +86,3 @@ class MessageTrail:
         settles, where = join_rows(parts, SETTLE), np.concatenate(ordinals)
         order = np.argsort(where)
         return take_rows(settles, order), where[order]
-
-
-def _newest_in(states: States, at: I64) -> I64:
-    return states.newest_at(at).astype(np.int64)

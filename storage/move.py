@@ -65,12 +65,12 @@ def last_places(hours: HourSet, born: U64) -> U64:
 
 
 def _last_forwards(hour: Hour, indexes: I64, born: U64) -> U64:
-    """Where the newest forward of each unit led; of one without any, its own position. One read of the settle file for
-    all units per step back, and forwards are at most one step behind the end."""
+    """Where the newest forward of each unit led; of one without any, its own position. A forward is the newest record
+    at home, or the one before, where the message has ended. One read of the settle file for all units per step."""
     places = born.copy()
     following = hour.states().newest_at(indexes).astype(np.int64)
     left = np.flatnonzero(following)
-    while len(left):
+    for _ in range(2):
         records = hour.settle_rows(following[left] - 1)
         found = records["what"] == FORWARDED
         places[left[found]] = records["when"][found].view(np.uint64)

@@ -18,7 +18,6 @@ again. So memory follows from what is open, not from what the hour has seen.
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -32,9 +31,11 @@ from storage.position import INDEX_MAX
 from storage.state_block import BLOCK_UNITS, PART_UNITS, Block, Columns
 from storage.state_file import PAGE_UNITS, Rows
 from storage.state_files import StateFiles
-from storage.state_seen import Seen
+from storage.state_seen import Newest, Seen
 
 _STATES: Final = 16
+_LET_GO_MAX: Final = 32
+"""Parts that are let go at a time: a quarter of a millisecond each."""
 _PIECE_PAGES: Final = 32
 """Pages that one look for leased units reads: some ten milliseconds where each stands alone."""
 _BLOCK_BITS: Final = BLOCK_UNITS.bit_length() - 1
@@ -91,7 +92,7 @@ class States:
     def rebase(self, files: StateFiles) -> None:
         """Read pages from these files from now on, and keep only the states of the parts that have ended by them. What
         came since those before and their tail is of pages that are in memory; files that go less far are not taken."""
-        if files.end < self._files.end:
+        if files.end < self.filed:
             files.close()
             return
         self._files.close()
@@ -101,14 +102,23 @@ class States:
             self._tail = None
         more = np.ones(max(0, files.pages - len(self._read)), np.bool_)
         self._read, self._known = np.concatenate([self._read, more]), np.concatenate([self._known, more])
+        left = _LET_GO_MAX
         for part in list(self._parts()):
-            if self._has_ended(part, files.end):
+            if left and self._has_ended(part, files.end):
                 block, within = divmod(part, BLOCK_UNITS // PART_UNITS)
                 self._blocks[block].let_go(within)
                 self._read[_pages_of(part)] = False
+                left -= 1
         unread = np.flatnonzero(~self._read)
         self._read_count = len(self._read) - len(unread)
         self._read_from = (int(unread[-1]) + 1) * PAGE_UNITS if len(unread) else 0
+        if not len(unread):
+            files.close()
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether a page of it is, or may be, in files alone."""
+        return self.lazy or any(block.is_mapped for block in self._blocks)
 
     @property
     def ended(self) -> int:
@@ -130,7 +140,7 @@ class States:
         block, units = self._blocks[number], slice(within * PART_UNITS, (within + 1) * PART_UNITS)
         state = block.state[units]
         return (
-            len(block.state) == BLOCK_UNITS
+            block.is_mapped
             and bool(state.min() > LEASED)
             and not (state == FORWARDED).any()
             and bool(block.newest[units].max() <= settles)
@@ -149,7 +159,7 @@ class States:
     @property
     def held(self) -> int:
         """Units in memory, those of pages that were not read left out."""
-        most = sum(len(block.state) for block in self._blocks)
+        most = sum(block.reached for block in self._blocks)
         return self._read_count * PAGE_UNITS if self.lazy else most
 
     def close(self) -> None:
@@ -199,16 +209,8 @@ class States:
     def state_at(self, indexes: I64) -> U8:
         """The state alone of each: nothing is read of parts that were let go."""
         at = self._relative(indexes)
-        pages = at // PAGE_UNITS
-        pages = pages[pages < len(self._known)]
-        self._need(pages[~self._known[pages]])
-        result = np.zeros(len(at), np.uint8)
-        for number, rows in self._by_block(at):
-            if number < len(self._blocks):
-                state, within = self._blocks[number].state, at[rows] - number * BLOCK_UNITS
-                known = within < len(state)
-                result[rows] = state[np.where(known, within, 0)] * known
-        return result
+        self._need(at[self._lack(at, self._known)] // PAGE_UNITS)
+        return self._in_memory(at, "state").astype(np.uint8)
 
     def places(self, indexes: I64, homes: U64) -> U64:
         """Where the units at these positions, which have these global indexes, were forwarded to, or as they are."""
@@ -222,6 +224,13 @@ class States:
         at = self._relative(indexes)
         only = self._only(at)
         return self._get(at)[4] if only is None else only[0].newest[only[1]]
+
+    def newest_of(self, indexes: I64) -> Newest:
+        """`newest_at` as of this moment, in two steps, the second of which may be taken in a thread: it reads."""
+        at = self._relative(indexes)
+        lacking = self._lack(at, self._read)
+        files = self._files.again() if len(lacking) else _NO_FILES
+        return Newest(self._in_memory(at, "newest"), at[lacking], lacking, files, self._tail)
 
     def leased(self) -> I64:
         """Global indexes of the leased units, ascending."""
@@ -358,15 +367,28 @@ class States:
         missing = np.unique(pages[~self._read[pages]])
         if not len(missing):
             return
-        edges = [0, *(np.flatnonzero(np.diff(missing) > 1) + 1).tolist(), len(missing)]
-        for first, last in pairwise(edges):
-            low, high = int(missing[first]), int(missing[last - 1]) + 1
-            rows = self._files.told(low, high, self._tail)
-            if len(rows):
-                columns = tuple(rows[name] for name in ("state", "attempt", "term", "when", "newest"))
-                self._put(rows["unit"].astype(np.int64), columns)
-            self._read[low:high] = self._known[low:high] = True
+        rows = self._files.told(missing, self._tail)
+        if len(rows):
+            columns = tuple(rows[name] for name in ("state", "attempt", "term", "when", "newest"))
+            self._put(rows["unit"].astype(np.int64), columns)
+        self._read[missing] = self._known[missing] = True
         self._read_count += len(missing)
+
+    def _lack(self, at: I64, have: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+        """The rows of the units whose pages are not among those that `have` says."""
+        page = at // PAGE_UNITS
+        rows = np.flatnonzero(page < len(have))
+        return rows[~have[page[rows]]]
+
+    def _in_memory(self, at: I64, name: str) -> I64:
+        """A column of these units as far as it is in memory, else 0."""
+        result = np.zeros(len(at), np.int64)
+        for number, rows in self._by_block(at):
+            if number < len(self._blocks):
+                column, within = getattr(self._blocks[number], name), at[rows] - number * BLOCK_UNITS
+                there = within < len(column)
+                result[rows] = column[np.where(there, within, 0)] * there
+        return result
 
 
 def _pages_of(part: int) -> slice:

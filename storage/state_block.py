@@ -2,6 +2,7 @@
 
 import mmap
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,9 @@ PART_UNITS: Final = 1 << 17
 Columns = tuple[U8, U16, U32, I64, U32]
 """state, attempt, term, when, newest: see Block."""
 
+_SMALL_PAGES: Final[int | None] = getattr(mmap, "MADV_NOHUGEPAGE", None)
+"""With huge pages one unit would take 2 MiB of each column."""
+
 _KINDS: Final = (np.uint8, np.uint16, np.uint32, np.int64, np.uint32)
 
 
@@ -24,9 +28,11 @@ class Block:
     """Zero where nothing was put. One of more than a part is mapped with all the units it may ever have: the kernel
     gives a page of memory, zeroed, when it is first touched. What nobody touches takes none."""
 
-    __slots__ = ("_maps", "attempt", "newest", "state", "term", "when")
+    __slots__ = ("_maps", "attempt", "newest", "reached", "state", "term", "when")
 
     def __init__(self, columns: Columns, maps: Sequence[mmap.mmap] = ()) -> None:
+        self.reached = 0
+        """How many units there is room for as far as anybody asked."""
         self._set(columns, maps)
 
     def _set(self, columns: Columns, maps: Sequence[mmap.mmap]) -> None:
@@ -45,7 +51,16 @@ class Block:
         """Of all the units that a block may have."""
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # of a shared one the kernel would take nothing back
         maps = [mmap.mmap(-1, BLOCK_UNITS * np.dtype(kind).itemsize, flags) for kind in _KINDS]
+        if _SMALL_PAGES is not None:
+            for each in maps:
+                with suppress(OSError):  # a kernel without huge pages
+                    each.madvise(_SMALL_PAGES)
         return cls(_columns([np.frombuffer(each, kind) for each, kind in zip(maps, _KINDS, strict=True)]), maps)
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether it has room for all units that it may ever have, and its parts may be let go."""
+        return bool(self._maps)
 
     @property
     def columns(self) -> Columns:
@@ -66,6 +81,7 @@ class Block:
 
     def reach(self, units: int) -> None:
         """Make room for so many units: doubling, so that growing stays O(1) a unit, until it is more than a part."""
+        self.reached = max(self.reached, units)
         have = len(self.state)
         if units <= have:
             return
@@ -78,10 +94,13 @@ class Block:
         """Keep the states only, of a part that is mapped: the rest is zero again."""
         low, high = part * PART_UNITS, (part + 1) * PART_UNITS
         for column, memory in zip(self._all()[1:], self._maps[1:], strict=True):
-            column[low:high] = 0
             begin, end = -(-low * column.itemsize // mmap.PAGESIZE), high * column.itemsize // mmap.PAGESIZE
-            if begin < end:
+            if begin < end:  # what is written before is brought to memory first, five times as slowly
                 memory.madvise(mmap.MADV_DONTNEED, begin * mmap.PAGESIZE, (end - begin) * mmap.PAGESIZE)
+                column[low : begin * mmap.PAGESIZE // column.itemsize] = 0
+                column[end * mmap.PAGESIZE // column.itemsize : high] = 0
+            else:
+                column[low:high] = 0
 
 
 def _columns(columns: list[Any]) -> Columns:

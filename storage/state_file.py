@@ -20,6 +20,7 @@ stands before it, and the rows. Of a row: 1 + the ordinal of the unit's newest r
 
 import struct
 from collections.abc import Iterable
+from copy import copy
 from pathlib import Path
 from typing import Final
 
@@ -105,12 +106,12 @@ def _last_of_each(rows: Rows) -> Rows:
 class StateFile:
     """One file, open to read until closed."""
 
+    _fd = -1
+
     def __init__(self, disk: Disk, path: Path, header: FileHeader, first: int) -> None:
         """Raises Corrupt or FormatRefused, FileNotFoundError."""
         self._disk = disk
         self._path = path
-        self._header = header
-        self._first = first
         self.name = f"{path.parent.name}/{path.name}"
         self._fd = disk.open_read(path)
         try:
@@ -134,8 +135,11 @@ class StateFile:
         self.pages: Rows = np.frombuffer(self._read(pages * PAGE.itemsize, _PAGES_AT), PAGE)
 
     def again(self) -> "StateFile":
-        """The same file with a descriptor of its own, for another thread."""
-        return StateFile(self._disk, self._path, self._header, self._first)
+        """The same file with a descriptor of its own, for another thread; also where a checkpoint has removed it."""
+        fd = self._disk.duplicate(self._fd)
+        again = copy(self)
+        again._fd = fd
+        return again
 
     def read(self, low: int, high: int) -> Rows:
         """The rows of the pages low <= number < high. Raises Corrupt."""
@@ -176,6 +180,10 @@ class StateFile:
         if self._fd >= 0:
             self._disk.close(self._fd)
             self._fd = -1
+
+    def __del__(self) -> None:
+        """What was opened for a thread that never came leaves no descriptor behind."""
+        self.close()
 
 
 class StateWriter:

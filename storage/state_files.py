@@ -12,16 +12,20 @@ else.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from storage.format import SETTLE, FileHeader, join_rows
+from storage.array import I64
+from storage.format import SETTLE, FileHeader, join_rows, put_rows, take_rows
 from storage.hour_file import HourFiles
 from storage.state_file import (
     MAGIC_STATES,
     PAGE_UNITS,
+    ROW,
     Rows,
     StateFile,
     StateWriter,
@@ -39,6 +43,9 @@ _RUN_MAX: Final = 1 << 20
 
 _PAGES: Final = 128
 """Pages joined at a time: 65,536 units."""
+
+_FIND_PAGES: Final = 1024
+"""Pages looked through at a time: 12 MiB of rows."""
 
 Span = tuple[int, int]
 
@@ -68,8 +75,11 @@ class StateFiles:
     @classmethod
     def open(cls, hour: HourFiles, settles: int) -> "StateFiles":
         """Those of an hour of which so many settle records are on disk. Raises Corrupt or FormatRefused."""
-        names = hour.disk.list_directory(hour.directory) if settles >= TAIL_MIN else []
-        return cls(_open(hour, spans_in(names, settles)))
+        while settles >= TAIL_MIN:
+            names = hour.disk.list_directory(hour.directory)
+            with suppress(FileNotFoundError):  # a checkpoint's thread removes what a longer one replaces
+                return cls(_open(hour, spans_in(names, settles)))
+        return cls([])
 
     def again(self) -> "StateFiles":
         """The same with descriptors of their own."""
@@ -79,12 +89,30 @@ class StateFiles:
         """The rows of the pages low <= number < high, of each file, the oldest first."""
         return [file.read(low, high) for file in self.files]
 
-    def told(self, low: int, high: int, tail: Rows | None) -> Rows:
-        """The newest row of each unit in the pages low <= number < high. `tail` is what came behind the files."""
-        parts = self.read(low, high)
+    def told(self, pages: I64, tail: Rows | None) -> Rows:
+        """The newest row of each unit in these pages, ascending. `tail` is what came behind the files."""
+        edges = [0, *(np.flatnonzero(np.diff(pages) > 1) + 1).tolist(), len(pages)]
+        runs = [(int(pages[first]), int(pages[last - 1]) + 1) for first, last in pairwise(edges)]
+        parts = [join_rows([file.read(low, high) for low, high in runs], ROW) for file in self.files]
         if tail is not None:
-            parts.append(between(tail, low, high))
+            low, high = runs[0][0], runs[-1][1]
+            rows = between(tail, low, high)
+            parts.append(rows if len(runs) == 1 else take_rows(rows, _in_pages(rows, pages)))
         return newest_of(parts) if len(parts) > 1 else parts[0]
+
+    def find(self, units: I64, tail: Rows | None) -> Rows:
+        """The newest row of each of these units, in order; zeros where there is none."""
+        found = np.zeros(len(units), ROW)
+        page = units // PAGE_UNITS
+        pages = np.unique(page)
+        for first in range(0, len(pages), _FIND_PAGES):
+            piece = pages[first : first + _FIND_PAGES]
+            told = self.told(piece, tail)
+            mine = np.flatnonzero((page >= piece[0]) & (page <= piece[-1]))
+            place = np.minimum(told["unit"].searchsorted(units[mine]), max(len(told) - 1, 0))
+            known = np.flatnonzero(told["unit"][place] == units[mine]) if len(told) else mine[:0]
+            put_rows(found, mine[known], take_rows(told, place[known]))
+        return found
 
     def close(self) -> None:
         """Let go of the descriptors."""
@@ -92,11 +120,11 @@ class StateFiles:
             file.close()
 
 
-def extend(hour: HourFiles, settles: int, superfluous: list[Path], used: set[Path]) -> bool:
-    """Make the files of an hour stand for so many settle records, which are on disk, unless few lack; whether
-    other ones count than before. What needs no file any more is added to `superfluous`, those that count to `used`: one
-    that a checkpoint left which was never durable may count now. In any thread; blocks. Raises Corrupt, FormatRefused
-    or DiskFailed."""
+def extend(hour: HourFiles, settles: int, superfluous: list[Path], used: set[Path]) -> int | None:
+    """Make the files of an hour stand for so many settle records, which are on disk, unless few lack; for how many, or
+    None where the same ones count as before. What needs no file any more is added to `superfluous`, those that count to
+    `used`: one that a checkpoint left which was never durable may count now. In any thread; blocks. Raises Corrupt,
+    FormatRefused or DiskFailed."""
     disk, extended = hour.disk, False
     while True:
         names = disk.list_directory(hour.directory)
@@ -106,7 +134,7 @@ def extend(hour: HourFiles, settles: int, superfluous: list[Path], used: set[Pat
             fewer = [hour.directory / name for name in names if _superfluous(name, spans)]
             superfluous += fewer
             used.update(hour.directory / file_name(*span) for span in spans)
-            return extended or bool(fewer)
+            return base if extended or fewer else None
         _write_one(hour, spans, base, settles if settles - base < _RUN_MAX + TAIL_MIN else base + _RUN_MAX)
         disk.fsync_directory(hour.directory)
         extended = True
@@ -148,6 +176,12 @@ def between(rows: Rows, low: int, high: int) -> Rows:
     """Of rows in order those of the pages low <= number < high."""
     edges = rows["unit"].searchsorted(np.array([low * PAGE_UNITS, high * PAGE_UNITS]))
     return rows[edges[0] : edges[1]]
+
+
+def _in_pages(rows: Rows, pages: I64) -> I64:
+    """Which of these rows are of units in these pages, ascending."""
+    page = rows["unit"].astype(np.int64) // PAGE_UNITS
+    return np.flatnonzero(pages[np.minimum(pages.searchsorted(page), len(pages) - 1)] == page)
 
 
 def _header(hour: HourFiles) -> FileHeader:

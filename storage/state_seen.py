@@ -1,4 +1,4 @@
-"""The states of an hour's units, to be looked at in another thread."""
+"""The states of an hour's units, to be looked at in another thread: what is not in memory is read there."""
 
 import numpy as np
 import numpy.typing as npt
@@ -41,13 +41,34 @@ class Seen:
         page = at // PAGE_UNITS
         lacking = np.flatnonzero(page < len(self._known))
         lacking = lacking[~self._known[page[lacking]]]
-        for each in np.unique(page[lacking]).tolist():
-            mine = lacking[page[lacking] == each]
-            rows = self._files.told(each, each + 1, self._tail)
-            place = np.minimum(rows["unit"].searchsorted(at[mine]), max(len(rows) - 1, 0))
-            known = rows["unit"][place] == at[mine] if len(rows) else np.zeros(len(mine), np.bool_)
-            state[mine[known]] = rows["state"][place[known]]
+        state[lacking] = self._files.find(at[lacking], self._tail)["state"]
 
     def close(self) -> None:
         """Let go of the files."""
         self._files.close()
+
+
+class Newest:
+    """1 + the ordinal of the newest settle record of some units, 0 where there is none, as of the moment when it was
+    made (States.newest_of). Run once, in any thread."""
+
+    def __init__(
+        self, newest: I64, lacking: I64, rows: npt.NDArray[np.intp], files: StateFiles, tail: Rows | None
+    ) -> None:
+        self._newest = newest
+        self._lacking = lacking
+        self._rows = rows
+        self._files = files
+        self._tail = tail
+
+    @property
+    def pages(self) -> int:
+        """How many pages are to be read."""
+        return len(np.unique(self._lacking // PAGE_UNITS))
+
+    def run(self) -> I64:
+        """Raises Corrupt."""
+        if len(self._rows):
+            self._newest[self._rows] = self._files.find(self._lacking, self._tail)["newest"]
+            self._files.close()
+        return self._newest

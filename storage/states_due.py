@@ -19,12 +19,12 @@ _BEGUN: Final = 8
 @dataclass(slots=True)
 class FrozenStates:
     """One checkpoint's part. `begun` are hours whose files it is to begin, `removed` files that nobody reads any more;
-    after `extend`: hours whose files go further now or are fewer, files that are superfluous once nobody has them open,
-    and those that count, which are not to be removed."""
+    after `extend`: hours whose files go further now or are fewer, and how far they go; files that are superfluous once
+    nobody has them open; and those that count, which are not to be removed."""
 
     begun: frozenset[int]
     removed: tuple[Path, ...]
-    extended: list[HourCounters] = field(default_factory=list)
+    extended: list[tuple[HourCounters, int]] = field(default_factory=list)
     superfluous: list[Path] = field(default_factory=list)
     used: set[Path] = field(default_factory=set)
 
@@ -34,8 +34,9 @@ class FrozenStates:
         wanted = large[np.isin(large["number"], list(touched | self.begun))]
         for hour in map(HourCounters._make, np.sort(wanted, order="number").tolist()):
             files = open_files(hour.number, hour.generation, hour.first)
-            if extend(files, hour.settles, self.superfluous, self.used):
-                self.extended.append(hour)
+            end = extend(files, hour.settles, self.superfluous, self.used)
+            if end is not None:
+                self.extended.append((hour, end))
             files.close()
 
 
@@ -59,7 +60,7 @@ class StatesDue:
         """The checkpoint is durable: of these hours those whose files go further read them from now on. One that was
         begun again meanwhile has a directory of its own, without files."""
         self._superfluous += frozen.superfluous
-        for extended in frozen.extended:
+        for extended, end in frozen.extended:
             hour = hours.get(extended.number)
             if hour is not None and hour.generation == extended.generation:
-                hour.rebase_states()
+                hour.rebase_states(end)

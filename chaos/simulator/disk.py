@@ -153,6 +153,13 @@ class SimDisk(Disk):
         self._open[fd], self._paths[fd] = os.fstat(fd).st_ino, str(path)
         return fd
 
+    def duplicate(self, fd: int) -> int:
+        """See Disk."""
+        self._alive()
+        again = super().duplicate(fd)
+        self._open[again], self._paths[again] = self._open[fd], self._paths[fd]
+        return again
+
     def open_write(self, path: Path) -> int:
         """See Disk."""
         new = not os.path.lexists(path)

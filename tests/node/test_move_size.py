@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.port import ANONYMOUS, Delivery, MessageIn, PullIn
-from node.move_size import BYTES_A_MOVE, move_pieces, move_weight
+from node.move_size import BYTES_A_MOVE, move_pieces, move_weight, move_weights
 from node.queues import ENTRY_MOVES_MAX
 from node.server import Node
 from tests.node.single_node import run_node
+from tests.replication.applied_log import HOUR_MS, T0, cancel, placed, risen_log, schedule
 
 
 @given(st.lists(st.integers(1, 300), max_size=50), st.integers(1, 400))
@@ -47,3 +48,13 @@ def test_many_large_messages_given_back_at_once_leave_the_loop_its_turns(tmp_pat
         assert node.proposer.entries - entries >= 200 * 65 // ENTRY_MOVES_MAX
 
     run_node(tmp_path, play)
+
+
+def test_pages_of_what_has_ended_count(tmp_path: Path) -> None:
+    """A redrive of 1,000 messages, each on a page of its own, held every follower for 60 ms."""
+    with risen_log(tmp_path) as log:
+        placed(log.apply(schedule(*[T0] * 1_100)))
+        homes = np.array([T0 // HOUR_MS << 40 | at for at in (0, 1, 600, 2, 1_000, 1_001, 9_999)], np.uint64)
+        assert move_weights(log.store, homes).tolist() == [1] * 7
+        log.apply(cancel(*homes[:5].tolist()))
+        assert move_weights(log.store, homes).tolist() == [4, 1, 4, 4, 4, 1, 1]

@@ -7,6 +7,7 @@ from api.port import ANONYMOUS, Delivery, MessageIn, PullIn
 from api.problem import Problem
 from node.delivery_log import DELIVERED, LATE
 from node.server import Node
+from node.settling import ENDED_PIECE
 from storage.delivery_file import delivery_files, read_delivery_file
 from storage.delivery_record import END
 from storage.disk import Disk
@@ -174,3 +175,31 @@ def test_an_ack_that_comes_too_late_leaves_a_trace(tmp_path: Path) -> None:
     parts = [read_delivery_file(directory / file.name, disk) for file in delivery_files(directory, disk)]
     rows = [row for part in parts for found, _ in part for row in found if row["kind"] == END]
     assert [(int(row["attempt"]), int(row["outcome"])) for row in rows] == [(1, LATE), (2, DELIVERED)]
+
+
+def test_many_receipts_of_what_has_ended_go_in_no_entry(tmp_path: Path) -> None:
+    """Sent again, each may have its unit on a page of its own: every node read them all while it applied the entry."""
+    count = 2 * ENDED_PIECE + 9
+
+    async def play(node: Node) -> None:
+        await node.service.schedule([MessageIn("t", b"1") for _ in range(count)], ANONYMOUS)
+        given: list[Delivery] = []
+        while len(given) < count:
+            given += await node.service.pull(PullIn("t", 1_000, 5_000, 60_000), ANONYMOUS)
+        receipts = [each.receipt for each in given]
+        assert await node.service.nack("t", receipts[:5], delay_ms=60_000, principal=ANONYMOUS) == ["nacked"] * 5
+        assert await node.service.ack("t", receipts[5:-1], ANONYMOUS) == ["acked"] * (count - 6)
+        before = node.group.applied_index
+        assert await node.service.ack("t", receipts[:-1], ANONYMOUS) == ["stale"] * 5 + ["acked"] * (count - 6)
+        assert await node.service.extend("t", receipts[:-1], lease_ms=None, principal=ANONYMOUS) == ["stale"] * (
+            count - 1
+        )
+        assert node.group.applied_index == before
+        assert await node.service.extend("t", receipts, lease_ms=None, principal=ANONYMOUS) == [
+            *["stale"] * (count - 1),
+            "extended",
+        ]
+        assert await node.service.ack("t", receipts, ANONYMOUS) == ["stale"] * 5 + ["acked"] * (count - 5)
+        assert node.group.applied_index > before
+
+    run_node(tmp_path / "n1", play)

@@ -167,8 +167,11 @@ class HourHistory:
         return states
 
     def _same_state(self, positions: U64) -> None:
-        expected = self._whole().at((positions & np.uint64(0xFFFFFF)).astype(np.int64)).state
-        assert self.store.state_only(positions).tolist() == expected.tolist()
+        whole, at = self._whole(), (positions & np.uint64(0xFFFFFF)).astype(np.int64)
+        assert self.store.state_only(positions).tolist() == whole.at(at).state.tolist()
+        hour = self.store._hours.use(HOUR)
+        assert hour is not None
+        assert hour.states().newest_of(at).run().tolist() == whole.newest_at(at).tolist()
 
     def _same(self, positions: U64) -> None:
         whole, at = self._whole(), (positions & np.uint64(0xFFFFFF)).astype(np.int64)

@@ -27,6 +27,7 @@ def small_pages() -> Iterator[None]:
         patch.setattr(storage.state, "_PIECE_PAGES", 2)
         patch.setattr(storage.state_block, "PART_UNITS", 16)
         patch.setattr(storage.state_files, "_PAGES", 3)
+        patch.setattr(storage.state_files, "_FIND_PAGES", 2)
         patch.setattr(storage.state_files, "_RUN_MAX", 50)
         patch.setattr(storage.state_files, "TAIL_MIN", 20)
         patch.setattr(storage.states_due, "TAIL_MIN", 20)

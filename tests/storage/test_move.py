@@ -25,12 +25,14 @@ from storage.format import (
     Corrupt,
 )
 from storage.home import Homes
+from storage.hour import Hour
 from storage.move import HISTORY_MAX
 from storage.move_check import move_faults
 from storage.pieces import at_once
 from storage.position import GONE, HOUR_MS
 from storage.record import HEADER, RECORD_HEADER_SIZE
 from storage.store import Store
+from tests.calls import calls_of
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, move
 
 DUE = HOUR * HOUR_MS
@@ -224,3 +226,15 @@ def test_many_messages_gone_astray_are_counted() -> None:
     faults = move_faults([pairs], [])
     assert len(faults) == 101
     assert "50 more messages" in faults[-1]
+
+
+def test_a_last_place_is_found_in_two_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that was leased 10,000 times and never moved was followed to its birth, 0.4 s, once another one of its
+    hour had moved."""
+    move(store, BORN[:1], [DUE + HOUR_MS], at_ms=1)
+    for attempt in range(20):
+        _settle(store, LEASED, BORN[1], at_ms=attempt)
+    steps = calls_of(monkeypatch, Hour, "settle_rows")
+    assert store.last_place(BORN[1]) == BORN[1]
+    assert len(steps) <= 2
+    store.close()

@@ -6,12 +6,14 @@ from random import Random
 import numpy as np
 import pytest
 
+import storage.state
 from node.memory import resident_bytes
 from storage.array import U64
 from storage.columns import SettleBatch
 from storage.disk import Disk
 from storage.format import DEAD, DELIVERED, FORWARDED, LEASED, PENDING
 from storage.hour import Hour
+from storage.message_trail import MessageTrail
 from storage.position import HOUR_MS
 from storage.state_block import BLOCK_UNITS, PART_UNITS, Block
 from storage.state_files import spans_in
@@ -219,3 +221,162 @@ def test_what_is_let_go_is_the_kernels() -> None:
     assert full - resident_bytes() > 17 * PART_UNITS
     assert [int(column.sum()) for column in block.columns] == [2 * PART_UNITS, *[PART_UNITS] * 4]
     assert len(block.state) == BLOCK_UNITS
+
+
+def test_a_file_that_is_removed_while_it_is_in_use_is_read_on(quick_path: Path) -> None:
+    """It was left by a killed checkpoint, found superfluous while the journal was replayed, and counted when that was
+    done. The next checkpoint's thread removed it before the loop read the longer one: a look at a slot failed."""
+    with small_pages():
+        store = _store(quick_path, Disk())
+        positions = _append(store, 400)
+        _settle(store, positions[:40], DELIVERED)
+        checkpoint(store, 1)
+        _settle(store, positions[40:80], DELIVERED)
+        store = _killed_at_checkpoint(store, quick_path)
+        store.states(positions[399:])
+        _settle(store, positions[40:50], DELIVERED)
+        job = store.begin_checkpoint(record_at(2))
+        _settle(store, positions[50:80], DELIVERED)
+        job.run()
+        job.finish()
+        _settle(store, positions[80:200], DELIVERED)
+        job = store.begin_checkpoint(record_at(3))
+        job.run()
+        assert not (quick_path / "hours" / str(HOUR) / "states.0-80").exists()
+        slot_read = store.slot_read(HOUR * 3600)
+        assert slot_read is not None
+        assert not len(slot_read.run())
+        job.finish()
+        store.close()
+
+
+def test_a_file_that_goes_as_it_is_opened_is_replaced_by_a_longer_one(quick_path: Path) -> None:
+    """Between the list and the call that opens it."""
+
+    class Removing(Disk):
+        names: list[str] | None = None
+
+        def list_directory(self, path: Path) -> list[str]:
+            names = super().list_directory(path)
+            before, self.names = self.names, None
+            return names if before is None else before
+
+    with small_pages():
+        store = _store(quick_path, disk := Removing())
+        positions = _append(store, 100)
+        _settle(store, positions[:20], DELIVERED, attempt=4)
+        checkpoint(store, 1)
+        old = disk.list_directory(quick_path / "hours" / str(HOUR))
+        _settle(store, positions[20:60], DELIVERED, attempt=5)
+        checkpoint(store, 2)
+        checkpoint(store, 3)
+        store.close()
+        store = Store.open(quick_path, disk=disk)
+        disk.names = old
+        assert store.states(positions[[0, 59]]).attempt.tolist() == [4, 5]
+        assert disk.names is None
+        store.close()
+
+
+def test_homes_of_units_to_come_are_held(quick_path: Path) -> None:
+    """Of pages that no unit has reached nothing was read: they counted as ended, and a look at the home of the next
+    unit read behind the index."""
+    with small_pages():
+        store = _store(quick_path, Disk())
+        positions = _append(store, 60)
+        places = move(store, positions[:2].tolist(), [HOUR * HOUR_MS] * 2, at_ms=1)
+        ended = np.concatenate([positions[5:], places])
+        _settle(store, ended, DELIVERED)
+        checkpoint(store, 1)
+        _settle(store, ended, LEASED)
+        store = _killed_at_checkpoint(store, quick_path)
+        assert not len(store.leased_piece(HOUR << 40, (HOUR << 40) + 62)[0])
+        _append(store, 1)
+        checkpoint(store, 2)
+        hour = _hour(store)
+        assert hour._homes.begin == hour.next == 63
+        behind = np.array([HOUR << 40 | hour.next], np.uint64)
+        assert store.homes(behind).tolist() == behind.tolist()
+        store.close()
+
+
+def test_a_trail_reads_what_was_let_go_in_its_thread(quick_path: Path) -> None:
+    """A ledger held the loop for 0.2 s where its hour had ended, and brought all of it back to memory."""
+    disk = ReadingDisk()
+    with small_pages():
+        store = _store(quick_path, disk)
+        positions = _append(store, 4 * BLOCK)
+        _settle(store, positions, LEASED)
+        _settle(store, positions, DELIVERED)
+        checkpoint(store, 1)
+        _settle(store, positions[7:8], DELIVERED)
+        full, reads = _full(store), disk.reads
+        at = np.arange(0, 4 * BLOCK, 3)
+        trail = MessageTrail(_hour(store), at)
+        assert disk.reads == reads
+        assert not trail.quick
+        assert MessageTrail(_hour(store), at[:2]).quick
+        told = trail.run()
+        assert told.ordinals.tolist() == sorted([*at.tolist(), *(at + 4 * BLOCK).tolist()])
+        assert _full(store) == full
+        store.close()
+
+
+def test_so_many_parts_are_let_go_at_a_time(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others when a checkpoint makes the files longer again."""
+    monkeypatch.setattr(storage.state, "_LET_GO_MAX", 3)
+    with small_pages():
+        store = _store(quick_path, Disk())
+        positions = _append(store, 4 * BLOCK)
+        _settle(store, positions[: 2 * BLOCK], DELIVERED)
+        checkpoint(store, 1)
+        assert _full(store) == list(range(3, 8))
+        _settle(store, positions[-20:], LEASED)
+        checkpoint(store, 2)
+        assert _full(store) == [6, 7, 14, 15]
+        store.close()
+
+
+def test_a_mapped_block_counts_for_what_was_reached(quick_path: Path) -> None:
+    """It counted for a million units. Eight hours of 140,000 were all that may be warm: in a replay, which has no
+    checkpoint, each was read again for each settle record."""
+    with small_pages():
+        store = _store(quick_path, Disk())
+        positions = _append(store, 2 * BLOCK)
+        _settle(store, positions[:20], DELIVERED)
+        assert _hour(store).states_units == 20
+        _settle(store, positions[:70], DELIVERED)
+        assert _hour(store).states_units == 70
+        store.close()
+
+
+def test_files_that_nobody_reads_are_not_open(quick_path: Path) -> None:
+    """Nor opened: sixty warm hours had three each."""
+    with small_pages():
+        store = _store(quick_path, disk := ReadingDisk())
+        small, large = _append(store, 15), _append(store, 10)
+        _settle(store, np.tile(small, 2), DELIVERED)
+        checkpoint(store, 1)
+        assert not _hour(store).states()._files.files
+        reads = disk.reads
+        _settle(store, large, LEASED)
+        _settle(store, large, LEASED)
+        checkpoint(store, 2)
+        assert [file._fd for file in _hour(store).states()._files.files] == [-1]
+        assert disk.reads > reads
+        store.close()
+
+
+def test_who_opened_files_for_a_thread_that_never_came_leaves_none(quick_path: Path) -> None:
+    """A pull that was given up before its thread began."""
+    with small_pages():
+        store = _store(quick_path, Disk())
+        _settle(store, _append(store, 2 * BLOCK), DELIVERED)
+        checkpoint(store, 1)
+        at = np.arange(2 * BLOCK)
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        trails = [MessageTrail(_hour(store), at) for _ in range(3)]
+        assert len(list(Path("/proc/self/fd").iterdir())) > before
+        del trails
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+        store.close()
