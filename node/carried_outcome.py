@@ -70,7 +70,7 @@ def _fail(node: Node, named: ReceiptColumns, told: Sequence[PushOutcome]) -> Fai
     code = np.array([outcome.code for outcome in told], np.uint16)
     fate, due_ms = np.full(len(told), DEAD, np.uint8), np.zeros(len(told), np.int64)
     # Those whose hour is gone get their result, `invalid`, from the machine.
-    there = np.flatnonzero(node.store.states(named.position).state != UNKNOWN).tolist()
+    there = np.flatnonzero(node.store.state_only(named.position) != UNKNOWN).tolist()
     for row, record in zip(there, node.store.records(named.position[there]), strict=True):
         if told[row].code == STOPPED:  # it was never sent: that says nothing of its receiver, and does not count
             fate[row], due_ms[row] = AGAIN, now_ms

@@ -248,7 +248,7 @@ class Transfer:
         newest, newest_end_ms = reign.takeover.newest()
         position = np.concatenate([np.array([a.unit.position for a in pushes], np.uint64), newest])
         ends_ms = np.concatenate([np.array([a.lease_end_ms for a in pushes], np.int64), newest_end_ms])
-        rows = np.flatnonzero(node.store.states(position).state <= LEASED)[:TOLD_MAX]
+        rows = np.flatnonzero(node.store.state_only(position) <= LEASED)[:TOLD_MAX]
         return OpenHandOvers(reign.term, position[rows].tobytes(), ends_ms[rows].tobytes())
 
     async def _account(self, told: OpenHandOvers) -> TakeoverView | None:
