@@ -46,7 +46,7 @@ async def take_outcomes(node: Node, reign: Reign, told: Sequence[PushOutcome]) -
     parts: list[asyncio.Future[U8]] = []
     if len(settled):
         settle = Settle(done.position, done.term, done.attempt, codes[settled])
-        parts.append(asyncio.ensure_future(node.proposer.settle(settle)))
+        parts.append(node.proposer.settle(settle))
     for piece in move_pieces(move_weights(node.store, named.position[failed]), ENTRY_MOVES_MAX):
         some = failed[piece]
         parts.append(reign.fail(_fail(node, named.select(some), [told[row] for row in rows[some].tolist()])))

@@ -166,11 +166,11 @@ class Proposer:
             self._flush_at_end()
         return await future
 
-    async def settle(self, settle: Settle) -> U8:
+    def settle(self, settle: Settle) -> asyncio.Future[U8]:
         """A result per row: ACKED, STALE or INVALID (replication.apply_settle)."""
         future = self._settles.add(settle)
         self.kick()
-        return await future
+        return future
 
     def fail(self, fail: Fail, weight: int | None = None) -> asyncio.Future[U8]:
         """A result per row, as of `settle`. A future, because the units have to be held until it is known

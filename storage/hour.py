@@ -198,6 +198,7 @@ class Hour:
             self._homes.forget(min(states.ended, self.next))
         elif states is not None:
             states.filed = end
+            states.close()
 
     @property
     def states_units(self) -> int:

@@ -345,7 +345,9 @@ class States:
                 if len(self._blocks) > 1:
                     self._blocks[-2].reach(BLOCK_UNITS)
             within, block = at[rows] - number * BLOCK_UNITS, self._blocks[number]
-            block.reach(int(within[within.argmax()]) + 1)
+            end = int(within[within.argmax()]) + 1
+            block.reach(end)
+            block.reached = max(block.reached, end)
             # numpy assigns in order, so the last of several records of one unit stays
             block.put(within, tuple(column[rows] for column in columns))
 

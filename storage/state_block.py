@@ -32,7 +32,7 @@ class Block:
 
     def __init__(self, columns: Columns, maps: Sequence[mmap.mmap] = ()) -> None:
         self.reached = 0
-        """How many units there is room for as far as anybody asked."""
+        """Behind the last unit that anything was put for."""
         self._set(columns, maps)
 
     def _set(self, columns: Columns, maps: Sequence[mmap.mmap]) -> None:
@@ -81,7 +81,6 @@ class Block:
 
     def reach(self, units: int) -> None:
         """Make room for so many units: doubling, so that growing stays O(1) a unit, until it is more than a part."""
-        self.reached = max(self.reached, units)
         have = len(self.state)
         if units <= have:
             return

@@ -114,7 +114,7 @@ def test_acks_do_not_wait_for_messages_to_come() -> None:
         await turns()
         assert not group.open
         settle = Settle(np.zeros(1, np.uint64), np.zeros(1, np.uint32), np.zeros(1, np.uint16), np.zeros(1, np.uint16))
-        ack = asyncio.create_task(proposer.settle(settle))
+        ack = proposer.settle(settle)
         await turns()
         assert rows_of(group.open[0][0]) == [1, 1]
         group.answer_with(np.zeros(1, np.uint8), placed(1))

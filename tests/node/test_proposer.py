@@ -49,7 +49,7 @@ def test_acks_past_the_bound_wait_for_the_next_entry() -> None:
             np.zeros(rows, np.uint64), np.zeros(rows, np.uint32), np.zeros(rows, np.uint16), np.zeros(rows, np.uint16)
         )
         count = ENTRY_ACKS_MAX // rows + 3
-        waiting = [asyncio.create_task(proposer.settle(settle)) for _ in range(count)]
+        waiting = [proposer.settle(settle) for _ in range(count)]
         await turns()
         sizes = []
         while group.open:

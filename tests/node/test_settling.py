@@ -3,14 +3,20 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from api.port import ANONYMOUS, Delivery, MessageIn, PullIn
 from api.problem import Problem
 from node.delivery_log import DELIVERED, LATE
+from node.ended import LOOK_UNITS
 from node.server import Node
-from node.settling import ENDED_PIECE
+from node.settling import FEW
 from storage.delivery_file import delivery_files, read_delivery_file
 from storage.delivery_record import END
 from storage.disk import Disk
+from storage.position import HOUR_MS
+from storage.store import Store
+from tests.calls import calls_of
 from tests.node.single_node import run_node
 from tests.waiting import until
 
@@ -179,7 +185,7 @@ def test_an_ack_that_comes_too_late_leaves_a_trace(tmp_path: Path) -> None:
 
 def test_many_receipts_of_what_has_ended_go_in_no_entry(tmp_path: Path) -> None:
     """Sent again, each may have its unit on a page of its own: every node read them all while it applied the entry."""
-    count = 2 * ENDED_PIECE + 9
+    count = 2 * LOOK_UNITS + 9
 
     async def play(node: Node) -> None:
         await node.service.schedule([MessageIn("t", b"1") for _ in range(count)], ANONYMOUS)
@@ -201,5 +207,65 @@ def test_many_receipts_of_what_has_ended_go_in_no_entry(tmp_path: Path) -> None:
         ]
         assert await node.service.ack("t", receipts, ANONYMOUS) == ["stale"] * 5 + ["acked"] * (count - 5)
         assert node.group.applied_index > before
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_who_goes_away_while_old_receipts_are_looked_at_takes_no_ack_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is open among many that have ended: its consumer had done it, and it was handed over again."""
+    monkeypatch.setattr("api.loop_turn.HELD_MAX_S", 0.0)
+    look = Store.state_only
+
+    async def play(node: Node) -> None:
+        count = 2 * LOOK_UNITS
+        await node.service.schedule([MessageIn("t", b"1") for _ in range(count)], ANONYMOUS)
+        given: list[Delivery] = []
+        while len(given) < count:
+            given += await node.service.pull(PullIn("t", 1_000, 5_000, 60_000), ANONYMOUS)
+        receipts = [each.receipt for each in given]
+        await node.service.ack("t", receipts[1:], ANONYMOUS)
+        monkeypatch.setattr(Store, "state_only", lambda self, positions: (asking.cancel(), look(self, positions))[1])
+        asking = asyncio.ensure_future(node.service.ack("t", receipts, ANONYMOUS))
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await until(lambda: node.store.open_units(given[0].due_ms // HOUR_MS) == 0)
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_many_small_requests_with_old_receipts_go_in_no_entry_either(tmp_path: Path) -> None:
+    """40 of 128 made an entry of 5,120 pages, which every node read in one step."""
+
+    async def play(node: Node) -> None:
+        await node.service.schedule([MessageIn("t", b"1")] * (FEW + 1), ANONYMOUS)
+        given = await node.service.pull(PullIn("t", 1_000, 5_000, 60_000), ANONYMOUS)
+        receipts = [each.receipt for each in given]
+        assert set(await node.service.ack("t", receipts, ANONYMOUS)) == {"acked"}
+        before = node.group.applied_index
+        assert await node.service.ack("t", receipts, ANONYMOUS) == ["acked"] * (FEW + 1)
+        assert node.group.applied_index == before
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_what_is_read_for_old_receipts_is_read_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that was started again has no state in memory: it read 5,120 pages in one step of 0.5 s."""
+    monkeypatch.setattr("node.ended.LOOK_UNITS", 10)
+
+    async def play(node: Node) -> None:
+        await node.service.schedule([MessageIn("t", b"1")] * 100, ANONYMOUS)
+        given = await node.service.pull(PullIn("t", 1_000, 5_000, 60_000), ANONYMOUS)
+        receipts = [each.receipt for each in given]
+        looks = calls_of(monkeypatch, Store, "state_only", lambda _, positions: len(positions))
+        assert set(await node.service.extend("t", receipts, lease_ms=None, principal=ANONYMOUS)) == {"extended"}
+        assert set(await node.service.ack("t", receipts, ANONYMOUS)) == {"acked"}
+        assert looks == [10] * 20
+        states = calls_of(monkeypatch, Store, "states", lambda _, positions: len(positions))
+        assert set(await node.service.ack("t", receipts, ANONYMOUS)) == {"acked"}
+        assert max(states) == 10
+        await node.service.nack("t", receipts, delay_ms=None, principal=ANONYMOUS)
+        assert looks[30:40] == [10] * 10
 
     run_node(tmp_path / "n1", play)

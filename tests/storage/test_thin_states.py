@@ -347,6 +347,9 @@ def test_a_mapped_block_counts_for_what_was_reached(quick_path: Path) -> None:
         assert _hour(store).states_units == 20
         _settle(store, positions[:70], DELIVERED)
         assert _hour(store).states_units == 70
+        _append(store, 8 * BLOCK)
+        _settle(store, np.array([HOUR << 40 | 6 * BLOCK], np.uint64), DELIVERED)
+        assert _hour(store).states_units == 71
         store.close()
 
 
@@ -364,6 +367,25 @@ def test_files_that_nobody_reads_are_not_open(quick_path: Path) -> None:
         checkpoint(store, 2)
         assert [file._fd for file in _hour(store).states()._files.files] == [-1]
         assert disk.reads > reads
+        store.close()
+
+
+def test_files_of_which_all_was_read_are_closed(quick_path: Path) -> None:
+    """They were open until the hour cooled, also when they were removed."""
+    with small_pages():
+        store = _store(quick_path, Disk())
+        positions = _append(store, 15)
+        _settle(store, np.tile(positions, 2), DELIVERED)
+        checkpoint(store, 1)
+        store.close()
+        store = Store.open(quick_path, disk=Disk())
+        store.turn(HOUR)
+        assert store.states(positions).state.tolist() == [DELIVERED] * 15
+        states = _hour(store).states()
+        assert [file._fd > 0 for file in states._files.files] == [True]
+        _settle(store, np.tile(positions, 2), DELIVERED)
+        checkpoint(store, 2)
+        assert [file._fd for file in states._files.files] == [-1]
         store.close()
 
 
