@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -226,8 +227,8 @@ def test_who_goes_away_while_old_receipts_are_looked_at_takes_no_ack_back(
             given += await node.service.pull(PullIn("t", 1_000, 5_000, 60_000), ANONYMOUS)
         receipts = [each.receipt for each in given]
         await node.service.ack("t", receipts[1:], ANONYMOUS)
+        asking: asyncio.Future[Any] = asyncio.ensure_future(node.service.ack("t", receipts, ANONYMOUS))
         monkeypatch.setattr(Store, "state_only", lambda self, positions: (asking.cancel(), look(self, positions))[1])
-        asking = asyncio.ensure_future(node.service.ack("t", receipts, ANONYMOUS))
         with pytest.raises(asyncio.CancelledError):
             await asking
         await until(lambda: node.store.open_units(given[0].due_ms // HOUR_MS) == 0)
