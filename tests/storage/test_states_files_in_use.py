@@ -74,6 +74,7 @@ def test_files_that_are_removed_are_not_in_use(quick_path: Path) -> None:
         slot_read = store.slot_read(HOUR * 3600)
         assert slot_read is not None
         assert slot_read.run().position.tolist() == positions[70:143].tolist()
+        assert all((quick_path / "hours" / file.name).exists() for file in the_hour(store).states()._files.files)
         store.close()
 
 
