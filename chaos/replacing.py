@@ -4,6 +4,7 @@ Through the API, as an operator would, and asked of any node that runs: the requ
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,6 +12,9 @@ import aiohttp
 
 from chaos.cluster import POLL_S, READY_S, Cluster, ClusterFailed
 from cli.exit_code import ExitCode
+
+#: A node that is added has its vote within this time, and gets on all the while.
+VOTE_S = 600.0
 
 Change = Callable[[Cluster, str], Awaitable[None]]
 
@@ -39,11 +43,27 @@ async def admit(cluster: Cluster, node_id: str) -> None:
     # Until it listens, the addition is refused by its address.
     await _change(cluster, node_id, "POST", "/v1/cluster/members", member, {*PASSING, "invalid-field"})
 
-    async def votes() -> bool:
-        page = await cluster.status(node_id)
-        return page is not None and any(each["id"] == node_id and each["role"] != "learner" for each in page["nodes"])
+    await has_vote(cluster, node_id)
 
-    await cluster.until(votes, f"the vote of {node_id}", READY_S)
+
+async def has_vote(cluster: Cluster, node_id: str) -> None:
+    """Until a member has its vote, for as long as it gets on: one that takes over 15,000 hours needs minutes. Raises
+    ClusterFailed."""
+    seen: tuple[Any, ...] = ()
+    since_s = time.monotonic()
+
+    async def votes() -> bool:
+        nonlocal seen, since_s
+        page = await cluster.status(node_id)
+        own = next((each for each in page["nodes"] if each["id"] == node_id), {}) if page is not None else {}
+        found = own.get("applied_index"), own.get("snapshot")
+        if found != seen:
+            seen, since_s = found, time.monotonic()
+        if time.monotonic() - since_s > READY_S:
+            raise ClusterFailed(f"{node_id} has no vote, and has not got on for {READY_S:.0f} s: {own}")
+        return bool(own.get("role", "learner") != "learner")
+
+    await cluster.until(votes, f"the vote of {node_id}", VOTE_S)
 
 
 async def remove(cluster: Cluster, node_id: str) -> None:
