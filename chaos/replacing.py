@@ -55,7 +55,9 @@ async def has_vote(cluster: Cluster, node_id: str) -> None:
     async def votes() -> bool:
         nonlocal seen, since_s
         page = await cluster.status(node_id)
-        own = next((each for each in page["nodes"] if each["id"] == node_id), {}) if page is not None else {}
+        own: dict[str, Any] = (
+            next((each for each in page["nodes"] if each["id"] == node_id), {}) if page is not None else {}
+        )
         found = own.get("applied_index"), own.get("snapshot")
         if found != seen:
             seen, since_s = found, time.monotonic()
