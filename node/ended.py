@@ -19,10 +19,12 @@ LOOK_UNITS: Final = 128
 
 
 def states_of(store: Store, positions: U64) -> Pieces[U8]:
-    """The state of each, as of when its piece was looked at."""
+    """The state of each, as of when its piece was looked at. One piece where nothing is to be read: that takes as long
+    for a thousand as for ten."""
     state = np.empty(len(positions), np.uint8)
-    for first in range(0, len(positions), LOOK_UNITS):
-        rows = slice(first, first + LOOK_UNITS)
+    most = len(positions) if store.are_known(positions) else LOOK_UNITS
+    for first in range(0, len(positions), most or 1):
+        rows = slice(first, first + most)
         state[rows] = store.state_only(positions[rows])
         yield
     return state

@@ -37,7 +37,7 @@ from storage.slot import SlotColumns
 from storage.slot_read import SlotRead, hour_pending
 from storage.snapshot_pin import PINS, Pin, Pins
 from storage.staging import Stage
-from storage.unit_states import state_only, states
+from storage.unit_states import are_known, state_only, states
 
 __all__ = ["STAGED_BYTES_SOFT", "LeasedColumns", "SettleBatch", "SlotColumns", "StateColumns", "Store", "UnitBatch"]
 
@@ -165,6 +165,10 @@ class Store:
     def state_only(self, positions: U64) -> U8:
         """The same without attempt, term and lease end: of units that ended long ago nothing is read."""
         return state_only(self._hours, positions)
+
+    def are_known(self, positions: U64) -> bool:
+        """Whether `state_only` of these reads nothing: of their whole hours all that it tells is in memory."""
+        return are_known(self._hours, positions)
 
     def units(self, positions: U64) -> Units:
         """Index units, dtype UNIT, in order. All must exist. A staged one's pre_global_index is chain.NOT_LINKED."""

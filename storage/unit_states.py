@@ -39,3 +39,9 @@ def state_only(hours: HourSet, positions: U64) -> U8:
             found[(at >= hour.next) | (at < hour.first)] = UNKNOWN
             result[rows] = found
     return result
+
+
+def are_known(hours: HourSet, positions: U64) -> bool:
+    """See Store.are_known."""
+    found = (hours.use(number) for number, _ in by_hour(hours_of(positions)))
+    return all(hour is None or not hour.states().lacks_states for hour in found)

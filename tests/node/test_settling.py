@@ -261,6 +261,10 @@ def test_what_is_read_for_old_receipts_is_read_in_turns(tmp_path: Path, monkeypa
         receipts = [each.receipt for each in given]
         looks = calls_of(monkeypatch, Store, "state_only", lambda _, positions: len(positions))
         assert set(await node.service.extend("t", receipts, lease_ms=None, principal=ANONYMOUS)) == {"extended"}
+        assert looks == [100]
+        looks.clear()
+        monkeypatch.setattr(Store, "are_known", lambda self, positions: False)
+        assert set(await node.service.extend("t", receipts, lease_ms=None, principal=ANONYMOUS)) == {"extended"}
         assert set(await node.service.ack("t", receipts, ANONYMOUS)) == {"acked"}
         assert looks == [10] * 20
         states = calls_of(monkeypatch, Store, "states", lambda _, positions: len(positions))
