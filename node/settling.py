@@ -85,6 +85,11 @@ def _known(result: U8 | Problem, piece: slice) -> U8:
 _WORDS: Final = {done: _words(done) for done in ("acked", "nacked", "extended")}
 
 
+def _to_ask(state: U8) -> npt.NDArray[np.intp]:
+    """The rows that only an entry answers: what is open, and what the machine says of a unit that is unknown."""
+    return np.flatnonzero((state <= LEASED) | (state == UNKNOWN))
+
+
 class Settling:
     """Acks, nacks and extensions of one node; the caller has asked that it leads."""
 
@@ -110,7 +115,7 @@ class Settling:
         more: they go in no entry, for which every node would read as many pages of its states."""
         results = np.full(len(named), STALE, np.uint8)
         state = await self._look(named)
-        rows = np.flatnonzero((state <= LEASED) | (state == UNKNOWN))
+        rows = _to_ask(state)
         asked: asyncio.Future[U8] | None = None
         if len(rows):
             some = named if len(rows) == len(named) else named.select(rows)
@@ -182,7 +187,7 @@ class Settling:
             assert lease_ms is not None
             state = await self._look(named)
             results = np.full(len(named), STALE, np.uint8)
-            rows = np.flatnonzero((state <= LEASED) | (state == UNKNOWN))
+            rows = _to_ask(state)
             if len(rows):
                 asked = named.select(rows)
                 ends_ms = np.full(len(rows), self._node.clock.now_ms() + lease_ms, np.int64)

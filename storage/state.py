@@ -31,7 +31,7 @@ from storage.position import INDEX_MAX
 from storage.state_block import BLOCK_UNITS, PART_UNITS, Block, Columns
 from storage.state_file import PAGE_UNITS, Rows
 from storage.state_files import StateFiles
-from storage.state_seen import Newest, Seen
+from storage.state_seen import Newest, Seen, lacking
 
 _STATES: Final = 16
 _LET_GO_MAX: Final = 32
@@ -209,7 +209,7 @@ class States:
     def state_at(self, indexes: I64) -> U8:
         """The state alone of each: nothing is read of parts that were let go."""
         at = self._relative(indexes)
-        self._need(at[self._lack(at, self._known)] // PAGE_UNITS)
+        self._need(at[lacking(at, self._known)] // PAGE_UNITS)
         return self._in_memory(at, "state").astype(np.uint8)
 
     def places(self, indexes: I64, homes: U64) -> U64:
@@ -228,9 +228,9 @@ class States:
     def newest_of(self, indexes: I64) -> Newest:
         """`newest_at` as of this moment, in two steps, the second of which may be taken in a thread: it reads."""
         at = self._relative(indexes)
-        lacking = self._lack(at, self._read)
-        files = self._files.again() if len(lacking) else _NO_FILES
-        return Newest(self._in_memory(at, "newest"), at[lacking], lacking, files, self._tail)
+        rows = lacking(at, self._read)
+        files = self._files.again() if len(rows) else _NO_FILES
+        return Newest(self._in_memory(at, "newest"), at[rows], rows, files, self._tail)
 
     def leased(self) -> I64:
         """Global indexes of the leased units, ascending."""
@@ -375,12 +375,6 @@ class States:
             self._put(rows["unit"].astype(np.int64), columns)
         self._read[missing] = self._known[missing] = True
         self._read_count += len(missing)
-
-    def _lack(self, at: I64, have: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-        """The rows of the units whose pages are not among those that `have` says."""
-        page = at // PAGE_UNITS
-        rows = np.flatnonzero(page < len(have))
-        return rows[~have[page[rows]]]
 
     def _in_memory(self, at: I64, name: str) -> I64:
         """A column of these units as far as it is in memory, else 0."""

@@ -182,7 +182,7 @@ class StateFile:
             self._fd = -1
 
     def __del__(self) -> None:
-        """What was opened for a thread that never came leaves no descriptor behind."""
+        """A thread that never ran leaves no descriptor open."""
         self.close()
 
 

@@ -10,6 +10,13 @@ from storage.state_file import PAGE_UNITS, Rows
 from storage.state_files import StateFiles
 
 
+def lacking(at: I64, have: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    """The rows of the units, by number, whose pages are not among those that `have` says."""
+    page = at // PAGE_UNITS
+    rows = np.flatnonzero(page < len(have))
+    return rows[~have[page[rows]]]
+
+
 class Seen:
     """The states of an hour at one moment (States.seen). Of what happens to the units meanwhile it may see some and
     miss some. Close it after use."""
@@ -38,10 +45,8 @@ class Seen:
 
     def _fill(self, at: I64, state: U8) -> None:
         """The states of units whose pages are not in memory."""
-        page = at // PAGE_UNITS
-        lacking = np.flatnonzero(page < len(self._known))
-        lacking = lacking[~self._known[page[lacking]]]
-        state[lacking] = self._files.find(at[lacking], self._tail)["state"]
+        rows = lacking(at, self._known)
+        state[rows] = self._files.find(at[rows], self._tail)["state"]
 
     def close(self) -> None:
         """Let go of the files."""

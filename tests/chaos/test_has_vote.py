@@ -42,6 +42,6 @@ def test_a_node_that_gets_on_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("page", [None, {"role": "learner", "applied_index": 7, "snapshot": {"done_bytes": 1}}])
 def test_a_node_that_does_not_get_on_is_a_failure(monkeypatch: pytest.MonkeyPatch, page: dict[str, Any] | None) -> None:
-    """Nor one that answers nothing."""
+    """A node that answers nothing does not get on either."""
     with pytest.raises(ClusterFailed, match="n2 has no vote, and has not got on for 60 s"):
         _wait(monkeypatch, page)

@@ -119,7 +119,7 @@ def test_dead_messages_are_redriven_in_bulk(tmp_path: Path) -> None:
 
 
 def test_9042_who_is_gone_with_the_hour_where_it_died_is_not_listed(tmp_path: Path) -> None:
-    """Nor redriven: its record at home has its first revision, and knows of no doubt."""
+    """It is not redriven either: its record at home has the first revision and no doubt."""
 
     async def play(node: Node) -> None:
         far_ms = node.service.now_ms() + 50 * HOUR_MS

@@ -134,7 +134,7 @@ def test_a_file_that_goes_as_it_is_opened_is_replaced_by_a_longer_one(quick_path
 
 
 def test_files_that_nobody_reads_are_not_open(quick_path: Path) -> None:
-    """Nor opened: sixty warm hours had three each."""
+    """They are not opened either. Sixty warm hours had three open files each."""
     with small_pages():
         store = near_store(quick_path, disk := ReadingDisk())
         small, large = append(store, 15), append(store, 10)
