@@ -34,6 +34,7 @@ from chaos.simulator.platter import Platter
 from chaos.simulator.receivers import Receivers
 from chaos.simulator.stream import connect
 from chaos.simulator.trace import Trace
+from node.clock import NodeClock
 from node.config import Config
 from node.server import Node
 from node.snapshot import Reinstalled
@@ -153,7 +154,7 @@ class Process:
             loop,
             around.network,
             disk,
-            self.clock.node_clock,
+            self._node_clock,
             around.receivers,
             around.chance(f"{name} entropy"),
             self._failed,
@@ -228,6 +229,13 @@ class Process:
         slow_s = self.platter.slow_s
         return low_s + (high_s - low_s) * self._chance.random() + slow_s * (0.5 + self._chance.random())
 
+    def _node_clock(self) -> NodeClock:
+        """One for all that counts in monotonic time: a heartbeat's stamp is compared with when its echo came."""
+        clock = self.clock.node_clock()
+        if self._around.weight > 1:  # else no step takes as long as a slice
+            clock.monotonic = with_work(clock.monotonic)  # type: ignore[method-assign]
+        return clock
+
     def _charged(self, incarnation: _Incarnation, seconds: float, by: dict[str, float]) -> None:
         """A step took so long. While a node opens its directory, or ends, it serves nobody that it could hold up."""
         node = incarnation.node
@@ -251,8 +259,6 @@ class Process:
     async def _live(self, incarnation: _Incarnation) -> None:
         while True:
             incarnation.node = node = Node(self.config, incarnation.outside)
-            if self._around.weight > 1:  # else no step takes as long as a slice
-                node.group._monotonic = with_work(node.group._monotonic)
             self._around.on_node(self.id, node)
             opened_s, _ = incarnation.loop.meter.take()
             await asyncio.sleep(opened_s)  # nobody is kept waiting by a node that does not serve yet

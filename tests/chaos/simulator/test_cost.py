@@ -12,6 +12,7 @@ from api.port import ANONYMOUS, MessageIn
 from chaos.fault_plan import FaultPlan
 from chaos.simulator.client import Outcome
 from chaos.simulator.cost import BOUNDS, CALLS, Meter, _owner, counted, free
+from chaos.simulator.loop import CHARGED_S
 from chaos.simulator.run import run_plan
 from chaos.simulator.world import World
 from node.housekeeping import keep_house
@@ -103,6 +104,24 @@ def test_a_thread_that_works_holds_its_job_not_the_loop() -> None:
         assert ended_s[0] - begun_s >= 1
         assert world.leader() == first
         assert first not in told
+
+
+def test_12191_an_echo_is_not_older_than_its_heartbeat() -> None:
+    """Seed 12191 with a crowd: a heartbeat's stamp held work that was not yet charged, and the clock that its echo was
+    compared with did not. So the echo was from the future, nobody's, and no leader stayed one."""
+    with World(3, weight=2) as world:
+        node = world.processes[leading(world)].node
+        assert node is not None
+
+        def owe() -> None:
+            """As much as is owed without being paid."""
+            assert Meter.running is not None
+            Meter.running.owed_us = CHARGED_S * 0.99e6
+            loop.call_later(0.001, owe)
+
+        loop = node._tasks[0].get_loop()
+        loop.call_soon(owe)
+        assert not world.run_until(lambda: node.reign is None or not node.reign.trusted(), 1)
 
 
 def test_a_step_that_holds_a_node_breaks_a_promise(monkeypatch: pytest.MonkeyPatch) -> None:
