@@ -373,7 +373,7 @@ class Node:
             retiring=self.leaving.retiring,
             leaving=self.draining,
             busy=self.pusher.busy,
-            ahead_ms=lambda: -round(self.skew.median_ms()),
+            ahead_ms=self.skew.told_ms,
         )
 
     def _low_peers(self) -> int:

@@ -13,10 +13,12 @@ To contradict is to be farther off than the configured bound, which is at most t
 
 from __future__ import annotations
 
+import math
 import statistics
 
 from node.clock import STEP_MS, NodeClock
 from replication.group import RaftGroup
+from replication.median import Median
 from replication.options import Peer, parted_ms
 
 
@@ -28,7 +30,7 @@ class Skew:
         self._clock = clock
         self._bound_ms = bound_ms
         self.led_since_s = 0.0
-        self._found: tuple[float, float] | None = None
+        self._found: Median | None = None
 
     def median_ms(self) -> float:
         """How far the median of the nodes' clocks is ahead of ours; known to the leader alone, 0 elsewhere.
@@ -43,17 +45,23 @@ class Skew:
         heard_ms = [peer.clock_offset_ms for peer in voters if self._heard(peer)]
         median_ms = self._median_of(voters, heard_ms)
         if self._clock.leading and len(heard_ms) == len(voters):
-            self._found = (self._clock.own_ms() + median_ms, self._clock.monotonic())
+            slack_ms = median_ms - self.least_median_ms()
+            self._found = Median(self._clock.own_ms() + median_ms, self._clock.monotonic(), slack_ms)
         return median_ms
 
     def least_median_ms(self) -> float:
-        """The same, at the lowest that the ways of the echoes and the age of what is known allow: what a leader's
-        stamps keep to. The first echoes of a term may have been slow. It is never below the lowest clock of a majority
-        that is heard."""
+        """The same, at the lowest that the ways of the echoes, and slack and age of what is known, allow. The first
+        echoes of a term may have been slow. A leader's stamps keep to it. It is never below the lowest clock of a
+        majority that is heard."""
         now, voters = self._clock.monotonic(), self.voters
         heard_ms = [peer.least_offset_ms(now) for peer in voters if self._heard(peer)]
-        known_s = now if self.known is None else self.known[1]
-        return self._median_of(voters, heard_ms, parted_ms(now - known_s))
+        known = self.known or Median(0.0, now)
+        return self._median_of(voters, heard_ms, known.slack_ms + parted_ms(now - known.at_s))
+
+    def told_ms(self) -> tuple[int, int]:
+        """What a leader's heartbeats say: how far its clock is ahead of the median, and how much more at most."""
+        median_ms = self.median_ms()
+        return -round(median_ms), max(0, math.ceil(median_ms - self.least_median_ms()))
 
     def _median_of(self, voters: list[Peer], heard_ms: list[float], known_less_ms: float = 0.0) -> float:
         """Of the clocks of those that were heard, with our own; and what is known of the others', less so much."""
@@ -71,9 +79,9 @@ class Skew:
         return [peer for peer in self._group.peers.values() if not peer.learner]
 
     @property
-    def known(self) -> tuple[float, float] | None:
-        """The median of the nodes' clocks as this leader found it last or was told it, ms, and when: monotonic s."""
-        return max((each for each in (self._found, self._group.median) if each), key=lambda at: at[1], default=None)
+    def known(self) -> Median | None:
+        """The median of the nodes' clocks as this leader found it last or was told it."""
+        return max((each for each in (self._found, self._group.median) if each), key=lambda at: at.at_s, default=None)
 
     def some_right_ms(self) -> float:
         """How far a moment is ahead of our clock that some right clock among those heard has not passed yet, where a
@@ -88,8 +96,7 @@ class Skew:
         """How far the median that was known last is ahead of our clock now."""
         if self.known is None:
             return None
-        at_ms, since_s = self.known
-        return at_ms + (self._clock.monotonic() - since_s) * 1000 - self._clock.own_ms()
+        return self.known.ms + (self._clock.monotonic() - self.known.at_s) * 1000 - self._clock.own_ms()
 
     def agrees(self, peer: Peer) -> bool:
         """Whether the peer's clock is within the bound of the median."""

@@ -142,8 +142,9 @@ class Following:
             core.follow(peer)
         station.promises.showed(peer, core.term, message["durable_index"])
         now, stamp_s = station.monotonic(), message["stamp_us"] / 1e6
-        counts = self.median.hear((peer, core.term), stamp_s, message["median_ms"], now)
-        self._ballot.heard_heartbeat(core.term, message["last_index"], message["median_ms"] if counts else None)
+        median_ms, slack_ms = message["median_ms"], message["median_slack_ms"]
+        counts = self.median.hear((peer, core.term), stamp_s, median_ms, now, slack_ms)
+        self._ballot.heard_heartbeat(core.term, message["last_index"], median_ms if counts else None)
         self._listen(message["wish_ms"] / 1000)
         self._heard()
         self.low_water, self.leader_commit = message["low_water"], message["commit_index"]

@@ -32,7 +32,7 @@ MOST: Final[dict[str, int]] = {
     **dict.fromkeys(("index", "last_log_index", "prevLogIdx", "next_node_idx", "known_index"), INDEX_MAX),
     **dict.fromkeys(("commit_index", "last_index", "low_water", "durable_index", "applied_index"), INDEX_MAX),
     **dict.fromkeys(("check_index", "agreed_index", "sum_index"), INDEX_MAX),
-    **dict.fromkeys(("wall_ms", "median_ms"), MS_MAX),
+    **dict.fromkeys(("wall_ms", "median_ms", "median_slack_ms"), MS_MAX),
     **dict.fromkeys(("seq", "stamp_us", "free_bytes", "number", "offset", "bytes"), INDEX_MAX),
     **dict.fromkeys(("wish_ms", "silence_ms"), SILENCE_MS_MAX),
     "crc": (1 << 32) - 1,

@@ -172,6 +172,7 @@ class Leading:
     def _heartbeat(self, now: float) -> Message:
         vitals, agreement = self._station.vitals(), self._station.agreement
         durable = self._station.journal.durable_index
+        ahead_ms, slack_ms = vitals.ahead_ms()
         self._station.promises.made(self._core.term, durable)
         return {
             "type": "heartbeat",
@@ -183,7 +184,8 @@ class Leading:
             "low_water": self.low_water,
             "wish_ms": int(self._station.patience.silence_s(now) * 1000),
             "released": False,
-            "median_ms": max(0, vitals.wall_ms - vitals.ahead_ms()),
+            "median_ms": max(0, vitals.wall_ms - ahead_ms),
+            "median_slack_ms": slack_ms,
             "durable_index": durable,
             "check_index": agreement.asked,
             "agreed_index": agreement.agreed_index,

@@ -14,7 +14,7 @@ beaten by the next counts.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 DRIFT: Final = 1e-3
 """Two monotonic clocks differ in rate by no more: 500 ppm each."""
@@ -22,17 +22,26 @@ SLOW_S: Final = 10.0
 """The way has grown longer for good once every heartbeat of so long a time took longer."""
 
 
+class Median(NamedTuple):
+    """Where the median of the nodes' clocks stood, ms, at a monotonic second. It may have been so much less: a leader
+    takes half of both ways for the way of an echo, and one may be slower than the other."""
+
+    ms: float
+    at_s: float
+    slack_ms: float = 0.0
+
+
 class MedianHeard:
-    """What one follower was told. `told`: the median, ms, and the monotonic second of that; None before."""
+    """What one follower was told. `told`: the median at the moment when that came; None before."""
 
     def __init__(self, beat_s: float) -> None:
-        self.told: tuple[int, float] | None = None
+        self.told: Median | None = None
         self._slack_s = beat_s / 2
         self._leader: tuple[str, int] = ("", 0)
         self._least: tuple[float, float] = (0.0, 0.0)  # of this leader: arrival less stamp, and when it came
         self._quick_s = 0.0  # when the newest came that was not slow
 
-    def hear(self, leader: tuple[str, int], stamp_s: float, median_ms: int, now_s: float) -> bool:
+    def hear(self, leader: tuple[str, int], stamp_s: float, median_ms: int, now_s: float, slack_ms: int = 0) -> bool:
         """A heartbeat of this leader (node id, term) came; whether it counts. `stamp_s`: when it was sent, by the
         leader's monotonic clock."""
         way_s, (least_s, since_s) = now_s - stamp_s, self._least
@@ -45,5 +54,5 @@ class MedianHeard:
         if unknown or waited_s < 0:
             self._least = way_s, now_s
         if counts:
-            self.told = median_ms, now_s
+            self.told = Median(median_ms, now_s, slack_ms)
         return counts

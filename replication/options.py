@@ -71,7 +71,8 @@ class Vitals:
     """What a node says of itself in every echo: its node clock, the bytes free on its disk, whether that is less than
     its reserve; for a planned stop, whether it shall not lead (`retiring`), waits to end (`leaving`), and has pushes on
     the wire, or outcomes of theirs that are not in the log (`busy`); and, as leader, how far its clock is ahead of the
-    median of all (`ahead_ms`), for which it looks at all peers: only a heartbeat asks."""
+    median of all, and how much farther at the most (`ahead_ms`), for which it looks at all peers: only a heartbeat
+    asks."""
 
     wall_ms: int
     free_bytes: int
@@ -79,7 +80,7 @@ class Vitals:
     retiring: bool = False
     leaving: bool = False
     busy: bool = False
-    ahead_ms: Callable[[], int] = int
+    ahead_ms: Callable[[], tuple[int, int]] = lambda: (0, 0)
 
 
 DRIFT_MS_PER_S: Final = 2.0

@@ -12,6 +12,7 @@ from replication.core import CANDIDATE, LEADER, Core
 from replication.following import NEVER, Following
 from replication.journal import Journal
 from replication.leading import Leading
+from replication.median import Median
 from replication.membership import Roster
 from replication.options import GroupOptions, Peer
 from replication.proposal import Pending
@@ -96,8 +97,8 @@ class Outlook:
         return self.agreement.agreed_index
 
     @property
-    def median(self) -> tuple[int, float] | None:
-        """The median of the nodes' clocks, ms, and the monotonic second at which a leader told it last; None before."""
+    def median(self) -> Median | None:
+        """The median of the nodes' clocks as a leader told it last; None before."""
         return self._following.median.told
 
     @property

@@ -375,5 +375,5 @@ def _open_ids(store: Store, now_ms: int) -> tuple[str, ...]:
 def _known_since_s(node: Node) -> float:
     """When it heard what is oldest of what its clock is bound by, by its monotonic clock."""
     skew, now_s = node.skew, node.clock.monotonic()
-    told_s = skew.known[1] if skew.known is not None else now_s
+    told_s = skew.known.at_s if skew.known is not None else now_s
     return min((peer.last_clock_s if skew.hears(peer) else told_s for peer in skew.voters), default=now_s)

@@ -10,6 +10,7 @@ import pytest
 from node.clock import STEP_MS, NodeClock
 from node.server import Node
 from node.skew import Skew
+from replication.median import Median
 from replication.options import Peer
 
 
@@ -63,7 +64,7 @@ def test_one_slow_clock_does_not_hold_a_leader_back_where_the_median_was_known()
     """It takes a majority of the nodes to say that a clock is too far ahead: the one that is down still has a say."""
     leader = Leader(600_000)
     leader.peers["n3"].connected = False
-    cast(Any, leader.node.group).median = (int(leader.node.clock.own_ms()), leader.now_s)
+    cast(Any, leader.node.group).median = Median(leader.node.clock.own_ms(), leader.now_s)
     assert abs(leader.lead("n2") - 600_000) < 2
 
 

@@ -7,13 +7,14 @@ import pytest
 
 from node.clock import NodeClock
 from node.skew import Skew
+from replication.median import Median
 from replication.options import Peer
 
 AWAY = None
 """Of a peer that is down and was not heard in this term."""
 
 
-def skew(*offsets_ms: float | None, median: tuple[int, float] | None = None) -> tuple[Skew, list[Peer]]:
+def skew(*offsets_ms: float | None, median: tuple[float, ...] | None = None) -> tuple[Skew, list[Peer]]:
     """Of a leader whose peers' clocks are ahead of its own by so much; `median` is what a former leader told."""
     peers = [
         Peer(f"n{row + 2}", connected=offset_ms is not AWAY, clock_offset_ms=offset_ms or 0.0)
@@ -24,7 +25,8 @@ def skew(*offsets_ms: float | None, median: tuple[int, float] | None = None) -> 
         peer.last_clock_s = 12.0
     clock = NodeClock(lambda: 1e9, lambda: 12.0)
     clock.leading = True
-    one = Skew(cast(Any, SimpleNamespace(peers={peer.node_id: peer for peer in peers}, median=median)), clock)
+    told = None if median is None else Median(*median)
+    one = Skew(cast(Any, SimpleNamespace(peers={peer.node_id: peer for peer in peers}, median=told)), clock)
     one.led_since_s = 10.0
     return one, peers
 
@@ -104,6 +106,27 @@ def test_what_the_leader_before_told_is_worth_less_each_second() -> None:
     assert one.least_median_ms() == -630
 
 
+def test_12185_what_the_leader_before_told_may_have_been_a_guess() -> None:
+    """Seed 12185: its way to one node took 130 ms and back none, so that clock, the median, seemed 65 ms later. The
+    next leader, which heard that node alone, was 545 ms ahead of it and held itself for 480 ms ahead."""
+    one, (_, away) = skew(-545, 0, median=(1_000_000_000_000 - 480, 12.0, 65))
+    away.last_echo_s = 9.0
+    assert one.median_ms() == -480
+    assert one.least_median_ms() == -545
+
+
+def test_12185_a_leader_tells_how_far_the_median_may_be_from_what_it_found() -> None:
+    """And remembers it, for a term in which it hears fewer."""
+    one, peers = skew(-480, -470)
+    for peer in peers:
+        peer.clock_error_ms = 65.2
+    assert one.told_ms() == (470, 66)
+    peers[1].last_echo_s, peers[0].clock_error_ms = 9.0, 0
+    assert one.least_median_ms() == -480
+    peers[0].clock_offset_ms = -540
+    assert one.least_median_ms() == pytest.approx(-535.2)
+
+
 @pytest.mark.parametrize("heard", [True, False])
 def test_who_is_away_for_a_day_holds_no_right_clock_back(heard: bool) -> None:
     """One of three is down, before this term or since; another clock is an hour slow. Two of three are right: stamps
@@ -165,9 +188,9 @@ def test_a_single_voter_has_nobody_to_compare_its_clock_with() -> None:
 def test_the_median_known_last_is_the_newest_and_not_the_latest() -> None:
     """A leader before had a clock that was an hour ahead."""
     one, (_, away) = skew(0, 0, median=(1_000_003_600_000, 3.0))
-    one._found = (1_000_000_000_000, 12.0)
+    one._found = Median(1_000_000_000_000, 12.0)
     away.last_echo_s = 9.0
-    assert one.known == (1_000_000_000_000, 12.0)
+    assert one.known is one._found
     assert one.median_ms() == 0
 
 

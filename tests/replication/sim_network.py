@@ -43,6 +43,8 @@ class SimNetwork:
         self.skew_ms: dict[str, int] = defaultdict(int)
         self.says: dict[str, set[str]] = defaultdict(set)
         """By node: which of the flags of its vitals are set."""
+        self.ahead_ms: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+        """By node: how far its clock says to be ahead of the median, and how much more at most."""
         self.own_options: dict[str, dict[str, Any]] = defaultdict(dict)
         """By node: options of its own, from its next start on."""
         self.silence_s: dict[str, float] = defaultdict(float)

@@ -82,7 +82,7 @@ class SimNode:
         network = self.network
         wall_ms, says = int(network.now * 1000) + network.skew_ms[self.id], network.says[self.id]
         told: dict[str, Any] = dict.fromkeys(says, True)
-        return Vitals(wall_ms, 1 << 30, **told)
+        return Vitals(wall_ms, 1 << 30, ahead_ms=lambda: network.ahead_ms[self.id], **told)
 
     def _keep(self, seconds: float) -> None:
         """The silence is made durable, as by a thread."""

@@ -85,6 +85,7 @@ def test_a_heartbeat_commits_what_was_proven_only(tmp_path: Path) -> None:
         "agreed_index": 0,
         "agreed_sum": b"",
         "wish_ms": 0,
+        "median_slack_ms": 0,
     }
     old.group.receive(new.id, beat)
     assert old.group.leader_id == new.id

@@ -68,6 +68,7 @@ MESSAGES: list[Message] = [
         "agreed_index": 5,
         "agreed_sum": bytes(16),
         "wish_ms": 900,
+        "median_slack_ms": 66,
     },
     {"type": "sum_asked", "index": 7},
     {"type": "committed", "index": 7, "entry_term": 3},

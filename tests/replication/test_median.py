@@ -27,8 +27,7 @@ class Heard:
     def off_ms(self) -> float:
         """How far the median seems to be from our clock."""
         assert self.median.told is not None
-        told_ms, at_s = self.median.told
-        return told_ms - at_s * 1000
+        return self.median.told.ms - self.median.told.at_s * 1000
 
 
 @pytest.mark.parametrize("stood_s", [5, 60])
@@ -75,6 +74,21 @@ def test_clocks_that_run_at_other_rates_do_not_part() -> None:
     assert counted == [False] + [True] * 3_599
 
 
+def test_12185_a_follower_is_told_how_much_less_the_median_may_be(tmp_path: Path) -> None:
+    """A leader of a build before protocol 3 does not say it."""
+    network = SimNetwork(tmp_path)
+    network.ahead_ms["A"] = (300, 66)
+    network.elect("A")
+    network.run(1)
+    group = network.nodes["B"].group
+    assert group.median is not None
+    assert group.median.ms - group.median.at_s * 1000 == pytest.approx(-300, abs=3)
+    assert group.median.slack_ms == 66
+    network.protocol = 2
+    network.run(1)
+    assert group.median.slack_ms == 0
+
+
 def test_a_node_that_was_stopped_takes_its_clock_for_no_worse(tmp_path: Path) -> None:
     """As it reads what has piled up in its sockets it hears where the median was, seconds ago."""
     network = SimNetwork(tmp_path)
@@ -86,7 +100,7 @@ def test_a_node_that_was_stopped_takes_its_clock_for_no_worse(tmp_path: Path) ->
 
     def off_ms() -> float:
         assert group.median is not None
-        return group.median[0] - group.median[1] * 1000
+        return group.median.ms - group.median.at_s * 1000
 
     before = off_ms()
     receive, seen = group.receive, list[float]()

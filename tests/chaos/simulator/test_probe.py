@@ -14,6 +14,7 @@ from chaos.simulator.probe import Probe
 from node.clock import NodeClock
 from node.planning import Planning
 from replication.command import PutTopic
+from replication.median import Median
 from replication.options import Peer
 from storage.due import Due
 from storage.format import Corrupt
@@ -178,7 +179,7 @@ def test_49132_a_clock_is_bound_by_what_was_heard_longest_ago() -> None:
     clock = NodeClock(lambda: 1_000.0, lambda: monotonic[0])
     clock.leading = True
     heard, away = Peer("n2", last_clock_s=111.5), Peer("n3")
-    group = SimpleNamespace(term=4, peers={"n2": heard, "n3": away}, median=(1_000_000, 110.7))
+    group = SimpleNamespace(term=4, peers={"n2": heard, "n3": away}, median=Median(1_000_000, 110.7))
     skew: Any = SimpleNamespace(known=group.median, hears=lambda peer: peer is heard, voters=[heard, away])
     node: Any = SimpleNamespace(clock=clock, group=group, skew=skew)
     probe = Probe.__new__(Probe)
