@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from replication.contacts import Contact, Contacts
-from replication.frame import FrameRefused, encode_frame, unpack_meta
+from replication.frame import PROTOCOL, FrameRefused, encode_frame, unpack_meta
 from replication.handshake import HELLO, Hello, HelloRefused, Refusal, check, decode_greeting, newer
 from tests.replication.raw_frame import split
 
@@ -45,7 +45,7 @@ def test_a_fitting_peer_is_accepted() -> None:
         (Hello("n2", "n1", b"s2", None, group=3), "other-group", "n2 speaks of group 3, n1 of 0"),
         (Hello("n4", "n1", b"s2", None, {"entry": (3, 4)}, level=3), "format", "n4 is at level 3, n1 reads"),
         (Hello("n2", "n7", b"s2", None), "wrong-address", "looks for n7"),
-        (Hello("n2", "n1", b"s2", None, protocol=(3, 4)), "protocol", r"\(3, 4\)"),
+        (Hello("n2", "n1", b"s2", None, protocol=(4, 5)), "protocol", r"\(4, 5\)"),
         (Hello("n2", "n1", b"s2", None, {"command": (3, 4)}), "format", r"reads command \(3, 4\), n1 \(1, 2\)"),
     ],
 )
@@ -128,7 +128,7 @@ def test_a_hello_is_said_in_the_form_that_the_other_reads() -> None:
         assert isinstance(heard, Hello)
         assert (heard.group, heard.level) == ((0, 1) if form == 1 else (5, 2))
     assert OWN.shared(replace(THEIRS, protocol=(1, 1))) == 1
-    assert OWN.shared(replace(THEIRS, protocol=(1, 9))) == 2
+    assert OWN.shared(replace(THEIRS, protocol=(1, 9))) == PROTOCOL[1]
 
 
 def test_a_build_that_reads_too_little_is_told_so_before_anything_else() -> None:

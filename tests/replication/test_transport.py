@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from chaos.ports import free_ports
-from replication.frame import HEADER, Message, encode_frame, encode_message
+from replication.frame import HEADER, PROTOCOL, Message, encode_frame, encode_message
 from replication.handshake import HELLO, Hello, Refusal
 from replication.link import OUTBOX_APPEND_MAX, OUTBOX_BYTES_MAX, PING_S, SILENT_S
 from tests.replication.socket_node import LOOPS, Stranger, deaf_peer, rests_longest, run, transport
@@ -124,7 +124,7 @@ def test_garbage_closes_one_connection_and_nothing_else() -> None:
         ({"node_id": "n9"}, "unknown-node"),
         ({"node_id": "n1"}, "unknown-node"),
         ({"to": "n3"}, "wrong-address"),
-        ({"protocol": (3, 4)}, "protocol"),
+        ({"protocol": (PROTOCOL[1] + 1, PROTOCOL[1] + 2)}, "protocol"),
         ({"formats": {"command": (5, 9)}}, "format"),
     ],
 )
