@@ -19,7 +19,8 @@ of the topic, both 0 today:
 Receipts of the first form stay valid.
 
 A consumer comes with a thousand of them, so they are made and read in columns. Only the MAC is a call for each, and
-that begins from a copy of the keyed state instead of hashing the key again.
+that begins from a copy of the keyed state instead of hashing the key again. What this leader made lately it knows by
+its text: most are shown again soon, and looking one up costs a tenth of its MAC. All others are read by the MAC.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from struct import Struct
 from typing import Any, Final
 
 import numpy as np
@@ -46,6 +48,8 @@ _BODY: Final = [
     ("attempt", "<u2"),
 ]
 _MAC_SIZE: Final = 16
+#: So many of those made last are known by their text, at least; twice as many at most, of 300 bytes each.
+KNOWN_MIN: Final = 16_384
 #: The last character carries 4 bits of the bytes; with its other 2 bits set a second text would name the same.
 _LAST: Final = frozenset("AEIMQUYcgkosw048")
 
@@ -56,6 +60,7 @@ class _Form:
     def __init__(self, *more: tuple[str, str]) -> None:
         self.body = np.dtype([*_BODY, *more])
         self.size = self.body.itemsize
+        self.bodies = Struct(f"{self.size}s")
         self.length = -(-(self.size + _MAC_SIZE) * 4 // 3)
         #: A zero byte behind each brings it to a multiple of three, so that those encoded together do not run into
         #: each other.
@@ -105,6 +110,8 @@ class Receipts:
     def __init__(self, secret: bytes, whole: Callable[[], bool]) -> None:
         self._keyed = blake2b(key=secret, digest_size=_MAC_SIZE)
         self._whole = whole
+        self._made: dict[str, bytes] = {}  # text -> the columns that both forms have
+        self._made_before: dict[str, bytes] = {}
 
     def make(
         self, *, position: U64, random: U64, topic: U32 | int, term: U32 | int, attempt: U16, subscription: int = 0
@@ -124,14 +131,18 @@ class Receipts:
         ):
             body[name] = column
         data = np.zeros((count, form.stride), np.uint8)
-        raw = body.tobytes()
-        data[:, : form.size] = np.frombuffer(raw, np.uint8).reshape(count, -1)
-        data[:, form.size : form.size + _MAC_SIZE] = np.frombuffer(self._macs(raw, form), np.uint8).reshape(count, -1)
+        data[:, : form.size] = body.view(np.uint8).reshape(count, -1)
+        macs = self._macs(body.tobytes(), form)
+        data[:, form.size : form.size + _MAC_SIZE] = np.frombuffer(macs, np.uint8).reshape(count, -1)
         text = base64.urlsafe_b64encode(data.tobytes()).decode("ascii")
-        return [text[start : start + form.length] for start in range(0, len(text), form.length + 1)]
+        texts = [text[start : start + form.length] for start in range(0, len(text), form.length + 1)]
+        self._keep(texts, data[:, : _FIRST.size].tobytes())
+        return texts
 
     def read(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.intp], ReceiptColumns]:
         """Which of the texts are receipts of this cluster, ascending, and the hand-overs that those name."""
+        if (made := self._known(texts)) is not None:
+            return np.arange(len(texts)), _columns(np.frombuffer(b"".join(made), _FIRST.body))
         forms = [form for form in (_WHOLE, _FIRST) if any(len(text) == form.length for text in texts)]
         if len(forms) < 2:
             return self._read(texts, forms[0] if forms else _FIRST)
@@ -158,18 +169,36 @@ class Receipts:
         if form is _WHOLE and (body["group"].any() or body["namespace"].any()):
             ours = (body["group"] == 0) & (body["namespace"] == 0)
             rows, body = rows[ours], body[ours]
-        return rows, ReceiptColumns(
-            body["position"], body["random"], body["topic"], body["term"], body["attempt"], body["subscription"]
-        )
+        return rows, _columns(body)
+
+    def _keep(self, texts: list[str], bodies: bytes) -> None:
+        if len(self._made) >= KNOWN_MIN:
+            self._made, self._made_before = {}, self._made
+        self._made.update(zip(texts, [body for (body,) in _FIRST.bodies.iter_unpack(bodies)], strict=True))
+
+    def _known(self, texts: Sequence[str]) -> list[bytes] | None:
+        """The bodies of these, None unless all are known."""
+        known = list(map(self._made.get, texts))
+        if None in known:
+            before = self._made_before.get
+            known = [body or before(text) for text, body in zip(texts, known, strict=True)]
+        bodies = [body for body in known if body is not None]
+        return bodies if bodies and len(bodies) == len(texts) else None
 
     def _macs(self, bodies: bytes, form: _Form) -> bytes:
         """The MACs of these bodies, one behind the other."""
         copy, macs = self._keyed.copy, []
-        for start in range(0, len(bodies), form.size):
+        for (body,) in form.bodies.iter_unpack(bodies):
             state = copy()
-            state.update(bodies[start : start + form.size])
+            state.update(body)
             macs.append(state.digest())
         return b"".join(macs)
+
+
+def _columns(body: npt.NDArray[np.void]) -> ReceiptColumns:
+    return ReceiptColumns(
+        body["position"], body["random"], body["topic"], body["term"], body["attempt"], body["subscription"]
+    )
 
 
 def _pieces(macs: bytes) -> list[bytes]:

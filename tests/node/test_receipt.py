@@ -1,5 +1,6 @@
 """Receipts: what one cluster made it reads back, and nothing else."""
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import node.receipt
 from node.receipt import Receipts
 
 
@@ -54,7 +56,15 @@ def make(receipts: Receipts, *many: Receipt) -> list[str]:
 
 
 def read(receipts: Receipts, *texts: str) -> dict[int, Receipt]:
-    """What the texts name, by row; rows that are no receipts are left out."""
+    """What the texts name, by row; rows that are no receipts are left out. Who made none of them reads the same."""
+    nobody = Receipts(SECRET, first)
+    nobody._keyed = receipts._keyed
+    told, again = _named(receipts, texts), _named(nobody, texts)
+    assert told == again
+    return told
+
+
+def _named(receipts: Receipts, texts: Sequence[str]) -> dict[int, Receipt]:
     rows, found = receipts.read(texts)
     assert not found.subscription.any()
     columns = (found.position, found.random, found.topic, found.term, found.attempt)
@@ -100,6 +110,29 @@ def test_the_other_base64_alphabet_is_no_second_text() -> None:
     changed = {row for row, text in enumerate(texts) if text != others[row]}
     assert changed
     assert read(receipts, *others).keys() == set(range(50)) - changed
+
+
+@pytest.mark.parametrize("level", [first, whole])
+def test_what_was_made_lately_is_known_by_its_text(level: Callable[[], bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In any order, as often as it is shown, and from one generation to the next; with one that was not made here all
+    are read by their MACs."""
+    monkeypatch.setattr(node.receipt, "KNOWN_MIN", 100)
+    receipts, macs = Receipts(SECRET, level), list[int]()
+    many = [Receipt(number, number * 7, 3, 5, 1) for number in range(250)]
+    texts = [text for at in range(0, 250, 10) for text in make(receipts, *many[at : at + 10])]
+
+    def counted(bodies: bytes, form: Any) -> bytes:
+        macs.append(len(bodies))
+        return Receipts._macs(receipts, bodies, form)
+
+    monkeypatch.setattr(receipts, "_macs", counted)
+    for rows in (range(250 - 100, 250), range(249, 249 - 100, -1), [200, 200, 160]):
+        assert read(receipts, *(texts[row] for row in rows)) == {at: many[row] for at, row in enumerate(rows)}
+    assert not macs
+    assert read(receipts, texts[0], texts[249]) == {0: many[0], 1: many[249]}
+    assert read(receipts, texts[249], texts[248][:-1] + "+") == {0: many[249]}
+    assert len(macs) == 2
+    assert len(receipts._made) + len(receipts._made_before) <= 2 * 100 + 10
 
 
 def test_another_clusters_receipt_is_refused() -> None:
@@ -166,4 +199,4 @@ def test_a_receipt_of_another_group_or_namespace_is_none_of_ours(monkeypatch: py
         (text,) = make(receipts, Receipt(1, 2, 3, 5, 6))
         monkeypatch.setattr(np, "zeros", zeros)
         assert len(text) == 67
-        assert read(receipts, text) == {}
+        assert read(Receipts(SECRET, whole), text) == {}
