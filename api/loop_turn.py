@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import Final, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 #: The loop is held for no longer; a piece of the work comes on top.
 HELD_MAX_S: Final = 0.002
@@ -89,7 +89,9 @@ class Line:
             self._come()
 
 
-_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, Line] = WeakKeyDictionary()
+_lines: WeakValueDictionary[int, Line] = WeakValueDictionary()
+"""By the id of their loop, which each keeps alive. A line goes when nobody has a turn or waits, and no round is to come:
+then it is as a new one is."""
 
 
 class LoopTurn:
@@ -99,7 +101,7 @@ class LoopTurn:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._line = _lines.get(self._loop) or _lines.setdefault(self._loop, Line(self._loop))
+        self._line = _lines.get(id(self._loop)) or _lines.setdefault(id(self._loop), Line(self._loop))
         self.begin_anew()
 
     async def give_way(self) -> None:

@@ -1,14 +1,16 @@
 """Much work, and many calls at once: a little each time the loop comes round."""
 
 import asyncio
+import gc
 import time
+import weakref
 from collections import Counter
 from itertools import pairwise
 
 import pytest
 
 import api.loop_turn
-from api.loop_turn import CROWD_A_TURN, HELD_MAX_S, Crowd, Line, Pieces, in_turns
+from api.loop_turn import CROWD_A_TURN, HELD_MAX_S, Crowd, Line, LoopTurn, Pieces, in_turns
 from tests.waiting import until
 
 
@@ -142,3 +144,23 @@ def test_what_comes_in_one_moment_begins_as_there_is_time_for_it() -> None:
         counting.cancel()
 
     asyncio.run(story())
+
+
+def test_a_loop_that_has_ended_is_let_go() -> None:
+    """Its line kept it for ever, and so a simulated node, and its world: 30 MB a seed."""
+    asyncio.set_event_loop(loop := asyncio.new_event_loop())
+
+    async def wait() -> None:
+        await LoopTurn()._line.turn(goes_on=True)
+
+    task = loop.create_task(wait())
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    task.cancel()
+    loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+    loop.close()
+    asyncio.set_event_loop(None)
+    ended = weakref.ref(loop)
+    del loop, task
+    gc.collect()
+    assert ended() is None
