@@ -90,7 +90,7 @@ class Line:
 
 
 _lines: WeakValueDictionary[int, Line] = WeakValueDictionary()
-"""By the id of their loop, which each keeps alive. A line goes when nobody has a turn or waits, and no round is to come:
+"""By the id of their loop, which each keeps alive. One goes when nobody has a turn or waits, and no round is to come:
 then it is as a new one is."""
 
 
