@@ -166,9 +166,10 @@ class Proposer:
             self._flush_at_end()
         return await future
 
-    def settle(self, settle: Settle) -> asyncio.Future[U8]:
-        """A result per row: ACKED, STALE or INVALID (replication.apply_settle)."""
-        future = self._settles.add(settle)
+    def settle(self, settle: Settle, weight: int | None = None) -> asyncio.Future[U8]:
+        """A result per row: ACKED, STALE or INVALID (replication.apply_settle). `weight`: of its rows, None: their
+        number."""
+        future = self._settles.add(settle, weight)
         self.kick()
         return future
 

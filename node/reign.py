@@ -239,6 +239,12 @@ class Reign:
             self.dispatcher.loaded(tick, slot)
             self.poke()
 
+    def go_on(self) -> None:
+        """For who waited for something else: raises `no-leader` when the reign has ended. Whoever leads then, this node
+        too, knows nothing of what is held in this one, and hands it over."""
+        if self._over:
+            raise ended()
+
     # -- failed hand-overs
 
     def fail(self, fail: Fail) -> asyncio.Future[U8]:
@@ -282,8 +288,7 @@ class Reign:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._readers.append(waiter)
             await waiter
-            if self._over:
-                raise ended()
+            self.go_on()
 
     def _wake_readers(self) -> None:
         readers, self._readers = self._readers, []
@@ -297,8 +302,7 @@ class Reign:
             await pledge
         finally:
             self._pledges.pop(hand_over.strict, None)
-        if self._over:
-            raise ended()
+        self.go_on()
 
     def _resolve(self, waiter: asyncio.Future[None] | None) -> None:
         if waiter is not None and not waiter.done():

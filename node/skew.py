@@ -45,8 +45,7 @@ class Skew:
         heard_ms = [peer.clock_offset_ms for peer in voters if self._heard(peer)]
         median_ms = self._median_of(voters, heard_ms)
         if self._clock.leading and len(heard_ms) == len(voters):
-            slack_ms = median_ms - self.least_median_ms()
-            self._found = Median(self._clock.own_ms() + median_ms, self._clock.monotonic(), slack_ms)
+            self._found = Median(self._clock.own_ms() + median_ms, self._clock.monotonic(), self._slack_ms(median_ms))
         return median_ms
 
     def least_median_ms(self) -> float:
@@ -61,7 +60,14 @@ class Skew:
     def told_ms(self) -> tuple[int, int]:
         """What a leader's heartbeats say: how far its clock is ahead of the median, and how much more at most."""
         median_ms = self.median_ms()
-        return -round(median_ms), max(0, math.ceil(median_ms - self.least_median_ms()))
+        return -round(median_ms), math.ceil(self._slack_ms(median_ms))
+
+    def _slack_ms(self, median_ms: float) -> float:
+        """How much less the median may be by the ways of the echoes, and what was told of theirs. Not by its age: the
+        next leader would count that again, and each after it, for a clock that is away for days."""
+        voters = self.voters
+        heard_ms = [peer.clock_offset_ms - peer.clock_error_ms for peer in voters if self._heard(peer)]
+        return max(0.0, median_ms - self._median_of(voters, heard_ms, self.known.slack_ms if self.known else 0.0))
 
     def _median_of(self, voters: list[Peer], heard_ms: list[float], known_less_ms: float = 0.0) -> float:
         """Of the clocks of those that were heard, with our own; and what is known of the others', less so much."""

@@ -2,7 +2,6 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,6 @@ from node.settling import FEW
 from storage.delivery_file import delivery_files, read_delivery_file
 from storage.delivery_record import END
 from storage.disk import Disk
-from storage.position import HOUR_MS
 from storage.store import Store
 from tests.calls import calls_of
 from tests.node.single_node import run_node
@@ -208,30 +206,6 @@ def test_many_receipts_of_what_has_ended_go_in_no_entry(tmp_path: Path) -> None:
         ]
         assert await node.service.ack("t", receipts, ANONYMOUS) == ["stale"] * 5 + ["acked"] * (count - 5)
         assert node.group.applied_index > before
-
-    run_node(tmp_path / "n1", play)
-
-
-def test_who_goes_away_while_old_receipts_are_looked_at_takes_no_ack_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that is open among many that have ended: its consumer had done it, and it was handed over again."""
-    monkeypatch.setattr("api.loop_turn.HELD_MAX_S", 0.0)
-    look = Store.state_only
-
-    async def play(node: Node) -> None:
-        count = 2 * LOOK_UNITS
-        await node.service.schedule([MessageIn("t", b"1") for _ in range(count)], ANONYMOUS)
-        given: list[Delivery] = []
-        while len(given) < count:
-            given += await node.service.pull(PullIn("t", 1_000, 5_000, 60_000), ANONYMOUS)
-        receipts = [each.receipt for each in given]
-        await node.service.ack("t", receipts[1:], ANONYMOUS)
-        asking: asyncio.Future[Any] = asyncio.ensure_future(node.service.ack("t", receipts, ANONYMOUS))
-        monkeypatch.setattr(Store, "state_only", lambda self, positions: (asking.cancel(), look(self, positions))[1])
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        await until(lambda: node.store.open_units(given[0].due_ms // HOUR_MS) == 0)
 
     run_node(tmp_path / "n1", play)
 

@@ -127,6 +127,27 @@ def test_12185_a_leader_tells_how_far_the_median_may_be_from_what_it_found() -> 
     assert one.least_median_ms() == pytest.approx(-535.2)
 
 
+def test_what_is_told_from_leader_to_leader_does_not_add_up() -> None:
+    """Two of five are right and lead in turn, one is an hour slow, two are away: each reign held them back by another
+    0.24 s, for what it was told had aged already, and aged again."""
+    clock_s, told = [1_000.0], Median(1e9 * 1000, 1_000.0, 1)
+    for _ in range(12):
+        one, (right, slow, *away) = skew(0, -3_600_000, AWAY, AWAY, median=told)
+        one._clock._monotonic = lambda: clock_s[0]
+        one._clock._offset_s = 1e9 - 1_000.0
+        for peer in away:
+            peer.last_echo_s = 0.0
+        one.led_since_s = clock_s[0]
+        clock_s[0] += 120
+        for peer in (right, slow):
+            peer.last_echo_s = peer.last_clock_s = clock_s[0]
+            peer.clock_error_ms = 2
+        assert -245 <= one.least_median_ms() <= -240
+        ahead_ms, slack_ms = one.told_ms()
+        told = Median(one._clock.own_ms() - ahead_ms, clock_s[0], slack_ms)
+        assert slack_ms <= 2
+
+
 @pytest.mark.parametrize("heard", [True, False])
 def test_who_is_away_for_a_day_holds_no_right_clock_back(heard: bool) -> None:
     """One of three is down, before this term or since; another clock is an hour slow. Two of three are right: stamps
