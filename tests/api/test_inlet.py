@@ -227,18 +227,20 @@ def test_a_server_that_ends_waits_for_nobody_and_answers_who_waits(asked: bytes,
     run(story())
 
 
-def test_the_first_piece_of_a_client_that_went_meanwhile_is_dropped() -> None:
+def test_the_first_piece_of_a_client_that_went_meanwhile_is_dropped(pieces: list[int]) -> None:
     """Its turn comes when nobody is there."""
 
     async def story() -> None:
-        async with running() as client, _opened(client) as (_, writer, inlet):
-            writer.transport.abort()
+        async with running() as client, _opened(client) as (_, _, inlet):
             _receive(inlet, _POLL)
+            assert isinstance(inlet._transport, asyncio.Transport)
+            inlet._transport.abort()
             await until(lambda: not client.server._listener.opened)
             assert inlet.connection is None
             assert not client.server._waiting
 
     run(story())
+    assert not pieces
 
 
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
