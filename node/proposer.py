@@ -181,9 +181,9 @@ class Proposer:
         self.kick()
         return future
 
-    def extend(self, extend: Extend) -> asyncio.Future[U8]:
+    def extend(self, extend: Extend, weight: int | None = None) -> asyncio.Future[U8]:
         """A result per row, as of `settle`. A future, because the units have to be held until it is known."""
-        future = self._extends.add(extend)
+        future = self._extends.add(extend, weight)
         self.kick()
         return future
 

@@ -231,8 +231,7 @@ class Pulling:
 
     async def _wait(self, topic: int, wanted: TagFilter | None, left_s: float) -> None:
         """Until the topic has something, `left_s` are over, or the reign is."""
-        if self._reign.over:
-            raise ended()
+        self._reign.raise_if_over()
         waiter = _Waiter(next(self._numbers), wanted, self._loop.create_future())
         self._count(topic, wanted, 1)
         waiters = self._waiters.setdefault(topic, {})
@@ -250,8 +249,7 @@ class Pulling:
                 del self._waiters[topic]
                 self._stopped.pop(topic, None)
                 self._dispatcher.waited.leave(topic)
-        if self._reign.over:
-            raise ended()
+        self._reign.raise_if_over()
 
     def _looks_later(self, topic: int, wanted: TagFilter | None) -> bool:
         """Whether a pull that comes has its first look when those of its topic are paid for. One that could not wait
@@ -326,8 +324,3 @@ def _add(counts: Counter[K], key: K, change: int) -> int:
 def _wake(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
-
-
-def ended() -> Problem:
-    """What a caller is told whose wait the end of the reign cut short."""
-    return Problem("no-leader", "the leader changed during the wait; pull again")

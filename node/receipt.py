@@ -19,8 +19,9 @@ of the topic, both 0 today:
 Receipts of the first form stay valid.
 
 A consumer comes with a thousand of them, so they are made and read in columns. Only the MAC is a call for each, and
-that begins from a copy of the keyed state instead of hashing the key again. What this leader made lately it knows by
-its text: most are shown again soon, and looking one up costs a tenth of its MAC. All others are read by the MAC.
+that begins from a copy of the keyed state instead of hashing the key again. A leader also
+keeps the texts that it made lately, for most are shown again soon: to look them up takes a tenth of the time. All
+others are read by their MAC.
 """
 
 from __future__ import annotations

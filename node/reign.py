@@ -22,7 +22,7 @@ from node.holding import Holding
 from node.lease_book import HandOver
 from node.move_size import move_weights
 from node.promotion import Promoted
-from node.pulling import Pulling, ended
+from node.pulling import Pulling
 from node.receipt import Receipts
 from node.riding import Riding
 from node.takeover import Takeover
@@ -239,11 +239,11 @@ class Reign:
             self.dispatcher.loaded(tick, slot)
             self.poke()
 
-    def go_on(self) -> None:
-        """For who waited for something else: raises `no-leader` when the reign has ended. Whoever leads then, this node
-        too, knows nothing of what is held in this one, and hands it over."""
+    def raise_if_over(self) -> None:
+        """Raises `no-leader`. Who waited asks this before it goes on: the next leader, which may be this node again,
+        knows nothing of what is held in this reign."""
         if self._over:
-            raise ended()
+            raise Problem("no-leader", "the leader changed during the wait; ask again")
 
     # -- failed hand-overs
 
@@ -288,7 +288,7 @@ class Reign:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._readers.append(waiter)
             await waiter
-            self.go_on()
+            self.raise_if_over()
 
     def _wake_readers(self) -> None:
         readers, self._readers = self._readers, []
@@ -302,7 +302,7 @@ class Reign:
             await pledge
         finally:
             self._pledges.pop(hand_over.strict, None)
-        self.go_on()
+        self.raise_if_over()
 
     def _resolve(self, waiter: asyncio.Future[None] | None) -> None:
         if waiter is not None and not waiter.done():

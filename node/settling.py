@@ -92,6 +92,11 @@ def _to_ask(state: U8) -> npt.NDArray[np.intp]:
     return np.flatnonzero((state <= LEASED) | (state == UNKNOWN))
 
 
+def _weight(named: ReceiptColumns) -> int | None:
+    """What a request counts for in its entry; None: its number of rows."""
+    return UNLOOKED_WEIGHT * len(named) if len(named) <= FEW else None
+
+
 class Settling:
     """Acks, nacks and extensions of one node; the caller has asked that it leads."""
 
@@ -120,7 +125,7 @@ class Settling:
         if len(rows):
             some = named if len(rows) == len(named) else named.select(rows)
             settle = Settle(some.position, some.term, some.attempt, np.zeros(len(some), np.uint16))
-            asked = self._node.proposer.settle(settle, UNLOOKED_WEIGHT * len(some) if len(named) <= FEW else None)
+            asked = self._node.proposer.settle(settle, _weight(named))
         done = np.flatnonzero(state == DELIVERED_STATE)
         if len(done):
             results[done[await in_turns(delivered_by(self._node.store, named.select(done)))]] = ACKED
@@ -145,7 +150,7 @@ class Settling:
         if len(named):
             parts: list[asyncio.Future[U8]] = []
             await self._look(named)  # what is to be read is read by pieces
-            reign.go_on()
+            reign.raise_if_over()
             pieces = list(move_pieces(move_weights(self._node.store, named.position), ENTRY_MOVES_MAX))
             for piece in pieces:
                 if parts:
@@ -187,13 +192,14 @@ class Settling:
             lease_ms = lease_ms or topic.settings.get("lease_ms") or TOPIC_DEFAULTS.lease_ms
             assert lease_ms is not None
             state = await self._look(named)
-            reign.go_on()
+            reign.raise_if_over()
             results = np.full(len(named), STALE, np.uint8)
             rows = _to_ask(state)
             if len(rows):
                 asked = named.select(rows)
                 ends_ms = np.full(len(rows), self._node.clock.now_ms() + lease_ms, np.int64)
-                extended = self._node.proposer.extend(Extend(asked.position, asked.term, asked.attempt, ends_ms))
+                extend = Extend(asked.position, asked.term, asked.attempt, ends_ms)
+                extended = self._node.proposer.extend(extend, _weight(named))
                 reign.holding.until(asked.position.tolist(), extended)
                 results[rows] = await extended
             shown.give(results)

@@ -41,12 +41,7 @@ class Skew:
         is left out, and of two clocks the lower one counts: late by a slow clock can be borne, early by a fast one can
         not. So one that is up and about to be heard counts as the lowest: two fast ones of five may be heard first.
         """
-        voters = self.voters
-        heard_ms = [peer.clock_offset_ms for peer in voters if self._heard(peer)]
-        median_ms = self._median_of(voters, heard_ms)
-        if self._clock.leading and len(heard_ms) == len(voters):
-            self._found = Median(self._clock.own_ms() + median_ms, self._clock.monotonic(), self._slack_ms(median_ms))
-        return median_ms
+        return self._median()[0]
 
     def least_median_ms(self) -> float:
         """The same, at the lowest that the ways of the echoes, and slack and age of what is known, allow. The first
@@ -58,16 +53,21 @@ class Skew:
         return self._median_of(voters, heard_ms, known.slack_ms + parted_ms(now - known.at_s))
 
     def told_ms(self) -> tuple[int, int]:
-        """What a leader's heartbeats say: how far its clock is ahead of the median, and how much more at most."""
-        median_ms = self.median_ms()
-        return -round(median_ms), math.ceil(self._slack_ms(median_ms))
+        """For a leader's heartbeats: by how much its clock is ahead of the median, and by how much more it may be."""
+        median_ms, slack_ms = self._median()
+        return -round(median_ms), math.ceil(slack_ms)
 
-    def _slack_ms(self, median_ms: float) -> float:
-        """How much less the median may be by the ways of the echoes, and what was told of theirs. Not by its age: the
-        next leader would count that again, and each after it, for a clock that is away for days."""
-        voters = self.voters
-        heard_ms = [peer.clock_offset_ms - peer.clock_error_ms for peer in voters if self._heard(peer)]
-        return max(0.0, median_ms - self._median_of(voters, heard_ms, self.known.slack_ms if self.known else 0.0))
+    def _median(self) -> tuple[float, float]:
+        """See `median_ms`; and how much less it may be, by the ways of the echoes and what was told of theirs. Age does
+        not count: the next leader would count it again, and each after it, for a clock that is away for days."""
+        voters, known = self.voters, self.known
+        heard = [peer for peer in voters if self._heard(peer)]
+        median_ms = self._median_of(voters, [peer.clock_offset_ms for peer in heard])
+        sure_ms = [peer.clock_offset_ms - peer.clock_error_ms for peer in heard]
+        slack_ms = median_ms - self._median_of(voters, sure_ms, known.slack_ms if known else 0.0)
+        if self._clock.leading and len(heard) == len(voters):
+            self._found = Median(self._clock.own_ms() + median_ms, self._clock.monotonic(), slack_ms)
+        return median_ms, slack_ms
 
     def _median_of(self, voters: list[Peer], heard_ms: list[float], known_less_ms: float = 0.0) -> float:
         """Of the clocks of those that were heard, with our own; and what is known of the others', less so much."""

@@ -128,8 +128,8 @@ class Soak:
 
 
 def grown(curves: dict[str, list[float]], led: dict[int, str], settled: int) -> dict[str, str]:
-    """What is wrong with the nodes' curves: [minutes] in MB. Who led in the last five minutes is compared with who led
-    in the minute from which on they are flat."""
+    """Which nodes grew, and by how much; `curves`: [minutes] in MB. Who led in the last five minutes is compared with
+    who led in the minute `settled`."""
     found = {}
     for node, curve in curves.items():
         minutes = range(len(curve) - 5, len(curve))

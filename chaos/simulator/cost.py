@@ -96,15 +96,9 @@ class Meter:
         return owed_s, by
 
 
-def with_work(monotonic: Callable[[], float]) -> Callable[[], float]:
-    """A clock that goes on, within a step, by what the step did so far: what is cut into slices by time is cut here.
-    It never goes back, for the node rests as long before its next step."""
-
-    def now() -> float:
-        running = Meter.running
-        return monotonic() + (running.owed_us / 1e6 if running is not None else 0.0)
-
-    return now
+def owed_s() -> float:
+    """What the step that runs now did and has not paid for; 0 where none runs."""
+    return 0.0 if Meter.running is None else Meter.running.owed_us / 1e6
 
 
 def free(call: Callable[P, T]) -> Callable[P, T]:

@@ -25,7 +25,6 @@ from typing import Any
 
 from chaos.simulator import build
 from chaos.simulator.clock import SimClock
-from chaos.simulator.cost import with_work
 from chaos.simulator.disk import ANY, SimDisk
 from chaos.simulator.loop import Gone, Scheduler, SimLoop
 from chaos.simulator.network import Network
@@ -34,7 +33,6 @@ from chaos.simulator.platter import Platter
 from chaos.simulator.receivers import Receivers
 from chaos.simulator.stream import connect
 from chaos.simulator.trace import Trace
-from node.clock import NodeClock
 from node.config import Config
 from node.server import Node
 from node.snapshot import Reinstalled
@@ -154,7 +152,7 @@ class Process:
             loop,
             around.network,
             disk,
-            self._node_clock,
+            lambda: self.clock.node_clock(counts_work=around.weight > 1),
             around.receivers,
             around.chance(f"{name} entropy"),
             self._failed,
@@ -228,13 +226,6 @@ class Process:
         low_s, high_s = JOB_S
         slow_s = self.platter.slow_s
         return low_s + (high_s - low_s) * self._chance.random() + slow_s * (0.5 + self._chance.random())
-
-    def _node_clock(self) -> NodeClock:
-        """One for all that counts in monotonic time: a heartbeat's stamp is compared with when its echo came."""
-        clock = self.clock.node_clock()
-        if self._around.weight > 1:  # else no step takes as long as a slice
-            clock.monotonic = with_work(clock.monotonic)  # type: ignore[method-assign]
-        return clock
 
     def _charged(self, incarnation: _Incarnation, seconds: float, by: dict[str, float]) -> None:
         """A step took so long. While a node opens its directory, or ends, it serves nobody that it could hold up."""

@@ -18,6 +18,7 @@ from node.delivery_log import DELIVERED
 from node.ended import LOOK_HOURS, LOOK_UNITS, _pieces, states_of
 from node.server import Node
 from node.settling import FEW
+from storage.array import U64
 from storage.columns import SettleBatch
 from storage.delivery_file import delivery_files, read_delivery_file
 from storage.delivery_record import END
@@ -55,14 +56,22 @@ async def pulled(node: Node, count: int, topic: str = "t", lease_ms: int = 60_00
     return got
 
 
+async def leased(node: Node, receipts: Sequence[str]) -> U64:
+    """Where these stand, once all their leases are written."""
+    assert node.reign is not None
+    _, named = node.reign.receipts.read(receipts)
+    await until(lambda: bool((node.store.state_only(named.position) == LEASED).all()))
+    return named.position
+
+
 def receipts_of(deliveries: Sequence[Delivery]) -> list[str]:
     """Their texts."""
     return [each.receipt for each in deliveries]
 
 
 def test_many_are_answered_as_few_are(tmp_path: Path) -> None:
-    """What the look says and what the machine says: of each hand-over of a message but the one that was acked `stale`,
-    whatever it is and in whatever order; a text may stand there twice."""
+    """The leader answers the many by itself, the machine answers the few. Of all hand-overs of a message one is
+    `acked`, the others are `stale`. Texts come in any order, some twice."""
     each = 4
 
     async def play(node: Node) -> None:
@@ -99,9 +108,7 @@ def test_who_goes_away_during_the_look_takes_nothing_back(
 
     async def play(node: Node) -> None:
         receipts = receipts_of(await handed_over(node, COUNT))
-        assert node.reign is not None
-        _, named = node.reign.receipts.read(receipts)
-        await until(lambda: bool((node.store.states(named.position).state == LEASED).all()))
+        positions = await leased(node, receipts)
         asking = asyncio.ensure_future(ASKS[done](node, receipts))
         monkeypatch.setattr(Store, "state_only", lambda self, positions: (asking.cancel(), look(self, positions))[1])
         with pytest.raises(asyncio.CancelledError):
@@ -109,7 +116,7 @@ def test_who_goes_away_during_the_look_takes_nothing_back(
         monkeypatch.setattr(Store, "state_only", look)
 
         def all_changed() -> bool:
-            now = node.store.states(named.position)
+            now = node.store.states(positions)
             return bool(((now.state != LEASED) | (now.lease_end_ms > node.clock.now_ms() + 1_000_000)).all())
 
         await until(all_changed)
@@ -117,18 +124,17 @@ def test_who_goes_away_during_the_look_takes_nothing_back(
     run_node(tmp_path / "n1", play)
 
 
-def test_an_ack_whose_client_has_gone_is_counted_and_logged(tmp_path: Path) -> None:
+def test_an_ack_whose_client_has_gone_is_counted_and_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It looked like the ack of a consumer that never answered."""
 
     async def play(node: Node) -> None:
         receipts = receipts_of(await handed_over(node, COUNT))
-        take = node.proposer._settles.take
-        node.proposer._settles.take = lambda now_ms: []  # type: ignore[method-assign]
-        asking = asyncio.ensure_future(ASKS["acked"](node, receipts))
-        await until(lambda: bool(node.proposer._settles._waiting))
-        asking.cancel()
-        await asyncio.sleep(0)
-        node.proposer._settles.take = take  # type: ignore[method-assign]
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(node.proposer._settles, "take", lambda now_ms: [])
+            asking = asyncio.ensure_future(ASKS["acked"](node, receipts))
+            await until(lambda: bool(node.proposer._settles._waiting))
+            asking.cancel()
+            await asyncio.sleep(0)
         node.proposer.kick()
         await until(lambda: node.store.open_units(node.clock.now_ms() // HOUR_MS) == 0)
         assert asking.cancelled()
@@ -198,14 +204,18 @@ def test_what_a_look_of_an_ended_reign_found_is_not_proposed(
     run_node(tmp_path / "n1", play)
 
 
-def test_requests_of_a_few_fill_no_entry_with_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("done", "what"), [("acked", DELIVERED_STATE), ("extended", LEASED)])
+def test_requests_of_a_few_fill_no_entry_with_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: str, what: int
+) -> None:
     """They are not looked at: 256 of four old ones made an entry of 1,024 pages, 88 ms on every node."""
 
     async def play(node: Node) -> None:
         receipts = receipts_of(await handed_over(node, 400 * FEW))
-        entries = calls_of(monkeypatch, Store, "settle", lambda _, batch: int((batch.what == DELIVERED_STATE).sum()))
-        asked = [ASKS["acked"](node, receipts[at : at + FEW]) for at in range(0, len(receipts), FEW)]
-        assert {word for words in await asyncio.gather(*asked) for word in words} == {"acked"}
+        await leased(node, receipts)
+        entries = calls_of(monkeypatch, Store, "settle", lambda _, batch: int((batch.what == what).sum()))
+        asked = [ASKS[done](node, receipts[at : at + FEW]) for at in range(0, len(receipts), FEW)]
+        assert {word for words in await asyncio.gather(*asked) for word in words} == {done}
         assert sum(entries) == 400 * FEW
         assert max(entries) <= 256
 

@@ -56,7 +56,7 @@ def make(receipts: Receipts, *many: Receipt) -> list[str]:
 
 
 def read(receipts: Receipts, *texts: str) -> dict[int, Receipt]:
-    """What the texts name, by row; rows that are no receipts are left out. Who made none of them reads the same."""
+    """The hand-overs that the texts name, by row; what is no receipt is left out. Another node reads the same."""
     nobody = Receipts(SECRET, first)
     nobody._keyed = receipts._keyed
     told, again = _named(receipts, texts), _named(nobody, texts)
