@@ -20,8 +20,8 @@ LOOK_HOURS: Final = 4
 
 
 def states_of(store: Store, positions: U64) -> Pieces[U8]:
-    """The state of each of these, at least one, as of when its piece was looked at. One piece where nothing is to be read: that takes as long
-    for a thousand as for ten."""
+    """The state of each of these, of which there is one at least, as of when its piece was looked at. One piece where
+    nothing is to be read: that takes as long for a thousand as for ten."""
     if np.ptp(hours_of(positions)) < LOOK_HOURS and store.are_known(positions):
         return store.state_only(positions)
     state = np.empty(len(positions), np.uint8)
