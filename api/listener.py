@@ -22,8 +22,9 @@ LOOK_AT: Final = 1_000
 OUT_AT: Final = 64
 
 #: Connections that ask for something for the first time, each time the loop comes round: 0.1 ms each, and what is done
-#: for them on top.
-BEGUN_A_TURN: Final = 6
+#: for them on top. Few, since as often the loop accepts `listening.ACCEPTS`: who connects by the thousand is accepted
+#: faster than it connects, and nobody stands behind it in the kernel's backlog.
+BEGUN_A_TURN: Final = 3
 #: And those that go on reading.
 READ_A_TURN: Final = 2
 

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 #: The loop is held for no longer; a piece of the work comes on top.
 HELD_MAX_S: Final = 0.002
 #: Tasks of a crowd that are woken at a time; one takes 0.1 to 0.2 ms, with its answer.
-CROWD_A_TURN: Final = 16
+CROWD_A_TURN: Final = 8
 #: And connections that are closed: 0.05 ms each.
 CLOSED_A_TURN: Final = 24
 
