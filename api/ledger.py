@@ -128,7 +128,7 @@ class LedgerSummary(msgspec.Struct, frozen=True):
 
 
 class MessageLedger(msgspec.Struct, frozen=True):
-    """The ledger of one message, and all hand-overs of it that are on record."""
+    """The ledger of one message, and the newest hand-overs of it that are on record."""
 
     entry: LedgerEntry
     hand_overs: Sequence[HandOverEntry]

@@ -3,13 +3,18 @@ from the hour's states files (storage/state.py), 0.03 ms each. So they go by pie
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from node.receipt import ReceiptColumns
+from node.retry import MAX_AGE, NACKED
+from replication.fence import fence
 from storage.array import U8, U64
+from storage.columns import StateColumns
+from storage.format import DEAD, FORWARDED, UNKNOWN
 from storage.pieces import Pieces
 from storage.position import hours_of
 from storage.store import Store
@@ -17,6 +22,9 @@ from storage.store import Store
 #: Units looked at in one piece, and hours: one that has cooled is opened again, 0.3 to 0.8 ms each.
 LOOK_UNITS: Final = 128
 LOOK_HOURS: Final = 4
+
+Done = Callable[[Store, U64, StateColumns, npt.NDArray[np.bool_]], npt.NDArray[np.bool_]]
+"""(store, positions, their states, whether their newest record is of this very hand-over) -> whether it did it."""
 
 
 def states_of(store: Store, positions: U64) -> Pieces[U8]:
@@ -31,14 +39,35 @@ def states_of(store: Store, positions: U64) -> Pieces[U8]:
     return state
 
 
-def delivered_by(store: Store, named: ReceiptColumns) -> Pieces[npt.NDArray[np.bool_]]:
-    """Which of these hand-overs, of units that were delivered, are those by which they were."""
-    same = np.zeros(len(named), np.bool_)
+def done_by(store: Store, named: ReceiptColumns, done: Done) -> Pieces[npt.NDArray[np.bool_]]:
+    """Which of these hand-overs, of which there is one at least, did what `done` tells of the units' newest records."""
+    found = np.zeros(len(named), np.bool_)
     for rows in _pieces(named.position):
-        found = store.states(named.position[rows])
-        same[rows] = (found.term == named.term[rows]) & (found.attempt == named.attempt[rows])
+        positions = named.position[rows]
+        states = store.states(positions)
+        same = (states.term == named.term[rows]) & (states.attempt == named.attempt[rows])
+        found[rows] = done(store, positions, states, same)
         yield
-    return same
+    return found
+
+
+def given_back_before(store: Store, named: ReceiptColumns) -> Pieces[npt.NDArray[np.bool_]]:
+    """Which of these hand-overs the records say were given back by their consumers.
+
+    A unit's newest record does not tell where the message has gone on since: a client whose answer was lost learns all
+    the same that its nack counted. (term, attempt) names one hand-over of a message for ever."""
+    found = np.zeros(len(named), np.bool_)
+    homes = store.homes(named.position)
+    order = np.argsort(homes, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(homes[order])) + 1):
+        home = homes[rows[:1]]
+        if len(rows) and store.state_only(home)[0] != UNKNOWN:
+            history = yield from store.history(int(home[0]))
+            told = np.isin(history["what"], (FORWARDED, DEAD)) & np.isin(history["code"], (NACKED, MAX_AGE))
+            known = fence(history["term"][told], history["attempt"][told])
+            found[rows] = np.isin(fence(named.term[rows], named.attempt[rows]), known)
+            yield
+    return found
 
 
 def _pieces(positions: U64) -> list[npt.NDArray[np.intp]]:

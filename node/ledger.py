@@ -26,6 +26,7 @@ import numpy as np
 
 from api.ledger import (
     CLASSES,
+    HandOverEntry,
     LedgerEntry,
     LedgerPage,
     LedgerQuery,
@@ -156,10 +157,14 @@ class Ledgers:
             judged = await self._judge(hour, np.sort(at), seen, ASK_ONE_S)
         except HourGone:
             raise Problem("unknown-message", "this message is past its retention since a moment ago") from None
-        leads()
         row = int(judged.story.homes.searchsorted(np.uint64(found.home)))
         (entry,) = self._shown(judged, np.array([row], np.int64))
-        shown = show_hand_overs(judged.hand_overs_of(found.home), self._node.members.name)
+
+        def shows() -> list[HandOverEntry]:
+            return show_hand_overs(judged.hand_overs_of(found.home), node.members.name)
+
+        shown = shows() if len(judged.deliveries) <= INLINE_ROWS else await asyncio.to_thread(shows)
+        leads()
         return MessageLedger(entry, shown, self._sight(found.record.created_ms, node.clock.now_ms(), seen))
 
     # -- pieces

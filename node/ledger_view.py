@@ -6,18 +6,23 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from api.ledger import HandOverEntry, LedgerDuplicate, LedgerEntry
 from ledger.columns import CAUSE_WORDS, CLASS_WORDS, LATE_WORDS, LOST_WORDS, Columns, flag_words
 from node.delivery_log import DELIVERED, FAILED, GIVEN_BACK, LATE, PULL, PUSH
 from node.queues import GROUP
+from replication.fence import fence
 from storage.array import I64, U64
-from storage.delivery_record import END, START, Deliveries
+from storage.delivery_record import DELIVERY, END, START, Deliveries
+from storage.format import put_rows, take_rows
 from storage.message_id import encode_ids
 
 MODES: Final = {0: "", PULL: "pull", PUSH: "push"}
 OUTCOMES: Final = {DELIVERED: "delivered", FAILED: "failed", GIVEN_BACK: "given_back", LATE: "late"}
 UNKNOWN: Final = "unknown"
+#: Of one message; an id may have been handed over 60,000 times a term.
+HAND_OVERS_MAX: Final = 500
 
 _LATE: Final = ("", *LATE_WORDS[1:])
 _LOST: Final = ("", *LOST_WORDS[1:])
@@ -105,24 +110,35 @@ def _other(home: int, other: int, twin: Callable[[int], int]) -> str:
 
 
 def show_hand_overs(records: Deliveries, node: Name) -> list[HandOverEntry]:
-    """The hand-overs of one message by its records, in order of (term, attempt), then of time."""
-    ends: dict[tuple[int, int], Deliveries] = {}
-    for row in records[records["kind"] == END]:
-        ends[int(row["term"]), int(row["attempt"])] = row  # of several the last one: later words come later
-    shown: list[HandOverEntry] = []
-    starts = records[records["kind"] == START]
-    for row in starts[np.lexsort((starts["at_ms"], starts["attempt"], starts["term"]))]:
-        end = ends.get((int(row["term"]), int(row["attempt"])))
-        shown.append(
-            HandOverEntry(
-                at_ms=int(row["at_ms"]),
-                node=node(int(row["node"])),
-                term=int(row["term"]),
-                attempt=int(row["attempt"]),
-                mode=MODES[int(row["mode"])],
-                outcome=UNKNOWN if end is None else OUTCOMES.get(int(end["outcome"]), UNKNOWN),
-                ended_ms=0 if end is None else int(end["at_ms"]),
-                code=0 if end is None else int(end["code"]),
-            )
+    """The newest HAND_OVERS_MAX hand-overs of one message by its records, in order of (term, attempt), then of time."""
+    starts = take_rows(records, np.flatnonzero(records["kind"] == START))
+    order = np.lexsort((starts["at_ms"], starts["attempt"], starts["term"]))[-HAND_OVERS_MAX:]
+    starts = take_rows(starts, order)
+    ends, has_end = _last_ends(records, fence(starts["term"], starts["attempt"]))
+    return [
+        HandOverEntry(
+            at_ms=int(row["at_ms"]),
+            node=node(int(row["node"])),
+            term=int(row["term"]),
+            attempt=int(row["attempt"]),
+            mode=MODES[int(row["mode"])],
+            outcome=OUTCOMES.get(int(end["outcome"]), UNKNOWN) if ended else UNKNOWN,
+            ended_ms=int(end["at_ms"]) if ended else 0,
+            code=int(end["code"]) if ended else 0,
         )
-    return shown
+        for row, end, ended in zip(starts, ends, has_end.tolist(), strict=True)
+    ]
+
+
+def _last_ends(records: Deliveries, hand_overs: U64) -> tuple[Deliveries, npt.NDArray[np.bool_]]:
+    """Of each of these hand-overs the record of its end, of several the last one: later words come later. And whether
+    there is one; else the record says nothing."""
+    ends = take_rows(records, np.flatnonzero(records["kind"] == END))
+    of = fence(ends["term"], ends["attempt"])
+    order = of.argsort(kind="stable")
+    row = of[order].searchsorted(hand_overs, "right") - 1
+    has_end = row >= 0
+    has_end[has_end] = of[order[row[has_end]]] == hand_overs[has_end]
+    found = np.zeros(len(hand_overs), DELIVERY)
+    put_rows(found, has_end, take_rows(ends, order[row[has_end]]))
+    return found, has_end

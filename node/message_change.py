@@ -14,15 +14,14 @@ import numpy as np
 from api.port import CancelResult, RescheduleResult
 from api.problem import FieldFault, Problem
 from api.timestamp import render_time
-from node.message_view import EVENTS, Found, find, handed_over_at, newest_lease, revision_of, unknown_message
+from node.message_view import EVENTS, Found, find, handed_over_at, newest_lease, revision_of, tell, unknown_message
 from node.move_size import move_weight
 from node.queues import CancelOrder, RescheduleOrder
 from node.reign import Reign
 from replication.apply_move import RESCHEDULED
 from replication.apply_settle import CANCELLED, DOUBTFUL, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
+from storage.format import Settles
 from storage.lease_end import lease_ends_ms
-from storage.pieces import at_once
-from storage.store import Store
 
 if TYPE_CHECKING:
     from node.server import Node
@@ -49,7 +48,7 @@ class MessageChange:
         result, attempts, prior = await asyncio.shield(outcome)
         if result == CANCELLED:
             return CancelResult(id.upper(), attempts, PRIORS[prior])
-        raise self._refusal(result, id, if_match)
+        raise await self._refusal(result, id, if_match)
 
     async def reschedule(
         self,
@@ -85,19 +84,19 @@ class MessageChange:
         if result == RESCHEDULED:
             topic = self._node.store.catalog.topic_by_number(found.record.topic)
             return RescheduleResult(id.upper(), topic.name if topic else "", due_ms, revision)
-        raise self._refusal(result, id, if_match)
+        raise await self._refusal(result, id, if_match)
 
-    def _refusal(self, result: int, id: str, if_match: int | None) -> Problem:
+    async def _refusal(self, result: int, id: str, if_match: int | None) -> Problem:
         """Why the message was left as it is, from what the records say by now."""
         store = self._node.store
         if result == UNKNOWN:
             return unknown_message()
-        found = find(store, id)
         if result == MISMATCH:
-            return _mismatch(revision_of(found.record), if_match)
+            return _mismatch(revision_of(find(store, id).record), if_match)
+        _, told = await tell(store, id)
         if result == LEASED:
-            return _leased(store, found, self._node.group.term, self._node.clock.now_ms())
-        return _settled(store, found)
+            return _leased(told, self._node.group.term, self._node.clock.now_ms())
+        return _settled(told)
 
 
 def _revision(found: Found, if_match: int | None) -> int:
@@ -111,8 +110,7 @@ def _mismatch(revision: int, if_match: int | None) -> Problem:
     return Problem("revision-mismatch", f"the message has revision {revision}, If-Match asks for {if_match}")
 
 
-def _leased(store: Store, found: Found, term: int, now_ms: int) -> Problem:
-    history = at_once(store.history(found.home))
+def _leased(history: Settles, term: int, now_ms: int) -> Problem:
     lease, at_ms = newest_lease(history), handed_over_at(history, term, now_ms)
     assert lease is not None, "a message is leased without a lease"
     ends_ms = lease_ends_ms(np.array([lease["when"]]), np.array([lease["term"]]), term)
@@ -125,7 +123,7 @@ def _leased(store: Store, found: Found, term: int, now_ms: int) -> Problem:
     )
 
 
-def _settled(store: Store, found: Found) -> Problem:
-    end = at_once(store.history(found.home))[-1]
+def _settled(history: Settles) -> Problem:
+    end = history[-1]
     event = EVENTS[int(end["what"])]
     return Problem("already-settled", f"the message was {event} at {render_time(int(end['at_ms']))}")

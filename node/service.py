@@ -6,7 +6,6 @@ no other leader can have committed anything.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -74,20 +73,6 @@ def _reads_files(
             raise
 
     return guarded
-
-
-def _carried_out(
-    method: Callable[Concatenate[Service, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Service, P], Coroutine[Any, Any, T]]:
-    """A client that goes away takes nothing of it back: what a look takes turns for is proposed all the same, and what
-    took effect is counted and logged."""
-
-    @wraps(method)
-    async def carried_out(self: Service, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        carried: asyncio.Task[T] = asyncio.create_task(method(self, *args, **kwargs))
-        return await asyncio.shield(carried)
-
-    return carried_out
 
 
 class Service:
@@ -256,13 +241,11 @@ class Service:
         """Hand over, waiting up to `wait_ms` for the first."""
         return await (await self._sure()).pulling.pull(self._topic(request.topic), request)
 
-    @_carried_out
     @_reads_files
     async def ack(self, topic: str, receipts: Sequence[str], principal: Principal) -> Sequence[str]:
         """One result per receipt, durable on a majority."""
         return await self._settling.ack(await self._sure(), self._topic(topic), receipts)
 
-    @_carried_out
     @_reads_files
     async def nack(
         self, topic: str, receipts: Sequence[str], *, delay_ms: int | None, principal: Principal, counted: bool = True
@@ -270,7 +253,6 @@ class Service:
         """One result per receipt, durable on a majority."""
         return await self._settling.nack(await self._sure(), self._topic(topic), receipts, delay_ms, counted=counted)
 
-    @_carried_out
     @_reads_files
     async def extend(
         self, topic: str, receipts: Sequence[str], *, lease_ms: int | None, principal: Principal

@@ -9,31 +9,34 @@ message would bear the attempt that the next hand-over after the nack bears too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from api.loop_turn import in_turns
+from api.loop_turn import LoopTurn, in_turns
 from api.port import TOPIC_DEFAULTS
 from api.problem import Problem
 from node.delivery_log import DELIVERED, GIVEN_BACK, LATE, PULL
-from node.ended import delivered_by, states_of
+from node.ended import done_by, given_back_before, states_of
 from node.in_parts import in_parts, refusals_of, unfinished
 from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX
-from node.receipt import ReceiptColumns
+from node.receipt import ReceiptColumns, Receipts
 from node.reign import Reign
-from node.retry import MAX_AGE, NACKED, Retry, decide, effective
+from node.retry import NACKED, Retry, decide, effective
+from replication.apply_fail import done_before
 from replication.apply_settle import ACKED, INVALID, STALE
 from replication.command import Extend, Fail, Settle
 from replication.command_handover import AGAIN, DEAD, RETRY
-from storage.array import U8
-from storage.format import DEAD as DEAD_STATE
+from storage.array import U8, U64
+from storage.columns import StateColumns
+from storage.disk import DiskFailed
 from storage.format import DELIVERED as DELIVERED_STATE
-from storage.format import FORWARDED, LEASED, UNKNOWN
-from storage.pieces import at_once
+from storage.format import LEASED, UNKNOWN, Corrupt
+from storage.store import Store
 from storage.topic import Topic
 
 if TYPE_CHECKING:
@@ -41,20 +44,23 @@ if TYPE_CHECKING:
 
 
 class _Shown:
-    """The receipts of one request: those that name hand-overs of its topic, and a result for each that was shown."""
+    """The receipts of one request: those that name hand-overs of its topic, and a result for each that was shown. What
+    is shown many times is one hand-over, and counts as one."""
 
-    def __init__(self, reign: Reign, topic: Topic, texts: Sequence[str]) -> None:
-        rows, named = reign.receipts.read(texts)
-        self.topic = topic.number
-        self.named = named
-        self._rows = rows
-        self._results = np.full(len(texts), INVALID, np.uint8)
-        if (named.topic != topic.number).any():
-            self.keep(named.topic == topic.number)
+    def __init__(self, topic: Topic, texts: Sequence[str]) -> None:
+        self._topic = topic.number
+        self._texts = texts
+        self._once = texts if len(set(texts)) == len(texts) else list(dict.fromkeys(texts))
+        self._rows = np.empty(0, np.intp)
+        self._results = np.full(len(self._once), INVALID, np.uint8)
 
-    def keep(self, rows: npt.NDArray[np.bool_]) -> None:
-        """The others are invalid."""
-        self.named, self._rows = self.named.select(rows), self._rows[rows]
+    async def read(self, receipts: Receipts) -> ReceiptColumns:
+        """The hand-overs that are named, each once."""
+        self._rows, named = await in_turns(receipts.read_in_pieces(self._once))
+        ours = named.topic == self._topic
+        if not ours.all():
+            self._rows, named = self._rows[ours], named.select(ours)
+        return named
 
     def give(self, results: U8) -> None:
         """The results of the named ones."""
@@ -63,6 +69,18 @@ class _Shown:
     def words(self, done: str) -> list[str]:
         """What the client gets, in the order of its receipts."""
         words: list[str] = _WORDS[done][self._results].tolist()
+        if self._once is self._texts:
+            return words
+        said = dict(zip(self._once, words, strict=True))
+        return [said[text] for text in self._texts]
+
+    def answer(self, done: str, results: U8, refused: Problem | None) -> list[str]:
+        """`words` of these results; `outcome-unknown` with them if a part of the request was refused."""
+        self.give(results)
+        words = self.words(done)
+        if refused is not None:
+            pairs = zip(self._texts, words, strict=True)
+            raise unfinished(refused, results=[{"receipt": text, "result": word} for text, word in pairs])
         return words
 
 
@@ -72,6 +90,10 @@ FEW: Final = 4
 """Receipts of one request whose units are not looked at before they go in an entry."""
 UNLOOKED_WEIGHT: Final = ENTRY_ACKS_MAX // 256
 """What each of those counts for in it: any node may have to read a page for it, 0.03 ms."""
+EXTENDED_AT_ONCE: Final = 1_000
+"""Units held, extended and released in one piece, 2 us each."""
+WAITING_PIECES: Final = 2
+"""Pieces of one request that wait to be written: small requests of others stand behind no more of them."""
 
 
 def _words(done: str) -> npt.NDArray[Any]:
@@ -79,17 +101,13 @@ def _words(done: str) -> npt.NDArray[Any]:
     return np.array([done, "stale", "invalid", "unknown"], object)
 
 
-def _known(result: U8 | Problem, piece: slice) -> U8:
-    """The results of a piece; of one that was refused none is known."""
-    return np.full(piece.stop - piece.start, _NOT_KNOWN, np.uint8) if isinstance(result, Problem) else result
-
-
 _WORDS: Final = {done: _words(done) for done in ("acked", "nacked", "extended")}
 
 
-def _to_ask(state: U8) -> npt.NDArray[np.intp]:
-    """The rows that only an entry answers: what is open, and what the machine says of a unit that is unknown."""
-    return np.flatnonzero((state <= LEASED) | (state == UNKNOWN))
+def _to_ask(state: U8) -> npt.NDArray[np.bool_]:
+    """Where only an entry answers: what is open, and what the machine says of a unit that is unknown."""
+    asks: npt.NDArray[np.bool_] = (state <= LEASED) | (state == UNKNOWN)
+    return asks
 
 
 def _weight(named: ReceiptColumns) -> int | None:
@@ -98,40 +116,63 @@ def _weight(named: ReceiptColumns) -> int | None:
 
 
 class Settling:
-    """Acks, nacks and extensions of one node; the caller has asked that it leads."""
+    """Acks, nacks and extensions of one node; the caller has asked that it leads.
+
+    What was proposed takes effect, and is noted, though the client goes away. What was not goes with it."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     async def ack(self, reign: Reign, topic: Topic, texts: Sequence[str]) -> list[str]:
         """acked | stale | invalid."""
-        shown = _Shown(reign, topic, texts)
-        named = shown.named
+        shown = _Shown(topic, texts)
+        named = await shown.read(reign.receipts)
         if len(named):
-            results = await self._acked(named)
-            shown.give(results)
-            self._node.count_acked(topic.name, int(np.count_nonzero(results == ACKED)))
-            self._log_ends(shown, results == ACKED, DELIVERED)
-            self._log_ends(shown, results == STALE, LATE)  # or nobody could tell it from a consumer that never answered
+            shown.give(await self._acked(reign, topic, named))
         return shown.words("acked")
 
-    async def _acked(self, named: ReceiptColumns) -> U8:
+    async def _acked(self, reign: Reign, topic: Topic, named: ReceiptColumns) -> U8:
         """What each ack comes to. Of units that have ended where they stand it is known, and nothing changes it any
         more: they go in no entry, for which every node would read as many pages of its states."""
-        results = np.full(len(named), STALE, np.uint8)
-        state = await self._look(named)
-        rows = _to_ask(state)
+        to_ask = _to_ask(await self._look(named))
         asked: asyncio.Future[U8] | None = None
-        if len(rows):
-            some = named if len(rows) == len(named) else named.select(rows)
+        if to_ask.any():
+            some = named if to_ask.all() else named.select(to_ask)
             settle = Settle(some.position, some.term, some.attempt, np.zeros(len(some), np.uint16))
             asked = self._node.proposer.settle(settle, _weight(named))
-        done = np.flatnonzero(state == DELIVERED_STATE)
-        if len(done):
-            results[done[await in_turns(delivered_by(self._node.store, named.select(done)))]] = ACKED
+            self._note_when_known(asked, partial(self._note_acks, topic, some))
+        results = np.full(len(named), STALE, np.uint8)
+        if not to_ask.all():
+            results[~to_ask] = await self._acked_before(reign, topic, named.select(~to_ask))
         if asked is not None:
-            results[rows] = await asked
+            results[to_ask] = await asyncio.shield(asked)
         return results
+
+    async def _acked_before(self, reign: Reign, topic: Topic, named: ReceiptColumns) -> U8:
+        """What acks of units that have ended come to. A leader before may have died before it logged what this one is
+        told again."""
+        acked = await in_turns(done_by(self._node.store, named, _delivered))
+        self._log_ends(topic, named, acked & (named.term != reign.term), DELIVERED)
+        self._log_ends(topic, named, ~acked, LATE)
+        return np.where(acked, ACKED, STALE).astype(np.uint8)
+
+    def _note_acks(self, topic: Topic, named: ReceiptColumns, results: U8) -> None:
+        self._node.count_acked(topic.name, int(np.count_nonzero(results == ACKED)))
+        self._log_ends(topic, named, results == ACKED, DELIVERED)
+        self._log_ends(topic, named, results == STALE, LATE)
+
+    def _note_when_known(self, result: asyncio.Future[U8], note: Callable[[U8], None]) -> None:
+        """Note what a command came to, whether or not its client still waits for that."""
+
+        def known(ended: asyncio.Future[U8]) -> None:
+            if ended.cancelled() or ended.exception() is not None:
+                return
+            try:
+                note(ended.result())
+            except (Corrupt, DiskFailed) as error:
+                self._node.fatal(error)
+
+        result.add_done_callback(known)
 
     async def _look(self, named: ReceiptColumns) -> U8:
         """The states of the units, without a turn of the loop where they are in memory; of a few all count as open."""
@@ -145,65 +186,53 @@ class Settling:
         """nacked | stale | invalid. Due again after `delay_ms`, or by the retry policy if that is None. What never
         began is not `counted` as an attempt. `outcome-unknown` with `results`, some of them unknown, where leadership
         was lost in the middle."""
-        shown = _Shown(reign, topic, texts)
-        named = shown.named
-        if len(named):
-            parts: list[asyncio.Future[U8]] = []
-            await self._look(named)  # what is to be read is read by pieces
-            reign.raise_if_over()
-            pieces = list(move_pieces(move_weights(self._node.store, named.position), ENTRY_MOVES_MAX))
-            for piece in pieces:
-                if parts:
-                    await asyncio.sleep(0)  # what a piece reads takes milliseconds
-                parts.append(reign.fail(self._failed(topic, named.select(piece), delay_ms, counted=counted)))
-            results = await in_parts(parts)
-            known = np.concatenate([_known(result, piece) for result, piece in zip(results, pieces, strict=True)])
-            self._log_ends(shown, known == ACKED, GIVEN_BACK, NACKED)
-            await self._recall(named, known)
-            shown.give(known)
-            if refusals := refusals_of(results):
-                words = zip(texts, shown.words("nacked"), strict=True)
-                raise unfinished(refusals[0], results=[{"receipt": text, "result": word} for text, word in words])
-        return shown.words("nacked")
+        shown = _Shown(topic, texts)
+        named = await shown.read(reign.receipts)
+        if not len(named):
+            return shown.words("nacked")
+        to_ask = _to_ask(await self._look(named))
+        asked, results = named.select(to_ask), np.full(len(named), STALE, np.uint8)
 
-    async def _recall(self, named: ReceiptColumns, results: U8) -> None:
-        """Turn `stale` into `nacked` where the records say that this very hand-over was given back before.
+        def give_back(piece: slice) -> asyncio.Future[U8]:
+            some = asked.select(piece)
+            result = reign.fail(self._failed(topic, some, delay_ms, counted=counted))
+            self._note_when_known(result, lambda known: self._log_ends(topic, some, known == ACKED, GIVEN_BACK, NACKED))
+            return result
 
-        The machine looks at the newest record alone, and the message may have gone on since: a client whose answer was
-        lost learns all the same that its nack counted. (term, attempt) names one hand-over of a message for ever."""
-        store = self._node.store
+        weights = move_weights(self._node.store, asked.position)
+        results[to_ask], refused = await _in_pieces(reign, list(move_pieces(weights, ENTRY_MOVES_MAX)), give_back)
+        ended = np.flatnonzero(~to_ask)
+        if len(ended):
+            before = await in_turns(done_by(self._node.store, named.select(ended), done_before))
+            results[ended[before]] = ACKED
         stale = np.flatnonzero(results == STALE)
-        homes = store.homes(named.position[stale])
-        for row, home in zip(stale.tolist(), homes.tolist(), strict=True):
-            if store.state_only(np.array([home], np.uint64))[0] == UNKNOWN:
-                continue
-            history = at_once(store.history(home))
-            same = (history["term"] == named.term[row]) & (history["attempt"] == named.attempt[row])
-            given_back = np.isin(history["what"], (FORWARDED, DEAD_STATE)) & np.isin(history["code"], (NACKED, MAX_AGE))
-            if (same & given_back).any():
-                results[row] = ACKED
-            await asyncio.sleep(0)  # each reads the disk, and a request may hold 10,000
+        results[stale[await in_turns(given_back_before(self._node.store, named.select(stale)))]] = ACKED
+        return shown.answer("nacked", results, refused)
 
     async def extend(self, reign: Reign, topic: Topic, texts: Sequence[str], lease_ms: int | None) -> list[str]:
-        """extended | stale | invalid. The leases end `lease_ms` from now, the topic's own if that is None."""
-        shown = _Shown(reign, topic, texts)
-        named = shown.named
-        if len(named):
-            lease_ms = lease_ms or topic.settings.get("lease_ms") or TOPIC_DEFAULTS.lease_ms
-            assert lease_ms is not None
-            state = await self._look(named)
-            reign.raise_if_over()
-            results = np.full(len(named), STALE, np.uint8)
-            rows = _to_ask(state)
-            if len(rows):
-                asked = named.select(rows)
-                ends_ms = np.full(len(rows), self._node.clock.now_ms() + lease_ms, np.int64)
-                extend = Extend(asked.position, asked.term, asked.attempt, ends_ms)
-                extended = self._node.proposer.extend(extend, _weight(named))
-                reign.holding.until(asked.position.tolist(), extended)
-                results[rows] = await extended
-            shown.give(results)
-        return shown.words("extended")
+        """extended | stale | invalid. The leases end `lease_ms` from now, the topic's own if that is None.
+        `outcome-unknown` as of `nack`."""
+        shown = _Shown(topic, texts)
+        named = await shown.read(reign.receipts)
+        if not len(named):
+            return shown.words("extended")
+        lease_ms = lease_ms or topic.settings.get("lease_ms") or TOPIC_DEFAULTS.lease_ms
+        assert lease_ms is not None
+        to_ask = _to_ask(await self._look(named))
+        asked, results = named.select(to_ask), np.full(len(named), STALE, np.uint8)
+        ends_ms = np.full(len(asked), self._node.clock.now_ms() + lease_ms, np.int64)
+
+        def lengthen(piece: slice) -> asyncio.Future[U8]:
+            some = asked.select(piece)
+            extend = Extend(some.position, some.term, some.attempt, ends_ms[piece])
+            result = self._node.proposer.extend(extend, _weight(named))
+            reign.holding.until(some.position.tolist(), result)
+            return result
+
+        starts = range(0, len(asked), EXTENDED_AT_ONCE)
+        pieces = [slice(at, min(at + EXTENDED_AT_ONCE, len(asked))) for at in starts]
+        results[to_ask], refused = await _in_pieces(reign, pieces, lengthen)
+        return shown.answer("extended", results, refused)
 
     def _failed(self, topic: Topic, named: ReceiptColumns, delay_ms: int | None, *, counted: bool) -> Fail:
         """What becomes of each message that is given back, by the policy of the moment."""
@@ -239,17 +268,60 @@ class Settling:
             random=node.entropy.id_bits(count),
         )
 
-    def _log_ends(self, shown: _Shown, rows: npt.NDArray[np.bool_], outcome: int, code: int = 0) -> None:
-        """The delivery log's end of these hand-overs."""
-        done = shown.named.select(rows)
+    def _log_ends(
+        self, topic: Topic, named: ReceiptColumns, rows: npt.NDArray[np.bool_], outcome: int, code: int = 0
+    ) -> None:
+        """The delivery log's end of these hand-overs. That an ack came too late, or it would look like a consumer that
+        never answered: as long as there is room for such."""
+        if outcome == LATE and self._node.reserve.low:
+            return
+        done = named.select(rows)
         self._node.delivery_log.end(
             home=self._node.store.homes(done.position),
             random=done.random,
             attempt=done.attempt,
             term=done.term,
-            topic=shown.topic,
+            topic=topic.number,
             at_ms=self._node.clock.now_ms(),
             mode=PULL,
             outcome=outcome,
             code=code,
         )
+
+
+def _delivered(
+    store: Store, positions: U64, states: StateColumns, same: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    acked: npt.NDArray[np.bool_] = same & (states.state == DELIVERED_STATE)
+    return acked
+
+
+async def _in_pieces(
+    reign: Reign, pieces: Sequence[slice], propose: Callable[[slice], asyncio.Future[U8]]
+) -> tuple[U8, Problem | None]:
+    """The results of all pieces, and the first refusal if some were refused. Raises it where nothing was proposed:
+    `no-leader` where the reign ended before, for the next one, of this node too, knows nothing of what this one holds.
+    """
+    parts: list[asyncio.Future[U8]] = []
+    refused: list[Problem] = []
+    turn = LoopTurn()
+    for number, piece in enumerate(pieces):
+        if number >= WAITING_PIECES:
+            await asyncio.wait([parts[number - WAITING_PIECES]])
+        await turn.give_way()
+        try:
+            reign.raise_if_over()
+        except Problem as over:
+            if not parts:
+                raise
+            refused.append(over)
+            break
+        parts.append(propose(piece))
+    results = await in_parts(parts) + refused * (len(pieces) - len(parts))
+    known = [_known(result, piece) for result, piece in zip(results, pieces, strict=True)]
+    return np.concatenate([np.empty(0, np.uint8), *known]), next(iter(refusals_of(results)), None)
+
+
+def _known(result: U8 | Problem, piece: slice) -> U8:
+    """The results of a piece; of one that was refused none is known."""
+    return np.full(piece.stop - piece.start, _NOT_KNOWN, np.uint8) if isinstance(result, Problem) else result

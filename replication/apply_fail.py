@@ -63,7 +63,7 @@ def _fail_round(
     states = store.states(position)
     newest = fence(states.term, states.attempt)
     taken = (states.state <= LEASED_STATE) & (claimed >= newest)
-    again = _done_before(store, position, states, claimed == newest)
+    again = done_before(store, position, states, claimed == newest)
     failed.result[rows[states.state == UNKNOWN_STATE]] = INVALID
     failed.result[rows[taken | again]] = ACKED
     # Hand-overs so far: a claim of a later term may be of a lower attempt than the log knows.
@@ -76,7 +76,7 @@ def _fail_round(
         failed.moves.append(_retry(store, command, envelope, floor_ms, rows[moves], attempt[moves]))
 
 
-def _done_before(
+def done_before(
     store: Store, position: U64, states: StateColumns, same: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
     """Where a Fail of this very hand-over took effect before: not where a reschedule or redrive after it did."""

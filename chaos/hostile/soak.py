@@ -2,7 +2,7 @@
 
 30 topics: pushed ones, each to a receiver that misbehaves in a way of its own, and pulled ones whose consumers ack,
 nack, extend or forget. What a node holds must follow from what is open, which stays the same: from the tenth minute on
-its memory is flat. A leader holds more than a follower: one that came to lead is compared with who led before.
+its memory is flat. A leader holds more than a follower, so it is compared with itself since it leads.
 """
 
 import argparse
@@ -29,6 +29,9 @@ SETTLED_S: Final = 600.0
 #: From then on no node grows by more: what fragments and caches add, and a share of what it has.
 FLAT_BYTES: Final = 15e6
 FLAT_SHARE: Final = 0.05
+#: Minutes whose median is compared, and those that a node takes to hold what it holds in its new role.
+WINDOW_MIN: Final = 5
+CHANGED_MIN: Final = 2
 CONSUMERS: Final = ("ack", "nack", "extend", "forget", "reject", "ack") * 3
 
 
@@ -128,13 +131,18 @@ class Soak:
 
 
 def grown(curves: dict[str, list[float]], led: dict[int, str], settled: int) -> dict[str, str]:
-    """Which nodes grew, and by how much; `curves`: [minutes] in MB. Who led in the last five minutes is compared with
-    who led in the minute `settled`."""
+    """Which nodes grew, and by how much; `curves`: [minutes] in MB. A leader holds more than a follower, so the last
+    minutes are compared with the first ones since the node led last, or came to lead; from the minute `settled` on.
+    Where those are too few it is not known."""
     found = {}
     for node, curve in curves.items():
-        minutes = range(len(curve) - 5, len(curve))
-        like = curves[led[settled]] if node in {led.get(minute) for minute in minutes} else curve
-        before, after = float(np.median(like[settled : settled + 5])), float(np.median(curve[-5:]))
+        leads = [led.get(minute, "") == node for minute in range(len(curve))]
+        since = len(leads) - next((at for at, each in enumerate(reversed(leads)) if each != leads[-1]), len(leads))
+        first = max(settled, since + CHANGED_MIN if since else 0)
+        if first > len(curve) - 3 * WINDOW_MIN and since:
+            found[node] = f"not known: it {'leads' if leads[-1] else 'follows'} since minute {since}"
+            continue
+        before, after = float(np.median(curve[first : first + WINDOW_MIN])), float(np.median(curve[-WINDOW_MIN:]))
         if after - before > max(FLAT_BYTES / 1e6, FLAT_SHARE * before):
             found[node] = f"grew from {before:.0f} to {after:.0f} MB"
     return found

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from api.port import ANONYMOUS
 from api.problem import Problem
-from node import message_change
+from node import message_change, message_view
 from node.dispatcher import Dispatcher
 from node.holding import Holding
 from node.message_change import MessageChange
@@ -20,6 +22,9 @@ from node.reign import Reign
 from node.server import Node
 from replication.apply_settle import CANCELLED, NONE
 from storage.format import UNIT
+from tests.calls import calls_of
+from tests.node.consumers import ASKS, handed_over
+from tests.node.single_node import run_node
 
 HOME, PLACE = 5, 9
 Outcome = asyncio.Future[tuple[int, int, int]]
@@ -156,3 +161,23 @@ def test_a_due_time_too_far_ahead_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         await asyncio.gather(*tasks, return_exceptions=True)
 
     run(test, monkeypatch)
+
+
+def test_a_refusal_tells_a_long_story_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message with 500 records held the loop for 8 ms each time that somebody tried to cancel it."""
+
+    async def play(node: Node) -> None:
+        (handed,) = await handed_over(node, 1)
+        for _ in range(3):
+            await ASKS["extended"](node, [handed.receipt])
+        read = calls_of(monkeypatch, message_view, "in_turns", lambda work: work.__name__)
+        at_once = calls_of(monkeypatch, message_view, "at_once")
+        for code in ("leased", "already-settled"):
+            with pytest.raises(Problem) as refused:
+                await node.service.cancel(handed.id, if_match=None, principal=ANONYMOUS)
+            assert refused.value.code == code
+            await ASKS["acked"](node, [handed.receipt])
+        assert read == ["history"] * 2
+        assert not at_once
+
+    run_node(tmp_path / "n1", play)

@@ -2,7 +2,6 @@
 what becomes of it where the client or the reign goes meanwhile."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,61 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.loop_turn import in_turns
-from api.port import ANONYMOUS, Delivery, MessageIn, PullIn
+from api.port import ANONYMOUS
 from api.problem import Problem
-from node.delivery_log import DELIVERED
 from node.ended import LOOK_HOURS, LOOK_UNITS, _pieces, states_of
 from node.server import Node
 from node.settling import FEW
-from storage.array import U64
 from storage.columns import SettleBatch
-from storage.delivery_file import delivery_files, read_delivery_file
-from storage.delivery_record import END
 from storage.disk import Disk
 from storage.format import DELIVERED as DELIVERED_STATE
-from storage.format import LEASED, Corrupt
+from storage.format import LEASED
 from storage.pieces import at_once
 from storage.position import HOUR_MS, hours_of
 from storage.store import Store
 from tests.calls import calls_of
+from tests.node.consumers import ASKS, handed_over, leased, pulled, receipts_of
 from tests.node.single_node import run_node
 from tests.storage.workload import HOUR, batch_of, checkpoint, found
 from tests.waiting import until
 
 COUNT = 2 * LOOK_UNITS
-Ask = Callable[[Node, Sequence[str]], Coroutine[Any, Any, Sequence[str]]]
-ASKS: dict[str, Ask] = {
-    "acked": lambda node, texts: node.service.ack("t", texts, ANONYMOUS),
-    "nacked": lambda node, texts: node.service.nack("t", texts, delay_ms=3_600_000, principal=ANONYMOUS),
-    "extended": lambda node, texts: node.service.extend("t", texts, lease_ms=3_600_000, principal=ANONYMOUS),
-}
-
-
-async def handed_over(node: Node, count: int, topic: str = "t", lease_ms: int = 60_000) -> list[Delivery]:
-    """New messages, pulled."""
-    await node.service.schedule([MessageIn(topic, b"1")] * count, ANONYMOUS)
-    return await pulled(node, count, topic, lease_ms)
-
-
-async def pulled(node: Node, count: int, topic: str = "t", lease_ms: int = 60_000) -> list[Delivery]:
-    """So many of those that are there."""
-    got: list[Delivery] = []
-    while len(got) < count:
-        got += await node.service.pull(PullIn(topic, count - len(got), 5_000, lease_ms), ANONYMOUS)
-    return got
-
-
-async def leased(node: Node, receipts: Sequence[str]) -> U64:
-    """Where these stand, once all their leases are written."""
-    assert node.reign is not None
-    _, named = node.reign.receipts.read(receipts)
-    await until(lambda: bool((node.store.state_only(named.position) == LEASED).all()))
-    return named.position
-
-
-def receipts_of(deliveries: Sequence[Delivery]) -> list[str]:
-    """Their texts."""
-    return [each.receipt for each in deliveries]
 
 
 def test_many_are_answered_as_few_are(tmp_path: Path) -> None:
@@ -93,87 +56,6 @@ def test_many_are_answered_as_few_are(tmp_path: Path) -> None:
         expected = {"acked": (acked, newer, after, still_open), "stale": (older, given_back), "invalid": (others,)}
         for word, groups in expected.items():
             assert {said for text, said in zip(texts, many, strict=True) for group in groups if text in group} == {word}
-
-    run_node(tmp_path / "n1", play)
-
-
-@pytest.mark.parametrize("done", ASKS)
-def test_who_goes_away_during_the_look_takes_nothing_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: str
-) -> None:
-    """A nack and an extension were lost with their client where the look took turns of the loop."""
-    monkeypatch.setattr("api.loop_turn.HELD_MAX_S", 0.0)
-    monkeypatch.setattr(Store, "are_known", lambda self, positions: False)
-    look = Store.state_only
-
-    async def play(node: Node) -> None:
-        receipts = receipts_of(await handed_over(node, COUNT))
-        positions = await leased(node, receipts)
-        asking = asyncio.ensure_future(ASKS[done](node, receipts))
-        monkeypatch.setattr(Store, "state_only", lambda self, positions: (asking.cancel(), look(self, positions))[1])
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        monkeypatch.setattr(Store, "state_only", look)
-
-        def all_changed() -> bool:
-            now = node.store.states(positions)
-            return bool(((now.state != LEASED) | (now.lease_end_ms > node.clock.now_ms() + 1_000_000)).all())
-
-        await until(all_changed)
-
-    run_node(tmp_path / "n1", play)
-
-
-def test_an_ack_whose_client_has_gone_is_counted_and_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It looked like the ack of a consumer that never answered."""
-
-    async def play(node: Node) -> None:
-        receipts = receipts_of(await handed_over(node, COUNT))
-        with monkeypatch.context() as meanwhile:
-            meanwhile.setattr(node.proposer._settles, "take", lambda now_ms: [])
-            asking = asyncio.ensure_future(ASKS["acked"](node, receipts))
-            await until(lambda: bool(node.proposer._settles._waiting))
-            asking.cancel()
-            await asyncio.sleep(0)
-        node.proposer.kick()
-        await until(lambda: node.store.open_units(node.clock.now_ms() // HOUR_MS) == 0)
-        assert asking.cancelled()
-
-    run_node(tmp_path / "n1", play)
-    disk, directory = Disk(), tmp_path / "n1" / "deliveries"
-    parts = [read_delivery_file(directory / file.name, disk) for file in delivery_files(directory, disk)]
-    ends = [int(row["outcome"]) for part in parts for rows, _ in part for row in rows if row["kind"] == END]
-    assert ends == [DELIVERED] * COUNT
-
-
-@pytest.mark.parametrize("stays", [True, False])
-def test_damage_that_is_found_ends_the_node_though_the_client_has_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stays: bool
-) -> None:
-    """The look went on behind its request, and nobody heard what it raised."""
-    monkeypatch.setattr("api.loop_turn.HELD_MAX_S", 0.0)
-    monkeypatch.setattr(Store, "are_known", lambda self, positions: False)
-    look, looks = Store.state_only, list[int]()
-
-    async def play(node: Node) -> None:
-        receipts, told = receipts_of(await handed_over(node, COUNT)), list[BaseException]()
-        monkeypatch.setattr(node, "fatal", told.append)
-        asking = asyncio.ensure_future(ASKS["acked"](node, receipts))
-
-        def damaged(self: Store, positions: Any) -> Any:
-            looks.append(len(positions))
-            if len(looks) == 1:
-                if not stays:
-                    asking.cancel()
-                return look(self, positions)
-            raise Corrupt("settle", 0, "checksum", "1", "2")
-
-        monkeypatch.setattr(Store, "state_only", damaged)
-        with pytest.raises(Corrupt if stays else asyncio.CancelledError):
-            await asking
-        await until(lambda: bool(told))
-        monkeypatch.setattr(Store, "state_only", look)
-        assert isinstance(told[0], Corrupt)
 
     run_node(tmp_path / "n1", play)
 

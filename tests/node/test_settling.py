@@ -199,6 +199,10 @@ def test_many_receipts_of_what_has_ended_go_in_no_entry(tmp_path: Path) -> None:
         assert await node.service.extend("t", receipts[:-1], lease_ms=None, principal=ANONYMOUS) == ["stale"] * (
             count - 1
         )
+        assert await node.service.nack("t", receipts[:-1], delay_ms=0, principal=ANONYMOUS) == [
+            *["nacked"] * 5,
+            *["stale"] * (count - 6),
+        ]
         assert node.group.applied_index == before
         assert await node.service.extend("t", receipts, lease_ms=None, principal=ANONYMOUS) == [
             *["stale"] * (count - 1),

@@ -16,11 +16,24 @@ def test_a_node_that_grows_is_named() -> None:
     assert grown({"n1": grows, "n2": FOLLOWS}, led, SETTLED) == {"n1": "grew from 102 to 147 MB"}
 
 
-def test_who_came_to_lead_is_compared_with_who_led_before() -> None:
-    """A leader holds more: one that was elected in minute 47 had grown by as much."""
-    elected = FOLLOWS[:47] + LEADS[47:]
-    led = dict.fromkeys(range(47), "n1") | dict.fromkeys(range(47, MINUTES), "n2")
+def test_who_came_to_lead_is_compared_with_itself_since_then() -> None:
+    """A leader holds more: one that was elected in minute 30 had grown by as much."""
+    elected = FOLLOWS[:30] + LEADS[30:]
+    led = dict.fromkeys(range(30), "n1") | dict.fromkeys(range(30, MINUTES), "n2")
     assert grown({"n1": LEADS, "n2": elected, "n3": FOLLOWS}, led, SETTLED) == {}
     assert grown({"n1": LEADS, "n2": FOLLOWS, "n3": elected}, led, SETTLED) == {"n3": "grew from 90 to 120 MB"}
-    grows = elected[:47] + [140.0] * 13
+    grows = elected[:45] + [140.0] * 15
     assert grown({"n1": LEADS, "n2": grows, "n3": FOLLOWS}, led, SETTLED) == {"n2": "grew from 120 to 140 MB"}
+    assert grown({"n1": grows}, {minute: who for minute, who in led.items() if minute != 10}, SETTLED) != {}
+
+
+def test_who_leads_or_follows_for_a_few_minutes_is_not_known() -> None:
+    """A follower that led for one minute of the last five was compared with the leader, though it had doubled."""
+    doubles = FOLLOWS[:30] + [180.0] * 30
+    led = dict.fromkeys(range(MINUTES), "n1")
+    for_a_minute = led | {56: "n2"}
+    assert grown({"n2": doubles}, for_a_minute, SETTLED) == {"n2": "not known: it follows since minute 57"}
+    assert grown({"n1": LEADS}, led | {56: "n2"}, SETTLED) == {"n1": "not known: it leads since minute 57"}
+    once_led = [300.0] * 20 + [150.0] * 10 + [290.0] * 30
+    led_first = led | dict.fromkeys(range(20), "n3")
+    assert grown({"n3": once_led}, led_first, SETTLED) == {"n3": "grew from 150 to 290 MB"}
