@@ -16,7 +16,7 @@ from aiohttp.http import RawRequestMessage
 
 from api.answering import Answering, Refuse
 from api.budget import UNCOUNTED_BYTES
-from api.framing import HEADER_BYTES_MAX, Framing, behind, is_too_large
+from api.framing import Framing, behind, header_too_large, is_too_large
 from api.problem import Problem
 from api.stage import (
     ANSWER_BYTES_PER_S,
@@ -218,15 +218,15 @@ class Connection(Answering):
         """How many bytes to come, up to `most`, only have to be kept: the rest of a body, without much beside it."""
         return 0 if self._newest is None else self._framing.only_kept(self._newest.total_bytes, most)
 
-    def hold_reading(self) -> None:
-        """Read on when others have read theirs."""
-        if not self._held:
-            self._held = True
+    def hold_reading(self) -> bool:
+        """Read nothing until `read_on`. Whether it was read until now."""
+        was_read, self._held = not self._held, True
+        if was_read:
             self._pause_transport_reading()
-            self._listener.readings.add(self.read_on)
+        return was_read
 
     def read_on(self) -> None:
-        """Others have read theirs."""
+        """Its turn to read has come, or something that it awaits."""
         self._held = False
         if not (self._reading_paused or self._buffer_paused):
             self._resume_transport_reading()
@@ -295,10 +295,23 @@ class Connection(Answering):
         """The request at work waits for what may not come for long."""
         self.ended = ended
         self.since_s = self._loop.time()
+        self._listener.watch.begin(self)
 
     def waited(self) -> None:
         """It waits no more."""
         self.ended = None
+        self._listener.watch.end(self)
+
+    def awaits_its_end(self) -> int | None:
+        """The descriptor of the socket, where a request waits and nothing but the client's end is to come soon."""
+        transport = self.transport
+        if self.ended is None or self.half_closed or self._held or self._newest is not None or transport is None:
+            return None
+        return None if transport.is_closing() else cast(int, transport.get_extra_info("socket").fileno())
+
+    def has_left(self) -> bool:
+        """Whether the client has gone, or has closed its side, and that was not read yet."""
+        return self._listener.watch.has_left(self)
 
     def asks_nothing(self) -> bool:
         """Whether no part of a request is here."""
@@ -385,8 +398,3 @@ class Connection(Answering):
         if self.stage is ANSWERING and self.transport is not None:
             self.transport.abort()
         self.force_close()
-
-
-def header_too_large() -> Problem:
-    """Of a request, in all."""
-    return Problem("malformed-request", f"the header of a request holds {HEADER_BYTES_MAX} bytes at most")

@@ -202,7 +202,7 @@ class Exchange:
     def gone(self) -> bool:
         """Whether the client's connection is closed or about to be: no answer is written to it any more."""
         transport = self.request.transport
-        return transport is None or transport.is_closing()
+        return transport is None or transport.is_closing() or self.connection.has_left()
 
     def answer(
         self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None

@@ -10,6 +10,8 @@ from typing import Final
 from aiohttp import StreamReader
 from aiohttp.http import RawRequestMessage
 
+from api.problem import Problem
+
 #: Of one request.
 HEADER_BYTES_MAX: Final = 32 * 1024
 #: Beside a body in chunks stands as much as the body and this, and no more.
@@ -77,3 +79,8 @@ def behind(piece: bytes, body: int) -> int:
     end = len(piece) - body
     line = piece.rfind(b"\r\n\r\n", 0, end)
     return end - line - 4 if line >= 0 else 0
+
+
+def header_too_large() -> Problem:
+    """Of a request, in all."""
+    return Problem("malformed-request", f"the header of a request holds {HEADER_BYTES_MAX} bytes at most")

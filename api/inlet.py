@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: Read at once of a body whose bytes only have to be kept, and of all else.
 LARGE_BYTES: Final = 256 * 1024
 SMALL_BYTES: Final = 4 * 1024
+#: Who waits for its turn to begin keeps nobody waiting, and is the last that makes room for others.
+_NO_TIME_S: Final = float("inf")
 
 
 class Inlet(asyncio.BufferedProtocol):
@@ -37,7 +39,7 @@ class Inlet(asyncio.BufferedProtocol):
         self._into = listener.small
         self._first = b""  # the client's first piece, while it waits for its turn to begin
         self.connection: Connection | None = None
-        self.since_s = 0.0  # loop time at which it was opened
+        self.since_s = 0.0  # loop time at which it was opened, while nothing was asked
 
     # -- what comes
 
@@ -80,6 +82,7 @@ class Inlet(asyncio.BufferedProtocol):
                 self._begin()
             else:
                 self._transport.pause_reading()
+                self.since_s = _NO_TIME_S
                 self._listener.beginnings.add(self._begin)
 
     def _begin(self) -> None:
@@ -95,8 +98,8 @@ class Inlet(asyncio.BufferedProtocol):
         connection.more = len(piece) in (SMALL_BYTES, LARGE_BYTES)
         connection.data_received(piece)
         waits = connection.more and (len(piece) == LARGE_BYTES or not connection.only_kept(1))
-        if waits:
-            connection.hold_reading()
+        if waits and connection.hold_reading():
+            self._listener.readings.add(connection.read_on)
         return waits
 
     def eof_received(self) -> bool:

@@ -13,6 +13,7 @@ from api.connection import Connection
 from api.inlet import LARGE_BYTES, SMALL_BYTES, Inlet
 from api.loop_turn import CLOSED_A_TURN, Crowd, Pieces
 from api.stage import LINGER_PAUSE_S, Stage
+from api.watch import Watch
 
 #: Who has asked for something makes no room for so long, if another keeps the node waiting for longer.
 IDLE_LEAST_S: Final = 2.0
@@ -57,6 +58,8 @@ class Listener(web.Server):
         self.beginnings = Crowd(self.loop, BEGUN_A_TURN)
         #: Of connections that have sent more than is read at once.
         self.readings = Crowd(self.loop, READ_A_TURN)
+        #: Of connections whose requests wait, where many do.
+        self.watch = Watch(self.loop)
         self.small, self.large = memoryview(bytearray(SMALL_BYTES)), memoryview(bytearray(LARGE_BYTES))
         self.budget = budget
         self.refuse = refuse

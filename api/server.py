@@ -34,9 +34,8 @@ from api import (
     topic_route,
 )
 from api.answer import PROBLEM, Answer, http_date
-from api.connection import header_too_large
 from api.exchange import Exchange
-from api.framing import is_too_large
+from api.framing import header_too_large, is_too_large
 from api.handing_on import FORWARDED, WAIT
 from api.inlet import Inlet
 from api.listener import Listener
@@ -184,6 +183,7 @@ class Server:
             self._watchdog = None
         self._listener.pre_shutdown()  # idle connections close now; without it they are waited for
         await self._listener.shutdown(max(grace_s, NO_GRACE_S))
+        self._listener.watch.close()
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()

@@ -211,6 +211,25 @@ def test_b2_who_waits_to_begin_and_makes_room_is_told_so() -> None:
     run(story())
 
 
+def test_who_waits_to_begin_is_the_last_that_makes_room() -> None:
+    """It keeps nobody waiting, though it came before a half request that began meanwhile: a consumer's ack was refused
+    for 9,500 of those."""
+
+    async def story() -> None:
+        port = MemoryPort(budget=Budget(connections_max=2))
+        async with running(port) as client, _opened(client) as (_, _, inlet):
+            half, its_writer = await asyncio.open_connection(*client.server.address)
+            its_writer.write(_POLL[:10])
+            await until(lambda: client.server._listener.connections)
+            _receive(inlet, _POLL)
+            assert client.server._listener.admits()
+            assert b'"code":"busy"' in await half.read()
+            await until(port.waiting.is_set)
+            its_writer.close()
+
+    run(story())
+
+
 @pytest.mark.parametrize(("asked", "answer"), [(b"", b""), (_POLL, b" 503 ")])
 def test_a_server_that_ends_waits_for_nobody_and_answers_who_waits(asked: bytes, answer: bytes) -> None:
     """A connection that asked for nothing is closed. One that had sent a request was told `busy`."""
