@@ -11,6 +11,7 @@ from api.answering import Refuse
 from api.budget import Budget
 from api.connection import Connection
 from api.inlet import LARGE_BYTES, SMALL_BYTES, Inlet
+from api.listening import ACCEPTS
 from api.loop_turn import CLOSED_A_TURN, Crowd, Pieces
 from api.stage import LINGER_PAUSE_S, Stage
 from api.watch import Watch
@@ -23,9 +24,8 @@ LOOK_AT: Final = 1_000
 OUT_AT: Final = 64
 
 #: Connections that ask for something for the first time, each time the loop comes round: 0.1 ms each, and what is done
-#: for them on top. Few, since as often the loop accepts `listening.ACCEPTS`: who connects by the thousand is accepted
-#: faster than it connects, and nobody stands behind it in the kernel's backlog.
-BEGUN_A_TURN: Final = 3
+#: for them on top.
+BEGUN_A_TURN: Final = 6
 #: And those that go on reading.
 READ_A_TURN: Final = 2
 
@@ -38,6 +38,21 @@ TURNED_AWAY_MAX: Final = 32
 Client = Connection | Inlet
 #: Connections, and since when each stands as it did.
 Stood = list[tuple[float, Client]]
+
+
+class Beginnings(Crowd):
+    """One at a time, while the loop accepts as many connections as it can: who connects by the thousand is to be
+    accepted faster than it connects, or a look at the node's health stands behind it in the kernel's backlog."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop, BEGUN_A_TURN)
+        self.came = 0
+        """Connections since the loop came round."""
+
+    def few(self) -> int:
+        """See Crowd."""
+        came, self.came = self.came, 0
+        return 1 if came >= ACCEPTS else super().few()
 
 
 class Listener(web.Server):
@@ -55,7 +70,7 @@ class Listener(web.Server):
         #: Of connections that are closed, or whose client is gone.
         self.closings = Crowd(self.loop, CLOSED_A_TURN)
         #: Of connections that ask for something for the first time.
-        self.beginnings = Crowd(self.loop, BEGUN_A_TURN)
+        self.beginnings = Beginnings(self.loop)
         #: Of connections that have sent more than is read at once.
         self.readings = Crowd(self.loop, READ_A_TURN)
         #: Of connections whose requests wait, where many do.
@@ -74,6 +89,7 @@ class Listener(web.Server):
 
     def admits(self) -> bool:
         """Whether there is room for one more connection, if need be in place of another."""
+        self.beginnings.came += 1
         if self.budget.connections < self.budget.connections_max:
             return True
         now_s = self.loop.time()

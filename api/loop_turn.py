@@ -134,9 +134,13 @@ class Crowd:
             self._coming = True
             self._loop.call_soon(self._some)
 
+    def few(self) -> int:
+        """How many this time."""
+        return self._a_turn
+
     def _some(self) -> None:
         try:
-            for _ in range(min(self._a_turn, len(self._calls))):
+            for _ in range(min(self.few(), len(self._calls))):
                 self._calls.popleft()()
         finally:
             self._coming = bool(self._calls)

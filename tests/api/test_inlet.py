@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import uvloop
@@ -13,7 +14,8 @@ import api.listener
 from api.budget import Budget
 from api.connection import Connection
 from api.inlet import LARGE_BYTES, SMALL_BYTES, Inlet
-from api.listener import BEGUN_A_TURN, Listener
+from api.listener import BEGUN_A_TURN, Beginnings, Listener
+from api.listening import ACCEPTS
 from tests.api.harness import Client, run, running
 from tests.api.memory_port import MemoryPort
 from tests.api.test_stage import _GET, _POLL, message
@@ -146,6 +148,7 @@ def test_b2_a_crowd_that_asks_for_the_first_time_begins_a_few_at_a_time(monkeypa
             listener, count = client.server._listener, 10 * BEGUN_A_TURN
             crowd = [await asyncio.open_connection(*client.server.address) for _ in range(count)]
             await until(lambda: len(listener.opened) == count)
+            assert listener.beginnings.came == count
             for inlet in list(listener.opened):
                 _receive(inlet, _POLL)
             assert not begins
@@ -164,6 +167,22 @@ def test_b2_a_crowd_that_asks_for_the_first_time_begins_a_few_at_a_time(monkeypa
 
     run(story())
     assert max(begins.count(each) for each in range(1, rounds[0] + 1)) <= BEGUN_A_TURN
+
+
+def test_one_begins_at_a_time_while_as_many_connect_as_are_accepted() -> None:
+    """Who connected by the thousand was accepted no faster than it connected: a look at the node's health stood behind
+    it for 0.16 s."""
+    loop = asyncio.new_event_loop()
+    beginnings, begun = Beginnings(loop), list[int]()
+    for number in range(3 * BEGUN_A_TURN):
+        beginnings.add(partial(begun.append, number))
+    beginnings.came = ACCEPTS
+    for count in (1, 1 + BEGUN_A_TURN):
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        assert len(begun) == count
+        beginnings.came = ACCEPTS - 1
+    loop.close()
 
 
 def test_who_asks_for_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
