@@ -68,6 +68,10 @@ class _Connection:
     def waited(self) -> None:
         """See api.connection."""
 
+    def has_left(self) -> bool:
+        """Its client stays."""
+        return False
+
 
 class _Incoming:
     """What the routes see of a request."""
