@@ -53,17 +53,8 @@ class Connection(Answering):
     """aiohttp's protocol with the stages of `api.stage` and our error shape."""
 
     __slots__ = (
-        *(
-            "_ahead_s",
-            "_cut_off",
-            "_framing",
-            "_held",
-            "_listener",
-            "_newest",
-            "_unparsed",
-            "_unparsed_ahead",
-            "_until_s",
-        ),
+        *("_ahead_s", "_cut_off", "_framing", "_held", "_leaves", "_listener", "_newest"),
+        *("_unparsed", "_unparsed_ahead", "_until_s"),
         *("ended", "half_closed", "is_ascii", "oversized", "since_s", "stage"),
     )
 
@@ -83,6 +74,7 @@ class Connection(Answering):
         self._unparsed_ahead = 0  # bytes behind the last request that it parsed: a part of a header, or whole requests
         self._cut_off = False  # what stands behind the newest request is no request, or one too large
         self._held = False  # others read theirs first
+        self._leaves = False  # the client closed its side while its request waited
         #: Called when nobody may be left who waits for the answer, or another connection needs the room.
         self.ended: Callable[[], None] | None = None
 
@@ -118,6 +110,8 @@ class Connection(Answering):
             self._requests_begin(data, self._request_count - before, awaited)
         elif body is None:
             self._header_goes_on(data, awaited)
+        if self.ended is not None:
+            self._listener.watch.again(self)
 
     def _feed(self, body: StreamReader, data: bytes) -> bool:
         """A piece comes while the newest body is under way. Whether that ended in it."""
@@ -242,6 +236,7 @@ class Connection(Answering):
         A wait ends at once: whether the client only closed its side or is gone nothing tells."""
         self.half_closed = self.stage in _AT_WORK
         if self.half_closed and self.ended is not None:
+            self._leaves = True
             self.end_wait_soon()
         if self.half_closed and self.stage is WORKING:
             self._until_s = self._loop.time() + HALF_CLOSED_MAX_S
@@ -293,7 +288,7 @@ class Connection(Answering):
 
     def wait(self, ended: Callable[[], None]) -> None:
         """The request at work waits for what may not come for long."""
-        self.ended = ended
+        self.ended, self._leaves = ended, False
         self.since_s = self._loop.time()
         self._listener.watch.begin(self)
 
@@ -310,8 +305,8 @@ class Connection(Answering):
         return None if transport.is_closing() else cast(int, transport.get_extra_info("socket").fileno())
 
     def has_left(self) -> bool:
-        """Whether the client has gone, or has closed its side, and that was not read yet."""
-        return self._listener.watch.has_left(self)
+        """Whether the client has gone, or has closed its side, while its request waits; read or not."""
+        return self.ended is not None and (self._leaves or self._listener.watch.has_left(self))
 
     def asks_nothing(self) -> bool:
         """Whether no part of a request is here."""

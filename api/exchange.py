@@ -200,7 +200,8 @@ class Exchange:
     # What goes back
 
     def gone(self) -> bool:
-        """Whether the client's connection is closed or about to be: no answer is written to it any more."""
+        """Whether the client's connection is closed or about to be, or the client left a request that waits: nothing is
+        handed over to it any more."""
         transport = self.request.transport
         return transport is None or transport.is_closing() or self.connection.has_left()
 

@@ -57,6 +57,7 @@ class Inlet(asyncio.BufferedProtocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """It is closed, by whomever."""
         connection, self.connection = self.connection, None
+        self._forget()
         if self._transport is not None:
             self._listener.budget.connections -= 1
             self._listener.opened.pop(self, None)
@@ -158,5 +159,12 @@ class Inlet(asyncio.BufferedProtocol):
             self._close()
 
     def _close(self) -> None:
+        self._forget()
         if self.connection is None and self._transport is not None:
             self._transport.close()
+
+    def _forget(self) -> None:
+        """It begins nothing any more: a turn is for who is there, and nobody counts the piece."""
+        if self._first:
+            self._first = b""
+            self._listener.beginnings.remove(self._begin)

@@ -7,7 +7,7 @@ millisecond or two; what cannot be cut into pieces goes to a thread.
 """
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
@@ -124,15 +124,22 @@ class Crowd:
     def __init__(self, loop: asyncio.AbstractEventLoop, a_turn: int = CROWD_A_TURN) -> None:
         self._loop = loop
         self._a_turn = a_turn
-        self._calls: deque[Callable[[], object]] = deque()
+        self._calls: OrderedDict[Callable[[], object], None] = OrderedDict()  # popped in front: a dict looks for that
         self._coming = False  # whether the next few are
 
+    def __len__(self) -> int:
+        return len(self._calls)
+
     def add(self, call: Callable[[], object]) -> None:
-        """To be called soon, after those before it."""
-        self._calls.append(call)
+        """To be called soon, after those before it; once, if it is there already."""
+        self._calls[call] = None
         if not self._coming:
             self._coming = True
             self._loop.call_soon(self._some)
+
+    def remove(self, call: Callable[[], object]) -> None:
+        """It is not to be called, if it still was."""
+        self._calls.pop(call, None)
 
     def few(self) -> int:
         """How many this time."""
@@ -141,7 +148,7 @@ class Crowd:
     def _some(self) -> None:
         try:
             for _ in range(min(self.few(), len(self._calls))):
-                self._calls.popleft()()
+                self._calls.popitem(last=False)[0]()
         finally:
             self._coming = bool(self._calls)
             if self._coming:

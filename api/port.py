@@ -210,7 +210,7 @@ class PullIn(msgspec.Struct, frozen=True):
     wait_ms: int = 0  # 0 .. 30,000
     lease_ms: int | None = None  # 1 s .. 12 h
     tags: tuple[tuple[str, ...], ...] = ()  # any of these groups, all tags of it; () takes every message
-    gone: Callable[[], bool] = lambda: False  # whether no answer reaches the client any more
+    gone: Callable[[], bool] = lambda: False  # whether an answer with something in it reaches nobody any more
 
 
 class RescheduleResult(msgspec.Struct, frozen=True):
@@ -273,7 +273,7 @@ class ForwardRequest(msgspec.Struct, frozen=True):
     target: str
     headers: Mapping[str, str]  # the subset that means something to the leader, with Hourwheel-Forwarded set
     body: bytes
-    gone: Callable[[], bool] = lambda: False  # whether no answer reaches the client any more
+    gone: Callable[[], bool] = lambda: False  # whether an answer with something in it reaches nobody any more
 
 
 class ForwardAnswer(msgspec.Struct, frozen=True):

@@ -32,6 +32,10 @@ class Watch:
     def begin(self, connection: "Connection") -> None:
         """A request waits. What it finds at once it finds as if nobody watched."""
         self._waiting += 1
+        self.again(connection)
+
+    def again(self, connection: "Connection") -> None:
+        """Something came that was not the client's end, such as the rest of the body."""
         if self._waiting > READ_MAX:
             self._loop.call_soon(self._add, connection)
 

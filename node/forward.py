@@ -40,6 +40,8 @@ AGAIN_S = 0.02
 TRANSFER = "/v1/cluster/transfer"
 #: So does the one to the removal of the former leader.
 MEMBERS = "/v1/cluster/members/"
+#: The answer to a pull whose client left it: what the leader handed over was given back.
+_NOTHING = b'{"messages":[]}'
 #: How long a node may take to say who it is.
 WHO_S = 1.0
 #: Longest answer: a pull that waits 30 s, and then some.
@@ -163,6 +165,7 @@ class Forwarder:
             self._under_way.pop(under_way, None)
         if pulls and answer is not None and request.gone():
             self._give_back.unread(request, answer)
+            return ForwardAnswer(answer.status, answer.headers, _NOTHING) if answer.status == 200 else answer
         return answer
 
     async def _send(self, address: str, request: ForwardRequest) -> ForwardAnswer | None:

@@ -204,6 +204,7 @@ class Settling:
         ended = np.flatnonzero(~to_ask)
         if len(ended):
             before = await in_turns(done_by(self._node.store, named.select(ended), done_before))
+            self._log_ends(topic, named.select(ended), before & (named.term[ended] != reign.term), GIVEN_BACK, NACKED)
             results[ended[before]] = ACKED
         stale = np.flatnonzero(results == STALE)
         results[stale[await in_turns(given_back_before(self._node.store, named.select(stale)))]] = ACKED

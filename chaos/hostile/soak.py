@@ -32,6 +32,8 @@ FLAT_SHARE: Final = 0.05
 #: Minutes whose median is compared, and those that a node takes to hold what it holds in its new role.
 WINDOW_MIN: Final = 5
 CHANGED_MIN: Final = 2
+#: Of those of a window so many are to be known.
+KNOWN_MIN: Final = 3
 CONSUMERS: Final = ("ack", "nack", "extend", "forget", "reject", "ack") * 3
 
 
@@ -134,15 +136,21 @@ def grown(curves: dict[str, list[float]], led: dict[int, str], settled: int) -> 
     """Which nodes grew, and by how much; `curves`: [minutes] in MB. A leader holds more than a follower, so the last
     minutes are compared with the first ones since the node led last, or came to lead; from the minute `settled` on.
     Where those are too few it is not known."""
-    found = {}
+    found, leader = {}, list[str]()
+    for minute in range(max(map(len, curves.values()), default=0)):
+        leader.append(led.get(minute, leader[-1] if leader else ""))
     for node, curve in curves.items():
-        leads = [led.get(minute, "") == node for minute in range(len(curve))]
+        leads = [each == node for each in leader[: len(curve)]]
         since = len(leads) - next((at for at, each in enumerate(reversed(leads)) if each != leads[-1]), len(leads))
         first = max(settled, since + CHANGED_MIN if since else 0)
         if first > len(curve) - 3 * WINDOW_MIN and since:
             found[node] = f"not known: it {'leads' if leads[-1] else 'follows'} since minute {since}"
             continue
-        before, after = float(np.median(curve[first : first + WINDOW_MIN])), float(np.median(curve[-WINDOW_MIN:]))
+        windows = [np.array(curve[first : first + WINDOW_MIN]), np.array(curve[-WINDOW_MIN:])]
+        if min(int(np.isfinite(window).sum()) for window in windows) < KNOWN_MIN:
+            found[node] = "not known: it was not weighed"
+            continue
+        before, after = (float(np.nanmedian(window)) for window in windows)
         if after - before > max(FLAT_BYTES / 1e6, FLAT_SHARE * before):
             found[node] = f"grew from {before:.0f} to {after:.0f} MB"
     return found

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -85,8 +85,9 @@ def test_what_comes_behind_a_poll_is_read(new_loop: Callable[[], asyncio.Abstrac
     async def story(client: Client) -> None:
         (reader, writer), (other, its_writer) = await polling(client, 2)
         writer.write(_GET)
-        watch = client.server._listener.watch
-        await until(lambda: len(watch._descriptors) == 1)
+        watch, connections = client.server._listener.watch, client.server._listener.connections
+        await until(lambda: any(cast(Connection, each)._messages for each in connections))
+        await until(lambda: len(watch._descriptors) == 2)
         its_writer.write_eof()
         assert b'{"messages":[]}' in await other.read()
         writer.write_eof()
@@ -94,6 +95,25 @@ def test_what_comes_behind_a_poll_is_read(new_loop: Callable[[], asyncio.Abstrac
         assert answers.count(b"HTTP/1.1 200 OK") == 2
         writer.close()
         its_writer.close()
+
+    in_loop(new_loop, story)
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_a_poll_whose_body_comes_later_is_watched(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """It waits from its header on, and was read as if few waited."""
+
+    async def story(client: Client) -> None:
+        reader, writer = await asyncio.open_connection(*client.server.address)
+        writer.write(_POLL[:-1])
+        watch = client.server._listener.watch
+        await until(lambda: watch._waiting)
+        assert not watch._descriptors
+        writer.write(_POLL[-1:])
+        await until(lambda: watch._descriptors)
+        writer.write_eof()
+        assert b'{"messages":[]}' in await reader.read()
+        writer.close()
 
     in_loop(new_loop, story)
 
@@ -142,8 +162,13 @@ def test_whose_client_has_left_is_handed_nothing(monkeypatch: pytest.MonkeyPatch
             ((_, writer),) = await polling(client, 1)
             ((_, stays),) = await polling(client, 1, before=1)
             assert [each() for each in gone] == [False, False]
+            ends = calls_of(monkeypatch, client.server._listener.endings, "add")
             writer.transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
             assert [each() for each in gone] == [True, False]
+            with monkeypatch.context() as later:
+                later.setattr(client.server._listener.endings, "few", lambda: 0)
+                await until(lambda: bool(ends))
+                assert [each() for each in gone] == [True, False], "read, and its turn to end has not come"
             stays.close()
             writer.close()
 

@@ -238,7 +238,7 @@ def test_of_a_request_whose_reign_ends_in_the_middle_a_part_is_known(
     run_node(tmp_path / "n1", play)
 
 
-def test_acks_sent_again_are_logged_where_another_leader_took_them(
+def test_what_another_leader_took_is_logged_where_it_is_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sent again and again they filled the disk. That one came too late is logged as long as there is room."""
@@ -253,6 +253,8 @@ def test_acks_sent_again_are_logged_where_another_leader_took_them(
         )
         assert set(await ASKS["acked"](node, receipts)) == {"acked"}
         assert not any(logged)
+        assert set(await ASKS["nacked"](node, late)) == {"nacked"}
+        assert not any(logged)
         assert set(await ASKS["acked"](node, late)) == {"stale"}
         assert [each for each in logged if each] == [LATE]
         logged.clear()
@@ -265,5 +267,8 @@ def test_acks_sent_again_are_logged_where_another_leader_took_them(
         assert set(await ASKS["acked"](node, receipts)) == {"acked"}
         assert [each for each in logged if each] == [DELIVERED]
         assert node.acked == acked
+        logged.clear()
+        assert set(await ASKS["nacked"](node, late)) == {"nacked"}
+        assert [each for each in logged if each] == [GIVEN_BACK]
 
     run_node(tmp_path / "n1", play)

@@ -37,3 +37,11 @@ def test_who_leads_or_follows_for_a_few_minutes_is_not_known() -> None:
     once_led = [300.0] * 20 + [150.0] * 10 + [290.0] * 30
     led_first = led | dict.fromkeys(range(20), "n3")
     assert grown({"n3": once_led}, led_first, SETTLED) == {"n3": "grew from 150 to 290 MB"}
+
+
+def test_what_was_not_weighed_is_not_known() -> None:
+    """A median of nothing is no proof. A minute in which nobody noted who leads is as the one before."""
+    away = FOLLOWS[:56] + [float("nan")] * 4
+    led = {minute: "n1" for minute in range(MINUTES) if minute not in (30, 55)}
+    assert grown({"n2": away}, led, SETTLED) == {"n2": "not known: it was not weighed"}
+    assert grown({"n1": LEADS, "n2": FOLLOWS[:58] + [float("nan")] * 2}, led, SETTLED) == {}
