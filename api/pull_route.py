@@ -53,7 +53,8 @@ async def pull(exchange: Exchange) -> Answer:
     return exchange.answer(200, render_pull(await exchange.port.pull(request, exchange.principal)))
 
 
-_EMPTY: Final = b'{"messages":[]}'
+#: The answer where there are none.
+NO_MESSAGES: Final = b'{"messages":[]}'
 #: Members of a message that has none of these, as most have.
 _PLAIN: Final = f',"tags":[],"headers":{{}},"key":null,"content_type":"{JSON_BODY}","priority":0,"order_key":null,'
 #: Messages of one answer and of the next share their times: a second of due messages has a thousand different ones.
@@ -63,7 +64,7 @@ _time = lru_cache(maxsize=16_384)(render_time)
 def render_pull(deliveries: Sequence[Delivery]) -> bytes:
     """The answer to a pull. Ids, receipts and topics are of plain characters; the rest is escaped."""
     if not deliveries:
-        return _EMPTY
+        return NO_MESSAGES
     pieces: list[str] = []
     add = pieces.extend
     common: tuple[int, str, int, int] | None = None

@@ -280,7 +280,7 @@ class Server:
             if not (self.draining or wait.ended) or exchange.request.transport is None:
                 raise
             if wait.ended:
-                return exchange.document({"messages": []})
+                return exchange.answer(200, pull_route.NO_MESSAGES)
             raise (_unanswered() if exchange.passed_on else draining()) from None
         finally:
             connection.waited()

@@ -8,15 +8,25 @@ which the loop reads as one, and each time it comes round a few of those that ha
 import asyncio
 import select
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from api.loop_turn import CLOSED_A_TURN
 
-if TYPE_CHECKING:
-    from api.connection import Connection
-
 #: So many may wait and are read as all others are: 1 ms, if they end in one moment.
 READ_MAX: Final = 200
+
+
+class Watched(Protocol):
+    """What is asked of a connection."""
+
+    def awaits_its_end(self) -> int | None:
+        """The descriptor of its socket; None where it is not to be watched now."""
+
+    def hold_reading(self) -> bool:
+        """The loop reads it no more."""
+
+    def read_on(self) -> None:
+        """The loop reads it again."""
 
 
 class Watch:
@@ -26,27 +36,27 @@ class Watch:
         self._loop = loop
         self._epoll: select.epoll | None = None  # made when many wait for the first time
         self._waiting = 0
-        self._by_descriptor: dict[int, Connection] = {}
-        self._descriptors: dict[Connection, int] = {}  # the inverse, also of who is closed and has not said so
+        self._by_descriptor: dict[int, Watched] = {}
+        self._descriptors: dict[Watched, int] = {}  # the inverse, also of who is closed and has not said so
 
-    def begin(self, connection: "Connection") -> None:
+    def begin(self, connection: Watched) -> None:
         """A request waits. What it finds at once it finds as if nobody watched."""
         self._waiting += 1
         self.again(connection)
 
-    def again(self, connection: "Connection") -> None:
+    def again(self, connection: Watched) -> None:
         """Something came that was not the client's end, such as the rest of the body."""
         if self._waiting > READ_MAX:
             self._loop.call_soon(self._add, connection)
 
-    def end(self, connection: "Connection") -> None:
+    def end(self, connection: Watched) -> None:
         """It waits no more."""
         self._waiting -= 1
         if connection in self._descriptors:
             self._remove(connection)
             connection.read_on()
 
-    def has_left(self, connection: "Connection") -> bool:
+    def has_left(self, connection: Watched) -> bool:
         """Whether the client has closed its side, or the connection, and that was not read yet."""
         descriptor = self._descriptors.get(connection)
         if descriptor is None:
@@ -62,7 +72,7 @@ class Watch:
             self._epoll.close()
             self._epoll = None
 
-    def _add(self, connection: "Connection") -> None:
+    def _add(self, connection: Watched) -> None:
         descriptor = connection.awaits_its_end()
         if descriptor is None:
             return
@@ -82,7 +92,7 @@ class Watch:
             self._remove(connection)
             connection.read_on()
 
-    def _remove(self, connection: "Connection") -> None:
+    def _remove(self, connection: Watched) -> None:
         descriptor = self._descriptors.pop(connection)
         if self._by_descriptor.get(descriptor) is connection:  # else it was closed, and another one has its number
             del self._by_descriptor[descriptor]

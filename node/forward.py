@@ -25,6 +25,7 @@ from yarl import URL
 
 from api.port import ForwardAnswer, ForwardRequest
 from api.problem import Problem
+from api.pull_route import NO_MESSAGES
 from node.give_back import GiveBack, Sending, is_pull
 
 #: How long a request waits for a leader to appear.
@@ -40,8 +41,6 @@ AGAIN_S = 0.02
 TRANSFER = "/v1/cluster/transfer"
 #: So does the one to the removal of the former leader.
 MEMBERS = "/v1/cluster/members/"
-#: The answer to a pull whose client left it: what the leader handed over was given back.
-_NOTHING = b'{"messages":[]}'
 #: How long a node may take to say who it is.
 WHO_S = 1.0
 #: Longest answer: a pull that waits 30 s, and then some.
@@ -165,7 +164,8 @@ class Forwarder:
             self._under_way.pop(under_way, None)
         if pulls and answer is not None and request.gone():
             self._give_back.unread(request, answer)
-            return ForwardAnswer(answer.status, answer.headers, _NOTHING) if answer.status == 200 else answer
+            if answer.status == 200:  # who only closed its side still reads: it gets none of what is given back
+                return ForwardAnswer(answer.status, answer.headers, NO_MESSAGES)
         return answer
 
     async def _send(self, address: str, request: ForwardRequest) -> ForwardAnswer | None:

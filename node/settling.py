@@ -62,22 +62,14 @@ class _Shown:
             self._rows, named = self._rows[ours], named.select(ours)
         return named
 
-    def give(self, results: U8) -> None:
-        """The results of the named ones."""
+    def answer(self, done: str, results: U8, refused: Problem | None = None) -> list[str]:
+        """What the client gets for these results of the named ones, in the order of its receipts. `outcome-unknown`
+        with that where a part of the request was refused."""
         self._results[self._rows] = results
-
-    def words(self, done: str) -> list[str]:
-        """What the client gets, in the order of its receipts."""
         words: list[str] = _WORDS[done][self._results].tolist()
-        if self._once is self._texts:
-            return words
-        said = dict(zip(self._once, words, strict=True))
-        return [said[text] for text in self._texts]
-
-    def answer(self, done: str, results: U8, refused: Problem | None) -> list[str]:
-        """`words` of these results; `outcome-unknown` with them if a part of the request was refused."""
-        self.give(results)
-        words = self.words(done)
+        if self._once is not self._texts:
+            said = dict(zip(self._once, words, strict=True))
+            words = [said[text] for text in self._texts]
         if refused is not None:
             pairs = zip(self._texts, words, strict=True)
             raise unfinished(refused, results=[{"receipt": text, "result": word} for text, word in pairs])
@@ -111,7 +103,7 @@ def _to_ask(state: U8) -> npt.NDArray[np.bool_]:
 
 
 def _weight(named: ReceiptColumns) -> int | None:
-    """What a request counts for in its entry; None: its number of rows."""
+    """How much room a request takes in an entry. None stands for its number of rows."""
     return UNLOOKED_WEIGHT * len(named) if len(named) <= FEW else None
 
 
@@ -126,10 +118,7 @@ class Settling:
     async def ack(self, reign: Reign, topic: Topic, texts: Sequence[str]) -> list[str]:
         """acked | stale | invalid."""
         shown = _Shown(topic, texts)
-        named = await shown.read(reign.receipts)
-        if len(named):
-            shown.give(await self._acked(reign, topic, named))
-        return shown.words("acked")
+        return shown.answer("acked", await self._acked(reign, topic, await shown.read(reign.receipts)))
 
     async def _acked(self, reign: Reign, topic: Topic, named: ReceiptColumns) -> U8:
         """What each ack comes to. Of units that have ended where they stand it is known, and nothing changes it any
@@ -188,8 +177,6 @@ class Settling:
         was lost in the middle."""
         shown = _Shown(topic, texts)
         named = await shown.read(reign.receipts)
-        if not len(named):
-            return shown.words("nacked")
         to_ask = _to_ask(await self._look(named))
         asked, results = named.select(to_ask), np.full(len(named), STALE, np.uint8)
 
@@ -215,8 +202,6 @@ class Settling:
         `outcome-unknown` as of `nack`."""
         shown = _Shown(topic, texts)
         named = await shown.read(reign.receipts)
-        if not len(named):
-            return shown.words("extended")
         lease_ms = lease_ms or topic.settings.get("lease_ms") or TOPIC_DEFAULTS.lease_ms
         assert lease_ms is not None
         to_ask = _to_ask(await self._look(named))

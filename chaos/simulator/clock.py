@@ -80,7 +80,7 @@ class SimClock:
         self._steering = ppm / 1e6
 
     def node_clock(self, *, counts_work: bool) -> NodeClock:
-        """What a process on this host reads. Without a weight (cost.py) no step works for as long as a slice."""
+        """A clock for a process on this host. `counts_work`: it goes on within a step (WorkingClock)."""
         return (WorkingClock if counts_work else NodeClock)(self.wall, self.monotonic)
 
     def _settle(self) -> None:

@@ -97,7 +97,7 @@ class Meter:
 
 
 def owed_s() -> float:
-    """What the step that runs now did and has not paid for; 0 where none runs."""
+    """Seconds of work that the running step has done and not paid for. 0 where no step runs."""
     return 0.0 if Meter.running is None else Meter.running.owed_us / 1e6
 
 

@@ -18,7 +18,7 @@ from tests.calls import calls_of
 from tests.waiting import until
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
-Watched = list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+Opened = list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def in_loop(
         runner.run(whole())
 
 
-async def polling(client: Client, count: int, before: int = 0) -> Watched:
+async def polling(client: Client, count: int, before: int = 0) -> Opened:
     """So many clients whose polls wait, and are watched."""
     opened = [await asyncio.open_connection(*client.server.address) for _ in range(count)]
     for _, writer in opened:
@@ -181,10 +181,11 @@ def test_a_descriptor_that_was_given_to_another_is_its_own() -> None:
     watch = Watch(loop)
     here, there = socket.socketpair()
     old, new = (_Waits(here.fileno()) for _ in range(2))
-    watch._add(old)  # type: ignore[arg-type]
-    watch._epoll.unregister(here.fileno())  # type: ignore[union-attr]  # as the kernel does
-    watch._add(new)  # type: ignore[arg-type]
-    watch.end(old)  # type: ignore[arg-type]
+    watch._add(old)
+    assert watch._epoll is not None
+    watch._epoll.unregister(here.fileno())  # as the kernel does
+    watch._add(new)
+    watch.end(old)
     there.send(b"1")
     watch._some()
     assert (old.read, new.read) == (1, 1)
