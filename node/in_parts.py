@@ -4,16 +4,27 @@ nothing had happened: such an answer is asked again, of whoever leads then, from
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import numpy as np
+
+from api.loop_turn import LoopTurn
 from api.problem import Problem
 from node.all_of import all_ended
+from storage.array import U8
+
+if TYPE_CHECKING:
+    from node.reign import Reign
 
 T = TypeVar("T")
 
 #: Refusals that say of an entry that it was not proposed.
 NOT_PROPOSED: Final = ("no-leader", "draining", "over-limit")
+#: The result of a row whose piece was refused, beside those of replication.apply_settle.
+NOT_KNOWN: Final = 3
+#: Pieces of one request that wait to be written: small requests of others stand behind no more of them.
+WAITING_PIECES: Final = 2
 
 
 def unfinished(refusal: Problem, **done: Any) -> Problem:
@@ -46,3 +57,34 @@ async def in_parts(parts: Iterable[asyncio.Future[T]]) -> list[T | Problem]:
 def refusals_of(results: Sequence[T | Problem]) -> list[Problem]:
     """Those among them."""
     return [each for each in results if isinstance(each, Problem)]
+
+
+async def in_pieces(
+    reign: Reign, pieces: Sequence[slice], propose: Callable[[slice], asyncio.Future[U8]]
+) -> tuple[U8, Problem | None]:
+    """The results of all pieces, and the first refusal if some were refused. Raises it where nothing was proposed:
+    `no-leader` where the reign ended before, for the next one, of this node too, knows nothing of what this one holds.
+    """
+    parts: list[asyncio.Future[U8]] = []
+    refused: list[Problem] = []
+    turn = LoopTurn()
+    for number, piece in enumerate(pieces):
+        if number >= WAITING_PIECES:
+            await asyncio.wait([parts[number - WAITING_PIECES]])
+        await turn.give_way()
+        try:
+            reign.raise_if_over()
+        except Problem as over:
+            if not parts:
+                raise
+            refused.append(over)
+            break
+        parts.append(propose(piece))
+    results = await in_parts(parts) + refused * (len(pieces) - len(parts))
+    known = [_known(result, piece) for result, piece in zip(results, pieces, strict=True)]
+    return np.concatenate([np.empty(0, np.uint8), *known]), next(iter(refusals_of(results)), None)
+
+
+def _known(result: U8 | Problem, piece: slice) -> U8:
+    """The results of a piece; of one that was refused none is known."""
+    return np.full(piece.stop - piece.start, NOT_KNOWN, np.uint8) if isinstance(result, Problem) else result

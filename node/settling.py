@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from api.loop_turn import LoopTurn, in_turns
+from api.loop_turn import in_turns
 from api.port import TOPIC_DEFAULTS
 from api.problem import Problem
 from node.delivery_log import DELIVERED, GIVEN_BACK, LATE, PULL
 from node.ended import done_by, given_back_before, states_of
-from node.in_parts import in_parts, refusals_of, unfinished
+from node.in_parts import NOT_KNOWN, in_pieces, unfinished
 from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX
 from node.receipt import ReceiptColumns, Receipts
@@ -76,20 +76,16 @@ class _Shown:
         return words
 
 
-_NOT_KNOWN: Final = 3
-
 FEW: Final = 4
 """Receipts of one request whose units are not looked at before they go in an entry."""
 UNLOOKED_WEIGHT: Final = ENTRY_ACKS_MAX // 256
 """What each of those counts for in it: any node may have to read a page for it, 0.03 ms."""
 EXTENDED_AT_ONCE: Final = 1_000
 """Units held, extended and released in one piece, 2 us each."""
-WAITING_PIECES: Final = 2
-"""Pieces of one request that wait to be written: small requests of others stand behind no more of them."""
 
 
 def _words(done: str) -> npt.NDArray[Any]:
-    assert (ACKED, STALE, INVALID) == (0, 1, 2)
+    assert (ACKED, STALE, INVALID, NOT_KNOWN) == (0, 1, 2, 3)
     return np.array([done, "stale", "invalid", "unknown"], object)
 
 
@@ -187,7 +183,7 @@ class Settling:
             return result
 
         weights = move_weights(self._node.store, asked.position)
-        results[to_ask], refused = await _in_pieces(reign, list(move_pieces(weights, ENTRY_MOVES_MAX)), give_back)
+        results[to_ask], refused = await in_pieces(reign, list(move_pieces(weights, ENTRY_MOVES_MAX)), give_back)
         ended = np.flatnonzero(~to_ask)
         if len(ended):
             before = await in_turns(done_by(self._node.store, named.select(ended), done_before))
@@ -217,7 +213,7 @@ class Settling:
 
         starts = range(0, len(asked), EXTENDED_AT_ONCE)
         pieces = [slice(at, min(at + EXTENDED_AT_ONCE, len(asked))) for at in starts]
-        results[to_ask], refused = await _in_pieces(reign, pieces, lengthen)
+        results[to_ask], refused = await in_pieces(reign, pieces, lengthen)
         return shown.answer("extended", results, refused)
 
     def _failed(self, topic: Topic, named: ReceiptColumns, delay_ms: int | None, *, counted: bool) -> Fail:
@@ -280,34 +276,3 @@ def _delivered(
 ) -> npt.NDArray[np.bool_]:
     acked: npt.NDArray[np.bool_] = same & (states.state == DELIVERED_STATE)
     return acked
-
-
-async def _in_pieces(
-    reign: Reign, pieces: Sequence[slice], propose: Callable[[slice], asyncio.Future[U8]]
-) -> tuple[U8, Problem | None]:
-    """The results of all pieces, and the first refusal if some were refused. Raises it where nothing was proposed:
-    `no-leader` where the reign ended before, for the next one, of this node too, knows nothing of what this one holds.
-    """
-    parts: list[asyncio.Future[U8]] = []
-    refused: list[Problem] = []
-    turn = LoopTurn()
-    for number, piece in enumerate(pieces):
-        if number >= WAITING_PIECES:
-            await asyncio.wait([parts[number - WAITING_PIECES]])
-        await turn.give_way()
-        try:
-            reign.raise_if_over()
-        except Problem as over:
-            if not parts:
-                raise
-            refused.append(over)
-            break
-        parts.append(propose(piece))
-    results = await in_parts(parts) + refused * (len(pieces) - len(parts))
-    known = [_known(result, piece) for result, piece in zip(results, pieces, strict=True)]
-    return np.concatenate([np.empty(0, np.uint8), *known]), next(iter(refusals_of(results)), None)
-
-
-def _known(result: U8 | Problem, piece: slice) -> U8:
-    """The results of a piece; of one that was refused none is known."""
-    return np.full(piece.stop - piece.start, _NOT_KNOWN, np.uint8) if isinstance(result, Problem) else result

@@ -11,10 +11,11 @@ from api import loop_turn
 from api.port import ANONYMOUS, Delivery, MessageIn
 from api.problem import Problem
 from node.delivery_log import DELIVERED, GIVEN_BACK, LATE
+from node.in_parts import WAITING_PIECES
 from node.receipt import READ_AT_ONCE, Receipts
 from node.reign import Reign
 from node.server import Node
-from node.settling import FEW, WAITING_PIECES
+from node.settling import FEW
 from storage.format import LEASED, Corrupt
 from storage.store import Store
 from tests.calls import calls_of
