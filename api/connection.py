@@ -16,7 +16,7 @@ from aiohttp.http import RawRequestMessage
 
 from api.answering import Answering, Refuse
 from api.budget import UNCOUNTED_BYTES
-from api.framing import Framing, behind, header_too_large, is_too_large
+from api.framing import Framing, behind, header_too_large, is_alone, is_too_large
 from api.problem import Problem
 from api.stage import (
     ANSWER_BYTES_PER_S,
@@ -35,6 +35,7 @@ from api.stage import (
     Stage,
 )
 from api.traceback import let_go
+from api.watch import descriptor_of
 
 if TYPE_CHECKING:
     from api.listener import Listener
@@ -53,7 +54,7 @@ class Connection(Answering):
     """aiohttp's protocol with the stages of `api.stage` and our error shape."""
 
     __slots__ = (
-        *("_ahead_s", "_cut_off", "_framing", "_held", "_leaves", "_listener", "_newest"),
+        *("_ahead_s", "_cut_off", "_framing", "_held", "_is_upgrade", "_leaves", "_listener", "_newest"),
         *("_unparsed", "_unparsed_ahead", "_until_s"),
         *("ended", "half_closed", "is_ascii", "oversized", "since_s", "stage"),
     )
@@ -73,6 +74,7 @@ class Connection(Answering):
         self._unparsed = b""  # the newest piece, if the parser may have stopped in it
         self._unparsed_ahead = 0  # bytes behind the last request that it parsed: a part of a header, or whole requests
         self._cut_off = False  # what stands behind the newest request is no request, or one too large
+        self._is_upgrade = False  # the newest request asks for another protocol
         self._held = False  # others read theirs first
         self._leaves = False  # the client closed its side while its request waited
         #: Called when nobody may be left who waits for the answer, or another connection needs the room.
@@ -137,13 +139,14 @@ class Connection(Answering):
 
     def _requests_begin(self, data: bytes, count: int, awaited: bool) -> None:
         """So many headers are complete with this piece."""
-        message, body = self._messages[-1]
-        is_whole, piece = body.is_eof(), data or self._unparsed
-        self._newest = None if is_whole else body
+        (message, body), piece = self._messages[-1], data or self._unparsed
+        self._newest = None if (is_whole := body.is_eof()) else body
         if isinstance(message, RawRequestMessage):
             if self._framing.begins(message, len(piece), body):
                 self.oversized |= any(is_too_large(getattr(each, "raw_headers", ())) for each, _ in self._messages)
-            self._cut_off |= message.upgrade
+            self._is_upgrade = message.upgrade
+            if message.upgrade:  # its length is known, and so is what the parser drops behind it
+                self._cut_off |= message.chunked or (is_whole and not is_alone(piece, body.total_bytes))
             self._ends_in(piece, behind(piece, 0 if message.chunked else body.total_bytes) if is_whole else 0)
         else:
             let_go(message.exc)  # it leads to all that was read
@@ -154,7 +157,9 @@ class Connection(Answering):
 
     def _ends_in(self, piece: bytes, ahead: int) -> None:
         """A request ended in this piece, or goes on behind it; so many bytes stand behind its end. They are a part of
-        the next header, unless the parser stopped: then it goes on when fewer wait."""
+        the next header, unless the parser stopped: then it goes on when fewer wait. Behind one that asks for another
+        protocol it drops them; if it takes that for granted, all that comes."""
+        self._cut_off |= self._is_upgrade and (ahead > 0 or self._upgraded)
         stopped = len(self._messages) >= AHEAD_MAX
         self._unparsed, self._unparsed_ahead = (piece, ahead) if stopped else (b"", 0)
         self._ahead_s = 0.0
@@ -302,7 +307,7 @@ class Connection(Answering):
         transport = self.transport
         if self.ended is None or self.half_closed or self._held or self._newest is not None or transport is None:
             return None
-        return None if transport.is_closing() else cast(int, transport.get_extra_info("socket").fileno())
+        return None if transport.is_closing() else descriptor_of(transport)
 
     def has_left(self) -> bool:
         """Whether the client has gone, or has closed its side, while its request waits; read or not."""
@@ -338,7 +343,7 @@ class Connection(Answering):
 
     def unwatched(self) -> bool:
         """Whether nothing would tell that the client is gone, or what it sent behind the request would be held."""
-        return self.half_closed or self._buffer_paused or self._holds_uncounted()
+        return self.half_closed or self._buffer_paused or self._cut_off or self._holds_uncounted()
 
     def _holds_uncounted(self) -> bool:
         """Whether a body is here, or on its way, that stands behind the request at work: nobody counts it before its

@@ -19,6 +19,7 @@ from api.loop_turn import Line, LoopTurn
 from api.port import Port, Principal
 from api.problem import FieldFault, Problem, draining
 from api.traceback import let_go
+from api.watch import descriptor_of, has_shut
 
 if TYPE_CHECKING:
     from api.connection import Connection
@@ -32,7 +33,19 @@ class Exchange:
     """A request on its way through a handler. `params` are the path's, decoded; `principal` is who asks."""
 
     __slots__ = (
-        *("_data", "_held", "bytes_max", "connection", "line", "params", "passed_on", "port", "principal", "request"),
+        *(
+            "_data",
+            "_held",
+            "bytes_max",
+            "connection",
+            "line",
+            "once",
+            "params",
+            "passed_on",
+            "port",
+            "principal",
+            "request",
+        ),
         *("request_id", "server", "target"),
     )
 
@@ -46,6 +59,7 @@ class Exchange:
         self.target = request.raw_path
         self.params: Mapping[str, str] = {}
         self.bytes_max = self.port.limits.request_bytes_max
+        self.once = False  # it waits for nothing
         self.passed_on = False  # to the leader, which may have done what was asked
         self._data: bytes | None = None  # the body, once it was read
         self._held = 0  # bytes of the node's budget
@@ -204,6 +218,11 @@ class Exchange:
         handed over to it any more."""
         transport = self.request.transport
         return transport is None or transport.is_closing() or self.connection.has_left()
+
+    def has_shut(self) -> bool:
+        """Whether the client has closed its side, or the connection."""
+        transport = self.request.transport
+        return transport is None or self.gone() or has_shut(descriptor_of(transport))
 
     def answer(
         self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None

@@ -81,6 +81,11 @@ def behind(piece: bytes, body: int) -> int:
     return end - line - 4 if line >= 0 else 0
 
 
+def is_alone(piece: bytes, body: int) -> bool:
+    """Whether a request with a body of so many bytes is all there is in the piece in which its header ends."""
+    return piece.find(b"\r\n\r\n") + 4 + body == len(piece) and not piece.startswith((b"\r", b"\n"))
+
+
 def header_too_large() -> Problem:
     """Of a request, in all."""
     return Problem("malformed-request", f"the header of a request holds {HEADER_BYTES_MAX} bytes at most")

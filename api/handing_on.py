@@ -11,6 +11,8 @@ import msgspec
 #: The node that passed a request on; and the number that a pull has there, by which it can be ended (`waits`).
 FORWARDED: Final = "Hourwheel-Forwarded"
 WAIT: Final = "Hourwheel-Wait"
+#: A pull that waits for nothing, whatever its body says: its client has closed its side.
+ONCE: Final = "Hourwheel-Once"
 #: Most outcomes one request may carry; each has a text of up to 1 KB.
 OUTCOMES_MAX: Final = 1_000
 #: Most hand-overs a former leader tells its successor of; 16 bytes each.

@@ -100,8 +100,15 @@ class Inlet(asyncio.BufferedProtocol):
         connection.data_received(piece)
         waits = connection.more and (len(piece) == LARGE_BYTES or not connection.only_kept(1))
         if waits and connection.hold_reading():
-            self._listener.readings.add(connection.read_on)
+            self._listener.readings.add(self._read_on)
         return waits
+
+    def _read_on(self) -> None:
+        """Its turn to read has come, after a full piece."""
+        if self.connection is not None:
+            self.connection.read_on()
+            if self.connection.ended is not None:
+                self._listener.watch.again(self.connection)
 
     def eof_received(self) -> bool:
         """The client has sent all that it will. Where it has asked for nothing it is closed, soon."""

@@ -36,7 +36,7 @@ from api import (
 from api.answer import PROBLEM, Answer, http_date
 from api.exchange import Exchange
 from api.framing import header_too_large, is_too_large
-from api.handing_on import FORWARDED, WAIT
+from api.handing_on import FORWARDED, ONCE, WAIT
 from api.inlet import Inlet
 from api.listener import Listener
 from api.listening import listen
@@ -264,8 +264,11 @@ class Server:
         assert task is not None
         headers = exchange.request.headers
         wait = _Wait(task, headers.get(FORWARDED, ""), headers.get(WAIT, ""))
-        self._waiting[wait] = None
         connection = exchange.connection
+        if route.leader and not self.port.leads() and exchange.has_shut():  # the leader gives it what is ready
+            exchange.once = True
+            return await self._run(route, exchange)
+        self._waiting[wait] = None
 
         def end() -> None:
             wait.ended = True
@@ -273,7 +276,7 @@ class Server:
 
         connection.wait(end)
         try:
-            if connection.unwatched():
+            if connection.unwatched() or ONCE in headers:
                 connection.end_wait_soon()
             return await self._run(route, exchange)
         except asyncio.CancelledError:
@@ -297,6 +300,8 @@ class Server:
         headers = {name: text for name in _PASSED_ON if (text := request.headers.get(name)) is not None}
         headers[FORWARDED] = self.port.node_id
         headers[REQUEST_ID] = exchange.request_id
+        if exchange.once:
+            headers[ONCE] = "1"
         method = "GET" if request.method == "HEAD" else request.method
         body = await exchange.read() if method not in _BODILESS else b""
         exchange.passed_on = True

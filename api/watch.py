@@ -8,12 +8,24 @@ which the loop reads as one, and each time it comes round a few of those that ha
 import asyncio
 import select
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from api.loop_turn import CLOSED_A_TURN
 
 #: So many may wait and are read as all others are: 1 ms, if they end in one moment.
 READ_MAX: Final = 200
+
+
+def descriptor_of(transport: asyncio.BaseTransport) -> int:
+    """Of the socket, which is open."""
+    return cast(int, transport.get_extra_info("socket").fileno())
+
+
+def has_shut(descriptor: int) -> bool:
+    """Whether the client of this socket has closed its side, or the connection; read or not."""
+    look = select.poll()
+    look.register(descriptor, select.POLLRDHUP)
+    return bool(look.poll(0))
 
 
 class Watched(Protocol):
@@ -59,11 +71,7 @@ class Watch:
     def has_left(self, connection: Watched) -> bool:
         """Whether the client has closed its side, or the connection, and that was not read yet."""
         descriptor = self._descriptors.get(connection)
-        if descriptor is None:
-            return False
-        look = select.poll()
-        look.register(descriptor, select.POLLRDHUP)
-        return bool(look.poll(0))
+        return descriptor is not None and has_shut(descriptor)
 
     def close(self) -> None:
         """Nobody waits any more."""

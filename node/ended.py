@@ -4,6 +4,7 @@ from the hour's states files (storage/state.py), 0.03 ms each. So they go by pie
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -33,7 +34,7 @@ def states_of(store: Store, positions: U64) -> Pieces[U8]:
     if np.ptp(hours_of(positions)) < LOOK_HOURS and store.are_known(positions):
         return store.state_only(positions)
     state = np.empty(len(positions), np.uint8)
-    for rows in _pieces(positions):
+    for rows in pieces_of(positions):
         state[rows] = store.state_only(positions[rows])
         yield
     return state
@@ -42,7 +43,7 @@ def states_of(store: Store, positions: U64) -> Pieces[U8]:
 def done_by(store: Store, named: ReceiptColumns, done: Done) -> Pieces[npt.NDArray[np.bool_]]:
     """Which of these hand-overs, of which there is one at least, did what `done` tells of the units' newest records."""
     found = np.zeros(len(named), np.bool_)
-    for rows in _pieces(named.position):
+    for rows in pieces_of(named.position):
         positions = named.position[rows]
         states = store.states(positions)
         same = (states.term == named.term[rows]) & (states.attempt == named.attempt[rows])
@@ -52,25 +53,36 @@ def done_by(store: Store, named: ReceiptColumns, done: Done) -> Pieces[npt.NDArr
 
 
 def given_back_before(store: Store, named: ReceiptColumns) -> Pieces[npt.NDArray[np.bool_]]:
-    """Which of these hand-overs the records say were given back by their consumers.
+    """Which of these hand-overs, of which there is one at least, the records say were given back by their consumers.
 
     A unit's newest record does not tell where the message has gone on since: a client whose answer was lost learns all
     the same that its nack counted. (term, attempt) names one hand-over of a message for ever."""
     found = np.zeros(len(named), np.bool_)
-    homes = store.homes(named.position)
+    homes = yield from _homes_of(store, named.position)
     order = np.argsort(homes, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(homes[order])) + 1):
+    begins = [0, *(np.flatnonzero(np.diff(homes[order])) + 1).tolist(), len(order)]
+    for begin, end in pairwise(begins):
+        rows = order[begin:end]
         home = homes[rows[:1]]
-        if len(rows) and store.state_only(home)[0] != UNKNOWN:
+        if store.state_only(home)[0] != UNKNOWN:
             history = yield from store.history(int(home[0]))
             told = np.isin(history["what"], (FORWARDED, DEAD)) & np.isin(history["code"], (NACKED, MAX_AGE))
             known = fence(history["term"][told], history["attempt"][told])
             found[rows] = np.isin(fence(named.term[rows], named.attempt[rows]), known)
-            yield
+        yield
     return found
 
 
-def _pieces(positions: U64) -> list[npt.NDArray[np.intp]]:
+def _homes_of(store: Store, positions: U64) -> Pieces[U64]:
+    """Where these messages were born: of a moved one whose hour has cooled that stands in its record."""
+    homes = np.empty(len(positions), np.uint64)
+    for rows in pieces_of(positions):
+        homes[rows] = store.homes(positions[rows])
+        yield
+    return homes
+
+
+def pieces_of(positions: U64) -> list[npt.NDArray[np.intp]]:
     """The rows in the order of their places, cut where a piece has as many units or hours as it may."""
     order = np.argsort(positions, kind="stable")
     hours = hours_of(positions[order])

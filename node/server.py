@@ -390,8 +390,3 @@ class Node:
         """Hand-overs were made; the first ones of their messages were this late. Returns how late in all."""
         self.handed_over += count
         return self.lateness.observe(lateness_ms)
-
-    def count_acked(self, topic: str, count: int) -> None:
-        """Acks of a topic's messages were answered."""
-        self.acked += count
-        self.topic_metrics.of(topic).acked += count

@@ -20,9 +20,10 @@ from api.loop_turn import in_turns
 from api.port import TOPIC_DEFAULTS
 from api.problem import Problem
 from node.delivery_log import DELIVERED, GIVEN_BACK, LATE, PULL
-from node.ended import done_by, given_back_before, states_of
+from node.ended import done_by, given_back_before, pieces_of, states_of
 from node.in_parts import NOT_KNOWN, in_pieces, unfinished
 from node.move_size import move_pieces, move_weights
+from node.noted import Noted
 from node.queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX
 from node.receipt import ReceiptColumns, Receipts
 from node.reign import Reign
@@ -36,6 +37,7 @@ from storage.columns import StateColumns
 from storage.disk import DiskFailed
 from storage.format import DELIVERED as DELIVERED_STATE
 from storage.format import LEASED, UNKNOWN, Corrupt
+from storage.pieces import Pieces
 from storage.store import Store
 from storage.topic import Topic
 
@@ -110,6 +112,7 @@ class Settling:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._noted = Noted()
 
     async def ack(self, reign: Reign, topic: Topic, texts: Sequence[str]) -> list[str]:
         """acked | stale | invalid."""
@@ -137,14 +140,17 @@ class Settling:
         """What acks of units that have ended come to. A leader before may have died before it logged what this one is
         told again."""
         acked = await in_turns(done_by(self._node.store, named, _delivered))
-        self._log_ends(topic, named, acked & (named.term != reign.term), DELIVERED)
-        self._log_ends(topic, named, ~acked, LATE)
+        self._node.acked += int(np.count_nonzero(acked))
+        await in_turns(self._log_in_pieces(topic, named.select(acked & (named.term != reign.term)), DELIVERED))
+        await in_turns(self._log_in_pieces(topic, named.select(~acked), LATE))
         return np.where(acked, ACKED, STALE).astype(np.uint8)
 
     def _note_acks(self, topic: Topic, named: ReceiptColumns, results: U8) -> None:
-        self._node.count_acked(topic.name, int(np.count_nonzero(results == ACKED)))
-        self._log_ends(topic, named, results == ACKED, DELIVERED)
-        self._log_ends(topic, named, results == STALE, LATE)
+        acked = results == ACKED
+        self._node.acked += int(np.count_nonzero(acked))
+        ended = self._log_ends(topic, named.select(acked), DELIVERED)
+        self._node.topic_metrics.of(topic.name).acked += ended
+        self._log_ends(topic, named.select(results == STALE), LATE)
 
     def _note_when_known(self, result: asyncio.Future[U8], note: Callable[[U8], None]) -> None:
         """Note what a command came to, whether or not its client still waits for that."""
@@ -179,7 +185,7 @@ class Settling:
         def give_back(piece: slice) -> asyncio.Future[U8]:
             some = asked.select(piece)
             result = reign.fail(self._failed(topic, some, delay_ms, counted=counted))
-            self._note_when_known(result, lambda known: self._log_ends(topic, some, known == ACKED, GIVEN_BACK, NACKED))
+            self._note_when_known(result, partial(self._note_nacks, topic, some))
             return result
 
         weights = move_weights(self._node.store, asked.position)
@@ -187,10 +193,12 @@ class Settling:
         ended = np.flatnonzero(~to_ask)
         if len(ended):
             before = await in_turns(done_by(self._node.store, named.select(ended), done_before))
-            self._log_ends(topic, named.select(ended), before & (named.term[ended] != reign.term), GIVEN_BACK, NACKED)
+            again = named.select(ended[before & (named.term[ended] != reign.term)])
+            await in_turns(self._log_in_pieces(topic, again, GIVEN_BACK, NACKED))
             results[ended[before]] = ACKED
         stale = np.flatnonzero(results == STALE)
-        results[stale[await in_turns(given_back_before(self._node.store, named.select(stale)))]] = ACKED
+        if len(stale):
+            results[stale[await in_turns(given_back_before(self._node.store, named.select(stale)))]] = ACKED
         return shown.answer("nacked", results, refused)
 
     async def extend(self, reign: Reign, topic: Topic, texts: Sequence[str], lease_ms: int | None) -> list[str]:
@@ -250,25 +258,35 @@ class Settling:
             random=node.entropy.id_bits(count),
         )
 
-    def _log_ends(
-        self, topic: Topic, named: ReceiptColumns, rows: npt.NDArray[np.bool_], outcome: int, code: int = 0
-    ) -> None:
-        """The delivery log's end of these hand-overs. That an ack came too late, or it would look like a consumer that
-        never answered: as long as there is room for such."""
+    def _note_nacks(self, topic: Topic, named: ReceiptColumns, results: U8) -> None:
+        self._log_ends(topic, named.select(results == ACKED), GIVEN_BACK, NACKED)
+
+    def _log_in_pieces(self, topic: Topic, ended: ReceiptColumns, outcome: int, code: int = 0) -> Pieces[None]:
+        """`_log_ends` of many that ended long ago: where each was born may have to be read."""
+        for rows in pieces_of(ended.position):
+            self._log_ends(topic, ended.select(rows), outcome, code)
+            yield
+
+    def _log_ends(self, topic: Topic, ended: ReceiptColumns, outcome: int, code: int = 0) -> int:
+        """The delivery log's end of these hand-overs, once; of how many that is news. That an ack came too late, or it
+        would look like a consumer that never answered: as long as there is room for such."""
         if outcome == LATE and self._node.reserve.low:
-            return
-        done = named.select(rows)
+            return 0
+        news = self._noted.first(ended, outcome)
+        if not news.all():
+            ended = ended.select(news)
         self._node.delivery_log.end(
-            home=self._node.store.homes(done.position),
-            random=done.random,
-            attempt=done.attempt,
-            term=done.term,
+            home=self._node.store.homes(ended.position),
+            random=ended.random,
+            attempt=ended.attempt,
+            term=ended.term,
             topic=topic.number,
             at_ms=self._node.clock.now_ms(),
             mode=PULL,
             outcome=outcome,
             code=code,
         )
+        return len(ended)
 
 
 def _delivered(

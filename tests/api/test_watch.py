@@ -10,6 +10,7 @@ import uvloop
 
 import api.watch
 from api.connection import Connection
+from api.inlet import SMALL_BYTES
 from api.loop_turn import CLOSED_A_TURN
 from api.watch import Watch
 from tests.api.harness import Client, run, running
@@ -116,6 +117,73 @@ def test_a_poll_whose_body_comes_later_is_watched(new_loop: Callable[[], asyncio
         writer.close()
 
     in_loop(new_loop, story)
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_a_poll_that_ends_with_a_full_piece_is_watched(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """It waited for its turn to read, and nobody watched it then: thousands of such were read in one turn."""
+
+    async def story(client: Client) -> None:
+        opened = [await asyncio.open_connection(*client.server.address) for _ in range(5 * CLOSED_A_TURN)]
+        head = _POLL.replace(b"\r\nHost", b"\r\nX-Padding: %s\r\nHost")
+        poll = head % (b"x" * (SMALL_BYTES - len(head) + 2))
+        assert len(poll) == SMALL_BYTES
+        for _, writer in opened:
+            writer.write(poll)
+        watch = client.server._listener.watch
+        await until(lambda: len(watch._descriptors) == len(opened))
+        for _, writer in opened:
+            writer.close()
+
+    in_loop(new_loop, story)
+
+
+@pytest.mark.parametrize("split", [1, -3])
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_the_end_of_a_poll_that_offers_another_protocol_is_seen(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], split: int
+) -> None:
+    """Java's client offers HTTP/2 with the first request of a connection. That was read no more: who had left was
+    handed messages, and who had not lost its connection behind each answer."""
+    upgrade = b"\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHost"
+    offer, poll = _GET.replace(b"\r\nHost", upgrade), _POLL.replace(b"\r\nHost", upgrade)
+
+    async def story(client: Client) -> None:
+        reader, writer = await asyncio.open_connection(*client.server.address)
+        watch = client.server._listener.watch
+        for text in (offer, _GET):
+            writer.write(text)
+            assert b"HTTP/1.1 200 OK" in await reader.readuntil(b"ok\n")
+        writer.write(poll[:split])
+        await until(lambda: client.server._listener.connections)
+        writer.write(poll[split:])
+        await until(lambda: watch._descriptors)
+        writer.write_eof()
+        assert b'{"messages":[]}' in await reader.read()
+        writer.close()
+
+    in_loop(new_loop, story)
+
+
+@pytest.mark.parametrize("behind", [_GET, _GET[:20]])
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket"])
+@pytest.mark.parametrize("first", [_POLL, _GET])
+def test_what_stands_behind_an_offer_of_another_protocol_ends_the_connection(
+    first: bytes, protocol: bytes, behind: bytes
+) -> None:
+    """The parser drops it. The poll before it does not wait: nothing would tell that its client had left."""
+    offer = first.replace(b"\r\nHost", b"\r\nConnection: Upgrade\r\nUpgrade: %s\r\nHost" % protocol)
+
+    async def story() -> None:
+        async with running() as client:
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(offer + behind)
+            answer = await reader.read()
+            assert answer.count(b"HTTP/1.1 200 OK") == 1
+            assert b"Connection: close" in answer
+            writer.close()
+
+    run(story())
 
 
 @pytest.mark.parametrize("new_loop", LOOPS)

@@ -94,6 +94,39 @@ def test_what_was_pulled_for_a_client_that_has_gone_is_given_back(tmp_path: Path
     run_nodes(tmp_path, scene)
 
 
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_consumer_that_closes_its_side_gets_what_is_ready(tmp_path: Path, leads: bool) -> None:
+    """`nc -N` behind a follower never got a message: its pull ended on the way, and what it brought was given back.
+    Where nothing is ready it waits for nothing."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        node = next(node for node in nodes if (node is leader) == leads)
+        await until(lambda: node.group.leader_id == leader.config.node_id)
+        await leader.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        got = [0]
+        while not got[-1] and len(got) < 100:  # until it has become due
+            got.append((await shut_pull(node)).count(b'"receipt"'))
+        assert got[-1] == 1
+        assert b'"receipt"' not in await shut_pull(node)
+
+    run_nodes(tmp_path, scene)
+
+
+async def shut_pull(node: Node) -> bytes:
+    """The answer to a pull that would wait, whose client closes its side at once."""
+    host, port = node.config.http.listen.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    body = b'{"wait":"30s","lease":"5m"}'
+    head = b"POST /v1/topics/t/pull HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n"
+    writer.write(head % (host.encode(), len(body)) + body)
+    writer.write_eof()
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    return answer
+
+
 def test_an_answer_that_comes_as_the_client_goes_is_given_back() -> None:
     """Its end was read and has not ended the request yet, so the answer is not written: the node gives back by itself,
     beside it. An answer that the client can get is left alone."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from api.loop_turn import in_turns
 from api.port import ANONYMOUS
 from api.problem import Problem
-from node.ended import LOOK_HOURS, LOOK_UNITS, _pieces, states_of
+from node.ended import LOOK_HOURS, LOOK_UNITS, pieces_of, states_of
 from node.server import Node
 from node.settling import FEW
 from storage.columns import SettleBatch
@@ -131,7 +131,7 @@ def test_a_look_opens_a_few_hours_at_a_time(tmp_path: Path, monkeypatch: pytest.
 def test_pieces_are_all_rows_in_order_and_within_both_bounds(places: list[tuple[int, int]]) -> None:
     """None is left out, none comes twice, and no piece but the last could take one more."""
     positions = np.array([hour << 40 | unit for hour, unit in places], np.uint64)
-    pieces = _pieces(positions)
+    pieces = pieces_of(positions)
     rows = np.concatenate(pieces)
     assert sorted(rows.tolist()) == list(range(len(places)))
     assert (np.diff(positions[rows].astype(np.int64)) >= 0).all()

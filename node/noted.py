@@ -1,0 +1,36 @@
+"""Which ends of hand-overs the delivery log has, as far as this node remembers.
+
+An ack that comes late changes nothing, nor does one that comes again: so a client may send the same thousand for ever.
+With a row for each time they filled the disk, and the ledger of their hour had more rows than it reads.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from node.receipt import ReceiptColumns
+from storage.array import U64
+
+_SLOT_BITS: Final = 20
+_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: Fibonacci hashing, Knuth 6.4
+_TERM: Final = np.uint64(0xD6E8FEB86659FD93)
+_ATTEMPT: Final = np.uint64(0xA0761D6478BD642F)
+
+
+class Noted:
+    """A mark for each, in one of a million slots (8 MB, of memory only what is touched). The newest that came to a slot
+    has it, so of two that share one both may have a row again."""
+
+    def __init__(self) -> None:
+        self._marks: U64 = np.zeros(1 << _SLOT_BITS, np.uint64)
+
+    def first(self, named: ReceiptColumns, outcome: int) -> npt.NDArray[np.bool_]:
+        """Where this outcome of these hand-overs is news; it is remembered from now on."""
+        marks = named.position * _SPREAD + named.term * _TERM + named.attempt * _ATTEMPT + np.uint64(outcome + 1)
+        slots = marks >> np.uint64(64 - _SLOT_BITS)
+        news: npt.NDArray[np.bool_] = self._marks[slots] != marks
+        self._marks[slots] = marks
+        return news
