@@ -74,7 +74,7 @@ class Connection(Answering):
         self._unparsed = b""  # the newest piece, if the parser may have stopped in it
         self._unparsed_ahead = 0  # bytes behind the last request that it parsed: a part of a header, or whole requests
         self._cut_off = False  # what stands behind the newest request is no request, or one too large
-        self._is_upgrade = False  # the newest request asks for another protocol
+        self._is_upgrade = False  # the newest request offers another protocol
         self._held = False  # others read theirs first
         self._leaves = False  # the client closed its side while its request waited
         #: Called when nobody may be left who waits for the answer, or another connection needs the room.
@@ -145,7 +145,7 @@ class Connection(Answering):
             if self._framing.begins(message, len(piece), body):
                 self.oversized |= any(is_too_large(getattr(each, "raw_headers", ())) for each, _ in self._messages)
             self._is_upgrade = message.upgrade
-            if message.upgrade:  # its length is known, and so is what the parser drops behind it
+            if message.upgrade:  # nothing tells how much the parser drops behind chunks
                 self._cut_off |= message.chunked or (is_whole and not is_alone(piece, body.total_bytes))
             self._ends_in(piece, behind(piece, 0 if message.chunked else body.total_bytes) if is_whole else 0)
         else:
@@ -157,8 +157,8 @@ class Connection(Answering):
 
     def _ends_in(self, piece: bytes, ahead: int) -> None:
         """A request ended in this piece, or goes on behind it; so many bytes stand behind its end. They are a part of
-        the next header, unless the parser stopped: then it goes on when fewer wait. Behind one that asks for another
-        protocol it drops them; if it takes that for granted, all that comes."""
+        the next header, unless the parser stopped: then it goes on when fewer wait. Behind one that offers another
+        protocol the parser drops them. Once it has changed to that one, it drops all that comes."""
         self._cut_off |= self._is_upgrade and (ahead > 0 or self._upgraded)
         stopped = len(self._messages) >= AHEAD_MAX
         self._unparsed, self._unparsed_ahead = (piece, ahead) if stopped else (b"", 0)

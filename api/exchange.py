@@ -33,20 +33,8 @@ class Exchange:
     """A request on its way through a handler. `params` are the path's, decoded; `principal` is who asks."""
 
     __slots__ = (
-        *(
-            "_data",
-            "_held",
-            "bytes_max",
-            "connection",
-            "line",
-            "once",
-            "params",
-            "passed_on",
-            "port",
-            "principal",
-            "request",
-        ),
-        *("request_id", "server", "target"),
+        *("_data", "_held", "bytes_max", "connection", "line", "once", "params", "passed_on"),
+        *("port", "principal", "request", "request_id", "server", "target"),
     )
 
     def __init__(self, server: "Server", request: web.BaseRequest, request_id: str, principal: Principal) -> None:
@@ -59,7 +47,7 @@ class Exchange:
         self.target = request.raw_path
         self.params: Mapping[str, str] = {}
         self.bytes_max = self.port.limits.request_bytes_max
-        self.once = False  # it waits for nothing
+        self.once = False  # whatever its body says, it waits for nothing
         self.passed_on = False  # to the leader, which may have done what was asked
         self._data: bytes | None = None  # the body, once it was read
         self._held = 0  # bytes of the node's budget

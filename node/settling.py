@@ -268,8 +268,8 @@ class Settling:
             yield
 
     def _log_ends(self, topic: Topic, ended: ReceiptColumns, outcome: int, code: int = 0) -> int:
-        """The delivery log's end of these hand-overs, once; of how many that is news. That an ack came too late, or it
-        would look like a consumer that never answered: as long as there is room for such."""
+        """Write the delivery log's end of these hand-overs, each once; how many were news. That an ack came too late is
+        written as long as there is room for such: it would look like a consumer that never answered."""
         if outcome == LATE and self._node.reserve.low:
             return 0
         news = self._noted.first(ended, outcome)
