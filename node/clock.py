@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 SLEW_PPM = 500
 STEP_MS = 500
+_ROUNDING_S = 1e-5  # of a float with today's seconds, 40 times: at that time the millisecond has come
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux has the first; elsewhere the second counts sleep
 
 
@@ -46,6 +47,10 @@ class NodeClock:
         """The node clock, rounded down: what is due at this millisecond is due. Held back where the peers' clocks say
         that it is too far ahead (`bound`)."""
         return int((self._monotonic() + self._offset_s - self._held_back_s) * 1000)
+
+    def until_s(self, at_ms: int) -> float:
+        """Seconds till `now_ms` is this millisecond; negative when it is past."""
+        return at_ms / 1000 + _ROUNDING_S - (self._monotonic() + self._offset_s - self._held_back_s)
 
     def own_ms(self) -> int:
         """The node clock before it is held back: what peers compare theirs with."""

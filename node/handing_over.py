@@ -41,6 +41,11 @@ class HandingOver:
         """How many units are in the windows of this topic."""
         return self._outlet.ready_of(topic)
 
+    def has_more(self, topic: int) -> bool:
+        """Whether a step is worth it after a hand-over of the topic: there is more of it, or what it found over its
+        limit is to be ended."""
+        return self._outlet.has_more(topic)
+
     def hand_over(
         self,
         topic: int,

@@ -131,6 +131,10 @@ class Outlet:
             return any(self._ready.waiting(kind, topic) for kind in lanes)
         return any(self._ready.fresh(kind, topic, tags) for kind in lanes)
 
+    def has_more(self, topic: int) -> bool:
+        """See Dispatcher.has_more."""
+        return any(topic in lane.windows or topic in lane.begins for lane in self._ready.lanes) or bool(self.exhausted)
+
     def ready_of(self, topic: int) -> int:
         """See Dispatcher.ready_of."""
         return sum(self._ready.waiting(kind, topic) for kind in LaneKind) if self._open else 0

@@ -110,29 +110,39 @@ class Pulling:
                 again = True
                 await self._wait(topic.number, wanted, deadline - loop.time())
                 continue
-            lease_ms = request.lease_ms or settings_of(self._node, topic.number).get("lease_ms", LEASE_MS)
-            now_ms, trusted = self._node.clock.now_ms(), self._reign.trusted()
-            began_s = loop.time()
-            hand_over = self._dispatcher.hand_over(
-                topic.number, request.max, lease_ms, now_ms, trusted=trusted, max_bytes=PULL_BYTES_MAX, tags=wanted
-            )
-            if wanted is not None and not len(hand_over):
-                self._owe(topic.number, loop.time() - began_s)
-            # Leases wait for the beat, and units that are given up for their end; others may find more; an empty one
-            # may have drained a window of cancelled units, or looked through a part of it only. One that was refused
-            # is tried again by the loop's next steps; by itself it would only be refused again at once.
-            refused = again and (not trusted or self._dispatcher.blocked(now_ms))
-            if len(hand_over) or self._dispatcher.has_exhausted or not refused:
-                self._reign.poke()
+            if self._dispatcher.ready_of(topic.number):  # a pull that finds no unit there costs no look, and no step
+                hand_over = self._take(topic.number, request, wanted, again=again)
+                if hand_over.strict:
+                    hand_over = await self._leased(hand_over, request.gone)
+                if len(hand_over):
+                    return self._deliver(hand_over, topic.name)
             again = True
-            if hand_over.strict:
-                hand_over = await self._leased(hand_over, request.gone)
-            if len(hand_over):
-                return self._deliver(hand_over, topic.name)
             left_s = deadline - loop.time()
             if left_s <= 0:
                 return []
             await self._wait(topic.number, wanted, left_s)
+
+    def _take(self, topic: int, request: PullIn, wanted: TagFilter | None, *, again: bool) -> HandOver:
+        """Hand over what is ready, perhaps nothing; and step on, if others may find more. `again`: not its first."""
+        lease_ms = request.lease_ms or settings_of(self._node, topic).get("lease_ms", LEASE_MS)
+        now_ms, trusted = self._node.clock.now_ms(), self._reign.trusted()
+        began_s = self._loop.time()
+        hand_over = self._dispatcher.hand_over(
+            topic, request.max, lease_ms, now_ms, trusted=trusted, max_bytes=PULL_BYTES_MAX, tags=wanted
+        )
+        if wanted is not None and not len(hand_over):
+            self._owe(topic, self._loop.time() - began_s)
+        if len(hand_over) and not self._dispatcher.has_more(topic):
+            if (due_ms := self._dispatcher.entry_due_ms()) is not None:  # its Leases wait for the beat
+                self._reign.poke_by(due_ms)
+            return hand_over
+        # Units that are given up wait for their end; others may find more; an empty one may have drained a window of
+        # cancelled units, or looked through a part of it only. One that was refused is tried again by the loop's next
+        # steps; by itself it would only be refused again at once.
+        refused = again and (not trusted or self._dispatcher.blocked(now_ms))
+        if len(hand_over) or self._dispatcher.has_exhausted or not refused:
+            self._reign.poke()
+        return hand_over
 
     def wake(self) -> bool:
         """Wake one waiting pull per topic that has something for it (it has the next one woken); whether any was, and
@@ -236,8 +246,9 @@ class Pulling:
         self._count(topic, wanted, 1)
         waiters = self._waiters.setdefault(topic, {})
         waiters[waiter] = None
-        self._look_at(topic)
-        self._dispatcher.waited.wait(topic)
+        self._dispatcher.waited.wait(topic)  # told of what comes from now on
+        if self._dispatcher.ready_of(topic):
+            self._look_at(topic)
         timer = self._loop.call_later(left_s, _wake, waiter.woken)
         try:
             await waiter.woken

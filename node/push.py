@@ -180,6 +180,8 @@ class Pusher:
     def _hand_over(self, reign: Reign, now_ms: int) -> bool:
         """Fill the free slots: one look at the records per timeout. Whether there were any. Units of strict topics are
         planned, and sent when their Leases are committed and their time has come."""
+        if not self._lanes.staged:
+            return False
         taken = self._lanes.take(now_ms)
         left: list[StagedUnit] = []
         went: list[tuple[HandOver, list[StagedUnit]]] = []

@@ -122,7 +122,7 @@ class PushPlans:
         """A timer may be a moment early by the node clock; then it is set again."""
         if self._timer is not None:
             self._timer.cancel()
-        wait_s = max(0, at_ms - self._node.clock.now_ms()) / 1000
+        wait_s = max(0.0, self._node.clock.until_s(at_ms))
         self._timer = asyncio.get_running_loop().call_later(wait_s, self._turn, reign)
 
     def _turn(self, reign: Reign) -> None:

@@ -52,11 +52,13 @@ class Staging:
             dispatcher.set_room(number, True)
         if self._lanes.full:
             return False
-        pushing = dispatcher.pushing_topics(TOPICS_A_TURN)
+        pushing, planned = dispatcher.pushing_topics(TOPICS_A_TURN), planning.topics()
+        if not pushing and not planned:
+            return False
         bites: list[tuple[Topic, U64]] = []
         left = TURN_UNITS
         ready = [(number, dispatcher.stage) for number in pushing]
-        for number, stage in [*ready, *((number, planning.stage) for number in planning.topics())]:
+        for number, stage in [*ready, *((number, planning.stage) for number in planned)]:
             topic = self._store.catalog.topic_by_number(number)
             if topic is None or topic.settings.get("mode") != "push":
                 continue

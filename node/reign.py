@@ -25,6 +25,7 @@ from node.promotion import Promoted
 from node.pulling import Pulling
 from node.receipt import Receipts
 from node.riding import Riding
+from node.steps import Steps
 from node.takeover import Takeover
 from node.term_record import TermRecord
 from replication.apply_settle import ACKED
@@ -64,8 +65,7 @@ class Reign:
         self._record = record
         self.receipts = Receipts(genesis.secret, lambda: has(node.machine.level, "receipt-namespace"))
         self._loop = asyncio.get_running_loop()
-        self._poked = False
-        self._alarm: asyncio.TimerHandle | None = None
+        self._steps = Steps(node.clock, self._step, node.fatal)
         self._readers: list[asyncio.Future[None]] = []
         self._pledges: dict[int, asyncio.Future[None]] = {}  # by the number of a strict hand-over that is pulled
         self._over = False
@@ -179,30 +179,15 @@ class Reign:
         self.poke()
 
     def poke(self) -> None:
-        """Something changed: step at the end of this loop iteration; many pokes before it are one step."""
-        if not self._poked and not self._over:
-            self._poked = True
-            self._loop.call_soon(self._turn)
+        """Something changed: step at the end of this loop iteration."""
+        self._steps.poke()
 
-    def _turn(self) -> None:
-        self._poked = False
-        if self._over:
-            return
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        try:
-            wait_ms = self._step()
-        except Exception as error:  # a callback's exception would only be logged: what fails here ends the node
-            self._node.fatal(error)
-            return
-        if wait_ms == 0:
-            self.poke()
-        elif wait_ms is not None:
-            self._alarm = self._loop.call_later(wait_ms / 1000, self._turn)
+    def poke_by(self, at_ms: int) -> None:
+        """Something will be due then: step no later."""
+        self._steps.by(at_ms)
 
     def _step(self) -> int | None:
-        """One step of the dispatcher; wakes pulls and the proposer; returns how many milliseconds to sleep."""
+        """One step of the dispatcher; wakes pulls and the proposer; returns when the next is due; None: when told."""
         now_ms = self._node.clock.now_ms()
         wait_ms = self.dispatcher.step(now_ms)
         if not self.ready.is_set():
@@ -219,7 +204,7 @@ class Reign:
         if self.pulling.wake():
             waits.append(TRUST_RETRY_MS)
         self._fail_exhausted()
-        return min(waits, default=None)
+        return now_ms + min(waits) if waits else None
 
     def _read_slots(self, now_ms: int) -> None:
         """Begin to read the slots that come up next; a slot of a million units must not stop the loop."""
@@ -383,8 +368,7 @@ class Reign:
         self._over = True
         self.trust_returned()
         self._node.pusher.end()
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._steps.end()
         self.dispatcher.stop()
         self._node.machine.listener = None
         self._wake_readers()

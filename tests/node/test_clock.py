@@ -29,6 +29,22 @@ def test_it_starts_at_the_wall_clock_and_rounds_down() -> None:
     assert clock.now_ms() == 1_700_000_000_001
 
 
+def test_a_millisecond_has_come_when_the_wait_for_it_is_over() -> None:
+    """At whatever moment of another millisecond the wait begins, the clock held back or not; and no 0.1 ms earlier."""
+    for held_back_ms in (0.0, 137.25):
+        clocks, clock = make()
+        clock.bound(-500 - held_back_ms)
+        for number in range(1_000):
+            clocks.pass_s(0.000_7 + number * 1e-9)
+            at_ms = clock.now_ms() + 1 + number % 40
+            wait_s = clock.until_s(at_ms)
+            clocks.pass_s(wait_s - 1e-4)
+            assert clock.now_ms() == at_ms - 1
+            clocks.pass_s(1e-4)
+            assert clock.now_ms() == at_ms
+            assert abs(clock.until_s(at_ms)) < 1e-4
+
+
 def test_a_step_of_the_wall_clock_does_not_move_a_leader() -> None:
     """Either way: 500 ppm at most, and the step is reported."""
     for step_s in (3600.0, -3600.0):

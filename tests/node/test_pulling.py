@@ -55,6 +55,38 @@ def test_each_consumer_gets_what_its_filter_wants(tmp_path: Path, monkeypatch: p
     run_node(tmp_path / "n1", play)
 
 
+def test_a_pull_costs_a_step_only_where_more_may_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that finds nothing looks at nothing, and wakes nobody; one that takes all that is ready leaves its Lease to
+    the beat. Each had a step of the leader, twice what its hand-over took."""
+
+    async def play(node: Node) -> None:
+        service, reign = node.service, node.reign
+        assert reign is not None
+        await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
+        await turns()
+        looks, pokes = calls_of(monkeypatch, reign.dispatcher, "hand_over"), calls_of(monkeypatch, reign, "poke")
+        assert await service.pull(PullIn("t", 1, 0), ANONYMOUS) == []
+        assert not looks
+        assert not pokes
+        await service.schedule([MessageIn("t", b"0", delay_ms=0)] * 3, ANONYMOUS)
+        await until(lambda: reign.dispatcher.ready_count == 3)
+        await turns()
+        pokes.clear()
+        assert len(await service.pull(PullIn("t", 1, 0), ANONYMOUS)) == 1
+        assert pokes, "others may find more"
+        await until(lambda: reign.dispatcher.entry_due_ms() is None, what="its Lease is in an entry")
+        await turns()
+        pokes.clear()
+        beats = calls_of(monkeypatch, reign, "poke_by")
+        assert len(await service.pull(PullIn("t", 10, 0), ANONYMOUS)) == 2
+        assert not pokes
+        assert len(beats) == 1
+        leased = calls_of(monkeypatch, reign, "on_leased")
+        await until(lambda: leased, what="the Lease goes out though nothing else happens")
+
+    run_node(tmp_path / "n1", play)
+
+
 def test_a_refused_pull_is_not_tried_again_at_once(tmp_path: Path) -> None:
     """While leadership is not trusted, or hand-overs wait to be committed, a pull that waits costs next to nothing; it
     gets its message soon after."""

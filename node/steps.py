@@ -1,0 +1,65 @@
+"""When a leader's loop takes its steps: at the end of an iteration in which something changed, and at the time that the
+step before it named."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from node.clock import NodeClock
+
+
+class Steps:
+    """Calls `step`, which does all that is due and returns when the next is, in milliseconds of the node clock; None:
+    when `poke` is called. What it raises goes to `failed`, and ends the steps."""
+
+    def __init__(self, clock: NodeClock, step: Callable[[], int | None], failed: Callable[[Exception], None]) -> None:
+        self._clock = clock
+        self._step = step
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._poked = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms = 0
+        self._over = False
+
+    def poke(self) -> None:
+        """Something changed: step at the end of this loop iteration; many pokes before it are one step."""
+        if not self._poked and not self._over:
+            self._poked = True
+            self._loop.call_soon(self._turn)
+
+    def by(self, at_ms: int) -> None:
+        """Step no later than this."""
+        if self._poked or self._over or (self._alarm is not None and self._alarm_ms <= at_ms):
+            return
+        # The clock now, not that of the step: it rounds down, and the step took its time.
+        wait_s = self._clock.until_s(at_ms)
+        if wait_s <= 0:
+            self.poke()
+            return
+        self._silence()
+        self._alarm, self._alarm_ms = self._loop.call_later(wait_s, self._turn), at_ms
+
+    def end(self) -> None:
+        """No step any more."""
+        self._over = True
+        self._silence()
+
+    def _turn(self) -> None:
+        self._poked = False
+        if self._over:
+            return
+        self._silence()
+        try:
+            at_ms = self._step()
+        except Exception as error:  # a callback's exception would only be logged: what fails here ends the node
+            self._failed(error)
+            return
+        if at_ms is not None:
+            self.by(at_ms)
+
+    def _silence(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
