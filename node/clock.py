@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 SLEW_PPM = 500
 STEP_MS = 500
-_ROUNDING_S = 1e-5  # of a float with today's seconds, 40 times: at that time the millisecond has come
+_ROUNDING_S = 1e-5  # seconds since the epoch are exact to 0.24 us in a float: this much later a time has surely come
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux has the first; elsewhere the second counts sleep
 
 

@@ -3,8 +3,8 @@
     add -- Lease committed --> waits for its time -- trusted, still planned --> sent
                                       '-- withdrawn, its topic changed, too late --> released, the slot is free
 
-The due time is met by a timer of its own, which no other work of the pump puts off. What may not be sent for the
-moment, for lack of trust, is tried again for a while: its lease outlasts the attempt by a margin.
+The due time is met by steps of their own (node/steps.py), which no other work of the pump puts off. What may not be
+sent for the moment, for lack of trust, is tried again for a while: its lease outlasts the attempt by a margin.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from node.lease_book import HandOver
 from node.planning import AHEAD_MS
 from node.push_lane import Lanes
 from node.push_unit import StagedUnit
+from node.steps import Steps
 
 if TYPE_CHECKING:
     from node.reign import Reign
@@ -60,7 +61,7 @@ class PushPlans:
         self._freed = freed
         self._leasing: dict[int, tuple[float, HandOver, list[StagedUnit]]] = {}  # by number; since when
         self._leased: list[_Plan] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._steps: Steps | None = None  # of this reign, once something was leased
         self._took_ms = AHEAD_MS / 2
         self._took_s = 0.0  # when that was
 
@@ -105,38 +106,24 @@ class PushPlans:
         self._took_s = now_s
         reign.dispatcher.planning.ahead_ms = min(AHEAD_MS, AHEAD_LEAST_MS + round(2 * self._took_ms))
         heapq.heappush(self._leased, _Plan(planned.handed_over_ms, planned.strict, planned, units))
-        self._turn_at(reign, self._leased[0].send_ms)
+        if self._steps is None:
+            self._steps = Steps(self._node.clock, lambda: self._send_due(reign), self._node.fatal)
+        self._steps.by(self._leased[0].send_ms)
 
     def clear(self) -> None:
         """The reign is over, or is about to be: none of them is sent, their slots are free."""
         plans = [plan.units for plan in self._leased] + [units for _, _, units in self._leasing.values()]
         self._leasing.clear()
         self._leased.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._steps is not None:
+            self._steps.end()
+            self._steps = None
         for units in plans:
             self._free(units)
 
-    def _turn_at(self, reign: Reign, at_ms: int) -> None:
-        """A timer may be a moment early by the node clock; then it is set again."""
-        if self._timer is not None:
-            self._timer.cancel()
-        wait_s = max(0.0, self._node.clock.until_s(at_ms))
-        self._timer = asyncio.get_running_loop().call_later(wait_s, self._turn, reign)
-
-    def _turn(self, reign: Reign) -> None:
-        self._timer = None
-        try:
-            again_ms = self._send_due(reign, self._node.clock.now_ms())
-        except Exception as error:  # a callback's exception would only be logged: what fails here ends the node
-            self._node.fatal(error)
-            return
-        if again_ms is not None:
-            self._turn_at(reign, again_ms)
-
-    def _send_due(self, reign: Reign, now_ms: int) -> int | None:
+    def _send_due(self, reign: Reign) -> int | None:
         """Send what is due; returns when to look again."""
+        now_ms = self._node.clock.now_ms()
         went: Went = []
         while self._leased and self._leased[0].send_ms <= now_ms:
             late = now_ms - self._leased[0].send_ms > LATE_MOST_MS

@@ -1,5 +1,5 @@
-"""When a leader's loop takes its steps: at the end of an iteration in which something changed, and at the time that the
-step before it named."""
+"""When a leader takes the steps of a loop of its own: at the end of an iteration in which something changed, and at the
+time that the step before it named."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from node.clock import NodeClock
 
 class Steps:
     """Calls `step`, which does all that is due and returns when the next is, in milliseconds of the node clock; None:
-    when `poke` is called. What it raises goes to `failed`, and ends the steps."""
+    when it is told of something. What it raises goes to `failed`, which ends the node.
+
+    A loop that counts whole milliseconds may call a moment early: that step finds nothing due, and names the same time
+    again."""
 
     def __init__(self, clock: NodeClock, step: Callable[[], int | None], failed: Callable[[Exception], None]) -> None:
         self._clock = clock
@@ -53,7 +56,7 @@ class Steps:
         self._silence()
         try:
             at_ms = self._step()
-        except Exception as error:  # a callback's exception would only be logged: what fails here ends the node
+        except Exception as error:  # a callback's exception would only be logged
             self._failed(error)
             return
         if at_ms is not None:

@@ -86,8 +86,10 @@ def test_a_poke_comes_before_the_alarm_and_silences_it() -> None:
         told.steps.poke()
         await turns()
         assert len(told.made_ms) == 1
-        told.steps.by(told.clock.now_ms() + 60)
+        at_ms = told.clock.now_ms() + 60
+        told.steps.by(at_ms)
         await until(lambda: len(told.made_ms) == 2)
+        assert told.made_ms[1] >= at_ms
 
     play(alarms)
 

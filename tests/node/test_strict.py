@@ -51,15 +51,14 @@ class Unsent:
 
     def __init__(self, node: Node) -> None:
         self._plans = node.pusher._plans
-        self._turns: list[Any] = []
 
     def __enter__(self) -> None:
-        self._plans._turn_at = lambda reign, at_ms: self._turns.append(reign)  # type: ignore[method-assign]
+        self._plans._send_due = lambda reign: None  # type: ignore[method-assign]
 
     def __exit__(self, *error: object) -> None:
-        del self._plans._turn_at
-        for reign in self._turns[-1:]:
-            self._plans._turn(reign)
+        del self._plans._send_due
+        if self._plans._steps is not None:
+            self._plans._steps.poke()
 
 
 class Stalled:
