@@ -170,6 +170,8 @@ class Pusher:
             return
         began_s = self._loop.time()
         staged = self._staging.turn(reign, now_ms)
+        if staged:  # there may be more, or its pace is used up, or a pull waits for what went back
+            reign.poke()
         if self._staging.more:
             self._pump_in(0)
         if self._hand_over(reign, now_ms) or staged:

@@ -46,15 +46,15 @@ class Staging:
     def turn(self, reign: Reign, now_ms: int) -> bool:
         """Take back what has changed, and stage a bite of each of the next topics; whether there was anything."""
         self.more = False
-        self._look_for_changes(reign)
+        went_back = self._look_for_changes(reign)
         dispatcher, planning = reign.dispatcher, reign.dispatcher.planning
         for number in self._lanes.take_freed():
             dispatcher.set_room(number, True)
         if self._lanes.full:
-            return False
+            return went_back
         pushing, planned = dispatcher.pushing_topics(TOPICS_A_TURN), planning.topics()
         if not pushing and not planned:
-            return False
+            return went_back
         bites: list[tuple[Topic, U64]] = []
         left = TURN_UNITS
         ready = [(number, dispatcher.stage) for number in pushing]
@@ -74,17 +74,20 @@ class Staging:
         self.more = len(pushing) == TOPICS_A_TURN or not left
         if bites:
             self._read(reign, bites, now_ms)
-        return bool(bites)
+        return went_back or bool(bites)
 
-    def _look_for_changes(self, reign: Reign) -> None:
+    def _look_for_changes(self, reign: Reign) -> bool:
         """Units of topics whose settings changed go back to their window: they may have another target now, or none.
-        So do those that were off the lanes at that time, and were put back since."""
+        So do those that were off the lanes at that time, and were put back since. Whether there were any."""
+        went_back = False
         for number in self._changed | self._lanes.take_put_back():
             topic, staged = self._store.catalog.topic_by_number(number), self._lanes.revision(number)
             if staged is not None and (topic is None or topic.revision != staged):
                 dropped = self._lanes.drop(number)
                 reign.dispatcher.unstage(number, np.array([unit.position for unit in dropped], np.uint64))
+                went_back = True
         self._changed.clear()
+        return went_back
 
     def _read(self, reign: Reign, bites: list[tuple[Topic, U64]], now_ms: int) -> None:
         """Into the lanes, as far as their records say. One look for all topics."""

@@ -5,8 +5,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from node.clock import NodeClock
+
+LOOK_S: Final = 0.5
+"""No alarm is set for later than this; the step that it brings says again when the next is due. For alarms go by the
+loop's clock, and the node clock may leave it: it is slewed, or held back no more, or the machine sleeps."""
 
 
 class Steps:
@@ -23,7 +28,7 @@ class Steps:
         self._loop = asyncio.get_running_loop()
         self._poked = False
         self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_ms = 0
+        self._alarm_s = 0.0
         self._over = False
 
     def poke(self) -> None:
@@ -34,15 +39,17 @@ class Steps:
 
     def by(self, at_ms: int) -> None:
         """Step no later than this."""
-        if self._poked or self._over or (self._alarm is not None and self._alarm_ms <= at_ms):
+        if self._poked or self._over:
             return
         # The clock now, not that of the step: it rounds down, and the step took its time.
         wait_s = self._clock.until_s(at_ms)
         if wait_s <= 0:
             self.poke()
             return
-        self._silence()
-        self._alarm, self._alarm_ms = self._loop.call_later(wait_s, self._turn), at_ms
+        alarm_s = self._loop.time() + min(wait_s, LOOK_S)
+        if self._alarm is None or alarm_s < self._alarm_s:
+            self._silence()
+            self._alarm, self._alarm_s = self._loop.call_at(alarm_s, self._turn), alarm_s
 
     def end(self) -> None:
         """No step any more."""

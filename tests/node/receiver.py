@@ -46,8 +46,9 @@ def answering(*answers: bytes, seen: list[Request] | None = None) -> Behave:
 
 
 @asynccontextmanager
-async def receiver(behave: Behave) -> AsyncIterator[str]:
-    """Serve every connection with `behave`; gives `http://127.0.0.1:<port>`. All connections are closed at the end."""
+async def receiver(behave: Behave, port: int = 0) -> AsyncIterator[str]:
+    """Serve every connection with `behave`; gives `http://127.0.0.1:<port>`, of any free port by default. All
+    connections are closed at the end."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -62,7 +63,7 @@ async def receiver(behave: Behave) -> AsyncIterator[str]:
             tasks.discard(task)
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
     host, port = server.sockets[0].getsockname()[:2]
     try:
         yield f"http://{host}:{port}"

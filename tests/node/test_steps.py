@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from node.clock import NodeClock
-from node.steps import Steps
+from node.steps import LOOK_S, Steps
 from tests.waiting import turns, until
 
 
@@ -60,8 +62,9 @@ def test_it_steps_at_the_time_that_the_step_before_it_said() -> None:
     play(alarms)
 
 
-def test_the_earliest_of_several_times_counts() -> None:
+def test_the_earliest_of_several_times_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A later one does not put the step off, an earlier one comes before it and takes its place."""
+    monkeypatch.setattr("node.steps.LOOK_S", 1e6)
 
     async def alarms(told: Told) -> None:
         at_ms = told.clock.now_ms() + 40
@@ -76,6 +79,42 @@ def test_the_earliest_of_several_times_counts() -> None:
         await until(lambda: len(told.made_ms) == 3)
 
     play(alarms)
+
+
+def test_a_clock_that_leaves_the_loops_behind_is_followed() -> None:
+    """It is held back no more, or the machine has slept: what is due by now comes soon, not when the alarm that was set
+    before would ring. An alarm that is set anew is not put off for that of before."""
+
+    async def jumps(told: Told) -> None:
+        told.clock.bound(-60_500)  # a minute behind
+        at_ms = told.clock.now_ms() + 30_000
+        told.steps.by(at_ms)
+        told.clock.bound(0)
+        began_s = asyncio.get_running_loop().time()
+        await until(lambda: told.made_ms)
+        assert told.made_ms[0] >= at_ms
+        assert asyncio.get_running_loop().time() - began_s < 10 * LOOK_S
+        told.steps.by(told.clock.now_ms() + 60_000)
+        told.clock.bound(-60_500)
+        soon_ms = told.clock.now_ms() + 20
+        told.steps.by(soon_ms)
+        await until(lambda: len(told.made_ms) == 2)
+        assert soon_ms <= told.made_ms[1] < soon_ms + 30_000
+
+    play(jumps)
+
+
+def test_an_alarm_that_rings_before_its_time_is_set_again() -> None:
+    """A step that is far off has others before it, which find nothing due."""
+
+    async def waits(told: Told) -> None:
+        at_ms = told.clock.now_ms() + round(2.5 * LOOK_S * 1000)
+        told.next_ms = [at_ms] * 4
+        told.steps.by(at_ms)
+        await until(lambda: told.made_ms and told.made_ms[-1] >= at_ms)
+        assert len(told.made_ms) >= 3
+
+    play(waits)
 
 
 def test_a_poke_comes_before_the_alarm_and_silences_it() -> None:
