@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 #: A push lease lasts the attempt's timeout and this: time to write the outcome down.
 LEASE_MARGIN_MS: Final = 5_000
-#: A look at the records costs as much as several attempts, so for each moment of work the pump owes so many of rest,
+#: A look at the records costs as much as several attempts, so for each moment of looks the pump owes so many of rest,
 #: and what comes meanwhile shares the next look. It rests when it owes more than the credit, never longer than the
 #: bound: single messages go at once, and the busier the machine the more of them go together.
 REST: Final = 4.0
@@ -174,16 +174,19 @@ class Pusher:
             reign.poke()
         if self._staging.more:
             self._pump_in(0)
-        if self._hand_over(reign, now_ms) or staged:
+        sending_s = self._hand_over(reign, now_ms)
+        if sending_s is not None or staged:
             ended_s = self._loop.time()
-            owes_until_s = max(self._rests_until_s + CREDIT_S, began_s) + REST * (ended_s - began_s)
+            looked_s = ended_s - began_s - (sending_s or 0.0)
+            owes_until_s = max(self._rests_until_s + CREDIT_S, began_s) + REST * looked_s
             self._rests_until_s = min(owes_until_s - CREDIT_S, ended_s + REST_MOST_S)
 
-    def _hand_over(self, reign: Reign, now_ms: int) -> bool:
-        """Fill the free slots: one look at the records per timeout. Whether there were any. Units of strict topics are
-        planned, and sent when their Leases are committed and their time has come."""
+    def _hand_over(self, reign: Reign, now_ms: int) -> float | None:
+        """Fill the free slots: one look at the records per timeout. Returns how many seconds it took to send them; None
+        if there were none. Units of strict topics are planned, and sent when their Leases are committed and their time
+        has come."""
         if not self._lanes.staged:
-            return False
+            return None
         taken = self._lanes.take(now_ms)
         left: list[StagedUnit] = []
         went: list[tuple[HandOver, list[StagedUnit]]] = []
@@ -202,8 +205,10 @@ class Pusher:
                 went.append((first, units))
             else:
                 left += self._by_topic(reign, units, lease_ms, now_ms, went)
+        looked_s = self._loop.time()
         if went:
             self._begin(reign, went, now_ms)
+        sending_s = self._loop.time() - looked_s
         if left:
             self._lanes.put_back(left)
             self._pump_in(AGAIN_S)
@@ -211,7 +216,7 @@ class Pusher:
             self._pump_in(wait_ms / 1000)
         if len(taken) > len(left):  # not for what is refused for lack of trust: the step would bring it right back here
             reign.poke()  # Leases wait for the beat, those over their limit for their end
-        return bool(taken)
+        return sending_s if taken else None
 
     def leased(self, hand_over: HandOver) -> None:
         """The Lease of a planned push is applied."""
@@ -325,9 +330,10 @@ class Pusher:
         try:
             self.attempts.pop(attempt, None)
             self.metrics.count(answer.code, self._loop.time() - began_s)
-            self._outcomes.add(attempt, answer)
+            now_ms = self._node.clock.now_ms()
+            self._outcomes.add(attempt, answer, now_ms)
             failed = None if answer.code == STOPPED else not answer.delivered
-            self._lanes.done(attempt.unit, self._node.clock.now_ms(), failed=failed)
+            self._lanes.done(attempt.unit, now_ms, failed=failed)
             if not self.on_wire:
                 self._quiet.set()
             self._pump_in(GATHER_S)

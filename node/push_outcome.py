@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -53,8 +52,7 @@ _JSON: Final = {"Content-Type": "application/json"}
 OUTCOMES_ROUTE: Final = "/v1/cluster/outcomes"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, eq=False):
     """One hand-over to a receiver. `receipts` are those of the cluster; `may_send` says whether the term it was made in
     still may act."""
 
@@ -87,9 +85,9 @@ class Outcomes:
         self._writing: asyncio.Task[None] | None = None
         self._passing: dict[asyncio.Task[None], None] = {}  # in the order in which they began
 
-    def add(self, attempt: Attempt, answer: Answer) -> None:
-        """An attempt has ended. It is in the delivery log before its outcome is proposed."""
-        self._new.append(Outcome(attempt, answer, self._node.clock.now_ms()))
+    def add(self, attempt: Attempt, answer: Answer, at_ms: int) -> None:
+        """An attempt has ended at this time. It is in the delivery log before its outcome is proposed."""
+        self._new.append(Outcome(attempt, answer, at_ms))
         if self._writing is None:
             self._writing = self._begin(self._write())
 

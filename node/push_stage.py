@@ -93,7 +93,7 @@ class Staging:
         """Into the lanes, as far as their records say. One look for all topics."""
         store, dispatcher = self._store, reign.dispatcher
         positions = np.concatenate([bite for _, bite in bites])
-        reads = store.states(positions).state <= LEASED
+        reads = store.state_only(positions) <= LEASED
         few = max(1, BITE_BYTES // max(1, int(store.units(positions[reads])["size"].max(initial=0))))
         start = 0
         kept: list[tuple[Topic, U64]] = []

@@ -10,16 +10,13 @@ from typing import Final
 from node.clock import NodeClock
 
 LOOK_S: Final = 0.5
-"""No alarm is set for later than this; the step that it brings says again when the next is due. For alarms go by the
-loop's clock, and the node clock may leave it: it is slewed, or held back no more, or the machine sleeps."""
+"""No alarm is set for later than this; then it is set again. For alarms go by the loop's clock, and the node clock may
+leave it: it is slewed, or held back no more, or the machine sleeps."""
 
 
 class Steps:
     """Calls `step`, which does all that is due and returns when the next is, in milliseconds of the node clock; None:
-    when it is told of something. What it raises goes to `failed`, which ends the node.
-
-    A loop that counts whole milliseconds may call a moment early: that step finds nothing due, and names the same time
-    again."""
+    when it is told of something. What it raises goes to `failed`, which ends the node."""
 
     def __init__(self, clock: NodeClock, step: Callable[[], int | None], failed: Callable[[Exception], None]) -> None:
         self._clock = clock
@@ -28,7 +25,8 @@ class Steps:
         self._loop = asyncio.get_running_loop()
         self._poked = False
         self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_s = 0.0
+        self._alarm_s = 0.0  # when it rings, in the loop's time
+        self._at_ms = 0  # for which millisecond it was set
         self._over = False
 
     def poke(self) -> None:
@@ -41,20 +39,31 @@ class Steps:
         """Step no later than this."""
         if self._poked or self._over:
             return
+        if self._alarm is not None:
+            at_ms = min(at_ms, self._at_ms)
         # The clock now, not that of the step: it rounds down, and the step took its time.
         wait_s = self._clock.until_s(at_ms)
         if wait_s <= 0:
             self.poke()
             return
         alarm_s = self._loop.time() + min(wait_s, LOOK_S)
+        self._at_ms = at_ms
         if self._alarm is None or alarm_s < self._alarm_s:
             self._silence()
-            self._alarm, self._alarm_s = self._loop.call_at(alarm_s, self._turn), alarm_s
+            self._alarm, self._alarm_s = self._loop.call_at(alarm_s, self._ring), alarm_s
 
     def end(self) -> None:
         """No step any more."""
         self._over = True
         self._silence()
+
+    def _ring(self) -> None:
+        """The time has come, or it is to be set again: a loop that counts whole milliseconds rings a moment early."""
+        self._alarm = None
+        if self._clock.until_s(self._at_ms) > 0:
+            self.by(self._at_ms)
+        else:
+            self._turn()
 
     def _turn(self) -> None:
         self._poked = False
