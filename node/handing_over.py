@@ -98,6 +98,10 @@ class HandingOver:
         the Fail that ends them, or while the clock has gone back. A step comes when that is over."""
         return self._outlet.blocked(now_ms)
 
+    def allows(self, now_ms: int) -> bool:
+        """Whether the stop rule lets units be handed over now; a pledge does not ask."""
+        return self._book.allows(now_ms)
+
     @property
     def has_exhausted(self) -> bool:
         """Whether there is something to take with `take_exhausted`."""

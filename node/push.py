@@ -56,6 +56,8 @@ LEASE_MARGIN_MS: Final = 5_000
 REST: Final = 4.0
 CREDIT_S: Final = 0.005
 REST_MOST_S: Final = 0.010
+#: Units handed over in one turn, about: 30 us each.
+TURN_UNITS: Final = 256
 #: After attempts ended, the pump waits so long for others to end before it fills the slots.
 GATHER_S: Final = 0.002
 #: When to try again what may not be handed over for the moment (no trust, or the stop rule).
@@ -174,20 +176,25 @@ class Pusher:
             reign.poke()
         if self._staging.more:
             self._pump_in(0)
-        sending_s = self._hand_over(reign, now_ms)
-        if sending_s is not None or staged:
+        units, sending_s = self._hand_over(reign, now_ms)
+        if units >= TURN_UNITS:
+            self._pump_in(0)
+        elif units or staged:
             ended_s = self._loop.time()
-            looked_s = ended_s - began_s - (sending_s or 0.0)
+            looked_s = ended_s - began_s - sending_s
             owes_until_s = max(self._rests_until_s + CREDIT_S, began_s) + REST * looked_s
             self._rests_until_s = min(owes_until_s - CREDIT_S, ended_s + REST_MOST_S)
 
-    def _hand_over(self, reign: Reign, now_ms: int) -> float | None:
-        """Fill the free slots: one look at the records per timeout. Returns how many seconds it took to send them; None
-        if there were none. Units of strict topics are planned, and sent when their Leases are committed and their time
-        has come."""
+    def _hand_over(self, reign: Reign, now_ms: int) -> tuple[int, float]:
+        """Fill free slots: one look at the records per timeout. Returns how many units had their turn, and the seconds
+        of it that they were sent for. Units of strict topics are planned, and sent when their Leases are committed and
+        their time has come."""
         if not self._lanes.staged:
-            return None
-        taken = self._lanes.take(now_ms)
+            return 0, 0.0
+        if not reign.dispatcher.strict.topics and not (reign.trusted() and reign.dispatcher.allows(now_ms)):
+            self._pump_in(AGAIN_S)
+            return 0, 0.0
+        taken = self._lanes.take(now_ms, TURN_UNITS)
         left: list[StagedUnit] = []
         went: list[tuple[HandOver, list[StagedUnit]]] = []
         taken.sort(key=_timeout_ms)  # stable: the order within a topic stays
@@ -216,7 +223,7 @@ class Pusher:
             self._pump_in(wait_ms / 1000)
         if len(taken) > len(left):  # not for what is refused for lack of trust: the step would bring it right back here
             reign.poke()  # Leases wait for the beat, those over their limit for their end
-        return sending_s if taken else None
+        return len(taken) - len(left), sending_s
 
     def leased(self, hand_over: HandOver) -> None:
         """The Lease of a planned push is applied."""

@@ -53,6 +53,9 @@ for ever."""
 PROVEN_EVERY_MS: Final = 1_000
 """A success is written down again after so long."""
 
+UNITS_MAX: Final = 1 << 40
+"""As many units as there are."""
+
 _ILL: Final = 2 / 3
 _WEIGHT: Final = 1 / 8
 """Of the newest outcome in a lane's share of failures: nine in a row make a receiver ill."""
@@ -174,11 +177,12 @@ class Lanes:
             self._add(unit, first=True)
             self._put_back.add(unit.topic.number)
 
-    def take(self, now_ms: int) -> list[StagedUnit]:
-        """All that may go now, lane by lane in turn; each is on the wire until `done`, or put back."""
+    def take(self, now_ms: int, most: int = UNITS_MAX) -> list[StagedUnit]:
+        """What may go now, lane by lane in turn, until there are `most` of it or a few more; each is on the wire until
+        `done`, or put back."""
         taken: list[StagedUnit] = []
         blocked: list[Lane] = []
-        while self._round and self._free:
+        while self._round and self._free and len(taken) < most:
             lane = self._round.popleft()
             if lane.ill:
                 lane.queued = lane.on_wire < self._limit(lane)
