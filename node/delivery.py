@@ -34,7 +34,7 @@ class Made:
 
 def make_deliveries(hand_over: HandOver, topic: str, term: int, store: Store, receipts: Receipts) -> Made:
     """One delivery per unit; `topic` is its name. Ids name where messages were born, receipts where they stand."""
-    records = store.record_rows(hand_over.position)
+    records = store.record_rows(hand_over.position, hand_over.units)
     home, random, asked_due_ms = records.position, records.column("random"), records.column("asked_due_ms")
     texts = receipts.make(
         position=hand_over.position, random=random, topic=hand_over.topic, term=term, attempt=hand_over.attempt

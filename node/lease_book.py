@@ -31,6 +31,7 @@ from node.grouping import rows_by
 from node.riding import NOTHING_RIDES, Riding
 from replication.command import Lease, Release
 from storage.array import I64, U16, U32, U64
+from storage.format import Units
 from storage.position import by_hour, hours_of
 
 SEVERAL = 0
@@ -43,13 +44,13 @@ LONG_GRID_MS = 1_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HandOver:
-    """Units of a topic, or of SEVERAL, handed over at one moment under one lease; `position`, `attempt` and
-    `due_ms` (as the unit has it) have shape [n], n may be 0."""
+    """Units of a topic, or of SEVERAL, handed over at one moment under one lease; `position`, `attempt` and `units`,
+    their rows of the index, have shape [n], n may be 0."""
 
     topic: int
     position: U64
     attempt: U16
-    due_ms: I64
+    units: Units
     lease_end_ms: int
     handed_over_ms: int
     strict: int = 0  # not 0: to be made once its Lease is committed; a number of its own among those of the term
@@ -57,7 +58,13 @@ class HandOver:
 
     def select(self, rows: npt.NDArray[Any] | slice) -> HandOver:
         """Some of its units, by mask, index or slice."""
-        return replace(self, position=self.position[rows], attempt=self.attempt[rows], due_ms=self.due_ms[rows])
+        return replace(self, position=self.position[rows], attempt=self.attempt[rows], units=self.units[rows])
+
+    @property
+    def due_ms(self) -> I64:
+        """When each is due, shape [n]."""
+        due_ms: I64 = self.units["due_ms"]
+        return due_ms
 
     def __len__(self) -> int:
         return len(self.position)

@@ -295,7 +295,7 @@ class Outlet:
         rows = self._store.units(units.position[ready])
         few = rows_within(rows, EXACT_BYTES)
         ready, rows = ready[:few], rows[:few]
-        records = self._store.records(units.position[ready])
+        records = self._store.records(units.position[ready], rows)
         wanted = np.fromiter((tags.matches(record.tags) for record in records), np.bool_, len(records))
         chosen = ready[wanted][:most]
         offered, took = self._offer(kind, topic, units, seen, chosen, rows[wanted][:most], taking)

@@ -14,7 +14,7 @@ from node.push_lane import Lanes
 from node.push_target import Targets
 from node.push_unit import StagedUnit
 from storage.array import U64
-from storage.format import LEASED
+from storage.format import LEASED, UNIT, Units, join_rows
 from storage.store import Store
 from storage.topic import Topic
 
@@ -94,9 +94,10 @@ class Staging:
         store, dispatcher = self._store, reign.dispatcher
         positions = np.concatenate([bite for _, bite in bites])
         reads = store.state_only(positions) <= LEASED
-        few = max(1, BITE_BYTES // max(1, int(store.units(positions[reads])["size"].max(initial=0))))
-        start = 0
-        kept: list[tuple[Topic, U64]] = []
+        rows = store.units(positions[reads])
+        few = max(1, BITE_BYTES // max(1, int(rows["size"].max(initial=0))))
+        start = row = 0
+        kept: list[tuple[Topic, U64, Units]] = []
         for topic, bite in bites:
             its = reads[start : start + len(bite)]
             start += len(bite)
@@ -105,12 +106,13 @@ class Staging:
                 looked = dispatcher.hand_over_staged(topic.number, ended, 0, now_ms, trusted=reign.trusted())
                 dispatcher.unstage(topic.number, looked.left)
             bite = bite[its]
+            kept.append((topic, bite[:few], rows[row : row + min(few, len(bite))]))
+            row += len(bite)
             if len(bite) > few:
                 dispatcher.unstage(topic.number, bite[few:])
-                bite = bite[:few]
-            kept.append((topic, bite))
-        records = iter(store.records(np.concatenate([bite for _, bite in kept])))
-        for topic, bite in kept:
+        positions = np.concatenate([bite for _, bite, _ in kept])
+        records = iter(store.records(positions, join_rows([rows for *_, rows in kept], UNIT)))
+        for topic, bite, _ in kept:
             for position in bite.tolist():
                 record = next(records)
                 self._lanes.add(StagedUnit(topic, position, record, self._targets.of(topic, record.target)))

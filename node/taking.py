@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from node.lease_book import HandOver
-from storage.array import I64, U16, U64
+from storage.array import U16, U64
+from storage.format import UNIT, Units, join_rows
 
 BYTES_MAX: Final = 1 << 40
 """No bound on bytes."""
 
-_NOTHING: Final = (np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.int64))
+_NOTHING: Final = (np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, UNIT))
 
 
 @dataclass(slots=True)
@@ -25,7 +26,7 @@ class Taking:
     bytes: int
     full: bool = False  # the next unit's bytes had no room, or enough was read in vain
     passed_over: int = 0  # bytes that were read of units that were not taken
-    parts: list[tuple[U64, U16, I64]] = field(default_factory=list)
+    parts: list[tuple[U64, U16, Units]] = field(default_factory=list)
 
     def add(self, positions: U64, attempts: U16, rows: npt.NDArray[Any]) -> int:
         """Take the first of these, rows of the index beside them, as far as there is room; returns how many."""
@@ -36,7 +37,7 @@ class Taking:
             if not took and not self.parts:
                 took = 1
         if took:
-            self.parts.append((positions[:took], attempts[:took], rows["due_ms"][:took]))
+            self.parts.append((positions[:took], attempts[:took], rows[:took]))
             self.units -= took
             self.bytes -= int(ends[took - 1])
         return took
@@ -48,8 +49,11 @@ class Taking:
 
     def hand_over(self, topic: int, lease_end_ms: int, now_ms: int) -> HandOver:
         """All of it under one lease."""
-        position, attempt, due_ms = map(np.concatenate, zip(*self.parts, strict=True)) if self.parts else _NOTHING
-        return HandOver(topic, position, attempt, due_ms, lease_end_ms, now_ms)
+        position, attempt, units = self.parts[0] if self.parts else _NOTHING
+        if len(self.parts) > 1:
+            position, attempt = (np.concatenate([part[column] for part in self.parts]) for column in (0, 1))
+            units = join_rows([part[2] for part in self.parts], UNIT)
+        return HandOver(topic, position, attempt, units, lease_end_ms, now_ms)
 
 
 def rows_within(rows: npt.NDArray[Any], most: int) -> int:

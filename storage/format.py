@@ -242,6 +242,13 @@ def take_rows(rows: npt.NDArray[np.void], at: npt.NDArray[np.integer[Any]]) -> n
     return rows.view(np.dtype((np.void, rows.dtype.itemsize))).take(at).view(rows.dtype)
 
 
+def select_rows(rows: Units | None, at: npt.NDArray[np.intp] | slice) -> Units | None:
+    """The rows that an index array or a slice names; None of None."""
+    if rows is None or isinstance(at, slice):
+        return rows if rows is None else rows[at]
+    return take_rows(rows, at)
+
+
 def put_rows(rows: npt.NDArray[np.void], at: npt.NDArray[Any] | slice, values: npt.NDArray[np.void]) -> None:
     """Put rows where an index array, a mask or a slice says, whole."""
     whole = np.dtype((np.void, rows.dtype.itemsize))

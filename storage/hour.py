@@ -306,9 +306,9 @@ class Hour:
         put_rows(rows, ~saved, self.staged_settles.gather(at[~saved], SETTLE))
         return rows
 
-    def records(self, at: I64) -> list[Record]:
-        """Records by global_index, in that order."""
-        order, starts, pieces = self._log_pieces(at)
+    def records(self, at: I64, units: Units | None = None) -> list[Record]:
+        """Records by global_index, in that order; `units` are theirs if they are known."""
+        order, starts, pieces = self._log_pieces(self.unit_rows(at) if units is None else units)
         found: list[Record] = []
         for first, last, data in pieces:
             base = int(starts[first])
@@ -319,9 +319,9 @@ class Hour:
             result[place] = record
         return result
 
-    def record_rows(self, at: I64) -> RecordRows:
+    def record_rows(self, at: I64, units: Units | None = None) -> RecordRows:
         """The same in columns."""
-        order, starts, pieces = self._log_pieces(at)
+        order, starts, pieces = self._log_pieces(self.unit_rows(at) if units is None else units)
         within, parts, filled = np.empty_like(starts), [], 0
         for first, last, data in pieces:
             within[first:last] = starts[first:last] - starts[first] + filled
@@ -351,10 +351,9 @@ class Hour:
         self._check_places(place, at, offsets)
         return rows
 
-    def _log_pieces(self, at: I64) -> tuple[npt.NDArray[np.intp], I64, Iterator[tuple[int, int, bytes]]]:
+    def _log_pieces(self, units: Units) -> tuple[npt.NDArray[np.intp], I64, Iterator[tuple[int, int, bytes]]]:
         """Where the records of these units stand in the log: their order there, in that order their offsets, and their
         bytes as (first row, row behind the last, bytes from the first one's offset on)."""
-        units = self.unit_rows(at)
         starts, sizes = units["offset"].astype(np.int64), units["size"].astype(np.int64)
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], (starts + sizes)[order]

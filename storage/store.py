@@ -19,7 +19,7 @@ from storage.checkpoint import NOTHING, CheckpointRecord
 from storage.checkpoint_job import CheckpointJob
 from storage.columns import LeasedColumns, SettleBatch, StateColumns, UnitBatch
 from storage.disk import Disk
-from storage.format import SETTLE, SETTLED, UNIT, UNKNOWN, Settles, Units, put_rows, take_rows
+from storage.format import SETTLE, SETTLED, UNIT, UNKNOWN, Settles, Units, put_rows, select_rows, take_rows
 from storage.hour import Hour
 from storage.hour_count import ENDED, HourCount, Which
 from storage.hour_lengths import HourLengths
@@ -180,17 +180,18 @@ class Store:
             put_rows(result, rows, found)
         return result
 
-    def records(self, positions: U64) -> list[Record]:
-        """The records of these units, in order. All must exist."""
+    def records(self, positions: U64, units: Units | None = None) -> list[Record]:
+        """The records of these units, in order; `units` are these if they are known. All must exist."""
         found: dict[int, Record] = {}
         places = np.arange(len(positions))
         for hour, rows, at in self._hours.existing(positions):
-            found.update(zip(places[rows].tolist(), hour.records(at), strict=True))
+            found.update(zip(places[rows].tolist(), hour.records(at, select_rows(units, rows)), strict=True))
         return [found[place] for place in range(len(positions))]
 
-    def record_rows(self, positions: U64) -> RecordRows:
-        """The records of these units in columns, in order. All must exist."""
-        parts = [(rows, hour.record_rows(at)) for hour, rows, at in self._hours.existing(positions)]
+    def record_rows(self, positions: U64, units: Units | None = None) -> RecordRows:
+        """The same in columns."""
+        hours = self._hours.existing(positions)
+        parts = [(rows, hour.record_rows(at, select_rows(units, rows))) for hour, rows, at in hours]
         return RecordRows.joined(parts, len(positions))
 
     def newest(self, positions: U64) -> Settles:

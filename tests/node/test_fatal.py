@@ -65,7 +65,7 @@ def test_a_damaged_message_ends_the_node_that_was_asked_for_it(tmp_path: Path) -
         placed = await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
         id = placed.ids[0].decode()
 
-        def damaged(positions: object) -> list[Record]:
+        def damaged(positions: object, units: object = None) -> list[Record]:
             raise Corrupt("1/log", 64, "payload checksum", "1", "2")
 
         node.store.records = damaged  # type: ignore[method-assign]

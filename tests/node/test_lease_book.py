@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from node.lease_book import LONG_GRID_MS, LONG_LEASE_MS, SHORT_GRID_MS, HandOver, LeaseBook, LeaseEnds
 from node.riding import NOTHING_RIDES
+from storage.format import UNIT
 from storage.position import pack
 
 STOP_MS = 50
@@ -15,7 +16,9 @@ STOP_MS = 50
 def hand_over(at_ms: int, *positions: int) -> HandOver:
     """Hand-overs at a moment."""
     at = np.array(positions or (1,), np.uint64)
-    return HandOver(1, at, np.ones(len(at), np.uint16), np.full(len(at), at_ms), at_ms + 30_000, at_ms)
+    units = np.zeros(len(at), UNIT)
+    units["due_ms"] = at_ms
+    return HandOver(1, at, np.ones(len(at), np.uint16), units, at_ms + 30_000, at_ms)
 
 
 def test_leases_leave_on_the_beat_and_stop_counting_when_committed() -> None:
