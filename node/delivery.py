@@ -35,7 +35,7 @@ class Made:
 def make_deliveries(hand_over: HandOver, topic: str, term: int, store: Store, receipts: Receipts) -> Made:
     """One delivery per unit; `topic` is its name. Ids name where messages were born, receipts where they stand."""
     records = store.record_rows(hand_over.position, hand_over.units)
-    home, random, asked_due_ms = records.position, records.column("random"), records.column("asked_due_ms")
+    home, random, asked_due_ms = records.position, records.random, records.asked_due_ms
     texts = receipts.make(
         position=hand_over.position, random=random, topic=hand_over.topic, term=term, attempt=hand_over.attempt
     )
@@ -50,7 +50,7 @@ def make_deliveries(hand_over: HandOver, topic: str, term: int, store: Store, re
             repeat(topic),
             hand_over.due_ms.tolist(),
             asked_due_ms.tolist(),
-            records.column("created_ms").tolist(),
+            records.created_ms.tolist(),
             repeat(hand_over.handed_over_ms),
             records.bodies,
         )

@@ -258,7 +258,7 @@ def put_rows(rows: npt.NDArray[np.void], at: npt.NDArray[Any] | slice, values: n
 def check_rows(rows: npt.NDArray[np.void], file: str, at: I64) -> None:
     """Raises Corrupt for the first row whose checksum is wrong; `at` are the rows' ordinals in `file`, [n]."""
     sums = row_checksums(rows)
-    wrong = np.flatnonzero(sums != rows["checksum"])
+    wrong = (sums != rows["checksum"]).nonzero()[0]
     if len(wrong):
         row = int(wrong[0])
         ordinal = int(at[row])

@@ -331,8 +331,7 @@ class Hour:
         rank[order] = np.arange(len(order))
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         found = decode_rows(data, within[rank], self.files.log.name, starts[rank])
-        place = np.where(found.header["flags"] == RECORD_MOVED, found.header["place"], found.position)
-        self._check_places(place, at, starts[rank])
+        self._check_places(found.place, at, starts[rank])
         return found
 
     def header_rows(self, at: I64) -> npt.NDArray[np.void]:
@@ -377,7 +376,7 @@ class Hour:
     def _check_places(self, places: U64, at: I64, offsets: I64) -> None:
         """A record that passes its checksums must also be the one its unit points to."""
         expected = at.astype(np.uint64) | np.uint64(self.number << INDEX_BITS)
-        wrong = np.flatnonzero(places != expected)
+        wrong = (places != expected).nonzero()[0]
         if len(wrong):
             row = int(wrong[0])
             file, offset = self.files.log.name, int(offsets[row])

@@ -45,7 +45,10 @@ def runs(sorted_starts: I64, sorted_ends: I64, gap: int, most: int) -> Iterator[
     """
     if not len(sorted_starts):
         return
-    cuts = np.flatnonzero(sorted_starts[1:] - sorted_ends[:-1] > gap) + 1
+    cuts = (sorted_starts[1:] - sorted_ends[:-1] > gap).nonzero()[0] + 1
+    if not len(cuts) and int(sorted_ends[-1] - sorted_starts[0]) <= most:
+        yield 0, len(sorted_starts)
+        return
     firsts, lasts = np.append(0, cuts), np.append(cuts, len(sorted_starts))
     edges = zip(firsts.tolist(), lasts.tolist(), strict=True)
     if (sorted_ends[lasts - 1] - sorted_starts[firsts] <= most).all():

@@ -55,13 +55,13 @@ def encode_ids(group: int, positions: U64, random: U64) -> npt.NDArray[np.bytes_
     assert 0 <= group <= GROUP_MAX, f"group {group}"
     count = len(positions)
     assert len(random) == count, f"{len(random)} random numbers for {count} positions"
-    pairs = np.empty((count, ID_LENGTH // 2), np.uint16)
     prefix = np.uint64((ID_VERSION << 12 | group) << 24)
-    head = (positions >> np.uint64(INDEX_BITS)) | prefix
-    pairs[:, 0:4] = _PAIRS[(head[:, None] >> _SHIFTS_40) & _TEN_BITS]
-    pairs[:, 4:8] = _PAIRS[(positions[:, None] >> _SHIFTS_40) & _TEN_BITS]
-    pairs[:, 8:13] = _PAIRS[(random[:, None] >> _SHIFTS_50) & _TEN_BITS]
-    return pairs.view(f"S{ID_LENGTH}").reshape(count)
+    tens = np.empty((count, ID_LENGTH // 2), np.uint64)
+    np.right_shift(((positions >> np.uint64(INDEX_BITS)) | prefix)[:, None], _SHIFTS_40, out=tens[:, 0:4])
+    np.right_shift(positions[:, None], _SHIFTS_40, out=tens[:, 4:8])
+    np.right_shift(random[:, None], _SHIFTS_50, out=tens[:, 8:13])
+    tens &= _TEN_BITS
+    return _PAIRS.take(tens.view(np.int64)).view(f"S{ID_LENGTH}").reshape(count)
 
 
 def decode_id(text: str) -> MessageId:

@@ -148,6 +148,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     extension: dict[str, Any]
     body: bytes
 
+    @property
+    def plain(self) -> bool:
+        """Whether it has a body and nothing else that a message may have."""
+        more = self.tags, self.headers, self.key, self.content_type, self.target, self.order_key, self.extension
+        return not (self.priority or any(more))
+
 
 def _lengths(column: Sequence[bytes], kind: type[np.unsignedinteger[Any]]) -> npt.NDArray[Any]:
     """Lengths in bytes; a length that does not fit its field is an OverflowError, never cut."""
@@ -257,7 +263,7 @@ def check_headers(header: npt.NDArray[np.void], file: str, offsets: Sequence[int
     """Raises Corrupt or FormatRefused for the first of these record headers that is not as written."""
     words = header.view(np.uint64).reshape(len(header), -1)
     sums = checksum_rows(words, _CHECKSUM_FIELD)
-    wrong = np.flatnonzero(sums != header["header_checksum"])
+    wrong = (sums != header["header_checksum"]).nonzero()[0]
     if len(wrong):
         row = int(wrong[0])
         found, expected = f"{int(sums[row]):08x}", f"{int(header['header_checksum'][row]):08x}"

@@ -4,17 +4,20 @@ Everything `record.decode_records` checks is checked here too, but in columns; w
 checksum and the slice that is its body. Only a record with optional parts (tags, headers, a key) becomes an object.
 """
 
+from __future__ import annotations
+
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.array import I64, U64
-from storage.format import Corrupt, put_rows
+from storage.format import Corrupt
 from storage.position import INDEX_BITS
-from storage.record import HEADER, RECORD_HEADER_SIZE, Record, check_headers, decode_payload
+from storage.record import HEADER, RECORD_HEADER_SIZE, RECORD_MOVED, Record, check_headers, decode_payload
 
 _WORDS = np.arange(RECORD_HEADER_SIZE // 8)
 _PARTS = (
@@ -28,41 +31,60 @@ _PARTS = (
 )
 
 
+FEW: Final = 16
+"""So many records are read one by one sooner than in columns: a column of one costs as much as one of a hundred."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordRows:
-    """Records as read back, all checksums verified: `header` has dtype HEADER and shape [n], `bodies` n entries; `rest`
-    holds by row the whole records of those that have more than a body, or a priority."""
+    """Records as read back, all checksums verified: columns of shape [n], `bodies` n entries; `rest` holds by row the
+    whole records of those that have more than a body, or a priority."""
 
-    header: npt.NDArray[np.void]
+    position: U64  # where each was born
+    place: U64  # where this unit of it stands
+    random: U64
+    asked_due_ms: I64
+    created_ms: I64
     bodies: list[bytes]
     rest: dict[int, Record]
 
     def __len__(self) -> int:
         return len(self.bodies)
 
-    def column(self, name: str) -> npt.NDArray[Any]:
-        """A field of all headers, contiguous."""
-        return np.ascontiguousarray(self.header[name])
-
-    @property
-    def position(self) -> U64:
-        """Where each message was born."""
-        return home_of(self.header)
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> RecordRows:
+        """Of records that were read one by one."""
+        return cls(
+            np.array([record.position for record in records], np.uint64),
+            np.array([record.place for record in records], np.uint64),
+            np.array([record.random for record in records], np.uint64),
+            np.array([record.asked_due_ms for record in records], np.int64),
+            np.array([record.created_ms for record in records], np.int64),
+            [record.body for record in records],
+            {row: record for row, record in enumerate(records) if not record.plain},
+        )
 
     @classmethod
-    def joined(cls, parts: "list[tuple[npt.NDArray[np.intp] | slice, RecordRows]]", count: int) -> "RecordRows":
+    def joined(cls, parts: list[tuple[npt.NDArray[np.intp] | slice, RecordRows]], count: int) -> RecordRows:
         """`count` records out of parts that each hold some of the rows."""
         if len(parts) == 1 and isinstance(parts[0][0], slice):
             return parts[0][1]
-        header, bodies, rest = np.empty(count, HEADER), [b""] * count, {}
+        position, place, random = (np.empty(count, np.uint64) for _ in range(3))
+        asked_due_ms, created_ms = (np.empty(count, np.int64) for _ in range(2))
+        whole = cls(position, place, random, asked_due_ms, created_ms, [b""] * count, {})
         places = np.arange(count)
         for rows, part in parts:
-            put_rows(header, rows, part.header)
+            for column, values in zip(whole._columns, part._columns, strict=True):
+                column[rows] = values
             at = places[rows].tolist()
             for place, body in zip(at, part.bodies, strict=True):
-                bodies[place] = body
-            rest.update({at[row]: record for row, record in part.rest.items()})
-        return cls(header, bodies, rest)
+                whole.bodies[place] = body
+            whole.rest.update({at[row]: record for row, record in part.rest.items()})
+        return whole
+
+    @property
+    def _columns(self) -> tuple[npt.NDArray[Any], ...]:
+        return self.position, self.place, self.random, self.asked_due_ms, self.created_ms
 
 
 def home_of(header: npt.NDArray[np.void]) -> U64:
@@ -104,7 +126,16 @@ def decode_rows(data: bytes, starts: I64, file: str, offsets: I64) -> RecordRows
         row: decode_payload(data, int(starts[row]), header[row].item(), file, int(offsets[row]))
         for row in more.tolist()
     }
-    return RecordRows(header, bodies, rest)
+    position = home_of(header)
+    return RecordRows(
+        position,
+        np.where(header["flags"] == RECORD_MOVED, header["place"], position),
+        np.ascontiguousarray(header["random"]),
+        np.ascontiguousarray(header["asked_due_ms"]),
+        np.ascontiguousarray(header["created_ms"]),
+        bodies,
+        rest,
+    )
 
 
 def _check_payloads(expected: npt.NDArray[np.uint32], payloads: list[bytes], file: str, offsets: I64) -> None:

@@ -31,7 +31,7 @@ from storage.newest_settle import before_newest, newest
 from storage.pieces import Pieces
 from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, indexes_of
 from storage.record import Record, patch
-from storage.record_rows import RecordRows
+from storage.record_rows import FEW, RecordRows
 from storage.recovery import recover
 from storage.slot import SlotColumns
 from storage.slot_read import SlotRead, hour_pending
@@ -190,6 +190,8 @@ class Store:
 
     def record_rows(self, positions: U64, units: Units | None = None) -> RecordRows:
         """The same in columns."""
+        if len(positions) <= FEW:
+            return RecordRows.of(self.records(positions, units))
         hours = self._hours.existing(positions)
         parts = [(rows, hour.record_rows(at, select_rows(units, rows))) for hour, rows, at in hours]
         return RecordRows.joined(parts, len(positions))

@@ -14,7 +14,7 @@ from storage.disk import Disk
 from storage.format import Corrupt, FormatRefused
 from storage.position import HOUR_MS
 from storage.record import KIND_MESSAGE, Drafts, Record, decode_records, encode_records, patch
-from storage.record_rows import RecordRows, decode_rows
+from storage.record_rows import FEW, RecordRows, decode_rows
 from storage.store import Store
 from tests.examples import examples
 
@@ -55,9 +55,10 @@ def check(rows: RecordRows, records: list[Record]) -> None:
     """Both say the same."""
     assert len(rows) == len(records)
     assert rows.bodies == [record.body for record in records]
-    assert rows.position.tolist() == [record.position for record in records]
-    for name in ("random", "asked_due_ms", "created_ms", "topic", "priority", "attempt"):
-        assert rows.column(name).tolist() == [getattr(record, name) for record in records], name
+    for name in ("position", "place", "random", "asked_due_ms", "created_ms"):
+        column = getattr(rows, name)
+        assert column.tolist() == [getattr(record, name) for record in records], name
+        assert column.flags.c_contiguous
     assert rows.rest == {row: record for row, record in enumerate(records) if record.tags or record.key}
 
 
@@ -68,7 +69,9 @@ def test_columns_say_what_records_say(rows: list[Row], random: Random) -> None:
     data, starts = encoded(rows)
     order = np.array(random.sample(range(len(rows)), len(rows)))
     at = starts[order]
-    check(decode_rows(data, at, "log", at + 64), decode_records(data, at.tolist(), "log", 64))
+    records = decode_records(data, at.tolist(), "log", 64)
+    check(decode_rows(data, at, "log", at + 64), records)
+    check(RecordRows.of(records), records)
 
 
 @examples(200)
@@ -115,6 +118,8 @@ def test_rows_of_several_hours_near_and_far(tmp_path: Path) -> None:
         created_ms=5,
     )
     positions = store.append(batch)
-    for order in (np.arange(60), np.random.default_rng(5).permutation(60), np.arange(0, 60, 2)):
-        check(store.record_rows(positions[order]), store.records(positions[order]))
+    for order in (np.arange(60), np.random.default_rng(5).permutation(60), np.arange(0, 60, 2), np.arange(FEW)):
+        asked = positions[order]
+        check(store.record_rows(asked), store.records(asked))
+        check(store.record_rows(asked, store.units(asked)), store.records(asked, store.units(asked)))
     store.close()
