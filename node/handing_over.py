@@ -14,7 +14,7 @@ from node.planning import Planning
 from node.staged import StagedHandOver
 from node.strict import Strict
 from node.tag_filter import TagFilter
-from node.taking import BYTES_MAX
+from node.taking import BYTES_MAX, Taking
 from storage.array import U64
 
 
@@ -92,6 +92,11 @@ class HandingOver:
     def unstage(self, topic: int, positions: U64) -> None:
         """Staged units of a topic are first in line again, in this order."""
         self._outlet.unstage(topic, positions)
+
+    def look_again(self, topic: int, positions: U64, now_ms: int) -> None:
+        """Staged units of a topic are not staged any more: those that ended are forgotten, the others are first in line
+        again."""
+        self._outlet.look_again(topic, positions, now_ms, Taking(0, BYTES_MAX))
 
     def blocked(self, now_ms: int) -> bool:
         """Whether a hand-over finds nothing now, whatever waits: against the stop rule, while too many units wait for

@@ -208,8 +208,7 @@ class Outlet:
             units = units.select(~held)
         seen = look(self._store, self._strict, units.position, now_ms, self._latest_ms)
         chosen = np.flatnonzero(seen.ready)[:most]
-        rows = self._store.units(units.position[chosen])
-        offered, took = self._offer(kind, topic, units, seen, chosen, rows, taking)
+        offered, took = self._offer(kind, topic, units, seen, chosen, self._store.units(units.position[chosen]), taking)
         stays = seen.stays
         if not stays.all():
             self._claims.free(units.position[~stays])
@@ -341,17 +340,14 @@ class Outlet:
         self, topic: int, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool
     ) -> StagedHandOver:
         """See Dispatcher.hand_over_staged."""
-        taking = Taking(len(positions), BYTES_MAX)
+        taking = Taking(0 if topic in self._strict.topics else len(positions), BYTES_MAX)  # those are planned
         left = NOTHING.position
         if self._open and topic in self._paused:
             self.unstage(topic, positions)
         elif self._open and not (trusted and self._book.allows(now_ms)):
             left = positions
-        elif self._open:
-            for kind, units in self._staged.take(topic, positions):
-                due = self.planning.due(units)
-                most = 0 if topic in self._strict.topics else len(due)  # those are planned, or go back
-                self._give(kind, topic, due, most, now_ms, taking)
+        else:
+            self.look_again(topic, positions, now_ms, taking)
         return StagedHandOver(self._made(taking.hand_over(topic, now_ms + lease_ms, now_ms)), left)
 
     def hand_over_first(self, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> HandOver | None:
@@ -373,9 +369,13 @@ class Outlet:
 
     def unstage(self, topic: int, positions: U64) -> None:
         """See Dispatcher.unstage."""
-        if self._open:
-            for kind, units in self._staged.take(topic, positions):
-                self._ready.put_back(kind, topic, self.planning.due(units))
+        for kind, units in self._staged.take(topic, positions) if self._open else ():
+            self._ready.put_back(kind, topic, self.planning.due(units))
+
+    def look_again(self, topic: int, positions: U64, now_ms: int, taking: Taking) -> None:
+        """See Dispatcher.look_again; `taking` takes what it has room for."""
+        for kind, units in self._staged.take(topic, positions) if self._open else ():
+            self._give(kind, topic, self.planning.due(units), taking.units, now_ms, taking)
 
     # -- commands in flight
 

@@ -215,7 +215,8 @@ class Lanes:
                 topics.append(topic)
                 self._leave(lane)
                 if lane.ill or not lane.on_trial(now_ms):
-                    self._round.append(lane)
+                    lane.queued = False
+                    self._enter(lane)
                 elif lane.on_wire >= self._free:
                     blocked.append(lane)
                 else:
@@ -268,7 +269,11 @@ class Lanes:
         assert lane is not None, f"an attempt to {unit.origin} ends that never began"
         assert lane.on_wire > 0, f"an attempt to {unit.origin} ends that never began"
         if failed is not None:
+            was_ill = lane.ill
             lane.note(failed=failed)
+            if was_ill and not lane.ill and lane in self._ill:
+                self._ill.remove(lane)
+                self._round.append(lane)
             if not failed and not 0 <= now_ms - lane.proven_ms < PROVEN_EVERY_MS:
                 self._prove(lane, now_ms)
         if unit.trial:

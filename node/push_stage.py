@@ -19,6 +19,7 @@ from storage.store import Store
 from storage.topic import Topic
 
 if TYPE_CHECKING:
+    from node.dispatcher import Dispatcher
     from node.reign import Reign
 
 #: Topics looked at in one turn, units of one and of all looked at together (0.06 ms each to a new receiver), and the
@@ -37,6 +38,7 @@ class Staging:
         self._lanes = lanes
         self._targets = targets
         self._changed: set[int] = set()  # topics whose settings changed
+        self._short: set[int] = set()  # those without room, which are not in line
         self.more = False
 
     def on_topic(self, number: int) -> None:
@@ -48,8 +50,7 @@ class Staging:
         self.more = False
         went_back = self._look_for_changes(reign)
         dispatcher, planning = reign.dispatcher, reign.dispatcher.planning
-        for number in self._lanes.take_freed():
-            dispatcher.set_room(number, True)
+        self._give_room(dispatcher)
         if self._lanes.full:
             return went_back
         pushing, planned = dispatcher.pushing_topics(TOPICS_A_TURN), planning.topics()
@@ -64,6 +65,7 @@ class Staging:
                 continue
             room = min(self._lanes.room(number), BITE_UNITS)
             if not room:
+                self._short.add(number)
                 dispatcher.set_room(number, False)
             if not room or not left:
                 continue
@@ -75,6 +77,13 @@ class Staging:
         if bites:
             self._read(reign, bites, now_ms)
         return went_back or bool(bites)
+
+    def _give_room(self, dispatcher: Dispatcher) -> None:
+        """Units have gone: there is room again for their topics, and for others that had none beside so many."""
+        if self._lanes.take_freed() and not self._lanes.full:
+            for number in [each for each in self._short if self._lanes.room(each)]:
+                self._short.discard(number)
+                dispatcher.set_room(number, True)
 
     def _look_for_changes(self, reign: Reign) -> bool:
         """Units of topics whose settings changed go back to their window: they may have another target now, or none.
@@ -102,9 +111,7 @@ class Staging:
             its = reads[start : start + len(bite)]
             start += len(bite)
             if not its.all():  # these have ended: nothing is to be read of them, and this look forgets them
-                ended = bite[~its]
-                looked = dispatcher.hand_over_staged(topic.number, ended, 0, now_ms, trusted=reign.trusted())
-                dispatcher.unstage(topic.number, looked.left)
+                dispatcher.look_again(topic.number, bite[~its], now_ms)
             bite = bite[its]
             kept.append((topic, bite[:few], rows[row : row + min(few, len(bite))]))
             row += len(bite)

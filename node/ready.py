@@ -37,6 +37,7 @@ class Lane:
     windows: dict[int, Window] = field(default_factory=dict)  # topic -> its window, never empty
     begins: dict[int, int] = field(default_factory=dict)  # topic -> no ready unit before this position is unclaimed
     hungry: set[int] = field(default_factory=set)  # topics with a backlog and room for it
+    half: int = 1  # of a share: nobody outside `hungry` has a backlog and less than this
 
 
 class Ready:
@@ -160,6 +161,10 @@ class Ready:
         """Topics that have a backlog and whose window is at most half full."""
         lane = self.lanes[kind]
         half = self.share // 2
+        if half >= 2 * lane.half:  # others have gone; looked for now and then, since a share grows by a little often
+            lane.hungry.update(topic for topic in lane.begins if self.waiting(kind, topic) <= half)
+            lane.half = half
+        lane.half = min(half, lane.half)
         lane.hungry -= {topic for topic in lane.hungry if self.waiting(kind, topic) > half}
         return sorted(lane.hungry)
 

@@ -177,6 +177,20 @@ def test_ill_receivers_get_attempts_now_and_then() -> None:
     assert again == {"a": 30}
 
 
+def test_who_is_well_again_waits_for_no_turn_among_the_ill() -> None:
+    """Of 40 ill receivers one answers: its next units go at once, not after the others' attempts."""
+    lanes = Lanes(Bounds(per_target=100, total=1_000))
+    hosts = [f"h{number}" for number in range(40)]
+    for host in hosts:
+        fail(lanes, host, 9)
+    for host in hosts:
+        add(lanes, [unit(number, host=host) for number in range(20)])
+    taken = lanes.take(0)
+    assert len(taken) == ILL_TOGETHER
+    end(lanes, taken, "h0", failed=False)
+    assert Counter(each.origin.host for each in lanes.take(1)) == {"h0": 19}
+
+
 def test_ill_receivers_go_on_when_the_clock_has_gone_back() -> None:
     """A node that does not lead follows its wall clock, an hour back too: they are not left alone for that hour."""
     lanes = Lanes(Bounds(per_target=20, total=100))

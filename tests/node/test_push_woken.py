@@ -1,19 +1,25 @@
-"""Who waits behind pushed messages is woken by what the pump does, not by the next message that happens to come.
+"""Who waits behind other messages is woken by what happens to those, not by the next message that happens to come.
 
 Nothing else happens in these clusters of one, and no step comes by itself: a wake-up that is lost is lost for good."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from api.port import ANONYMOUS, MessageIn, PullIn, Target, TopicChange
 from chaos.ports import free_ports
+from node.push_lane import Lane
 from node.push_stage import BITE_UNITS
 from node.server import Node
 from tests.node.pushing import play, put, schedule
-from tests.node.receiver import Request, answer, answering, receiver
-from tests.waiting import until
+from tests.node.receiver import Behave, Request, answer, answering, read_request, receiver
+from tests.node.single_node import run_node
+from tests.waiting import WITHIN_S, turns, until
+
+LONG_MS = 90_000
+"""Far longer than a test waits for anything: no end of a pull or of an attempt helps it along."""
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +70,7 @@ def test_messages_behind_a_receiver_that_hangs_are_pushed_to_another(tmp_path: P
             await put(node, "orders", hangs, paused=False)
             await until(lambda: len(seen) == 5)
 
-    play(tmp_path, scene, per_target=1)
+    play(tmp_path, scene, per_target=1, timeout_ms=LONG_MS)
 
 
 def test_overdue_messages_are_pushed_when_their_pace_allows(tmp_path: Path) -> None:
@@ -87,7 +93,7 @@ def test_overdue_messages_are_pushed_when_their_pace_allows(tmp_path: Path) -> N
 
     ports = free_ports(2)
     play(tmp_path, before)
-    play(tmp_path, after, per_target=4, total=8)
+    play(tmp_path, after, per_target=4, total=8, timeout_ms=LONG_MS)
 
 
 def test_a_pull_gets_what_a_topic_had_staged_for_a_push(tmp_path: Path) -> None:
@@ -101,8 +107,118 @@ def test_a_pull_gets_what_a_topic_had_staged_for_a_push(tmp_path: Path) -> None:
             node.pusher._rests_until_s = asyncio.get_running_loop().time() + 0.2  # as after much work
             change = TopicChange(mode="pull")
             await node.service.put_topic("orders", change, create=False, if_match=None, principal=ANONYMOUS)
-            deliveries = await node.service.pull(PullIn("orders", 30, 30_000), ANONYMOUS)
-            assert len(deliveries) == 19
+            pull = node.service.pull(PullIn("orders", 30, LONG_MS), ANONYMOUS)
+            assert len(await asyncio.wait_for(pull, WITHIN_S)) == 19
             assert not node.pusher.staged
 
-    play(tmp_path, scene, per_target=1)
+    play(tmp_path, scene, per_target=1, timeout_ms=LONG_MS)
+
+
+def when(gate: asyncio.Event | asyncio.Semaphore) -> Behave:
+    """Answers 200 to a request when the gate is open, or has one more token."""
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await read_request(reader)
+            await (gate.wait() if isinstance(gate, asyncio.Event) else gate.acquire())
+            writer.write(answer(200))
+            await writer.drain()
+
+    return behave
+
+
+def test_room_that_other_topics_gave_back_is_used(tmp_path: Path) -> None:
+    """A topic has staged what it may beside another one, all for a receiver that hangs. When the other one's are gone
+    there is room for its messages to a receiver that answers."""
+    seen: list[Request] = []
+    gate = asyncio.Event()
+
+    async def scene(node: Node) -> None:
+        async with (
+            receiver(hang) as hangs,
+            receiver(when(gate)) as slow,
+            receiver(answering(answer(200), seen=seen)) as url,
+        ):
+            await put(node, "busy", slow)
+            await schedule(node, *[MessageIn("busy", b"{}")] * 11)
+            await until(lambda: node.pusher.staged == 10 and node.pusher.on_wire == 1)
+            await put(node, "orders", hangs, paused=True)
+            await schedule(node, *[MessageIn("orders", b"{}")] * 8)
+            await schedule(node, *[MessageIn("orders", b"1", target=Target(url=url))] * 5)
+            await ready(node, 13)
+            await put(node, "orders", hangs, paused=False)
+            await until(lambda: len(seen) == 2 and node.pusher.on_wire == 2)
+            gate.set()
+            await until(lambda: len(seen) == 5)
+
+    play(tmp_path, scene, per_target=1, staged_total=20, staged_per_topic=10, timeout_ms=LONG_MS)
+
+
+def test_an_ill_receiver_that_waited_for_a_trial_slot_is_tried_when_there_is_one(tmp_path: Path) -> None:
+    """The slot comes free by a success, which brings no other work with it."""
+    seen: list[Request] = []
+    tokens = asyncio.Semaphore(0)
+    (port,) = free_ports(1)
+    never = {"min_backoff_ms": 3_600_000, "max_backoff_ms": 3_600_000}
+
+    async def scene(node: Node) -> None:
+        lanes = node.pusher._lanes
+
+        def ill() -> list[Lane]:
+            return [lane for lane in lanes._lanes.values() if lane.origin.port == port and lane.ill]
+
+        await put(node, "ill", f"http://127.0.0.1:{port}", retry=never)
+        await schedule(node, *[MessageIn("ill", b"{}")] * 60)
+        await until(ill)
+        async with AsyncExitStack() as stack:
+            for number in range(4):
+                url = await stack.enter_async_context(receiver(when(tokens)))
+                await put(node, f"held-{number}", url)
+                await schedule(node, *[MessageIn(f"held-{number}", b"{}")] * (3 if number == 0 else 2))
+            await until(lambda: ill() and ill()[0].waits and not ill()[0].on_wire)
+            await stack.enter_async_context(receiver(answering(answer(200), seen=seen), port))
+            tokens.release()
+            await until(lambda: seen)
+
+    play(tmp_path, scene, total=10, per_target=10, timeout_ms=LONG_MS)
+
+
+def test_cancelled_messages_are_forgotten_while_nothing_may_be_handed_over(tmp_path: Path) -> None:
+    """Kept, they were staged and given back in every turn of the loop: a wake-up without an end."""
+
+    async def scene(node: Node) -> None:
+        reign = node.reign
+        assert reign is not None
+        await put(node, "orders", "http://127.0.0.1:9", paused=True)
+        (id,) = await schedule(node, MessageIn("orders", b"{}"))
+        await ready(node, 1)
+        await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
+        reign.trusted = lambda: False  # type: ignore[method-assign]
+        topic = node.store.catalog.topics_with_settings()[0]
+        reign.on_topic(topic.number, {**topic.settings, "paused": False})
+        await ready(node, 0)
+
+    play(tmp_path, scene)
+
+
+def test_a_filtered_pull_sees_the_backlog_when_the_share_of_its_window_grows(tmp_path: Path) -> None:
+    """Half of the windows is another topic's, until its messages are gone. What "eu" waits for stands behind the 50
+    that had room, which stay."""
+
+    async def scene(node: Node) -> None:
+        reign = node.reign
+        assert reign is not None
+        reign.dispatcher._ready._per_topic = reign.dispatcher._ready._total = 100
+        for topic in ("a", "b"):
+            await node.service.put_topic(topic, TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
+        await schedule(node, *[MessageIn("b", b"0")] * 3)
+        await ready(node, 3)
+        await schedule(node, *[MessageIn("a", b"0", tags=("us",))] * 50, MessageIn("a", b"1", tags=("eu",)))
+        await ready(node, 53)
+        eu = PullIn("a", 10, LONG_MS, tags=(("eu",),))
+        pull = asyncio.ensure_future(node.service.pull(eu, ANONYMOUS))
+        await turns()
+        assert len(await node.service.pull(PullIn("b", 10, 0), ANONYMOUS)) == 3
+        assert len(await asyncio.wait_for(pull, WITHIN_S)) == 1
+
+    run_node(tmp_path, scene)
