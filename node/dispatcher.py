@@ -378,9 +378,11 @@ class Dispatcher(HandingOver):
         """Messages stand elsewhere now. Where they stood, the check at hand-over leaves them out; `on_units` brings
         them anew."""
         self._outlet.moved(home, old, position)
+        self._outlet.staged.note_ended(old)
 
     def on_settled(self, position: U64) -> None:
         """Units that ended. Where they still stand in wheel or window, the check at hand-over leaves them out."""
+        self._outlet.staged.note_ended(position)
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
         """A topic was created or its settings changed."""

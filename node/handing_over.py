@@ -98,6 +98,16 @@ class HandingOver:
         again."""
         self._outlet.look_again(topic, positions, now_ms, Taking(0, BYTES_MAX))
 
+    def ended_staged(self) -> dict[int, int]:
+        """How many staged units have ended meanwhile, or stand elsewhere, by topic."""
+        return self._outlet.staged.ended()
+
+    def behind(self, now_ms: int) -> bool:
+        """Whether the clock has gone back: then of what is ready only some is due again, and to find it costs a look at
+        all of it."""
+        latest_ms = self.planning.latest_ms
+        return latest_ms is not None and now_ms < latest_ms
+
     def blocked(self, now_ms: int) -> bool:
         """Whether a hand-over finds nothing now, whatever waits: against the stop rule, while too many units wait for
         the Fail that ends them, or while the clock has gone back. A step comes when that is over."""

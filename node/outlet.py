@@ -72,14 +72,14 @@ class Outlet:
         self._strict = strict
         self._attempts = attempts
         self._holds = Holds()
-        self._staged = Staged()
+        self.staged = Staged()
         self.exhausted: list[Exhausted] = []  # not yet told of
         self._ending: set[int] = set()  # places of exhausted units, told of or not, until they are released
         self._paused: set[int] = set()
         self._open = False
         self._latest_ms = 0  # all that is due by then was dispatched
         self.planning = Planning(
-            store, strict, claims, self._holds, self._staged, self._paused, attempts, self._give, self.unstage
+            store, strict, claims, self._holds, self.staged, self._paused, attempts, self._give, self.unstage
         )
         self._pace_per_step = pace_per_step
         self._pace_ms, self._pace_left = 0, 0
@@ -95,7 +95,7 @@ class Outlet:
         """Step down: nothing is handed over any more, and what was taken out of the windows is forgotten."""
         self._open = False
         self._holds.forget_aside()
-        self._staged.clear()
+        self.staged.clear()
         self.planning.clear()
         self._strict.clear()
         self.exhausted.clear()
@@ -320,7 +320,7 @@ class Outlet:
             units = self._due(kind, topic, room, now_ms)
             most -= len(units)
             self._went(kind, len(units))
-            self._staged.add(kind, topic, units)
+            self.staged.add(kind, topic, units)
             parts.append(units)
         return Queued.joined(parts).position
 
@@ -356,25 +356,25 @@ class Outlet:
         if not allowed or self._holds.mask(positions).any() or self.planning.early(positions):
             return None
         barred = self._paused, self._strict.topics
-        if any(barred) and not all(map(self._staged.topics(positions).isdisjoint, barred)):
+        if any(barred) and not all(map(self.staged.topics(positions).isdisjoint, barred)):
             return None
         seen = look(self._store, self._strict, positions, now_ms, self._latest_ms)
         rows = self._store.units(positions) if seen.ready.all() else None
         if rows is None or seen.attempt.any() or rows["attempt"].any():
             return None
-        self._staged.forget(positions)
+        self.staged.forget(positions)
         taking = Taking(len(positions), BYTES_MAX)
         taking.add(positions, np.ones(len(positions), np.uint16), rows)
         return self._made(taking.hand_over(SEVERAL, now_ms + lease_ms, now_ms))
 
     def unstage(self, topic: int, positions: U64) -> None:
         """See Dispatcher.unstage."""
-        for kind, units in self._staged.take(topic, positions) if self._open else ():
+        for kind, units in self.staged.take(topic, positions) if self._open else ():
             self._ready.put_back(kind, topic, self.planning.due(units))
 
     def look_again(self, topic: int, positions: U64, now_ms: int, taking: Taking) -> None:
         """See Dispatcher.look_again; `taking` takes what it has room for."""
-        for kind, units in self._staged.take(topic, positions) if self._open else ():
+        for kind, units in self.staged.take(topic, positions) if self._open else ():
             self._give(kind, topic, self.planning.due(units), taking.units, now_ms, taking)
 
     # -- commands in flight

@@ -56,6 +56,8 @@ LEASE_MARGIN_MS: Final = 5_000
 REST: Final = 4.0
 CREDIT_S: Final = 0.005
 REST_MOST_S: Final = 0.010
+#: How often it looks while the clock has gone back.
+BEHIND_S: Final = 0.1
 #: Units handed over in one turn, about: 30 us each.
 TURN_UNITS: Final = 256
 #: After attempts ended, the pump waits so long for others to end before it fills the slots.
@@ -177,7 +179,9 @@ class Pusher:
         if self._staging.more:
             self._pump_in(0)
         units, sending_s = self._hand_over(reign, now_ms)
-        if units >= TURN_UNITS:
+        if reign.dispatcher.behind(now_ms):
+            self._rests_until_s = self._loop.time() + BEHIND_S
+        elif units >= TURN_UNITS:
             self._pump_in(0)
         elif units or staged:
             ended_s = self._loop.time()

@@ -40,21 +40,17 @@ ILL_TOGETHER: Final = 16
 """Attempts to ill receivers that begin at the same time, at most. Their failures are one entry, which costs a node
 little more than one failure does."""
 
-IDLE_MAX: Final = 1_000
-"""Receivers with nothing to do whose failures are remembered."""
+IDLE_MAX: Final = 1_000  # receivers with nothing to do whose failures are remembered
 
-PROVEN_MS: Final = 60_000
-"""So long after a success a receiver is not on trial."""
+PROVEN_MS: Final = 60_000  # so long after a success a receiver is not on trial
 
 PROVEN_MAX: Final = 20_000
 """Receivers whose last success is remembered, 250 bytes each. With 1,000 of them, 1,200 that all answered were on trial
 for ever."""
 
-PROVEN_EVERY_MS: Final = 1_000
-"""A success is written down again after so long."""
+PROVEN_EVERY_MS: Final = 1_000  # a success is written down again after so long
 
-UNITS_MAX: Final = 1 << 40
-"""As many units as there are."""
+UNITS_MAX: Final = 1 << 40  # as many as there are
 
 _ILL: Final = 2 / 3
 _WEIGHT: Final = 1 / 8
@@ -165,6 +161,10 @@ class Lanes:
             return 0
         left = bounds.staged_total - self.staged
         return max(0, min(bounds.staged_per_topic, left) - units)
+
+    def units(self, topic: int) -> int:
+        """How many units of the topic are staged."""
+        return self._units.get(topic, 0)
 
     def add(self, unit: StagedUnit) -> None:
         """A unit was staged, after those before it."""

@@ -28,6 +28,8 @@ TOPICS_A_TURN: Final = 64
 BITE_UNITS: Final = 128
 TURN_UNITS: Final = 1_024
 BITE_BYTES: Final = 4 * 1024 * 1024
+#: One of so many staged units may have ended: to look at all costs as much as to stage them again.
+ENDED_MOST: Final = 4
 
 
 class Staging:
@@ -50,6 +52,7 @@ class Staging:
         self.more = False
         went_back = self._look_for_changes(reign)
         dispatcher, planning = reign.dispatcher, reign.dispatcher.planning
+        went_back |= self._take_back_ended(dispatcher, now_ms)
         self._give_room(dispatcher)
         if self._lanes.full:
             return went_back
@@ -77,6 +80,17 @@ class Staging:
         if bites:
             self._read(reign, bites, now_ms)
         return went_back or bool(bites)
+
+    def _take_back_ended(self, dispatcher: Dispatcher, now_ms: int) -> bool:
+        """Units that ended wait for their receiver as others do. Where they take up much of the room of a topic that
+        has none left, all of it are looked at once more; whether there were any."""
+        went_back = False
+        for number, count in dispatcher.ended_staged().items():
+            if number in self._short and count * ENDED_MOST >= self._lanes.units(number):
+                dropped = self._lanes.drop(number)
+                dispatcher.look_again(number, np.array([unit.position for unit in dropped], np.uint64), now_ms)
+                went_back = True
+        return went_back
 
     def _give_room(self, dispatcher: Dispatcher) -> None:
         """Units have gone: there is room again for their topics, and for others that had none beside so many."""

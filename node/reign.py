@@ -353,6 +353,8 @@ class Reign:
     def on_settled(self, position: U64) -> None:
         """Units that ended."""
         self.dispatcher.on_settled(position)
+        if self.dispatcher.ended_staged():  # what waits for their room may go
+            self.poke()
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
         """A topic was created or deleted, or its settings changed."""

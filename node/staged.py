@@ -30,6 +30,7 @@ class Staged:
 
     def __init__(self) -> None:
         self._units: dict[int, tuple[int, LaneKind, int]] = {}
+        self._ended: dict[int, set[int]] = {}  # topic -> those of it that have ended meanwhile; no empty sets
 
     def __len__(self) -> int:
         return len(self._units)
@@ -43,7 +44,7 @@ class Staged:
         """Remove units of the topic, all of which are staged; by lane, in the order given."""
         lanes: dict[LaneKind, tuple[list[int], list[int]]] = {}
         for position in positions.tolist():
-            its_topic, kind, tags = self._units.pop(position)
+            its_topic, kind, tags = self._pop(position)
             assert its_topic == topic, f"position {position} of topic {its_topic} is staged, not of {topic}"
             column = lanes.setdefault(kind, ([], []))
             column[0].append(position)
@@ -58,8 +59,28 @@ class Staged:
     def forget(self, positions: U64) -> None:
         """These staged units were handed over."""
         for position in positions.tolist():
-            del self._units[position]
+            self._pop(position)
+
+    def note_ended(self, positions: U64) -> None:
+        """Those of these that are staged ended, or stand elsewhere."""
+        for position in positions.tolist() if self._units else ():
+            unit = self._units.get(position)
+            if unit is not None:
+                self._ended.setdefault(unit[0], set()).add(position)
+
+    def ended(self) -> dict[int, int]:
+        """How many of them have, by topic."""
+        return {topic: len(ended) for topic, ended in self._ended.items()}
+
+    def _pop(self, position: int) -> tuple[int, LaneKind, int]:
+        unit = self._units.pop(position)
+        if (ended := self._ended.get(unit[0])) is not None:
+            ended.discard(position)
+            if not ended:
+                del self._ended[unit[0]]
+        return unit
 
     def clear(self) -> None:
         """The term is over."""
         self._units.clear()
+        self._ended.clear()

@@ -36,6 +36,10 @@ class Dispatcher:
         self.looked.append(topic)
         return np.zeros(0, np.uint64)
 
+    def ended_staged(self) -> dict[int, int]:
+        """None has."""
+        return {}
+
     def unstage(self, topic: int, positions: U64) -> None:
         """Back in the window."""
         self.unstaged += positions.tolist()

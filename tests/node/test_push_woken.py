@@ -12,6 +12,7 @@ from api.port import ANONYMOUS, MessageIn, PullIn, Target, TopicChange
 from chaos.ports import free_ports
 from node.push_lane import Lane
 from node.push_stage import BITE_UNITS
+from node.reign import Reign
 from node.server import Node
 from tests.node.pushing import play, put, schedule
 from tests.node.receiver import Behave, Request, answer, answering, read_request, receiver
@@ -152,6 +153,59 @@ def test_room_that_other_topics_gave_back_is_used(tmp_path: Path) -> None:
             await until(lambda: len(seen) == 5)
 
     play(tmp_path, scene, per_target=1, staged_total=20, staged_per_topic=10, timeout_ms=LONG_MS)
+
+
+@pytest.mark.parametrize("move", [False, True])
+def test_messages_that_ended_give_their_room_back(tmp_path: Path, move: bool) -> None:
+    """All that their topic may stage waits for a receiver that hangs, and is cancelled, or put off for an hour."""
+    seen: list[Request] = []
+
+    async def scene(node: Node) -> None:
+        async with receiver(hang) as hangs, receiver(answering(answer(200), seen=seen)) as url:
+            await put(node, "orders", hangs)
+            _, *waiting = await schedule(node, *[MessageIn("orders", b"{}")] * 11)
+            await until(lambda: node.pusher.staged == 10)
+            await schedule(node, *[MessageIn("orders", b"1", target=Target(url=url))] * 5)
+            await ready(node, 5)
+            for id in waiting:
+                if move:
+                    await node.service.reschedule(
+                        id, deliver_at_ms=None, delay_ms=3_600_000, if_match=None, principal=ANONYMOUS
+                    )
+                else:
+                    await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
+            await until(lambda: len(seen) == 5)
+
+    play(tmp_path, scene, per_target=1, staged_per_topic=10, timeout_ms=LONG_MS)
+
+
+def test_a_clock_that_has_gone_back_costs_few_looks(tmp_path: Path) -> None:
+    """What was ready is due again later. Each step, 10 ms after the one before, looked at all windows for it: eight
+    topics with 20,000 units took a whole core."""
+    seen: list[Request] = []
+
+    async def scene(node: Node) -> None:
+        async with receiver(answering(answer(200), seen=seen)) as url:
+            await put(node, "orders", url, paused=True)
+            reign = node.reign
+            assert reign is not None
+            await until(lambda: node.clock.now_ms() > reign.promoted_ms + 1_100)  # else the dispatcher sleeps as long
+            await schedule(node, MessageIn("orders", b"{}"))
+            await ready(node, 1)
+            looks, turn = [0], node.pusher._staging.turn
+
+            def counted(reign: Reign, now_ms: int) -> bool:
+                looks[0] += 1
+                return turn(reign, now_ms)
+
+            node.pusher._staging.turn = counted  # type: ignore[method-assign]
+            node.skew.least_median_ms = lambda: -1_500.0  # type: ignore[method-assign]
+            node.clock.bound(-1_500.0)
+            await put(node, "orders", url, paused=False)
+            await until(lambda: seen)
+            assert looks[0] < 40
+
+    play(tmp_path, scene)
 
 
 def test_an_ill_receiver_that_waited_for_a_trial_slot_is_tried_when_there_is_one(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from node.tag_filter import TagFilter, tags_mask
 from storage.array import U64
+from storage.format import Units
 from tests.node.leader import T0, Leader
 
 NAMES = ["eu", "us", "vip", "new", "tag-151", "tag-281"]
@@ -132,9 +133,9 @@ def test_one_look_reads_a_bounded_number_of_records(leader: Leader, monkeypatch:
     read: list[int] = []
     records_of = leader.store.records
 
-    def counted(positions: U64) -> object:
+    def counted(positions: U64, units: Units) -> object:
         read.append(len(positions))
-        return records_of(positions)
+        return records_of(positions, units)
 
     monkeypatch.setattr(leader.store, "records", counted)
     found: list[int] = []
