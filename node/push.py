@@ -59,7 +59,7 @@ REST_MOST_S: Final = 0.010
 #: How often it looks while the clock has gone back.
 BEHIND_S: Final = 0.1
 #: Units handed over in one turn, about: 30 us each.
-TURN_UNITS: Final = 256
+SENT_A_TURN: Final = 256
 #: After attempts ended, the pump waits so long for others to end before it fills the slots.
 GATHER_S: Final = 0.002
 #: When to try again what may not be handed over for the moment (no trust, or the stop rule).
@@ -181,7 +181,7 @@ class Pusher:
         units, sending_s = self._hand_over(reign, now_ms)
         if reign.dispatcher.behind(now_ms):
             self._rests_until_s = self._loop.time() + BEHIND_S
-        elif units >= TURN_UNITS:
+        elif units >= SENT_A_TURN:
             self._pump_in(0)
         elif units or staged:
             ended_s = self._loop.time()
@@ -198,7 +198,7 @@ class Pusher:
         if not reign.dispatcher.strict.topics and not (reign.trusted() and reign.dispatcher.allows(now_ms)):
             self._pump_in(AGAIN_S)
             return 0, 0.0
-        taken = self._lanes.take(now_ms, TURN_UNITS)
+        taken = self._lanes.take(now_ms, SENT_A_TURN)
         left: list[StagedUnit] = []
         went: list[tuple[HandOver, list[StagedUnit]]] = []
         taken.sort(key=_timeout_ms)  # stable: the order within a topic stays

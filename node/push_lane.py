@@ -131,13 +131,13 @@ class Lanes:
         self.bytes = 0  # what those hold
         self._units: dict[int, int] = {}  # topic -> units in lanes; no zeros
         self._bytes: dict[int, int] = {}  # topic -> what those hold
-        self._freed: set[int] = set()
+        self._freed = False
         self._put_back: set[int] = set()
         self._revisions: dict[int, int] = {}  # topic -> its revision as of those
 
-    def take_freed(self) -> set[int]:
-        """Topics of which units have gone since this was asked last: there may be room again."""
-        freed, self._freed = self._freed, set()
+    def take_freed(self) -> bool:
+        """Whether units have gone since this was asked last: there may be room again."""
+        freed, self._freed = self._freed, False
         return freed
 
     def take_put_back(self) -> set[int]:
@@ -379,8 +379,7 @@ class Lanes:
         self.staged += change
         self.bytes += size
         count = self._units.get(topic, 0) + change
-        if change < 0:
-            self._freed.add(topic)
+        self._freed |= change < 0
         if count:
             self._units[topic] = count
             self._bytes[topic] = self._bytes.get(topic, 0) + size

@@ -87,8 +87,7 @@ class Staging:
         went_back = False
         for number, count in dispatcher.ended_staged().items():
             if number in self._short and count * ENDED_MOST >= self._lanes.units(number):
-                dropped = self._lanes.drop(number)
-                dispatcher.look_again(number, np.array([unit.position for unit in dropped], np.uint64), now_ms)
+                dispatcher.look_again(number, self._drop(number), now_ms)
                 went_back = True
         return went_back
 
@@ -106,11 +105,14 @@ class Staging:
         for number in self._changed | self._lanes.take_put_back():
             topic, staged = self._store.catalog.topic_by_number(number), self._lanes.revision(number)
             if staged is not None and (topic is None or topic.revision != staged):
-                dropped = self._lanes.drop(number)
-                reign.dispatcher.unstage(number, np.array([unit.position for unit in dropped], np.uint64))
+                reign.dispatcher.unstage(number, self._drop(number))
                 went_back = True
         self._changed.clear()
         return went_back
+
+    def _drop(self, topic: int) -> U64:
+        """The topic's units out of the lanes."""
+        return np.array([unit.position for unit in self._lanes.drop(topic)], np.uint64)
 
     def _read(self, reign: Reign, bites: list[tuple[Topic, U64]], now_ms: int) -> None:
         """Into the lanes, as far as their records say. One look for all topics."""

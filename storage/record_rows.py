@@ -77,8 +77,8 @@ class RecordRows:
             for column, values in zip(whole._columns, part._columns, strict=True):
                 column[rows] = values
             at = places[rows].tolist()
-            for place, body in zip(at, part.bodies, strict=True):
-                whole.bodies[place] = body
+            for row, body in zip(at, part.bodies, strict=True):
+                whole.bodies[row] = body
             whole.rest.update({at[row]: record for row, record in part.rest.items()})
         return whole
 

@@ -47,9 +47,9 @@ class Dispatcher:
 
 def test_b6_a_topic_whose_share_of_the_lanes_is_used_up_leaves_the_line() -> None:
     """It comes back when a unit of it has gone: until then no turn looks at it."""
-    freed: set[int] = set()
+    freed = [False]
     rooms = {1: 10, 2: 0, 3: 5}
-    lanes = SimpleNamespace(take_put_back=set, take_freed=lambda: freed, full=False, room=rooms.__getitem__)
+    lanes = SimpleNamespace(take_put_back=set, take_freed=lambda: freed[0], full=False, room=rooms.__getitem__)
     topics = SimpleNamespace(topic_by_number=lambda _: SimpleNamespace(settings={"mode": "push"}))
     staging = Staging(cast(Any, SimpleNamespace(catalog=topics)), cast(Any, lanes), cast(Any, None))
     dispatcher = Dispatcher(1, 2, 3)
@@ -58,7 +58,7 @@ def test_b6_a_topic_whose_share_of_the_lanes_is_used_up_leaves_the_line() -> Non
         assert not staging.turn(reign, 0)
     assert dispatcher.line == [1, 3]
     assert dispatcher.looked == [1, 3, 1, 3]
-    freed.add(2)
+    freed[0] = True
     rooms[2] = 1
     staging.turn(reign, 0)
     assert dispatcher.looked[4:] == [1, 3, 2]

@@ -180,8 +180,8 @@ def test_messages_that_ended_give_their_room_back(tmp_path: Path, move: bool) ->
 
 
 def test_a_clock_that_has_gone_back_costs_few_looks(tmp_path: Path) -> None:
-    """What was ready is due again later. Each step, 10 ms after the one before, looked at all windows for it: eight
-    topics with 20,000 units took a whole core."""
+    """Messages that were ready are due again later. There is a step each 10 ms, and each looked at all windows: eight
+    topics with 20,000 messages took a whole core."""
     seen: list[Request] = []
 
     async def scene(node: Node) -> None:
