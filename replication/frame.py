@@ -39,7 +39,7 @@ Message = dict[str, Any]
 """A Raft message as pysyncobj makes it: `type` and the fields of the kind, entries as (command, index, term); of a
 snapshot's piece `data`, its bytes."""
 
-PROTOCOL = (1, 3)
+PROTOCOL = (1, 4)
 """Range of protocol versions this build speaks, oldest and newest."""
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
@@ -152,6 +152,7 @@ class Later(NamedTuple):
 _LATER: dict[str, tuple[Later, ...]] = {
     "heartbeat": (Later("wish_ms", int, 2, 0), Later("median_slack_ms", int, 3, 0)),
     "echo": (Later("silence_ms", int, 2, 0),),
+    "snapshot_offer": (Later("together", bool, 4, False),),
 }
 """By kind, in the order in which they are sent: `since` never falls."""
 _SINCE: dict[str, int] = {}

@@ -25,7 +25,7 @@ from replication.frame_bound import FILES_MAX, PIECE_BYTES_MAX
 from replication.group import RaftGroup
 from replication.in_thread import in_thread_behind
 from storage.format import Corrupt, FormatRefused
-from storage.snapshot import Manifest, SnapshotRefused
+from storage.snapshot import Manifest, Part, Place, SnapshotRefused, parts_of
 from storage.snapshot_install import Install, PieceRefused
 
 ANSWER_S = 2.0
@@ -153,11 +153,8 @@ class SnapshotFetcher:
         if lacking > spare:
             raise SnapshotRefused(f"it needs {lacking} bytes, and {spare} are free above the reserve")
         log.info("fetching the snapshot of %s at entry %d: %d bytes lack", peer, self.index, lacking)
-        for number, (name, length) in enumerate(manifest.files, 1):
-            for offset in range(0, length, PIECE_BYTES_MAX):
-                await self._fetch_piece(
-                    peer, offer, install, (number, name, offset, min(PIECE_BYTES_MAX, length - offset))
-                )
+        for place in manifest.places(together=offer["together"]):
+            await self._fetch_piece(peer, offer, install, place)
         await self._verify(peer, offer, install)
         if not self._group.may_install(peer, offer["term"], self.index):
             raise Gone("the log goes on without it")
@@ -168,12 +165,12 @@ class SnapshotFetcher:
         parts: list[bytes] = []
         for offset in range(0, offer["manifest_bytes"], PIECE_BYTES_MAX):
             size = min(PIECE_BYTES_MAX, offer["manifest_bytes"] - offset)
-            piece = await self._pull(peer, offer, 0, offset, size)
+            piece = await self._pull(peer, offer, Place(0, offset, size))
             parts.append(piece["data"])
         data = b"".join(parts)
         if len(data) != offer["manifest_bytes"] or google_crc32c.value(data) != offer["crc"]:
             raise SnapshotRefused("its manifest does not match the offer")
-        manifest = await in_thread_behind(Manifest.decode, data)
+        manifest = await in_thread_behind(_read_manifest, data)
         own = self._cluster_id()
         if own not in (None, manifest.cluster_id):
             raise SnapshotRefused(
@@ -183,30 +180,30 @@ class SnapshotFetcher:
             raise SnapshotRefused(f"its manifest goes up to entry {manifest.applied_index}")
         return manifest
 
-    async def _fetch_piece(self, peer: str, offer: Message, install: Install, place: tuple[int, str, int, int]) -> None:
-        number, name, offset, size = place
+    async def _fetch_piece(self, peer: str, offer: Message, install: Install, place: Place) -> None:
+        parts = parts_of(install.manifest.files, place)
         for tries in range(1, DAMAGED_MAX + 1):
-            known, crc = await in_thread_behind(install.have, name, offset, size)
-            piece = await self._pull(peer, offer, number, offset, size, known, crc)
+            known, crc = await in_thread_behind(_known, install, parts)
+            piece = await self._pull(peer, offer, place, known, crc)
             right, data = piece["known"], piece["data"]
             try:
-                if right not in (0, known) or right + len(data) != size:
-                    raise PieceRefused(f"{right} + {len(data)} bytes at {offset} of {name}, {size} were asked for")
-                if data:
-                    await in_thread_behind(install.put, name, offset + right, data, piece["crc"])
+                if right not in (0, known):
+                    raise PieceRefused(f"{right} bytes at {place} are said to be right, of {known}")
+                if data or right < place.size:
+                    await in_thread_behind(install.put, parts, right, data, piece["crc"])
                 break
             except PieceRefused as refused:
                 log.warning("a piece of %s is damaged: %s", peer, refused)
                 if tries == DAMAGED_MAX:
                     raise
-        self.done_bytes += size
+        self.done_bytes += place.size
 
     async def _verify(self, peer: str, offer: Message, install: Install) -> None:
         """Read all of it back, telling the leader now and then that this node is alive."""
         verifying = asyncio.ensure_future(in_thread_behind(install.verify))
         try:
             while not (await asyncio.wait([verifying], timeout=ANSWER_S))[0]:
-                self._ask(peer, offer, 0, 0, 0)
+                self._ask(peer, offer, Place(0, 0, 0))
             verifying.result()
         except (SnapshotRefused, Corrupt, FormatRefused):
             await in_thread_behind(install.discard)  # what is wrong in it cannot be told: all of it is fetched again
@@ -216,12 +213,11 @@ class SnapshotFetcher:
                 verifying.cancel()
                 await asyncio.wait([verifying])
 
-    async def _pull(
-        self, peer: str, offer: Message, file: int, offset: int, size: int, known: int = 0, crc: int = 0
-    ) -> Message:
+    async def _pull(self, peer: str, offer: Message, place: Place, known: int = 0, crc: int = 0) -> Message:
         """Ask until the answer to this very question comes. Raises Gone."""
+        asked = (offer["number"], place.file, place.offset)
         for _ in range(PATIENCE):
-            self._ask(peer, offer, file, offset, size, known, crc)
+            self._ask(peer, offer, place, known, crc)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ANSWER_S):
                     while True:
@@ -232,7 +228,7 @@ class SnapshotFetcher:
                             await self._wake.wait()
                         elif answer["number"] == offer["number"] and answer["gone"]:
                             raise Gone("its leader has let go of it")
-                        elif (answer["number"], answer["file"], answer["offset"]) == (offer["number"], file, offset):
+                        elif (answer["number"], answer["file"], answer["offset"]) == asked:
                             return answer
         raise Gone(f"{peer} did not answer for {PATIENCE * ANSWER_S:.0f} s")
 
@@ -242,6 +238,19 @@ class SnapshotFetcher:
         if self._group.term != offer["term"]:
             raise Gone(f"its term {offer['term']} is over")
 
-    def _ask(self, peer: str, offer: Message, file: int, offset: int, size: int, known: int = 0, crc: int = 0) -> None:
-        pull = {"type": "snapshot_pull", "term": offer["term"], "number": offer["number"], "file": file}
-        self._group.send_snapshot(peer, pull | {"offset": offset, "size": size, "known": known, "crc": crc})
+    def _ask(self, peer: str, offer: Message, place: Place, known: int = 0, crc: int = 0) -> None:
+        pull = {"type": "snapshot_pull", "term": offer["term"], "number": offer["number"], **place._asdict()}
+        self._group.send_snapshot(peer, pull | {"known": known, "crc": crc})
+
+
+def _read_manifest(data: bytes) -> Manifest:
+    """In a thread; with the names of its files, which are many."""
+    manifest = Manifest.decode(data)
+    assert manifest.files, "a snapshot has its catalog"
+    return manifest
+
+
+def _known(install: Install, parts: list[Part]) -> tuple[int, int]:
+    """In a thread: length and CRC32C of what is here of a piece; 0 and 0 if nothing is."""
+    data = install.have(parts)
+    return (len(data), google_crc32c.value(data)) if data else (0, 0)

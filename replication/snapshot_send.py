@@ -11,7 +11,7 @@ leader                                            follower
 ```
 A follower is stranded when what it needs next is no longer in the journal: it was away for longer than the journal is
 kept (node/trimming.py), or came back with an empty disk. Files are numbered in the manifest's order from 1; 0 is the
-manifest.
+manifest. A piece may go on in the files behind its first: the offer says so (`together`, since protocol 4).
 
 What the leader's loop does for it is a handful of small steps per piece: pieces are read in a thread, at most one is on
 its way to a follower, all of them together are paced, and none is larger than a heartbeat can wait for. So the pace,
@@ -36,7 +36,7 @@ from replication.frame import Message
 from replication.group import RaftGroup
 from replication.in_thread import in_thread
 from replication.rhythm import next_look
-from storage.snapshot import Manifest
+from storage.snapshot import TOGETHER, Files, Place, parts_of
 from storage.snapshot_pin import Pin
 
 LOOK_S = 0.1
@@ -51,6 +51,9 @@ LATE_S = 0.005
 YIELDS, YIELD_MAX_S = 4, 0.25
 """Before each piece that is sent: a timer of the loop. One that comes later than LATE_S shows that the loop is wanted
 elsewhere, and the piece waits for YIELDS times as long, at most YIELD_MAX_S: 4 MiB/s are the least."""
+
+FILE_COST = 4096
+"""To open one more file for a piece counts as so many bytes of it."""
 
 log = logging.getLogger("hourwheel.snapshot")
 
@@ -73,7 +76,7 @@ class Sending:
     heard_s: float
     index: int = 0
     manifest: bytes = b""
-    files: tuple[tuple[str, int], ...] = ()
+    files: Files = ()
     bytes: int = 0
     sent_bytes: int = 0
     offered_s: float = float("-inf")
@@ -232,19 +235,19 @@ class SnapshotSender:
                 "bytes": sending.bytes,
                 "manifest_bytes": len(sending.manifest),
                 "crc": google_crc32c.value(sending.manifest),
+                "together": True,
             },
         )
 
     async def _prepare(self, sending: Sending) -> None:
         """Copy what has to be copied for the pin, and make the first offer."""
 
-        def prepare() -> tuple[Manifest, bytes]:
+        def prepare() -> tuple[bytes, Files, int]:
             manifest = sending.pin.prepare()
-            return manifest, manifest.encode()
+            return manifest.encode(), manifest.files, manifest.total_bytes
 
         try:
-            manifest, sending.manifest = await in_thread(prepare)
-            sending.files, sending.bytes = manifest.files, manifest.total_bytes
+            sending.manifest, sending.files, sending.bytes = await in_thread(prepare)
         finally:
             self._idle(sending)
         if not sending.over:
@@ -274,6 +277,7 @@ class SnapshotSender:
         finally:
             self._idle(sending)
         cost = len(piece["data"]) + piece["known"] // 4  # what is known already is only read
+        cost += FILE_COST * max(0, len(parts_of(sending.files, _place(pull))) - 1)
         self._free_s = max(self._free_s, self._monotonic()) + cost / self._rate_bytes_s
         if not sending.over and self._group.is_leader and self._group.send_snapshot(sending.peer, piece):
             sending.sent_bytes += len(piece["data"]) + piece["known"]
@@ -282,16 +286,21 @@ class SnapshotSender:
     @staticmethod
     def _read(sending: Sending, pull: Message) -> Message:
         """In a thread: the piece, without the beginning that the follower has right."""
-        number, offset, size, known = pull["file"], pull["offset"], pull["size"], pull["known"]
-        if number == 0:
-            data = sending.manifest[offset : offset + size]
-        elif number > len(sending.files) or offset + size > sending.files[number - 1][1]:
-            return _piece(pull, gone=True)
+        place, known = _place(pull), pull["known"]
+        if place.file == 0:
+            data = sending.manifest[place.offset : place.offset + place.size]
         else:
-            data = sending.pin.read(sending.files[number - 1][0], offset, size)
+            parts = parts_of(sending.files, place)
+            if sum(part.size for part in parts) < place.size or len(parts) > TOGETHER:
+                return _piece(pull, gone=True)
+            data = b"".join([sending.pin.read(*part) for part in parts])
         if not 0 < known <= len(data) or google_crc32c.value(data[:known]) != pull["crc"]:
             known = 0
         return _piece(pull, known=known, data=data[known:])
+
+
+def _place(pull: Message) -> Place:
+    return Place(pull["file"], pull["offset"], pull["size"])
 
 
 def _piece(pull: Message, *, known: int = 0, data: bytes = b"", gone: bool = False) -> Message:

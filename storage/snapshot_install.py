@@ -21,7 +21,7 @@ and never change, so their beginning is mostly what the snapshot says. They are 
 owns them goes on, cuts them at its next start, and must not find them longer by another's bytes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,7 @@ from storage.format import Corrupt, FormatRefused
 from storage.hour_file import HourFiles
 from storage.hour_lengths import settle_count
 from storage.piece_writer import PieceWriter
-from storage.snapshot import CATALOG_FILE, PIECE, Manifest, SnapshotRefused
+from storage.snapshot import CATALOG_FILE, PIECE, Manifest, Part, SnapshotRefused
 from storage.snapshot_pin import checksum_of
 from storage.state_files import TAIL_MIN, extend
 from storage.verify import verify
@@ -80,12 +80,20 @@ class Install:
         """Bytes that are still to be written, if what is there is right."""
         return self.manifest.total_bytes - sum(self._lengths.values())
 
-    def have(self, name: str, offset: int, size: int) -> tuple[int, int]:
-        """(length, CRC32C) of what this node has of a piece from its beginning on; (0, 0) if nothing.
+    def have(self, parts: Sequence[Part]) -> bytes:
+        """What this node has of a piece in these files, from its beginning on.
 
         Taken from an earlier try, and where that ends from the node's own hours, whose bytes are copied. Right only if
         the leader says so: else `put` the piece. Raises PieceRefused.
         """
+        found: list[bytes] = []
+        for part in parts:
+            found.append(self._have(*part))
+            if len(found[-1]) < part.size:
+                break
+        return b"".join(found)
+
+    def _have(self, name: str, offset: int, size: int) -> bytes:
         self._check(name, offset, size)
         aside = self._aside / name
         data = b""
@@ -99,15 +107,24 @@ class Install:
             if more:
                 self._write(name, offset + len(data), more)
                 data += more
-        return (len(data), checksum_of(data)) if data else (0, 0)
+        return data
 
-    def put(self, name: str, offset: int, data: bytes, crc: int) -> None:
-        """Write a piece, or the end of one. Raises PieceRefused."""
-        self._check(name, offset, len(data))
-        found = checksum_of(data)
-        if found != crc:
-            raise PieceRefused(f"{len(data)} bytes at {offset} of {name}: checksum {found:08x}, expected {crc:08x}")
-        self._write(name, offset, data)
+    def put(self, parts: Sequence[Part], known: int, data: bytes, crc: int) -> None:
+        """Write what comes behind the first `known` bytes of a piece in these files. Raises PieceRefused."""
+        found, wanted = checksum_of(data), sum(part.size for part in parts)
+        first = parts[0]
+        if found != crc or known + len(data) != wanted:
+            raise PieceRefused(
+                f"{known} + {len(data)} bytes at {first.offset} of {first.name}, {wanted} were asked for: checksum "
+                f"{found:08x}, expected {crc:08x}"
+            )
+        start = -known
+        for name, offset, size in parts:
+            self._check(name, offset, size)
+            behind = max(0, -start)
+            if behind < size:
+                self._write(name, offset + behind, data[start + behind : start + size])
+            start += size
 
     def verify(self) -> None:
         """Sync all of it and read it back: sound, and what the manifest says. Then write what the node that starts on

@@ -13,7 +13,7 @@ from node.outside import Outside
 from node.server import Node
 from replication.journal_install import Promises
 from storage.disk import Disk, DiskFailed
-from storage.snapshot import Manifest
+from storage.snapshot import Manifest, Part
 from storage.snapshot_install import Install
 from storage.snapshot_pin import checksum_of
 from storage.store import Store
@@ -105,7 +105,7 @@ def fetched(directory: Path, leader: Path) -> Manifest:
     install = Install(directory, manifest, Disk())
     for name, offset, size in manifest.pieces():
         data = pin.read(name, offset, size)
-        install.put(name, offset, data, checksum_of(data))
+        install.put([Part(name, offset, size)], 0, data, checksum_of(data))
     install.verify()
     pin.release()
     store.close()

@@ -50,6 +50,7 @@ class End:
         self.term = TERM
         self.leader_id: str | None = "leader"
         self.installable = True
+        self.together = False  # whether its offers say that it sends small files together
         self.journal = JournalEnd()
         self.peers = {"follower": Peer("follower", connected=True, stranded=True)}
         self.sent: list[Message] = []
@@ -58,6 +59,8 @@ class End:
 
     def send_snapshot(self, peer: str, message: Message) -> bool:
         """To the other end, soon, unless `passes` gives None."""
+        if message["type"] == "snapshot_offer":
+            message = message | {"together": self.together}
         passed = self.passes(message)
         self.sent.append(message)
         if passed is not None:
@@ -76,8 +79,11 @@ class End:
 class Pair:
     """A leader with a store below `directory`/leader, a follower with an empty directory beside it."""
 
-    def __init__(self, directory: Path, *, rate_bytes_s: int = 1 << 40, hold_bytes: int = 1 << 30) -> None:
+    def __init__(
+        self, directory: Path, *, rate_bytes_s: int = 1 << 40, hold_bytes: int = 1 << 30, together: bool = False
+    ) -> None:
         self.leader, self.follower = End("leader"), End("follower")
+        self.leader.together = together
         self.store = checkpointed(directory / "leader")
         self.directory = directory / "follower"
         DataDirectory.open(self.directory, "n2", Disk(), bytes(16)).close()
@@ -143,7 +149,7 @@ class Pair:
         return self.sender.sendings.get("follower")
 
 
-def played(directory: Path, scene: Callable[[Pair], Coroutine[Any, Any, None]], **options: int) -> None:
+def played(directory: Path, scene: Callable[[Pair], Coroutine[Any, Any, None]], **options: Any) -> None:
     """A pair at work, the scene, the end of both; on virtual time."""
 
     async def whole() -> None:

@@ -96,7 +96,16 @@ MESSAGES: list[Message] = [
     {"type": "census_answer", "empty": True},
     {"type": "ping"},
     {"type": "pong"},
-    {"type": "snapshot_offer", "term": 1, "number": 2, "index": 3, "bytes": 4, "manifest_bytes": 5, "crc": 6},
+    {
+        "type": "snapshot_offer",
+        "term": 1,
+        "number": 2,
+        "index": 3,
+        "bytes": 4,
+        "manifest_bytes": 5,
+        "crc": 6,
+        "together": True,
+    },
     {
         "type": "snapshot_pull",
         "term": 1,
@@ -236,7 +245,7 @@ def test_every_prefix_waits() -> None:
         ([16, 1, 1, 1, 1, (1 << 20) + 1, 0, 0], "size is 1048577"),
         ([16, 1, 1, 1 << 25, 1, 1, 0, 0], "file is 33554432"),
         ([16, 1, 1, 1, 1, 1, 0, 1 << 32], "crc is 4294967296"),
-        ([15, 1, 1, 1, 1, (64 << 20) + 1, 1], "manifest_bytes is 67108865"),
+        ([15, 1, 1, 1, 1, (64 << 20) + 1, 1, True], "manifest_bytes is 67108865"),
         ([17, 1, 1, 1, 1, 0, 0, 1], "gone is 0"),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 import replication.snapshot_fetch as module
 from replication.frame import Message
 from storage.disk import Disk
+from storage.snapshot import Part, parts_of
 from storage.snapshot_install import INSTALL, Install
 from storage.snapshot_pin import checksum_of
 from storage.verify import verify
@@ -32,7 +33,8 @@ def test_all_of_it_comes_and_is_sound(tmp_path: Path) -> None:
     played(tmp_path, scene)
 
 
-def test_what_is_lost_is_asked_for_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_what_is_lost_is_asked_for_again(tmp_path: Path, together: bool) -> None:
     """A third of the messages in either direction goes missing."""
     random = Random(5)
 
@@ -40,7 +42,36 @@ def test_what_is_lost_is_asked_for_again(tmp_path: Path) -> None:
         pair.leader.passes = pair.follower.passes = lambda message: message if random.random() > 0.33 else None
         await pair.whole
 
-    played(tmp_path, scene)
+    played(tmp_path, scene, together=together)
+
+
+def test_small_files_come_together(tmp_path: Path) -> None:
+    """One piece has many. Of one that is partly there what stands behind that travels, over the ends of files."""
+
+    async def scene(pair: Pair) -> None:
+        pin = pair.store.pin()
+        assert pin is not None
+        manifest = pin.prepare()
+        ((place, parts),) = [
+            (place, parts)
+            for place in manifest.places(together=True)
+            if len(parts := parts_of(manifest.files, place)) > 1
+        ]
+        there = Part(parts[1].name, 0, parts[1].size // 2)
+        install = Install(pair.directory, manifest, Disk())
+        for part in (parts[0], there):
+            data = pin.read(*part)
+            install.put([part], 0, data, checksum_of(data))
+        pin.release()
+        await pair.whole
+        pieces = [message for message in pair.leader.sent if message["type"] == "snapshot_piece" and message["file"]]
+        assert len(pieces) == len(list(manifest.places(together=True))) < len(manifest.files)
+        (piece,) = [message for message in pieces if message["file"] == place.file]
+        assert piece["known"] == parts[0].size + there.size
+        assert len(piece["data"]) == place.size - piece["known"]
+        assert verify(pair.directory / INSTALL, disk=Disk()).sound
+
+    played(tmp_path, scene, together=True)
 
 
 def test_what_is_there_already_is_not_sent_again(tmp_path: Path) -> None:
@@ -73,8 +104,8 @@ def test_a_beginning_that_is_right_is_kept(tmp_path: Path) -> None:
         install = Install(pair.directory, manifest, Disk())
         (first, length), (second, _) = [file for file in manifest.files if file[0].endswith("/log")][:2]
         half = pin.read(first, 0, length // 2)
-        install.put(first, 0, half, checksum_of(half))
-        install.put(second, 0, b"wrong", checksum_of(b"wrong"))
+        install.put([Part(first, 0, len(half))], 0, half, checksum_of(half))
+        install.put([Part(second, 0, 5)], 0, b"wrong", checksum_of(b"wrong"))
         pin.release()
         await pair.whole
         sent = {message["file"]: message for message in pair.leader.sent if message["type"] == "snapshot_piece"}

@@ -157,7 +157,7 @@ def test_a_pull_past_the_end_is_answered_and_harms_nobody(tmp_path: Path) -> Non
         await until(lambda: pair.leader.sent)
         offer = pair.leader.sent[0]
         pull = {"type": "snapshot_pull", "term": 3, "number": offer["number"], "known": 0, "crc": 0}
-        for file, offset, size in ((999, 0, 1), (1, 1 << 50, 1), (1, 0, 1 << 20)):
+        for file, offset, size in ((999, 0, 1), (1, 1 << 50, 1), (1, 0, 1 << 20), (2, 0, 1 << 20)):
             count = pair.leader.count("snapshot_piece")
             pair.sender.receive("follower", pull | {"file": file, "offset": offset, "size": size})
             more = partial(lambda before: pair.leader.count("snapshot_piece") > before, count)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from storage.data_directory import DataDirectory
 from storage.disk import Disk
+from storage.snapshot import parts_of
 from storage.snapshot_install import Install, remove_replaced
 from storage.snapshot_pin import Pin, checksum_of
 from storage.store import Store
@@ -48,17 +49,17 @@ def make(directory: Path, entries: int, checkpoints: tuple[int, ...] = (), which
     return directory
 
 
-def fetch(pin: Pin, install: Install) -> int:
+def fetch(pin: Pin, install: Install, *, together: bool = True) -> int:
     """Ask for all pieces as a follower does; returns the bytes that had to be sent."""
     sent = 0
-    for name, offset, size in install.manifest.pieces():
-        known, crc = install.have(name, offset, size)
-        data = pin.read(name, offset, size)
-        if known and checksum_of(data[:known]) == crc:
-            data, offset = data[known:], offset + known
-        if data:
-            install.put(name, offset, data, checksum_of(data))
-            sent += len(data)
+    for place in install.manifest.places(together=together):
+        parts = parts_of(install.manifest.files, place)
+        have = install.have(parts)
+        data = b"".join([pin.read(*part) for part in parts])
+        known = len(have) if data.startswith(have) else 0
+        if known < len(data):
+            install.put(parts, known, data[known:], checksum_of(data[known:]))
+            sent += len(data) - known
     return sent
 
 

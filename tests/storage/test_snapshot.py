@@ -12,7 +12,7 @@ from storage.checkpoint import CheckpointRecord
 from storage.disk import Disk
 from storage.format import Corrupt, FormatRefused
 from storage.hour_lengths import HourLengths
-from storage.snapshot import PIECE, Manifest, SnapshotRefused
+from storage.snapshot import PIECE, SMALL, TOGETHER, Manifest, Part, Place, SnapshotRefused, parts_of
 from storage.snapshot_pin import PINS, Pin
 from storage.store import Store
 from tests.storage.workload import CLUSTER_ID, ENTRIES, HOUR, H, append, checkpoint, replay
@@ -29,6 +29,10 @@ RECORDS = st.builds(
     rolling_hash=st.binary(max_size=16),
     hours=st.dictionaries(st.integers(0, 2**24 - 1), LENGTHS, max_size=4),
 )
+RECORD = CheckpointRecord(
+    applied_index=7, applied_term=2, tick=1, local_index=0, state_applied_index=7, max_now_ms=9,
+    hours={HOUR: HourLengths(200, 128, 112, 1, 1)},
+)  # fmt: skip
 MANIFESTS = st.builds(
     Manifest, st.binary(min_size=16, max_size=16), st.integers(0, 4095), RECORDS, st.integers(0, 3 * PIECE)
 )
@@ -48,13 +52,36 @@ def test_manifest_reads_back(manifest: Manifest, summed: bool) -> None:
     assert covered == manifest.lengths
 
 
+SIZES = st.one_of(st.integers(1, 40), st.sampled_from([SMALL, SMALL + 1, PIECE, PIECE + 1, 3 * PIECE]))
+
+
+@given(st.lists(st.tuples(st.integers(1, TOGETHER + 2), SIZES), max_size=6), st.booleans())
+def test_places_cover_every_file_once_and_in_order(runs: list[tuple[int, int]], together: bool) -> None:
+    """Of no more bytes than a piece may have, and no more files than may go together; those are small."""
+    sizes = [size for count, size in runs for _ in range(count)]
+    manifest = Manifest(CLUSTER_ID, 0, RECORD, 0)
+    vars(manifest)["files"] = files = tuple((f"{number:06}", size) for number, size in enumerate(sizes))
+    covered: list[Part] = []
+    for place in manifest.places(together=together):
+        parts = parts_of(files, place)
+        assert sum(part.size for part in parts) == place.size <= PIECE
+        assert len(parts) <= (TOGETHER if together else 1)
+        assert len(parts) == 1 or all(part.size <= SMALL and not part.offset for part in parts)
+        covered += parts
+    whole = dict.fromkeys(dict(files), 0)
+    for name, offset, size in covered:
+        assert whole[name] == offset
+        whole[name] += size
+    assert whole == dict(files)
+    assert [part.name for part in covered] == sorted(part.name for part in covered)
+    if sizes:
+        assert sum(part.size for part in parts_of(files, Place(len(sizes), 0, sizes[-1] + 1))) == sizes[-1]
+        assert parts_of(files, Place(len(sizes) + 1, 0, 1)) == parts_of(files, Place(1, sizes[0] + 1, 1)) == []
+
+
 def test_manifest_damaged() -> None:
     """No flipped bit and no cut end of a manifest goes unnoticed."""
-    record = CheckpointRecord(
-        applied_index=7, applied_term=2, tick=1, local_index=0, state_applied_index=7, max_now_ms=9,
-        hours={HOUR: HourLengths(200, 128, 112, 1, 1)},
-    )  # fmt: skip
-    sound = Manifest(CLUSTER_ID, 0, record, 4096, (1, 2, 3, 4)).encode()
+    sound = Manifest(CLUSTER_ID, 0, RECORD, 4096, (1, 2, 3, 4)).encode()
     for at in range(len(sound)):
         with pytest.raises((Corrupt, FormatRefused)):
             Manifest.decode(sound[:at] + bytes([sound[at] ^ 1 << at % 8]) + sound[at + 1 :])

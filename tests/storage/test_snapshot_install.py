@@ -22,7 +22,7 @@ from storage.disk import Disk, DiskFailed
 from storage.format import DELIVERED, LEASED
 from storage.position import INDEX_MAX
 from storage.restore import RestoreOptions, restore
-from storage.snapshot import PIECE, Manifest
+from storage.snapshot import PIECE, Manifest, Part
 from storage.snapshot_install import (
     INSTALL,
     INSTALLED,
@@ -188,7 +188,7 @@ def test_own_hours_and_an_earlier_try_are_used(quick_path: Path) -> None:
         )
         install = Install(follower, pin.manifest, Disk())
         assert install.bytes_lacking == pin.manifest.total_bytes
-        assert fetch(pin, install) == catalog + grown + fresh
+        assert fetch(pin, install, together=False) == catalog + grown + fresh
         assert install.bytes_lacking == 0
         again = Install(follower, pin.manifest, Disk())
         assert again.bytes_lacking == 0
@@ -307,11 +307,11 @@ def test_files_of_several_pieces(quick_path: Path) -> None:
 DAMAGE = st.sampled_from(["gone", "cut", "longer", "flipped", "zeroed", "sound"])
 
 
-@given(st.lists(DAMAGE, min_size=24, max_size=24), st.integers(0, 2**20))
+@given(st.lists(DAMAGE, min_size=24, max_size=24), st.integers(0, 2**20), st.booleans())
 @examples(20)
-def test_whatever_was_left(states: list[str], at: int) -> None:
+def test_whatever_was_left(states: list[str], at: int, together: bool) -> None:
     """Whatever an earlier try and the node's own hours look like, the outcome is the leader's content, byte for byte;
-    and what was sound in either is not sent."""
+    and what was sound in either is not sent, unless it comes together with other files."""
     with quick_directory() as path, pinned(make(path / "a", 7)) as pin:
         follower = make(path / "b", 6)
         fetch(pin, Install(follower, pin.manifest, Disk()))
@@ -320,12 +320,12 @@ def test_whatever_was_left(states: list[str], at: int) -> None:
             if (follower / place / name).exists() and not (place == "." and name.startswith("catalog")):
                 _damage(follower / place / name, state, at)
         install = Install(follower, pin.manifest, Disk())
-        sent = fetch(pin, install)
+        sent = fetch(pin, install, together=together)
         install.verify()
         sound = sum(
             length for (name, length), state in zip(pin.manifest.files, states, strict=False) if state == "sound"
         )
-        assert sent <= pin.manifest.total_bytes - sound
+        assert together or sent <= pin.manifest.total_bytes - sound
         for name, _, _ in pin.manifest.pieces():
             assert (follower / INSTALL / name).read_bytes() == pin.read(name, 0, pin.manifest.lengths[name])
 
@@ -352,7 +352,7 @@ def test_pieces_refused(quick_path: Path) -> None:
         install = Install(follower, pin.manifest, Disk())
         name, length = pin.manifest.files[-1]
         data = pin.read(name, 0, length)
-        for bad in (
+        for file, offset, piece, crc in (
             (name, 0, data, checksum_of(data) ^ 1),
             (name, 1, data, checksum_of(data)),
             (name, -1, data, checksum_of(data)),
@@ -361,7 +361,7 @@ def test_pieces_refused(quick_path: Path) -> None:
             ("hours/../LOCK", 0, data, checksum_of(data)),
         ):
             with pytest.raises(PieceRefused):
-                install.put(*bad)
+                install.put([Part(file, offset, len(piece))], 0, piece, crc)
         assert install.bytes_lacking == pin.manifest.total_bytes
         with pytest.raises(InstallRefused, match="has 0 of"):
             install.verify()
