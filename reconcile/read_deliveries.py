@@ -1,8 +1,9 @@
 """A node's delivery log: rows checked, spans that are missing told with the time they may cover.
 
-The log is written and not synced, so a power cut leaves zeros; that is told as a gap of unknown hand-overs, never as
-proof that there were none. A damaged row is a gap too. A gap lasts from the last whole record before it to the first
-one behind it; at an edge of what was read that is not known, and the edge's own time is used by who joins the scans.
+The log is written and not synced, so a power cut leaves zeros, in a row that stands in two sectors perhaps in one of
+them. That is told as a gap of unknown hand-overs, never as proof that there were none. A damaged row is a gap too. A
+gap lasts from the last whole record before it to the first one behind it; at an edge of what was read that is not
+known, and the edge's own time is used by who joins the scans.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import numpy as np
 from reconcile.find_files import DeliverySource
 from reconcile.problem import DAMAGED, UNWRITTEN, Problem
 from reconcile.read_rows import Rows, read_rows
-from storage.delivery_record import DELIVERY, END, START, TERM_BEGUN, TERM_ENDED, Deliveries, sound
+from storage.delivery_record import DELIVERY, END, START, TERM_BEGUN, TERM_ENDED, Deliveries, never_written, sound
 from storage.format import take_rows
 from storage.position import HOUR_MS
 
@@ -101,10 +102,10 @@ def _checked(source: DeliverySource, first: int, rows: Rows, last_ms: int) -> De
     good = sound(rows)
     if good.all():
         return DeliveryRead(rows)
-    written = rows.view(np.uint64).reshape(len(rows), -1).any(axis=1)
+    left = never_written(rows, good, first)
     whole = take_rows(rows, np.flatnonzero(good))
     problems = []
-    for kind, wrong in ((UNWRITTEN, ~written), (DAMAGED, written & ~good)):
+    for kind, wrong in ((UNWRITTEN, left), (DAMAGED, ~good & ~left)):
         at = np.flatnonzero(wrong) + first
         if len(at):
             what = (

@@ -84,6 +84,8 @@ DELIVERY: Final = np.dtype(
 assert DELIVERY.itemsize == 80
 
 _CHECKSUM_FIELD: Final = (9, 1)
+SECTOR: Final = 512
+"""A power cut keeps or loses so many bytes of a file at a time, or a multiple of them."""
 
 Deliveries = npt.NDArray[np.void]
 
@@ -113,16 +115,30 @@ def term_before(
     return np.where(kind == GOES_ON, home, took_ms.astype(np.uint64))
 
 
+def never_written(rows: Deliveries, good: npt.NDArray[np.bool_], first: int) -> npt.NDArray[np.bool_]:
+    """Which of these rows, whole ones (`good`) aside, a power cut left unwritten: zeros, or zeros up to a sector's edge
+    or from there on. `first` is the ordinal of the first one in its file."""
+    left = np.logical_not(_words(rows).any(axis=1))
+    for row in np.flatnonzero(~good & ~left).tolist():
+        data = rows[row : row + 1].tobytes()
+        edge = -(HEADER_SIZE + (first + row) * DELIVERY.itemsize) % SECTOR
+        left[row] = 0 < edge < len(data) and not (any(data[:edge]) and any(data[edge:]))
+    return left
+
+
 def read_deliveries(data: bytes, file: str, first: int = 0) -> tuple[Deliveries, int]:
     """(records, rows never written) of what stands in `file` from record `first` on; half a record at the end is left
-    out, since whoever wrote it was killed. Rows of zeros, which a power cut leaves, are counted and left out.
+    out, since whoever wrote it was killed. Rows that a power cut left unwritten are counted and left out.
 
     Raises Corrupt for any other row that is not as written.
     """
     rows = np.frombuffer(data, DELIVERY, len(data) // DELIVERY.itemsize)
-    written = _words(rows).any(axis=1)
-    wrong = np.flatnonzero(written & (checksum_rows(_words(rows), _CHECKSUM_FIELD) != rows["checksum"]))
+    good = sound(rows)
+    if good.all():
+        return rows, 0
+    left = never_written(rows, good, first)
+    wrong = np.flatnonzero(~good & ~left)
     if len(wrong):
         row = first + int(wrong[0])
         raise Corrupt(file, HEADER_SIZE + row * DELIVERY.itemsize, f"delivery {row}", "damaged", "as written")
-    return rows[written], int(len(rows) - written.sum())
+    return rows[good], int(left.sum())

@@ -57,6 +57,17 @@ def test_what_a_power_cut_left_is_a_gap(tmp_path: Path) -> None:
     assert [(problem.kind, problem.node, problem.rows) for problem in read.problems] == [(UNWRITTEN, "n1", 4)]
 
 
+def test_half_a_record_that_a_power_cut_left_was_never_written(tmp_path: Path) -> None:
+    """A sector ends within it."""
+    path = make_node(tmp_path / "n1", [])
+    log = log_deliveries(path, hand_over_rows(HOMES, TIMES))
+    data = bytearray(log.read_bytes())
+    data[512 : HEADER_SIZE + 6 * DELIVERY.itemsize] = bytes(HEADER_SIZE + 6 * DELIVERY.itemsize - 512)
+    log.write_bytes(data)
+    (source,) = Inventory.open([path]).deliveries
+    assert [(problem.kind, problem.rows) for problem in read_deliveries(source).problems] == [(UNWRITTEN, 1)]
+
+
 def test_a_damaged_record_is_a_gap_and_a_problem(tmp_path: Path) -> None:
     """Nobody knows what it said; at the edge of a file its hour bounds the time."""
     path = make_node(tmp_path / "n1", [])

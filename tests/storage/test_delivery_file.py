@@ -142,6 +142,25 @@ def test_a_span_that_a_power_cut_left_unwritten_is_counted_and_left_out() -> Non
     assert unwritten == 2
 
 
+@pytest.mark.parametrize("lost", ["before", "behind", "elsewhere"])
+def test_a_row_that_a_power_cut_left_half_was_never_written_either(lost: str) -> None:
+    """A sector ends within row 5. Half a row that ends elsewhere is damage."""
+    made = rows(7)
+    seal_deliveries(made)
+    data = bytearray(made.tobytes())
+    begins, edge = 5 * 80, 512 - HEADER_SIZE
+    assert begins < edge < begins + 80
+    start, end = {"before": (0, edge), "behind": (edge, begins + 80), "elsewhere": (edge - 8, edge + 8)}[lost]
+    data[start:end] = bytes(end - start)
+    if lost == "elsewhere":
+        with pytest.raises(Corrupt, match="delivery 5 "):
+            read_deliveries(bytes(data), "x.log")
+    else:
+        found, unwritten = read_deliveries(bytes(data), "x.log")
+        assert found["home"].tolist() == ([6] if lost == "before" else [0, 1, 2, 3, 4, 6])
+        assert unwritten == (6 if lost == "before" else 1)
+
+
 @given(bit=st.integers(0, 3 * 80 * 8 - 1))
 def test_any_flipped_bit_is_found_with_its_record(bit: int) -> None:
     """The message names the record by its place in the file."""
