@@ -98,15 +98,20 @@ class HandingOver:
         again."""
         self._outlet.look_again(topic, positions, now_ms, Taking(0, BYTES_MAX))
 
-    def ended_staged(self) -> dict[int, int]:
-        """How many staged units have ended meanwhile, or stand elsewhere, by topic."""
-        return self._outlet.staged.ended()
+    def take_ended(self) -> dict[int, int]:
+        """How many staged units have ended, or stand elsewhere: of the topics in which more have since this was asked
+        last."""
+        return self._outlet.staged.take_ended()
 
-    def behind(self, now_ms: int) -> bool:
-        """Whether the clock has gone back: then of what is ready only some is due again, and to find it costs a look at
-        all of it."""
-        latest_ms = self.planning.latest_ms
-        return latest_ms is not None and now_ms < latest_ms
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is something to take with `take_ended`."""
+        return self._outlet.staged.has_ended
+
+    def behind_ms(self, now_ms: int) -> int:
+        """How far the clock has gone back, 0 if it has not: meanwhile of what is ready only some is due again, and to
+        find it costs a look at all of it."""
+        return max(0, (self.planning.latest_ms or 0) - now_ms)
 
     def blocked(self, now_ms: int) -> bool:
         """Whether a hand-over finds nothing now, whatever waits: against the stop rule, while too many units wait for

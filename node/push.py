@@ -56,7 +56,7 @@ LEASE_MARGIN_MS: Final = 5_000
 REST: Final = 4.0
 CREDIT_S: Final = 0.005
 REST_MOST_S: Final = 0.010
-#: How often it looks while the clock has gone back.
+#: How often it looks while the clock has gone back, at least.
 BEHIND_S: Final = 0.1
 #: Units handed over in one turn, about: 30 us each.
 SENT_A_TURN: Final = 256
@@ -179,8 +179,8 @@ class Pusher:
         if self._staging.more:
             self._pump_in(0)
         units, sending_s = self._hand_over(reign, now_ms)
-        if reign.dispatcher.behind(now_ms):
-            self._rests_until_s = self._loop.time() + BEHIND_S
+        if behind_ms := reign.dispatcher.behind_ms(now_ms):
+            self._rests_until_s = self._loop.time() + min(behind_ms / 1000, BEHIND_S)
         elif units >= SENT_A_TURN:
             self._pump_in(0)
         elif units or staged:

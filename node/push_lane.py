@@ -150,9 +150,10 @@ class Lanes:
         return self._revisions.get(topic)
 
     @property
-    def full(self) -> bool:
-        """Whether nothing more may be staged."""
-        return self.staged >= self._bounds.staged_total or self.bytes >= self._bounds.staged_bytes
+    def left(self) -> int:
+        """How many more units may be staged."""
+        bounds = self._bounds
+        return max(0, bounds.staged_total - self.staged) if self.bytes < bounds.staged_bytes else 0
 
     def room(self, topic: int) -> int:
         """How many more units of the topic may be staged."""

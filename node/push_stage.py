@@ -6,6 +6,7 @@ share of the lanes is used up is left out until a unit of it has gone.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,8 +14,9 @@ import numpy as np
 from node.push_lane import Lanes
 from node.push_target import Targets
 from node.push_unit import StagedUnit
+from node.taking import rows_within
 from storage.array import U64
-from storage.format import LEASED, UNIT, Units, join_rows
+from storage.format import LEASED
 from storage.store import Store
 from storage.topic import Topic
 
@@ -22,12 +24,12 @@ if TYPE_CHECKING:
     from node.dispatcher import Dispatcher
     from node.reign import Reign
 
-#: Topics looked at in one turn, units of one and of all looked at together (0.06 ms each to a new receiver), and the
-#: bytes of one topic's records.
+#: Topics looked at in one turn, units of one and of all looked at together (0.06 ms each to a new receiver), and bytes
+#: of all their records.
 TOPICS_A_TURN: Final = 64
 BITE_UNITS: Final = 128
 TURN_UNITS: Final = 1_024
-BITE_BYTES: Final = 4 * 1024 * 1024
+TURN_BYTES: Final = 4 * 1024 * 1024
 #: One of so many staged units may have ended: to look at all costs as much as to stage them again.
 ENDED_MOST: Final = 4
 
@@ -40,7 +42,9 @@ class Staging:
         self._lanes = lanes
         self._targets = targets
         self._changed: set[int] = set()  # topics whose settings changed
-        self._short: set[int] = set()  # those without room, which are not in line
+        self._short: dict[int, None] = {}  # those without room, which are not in line
+        self._to_look = 0  # how many of these, from the first, may have some again
+        self._next: int | None = None  # the topic that comes first, since the bytes of a turn ended there
         self.more = False
 
     def on_topic(self, number: int) -> None:
@@ -48,19 +52,20 @@ class Staging:
         self._changed.add(number)
 
     def turn(self, reign: Reign, now_ms: int) -> bool:
-        """Take back what has changed, and stage a bite of each of the next topics; whether there was anything."""
-        self.more = False
+        """Take back what has changed or ended, and stage a bite of each of the next topics; whether there was
+        anything."""
         went_back = self._look_for_changes(reign)
         dispatcher, planning = reign.dispatcher, reign.dispatcher.planning
         went_back |= self._take_back_ended(dispatcher, now_ms)
-        self._give_room(dispatcher)
-        if self._lanes.full:
+        self.more = self._give_room(dispatcher)
+        left = min(TURN_UNITS, self._lanes.left)
+        if not left:
             return went_back
         pushing, planned = dispatcher.pushing_topics(TOPICS_A_TURN), planning.topics()
-        if not pushing and not planned:
-            return went_back
+        if self._next in pushing:
+            at = pushing.index(self._next)
+            pushing = pushing[at:] + pushing[:at]
         bites: list[tuple[Topic, U64]] = []
-        left = TURN_UNITS
         ready = [(number, dispatcher.stage) for number in pushing]
         for number, stage in [*ready, *((number, planning.stage) for number in planned)]:
             topic = self._store.catalog.topic_by_number(number)
@@ -68,7 +73,7 @@ class Staging:
                 continue
             room = min(self._lanes.room(number), BITE_UNITS)
             if not room:
-                self._short.add(number)
+                self._short[number] = None
                 dispatcher.set_room(number, False)
             if not room or not left:
                 continue
@@ -76,27 +81,36 @@ class Staging:
             left -= len(positions)
             if len(positions):
                 bites.append((topic, positions))
-        self.more = len(pushing) == TOPICS_A_TURN or not left
+        self.more |= len(pushing) == TOPICS_A_TURN or not left
         if bites:
             self._read(reign, bites, now_ms)
         return went_back or bool(bites)
 
     def _take_back_ended(self, dispatcher: Dispatcher, now_ms: int) -> bool:
-        """Units that ended wait for their receiver as others do. Where they take up much of the room of a topic that
-        has none left, all of it are looked at once more; whether there were any."""
+        """Units that ended wait for their receiver as others do, and take up room. Where many of a topic have, all of
+        it are looked at once more; whether there were any."""
         went_back = False
-        for number, count in dispatcher.ended_staged().items():
-            if number in self._short and count * ENDED_MOST >= self._lanes.units(number):
+        for number, count in dispatcher.take_ended().items():
+            if count * ENDED_MOST >= self._lanes.units(number):
                 dispatcher.look_again(number, self._drop(number), now_ms)
                 went_back = True
         return went_back
 
-    def _give_room(self, dispatcher: Dispatcher) -> None:
-        """Units have gone: there is room again for their topics, and for others that had none beside so many."""
-        if self._lanes.take_freed() and not self._lanes.full:
-            for number in [each for each in self._short if self._lanes.room(each)]:
-                self._short.discard(number)
+    def _give_room(self, dispatcher: Dispatcher) -> bool:
+        """Units have gone: there may be room again for their topics, and for others that had none beside so many. A
+        few of these are looked at; whether there are more."""
+        if self._lanes.take_freed():
+            self._to_look = len(self._short)
+        if not self._lanes.left:
+            return False
+        for number in list(islice(self._short, min(TOPICS_A_TURN, self._to_look))):
+            del self._short[number]
+            self._to_look -= 1
+            if self._lanes.room(number):
                 dispatcher.set_room(number, True)
+            else:
+                self._short[number] = None
+        return self._to_look > 0
 
     def _look_for_changes(self, reign: Reign) -> bool:
         """Units of topics whose settings changed go back to their window: they may have another target now, or none.
@@ -115,27 +129,25 @@ class Staging:
         return np.array([unit.position for unit in self._lanes.drop(topic)], np.uint64)
 
     def _read(self, reign: Reign, bites: list[tuple[Topic, U64]], now_ms: int) -> None:
-        """Into the lanes, as far as their records say. One look for all topics."""
+        """Into the lanes, as far as their records say and have room in the bytes of a turn. One look for all topics."""
         store, dispatcher = self._store, reign.dispatcher
         positions = np.concatenate([bite for _, bite in bites])
         reads = store.state_only(positions) <= LEASED
         rows = store.units(positions[reads])
-        few = max(1, BITE_BYTES // max(1, int(rows["size"].max(initial=0))))
-        start = row = 0
-        kept: list[tuple[Topic, U64, Units]] = []
+        fits = rows_within(rows, TURN_BYTES) if len(rows) else 0
+        records = iter(store.records(positions[reads][:fits], rows[:fits]))
+        start, self._next = 0, None
         for topic, bite in bites:
             its = reads[start : start + len(bite)]
             start += len(bite)
             if not its.all():  # these have ended: nothing is to be read of them, and this look forgets them
                 dispatcher.look_again(topic.number, bite[~its], now_ms)
             bite = bite[its]
-            kept.append((topic, bite[:few], rows[row : row + min(few, len(bite))]))
-            row += len(bite)
-            if len(bite) > few:
-                dispatcher.unstage(topic.number, bite[few:])
-        positions = np.concatenate([bite for _, bite, _ in kept])
-        records = iter(store.records(positions, join_rows([rows for *_, rows in kept], UNIT)))
-        for topic, bite, _ in kept:
-            for position in bite.tolist():
+            for position in bite[:fits].tolist():
                 record = next(records)
                 self._lanes.add(StagedUnit(topic, position, record, self._targets.of(topic, record.target)))
+            if len(bite) > fits:
+                dispatcher.unstage(topic.number, bite[fits:])
+                self._next = self._next or topic.number
+                self.more = True
+            fits = max(0, fits - len(bite))

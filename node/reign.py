@@ -352,9 +352,8 @@ class Reign:
 
     def on_settled(self, position: U64) -> None:
         """Units that ended."""
-        ended = self.dispatcher.ended_staged()
         self.dispatcher.on_settled(position)
-        if self.dispatcher.ended_staged() != ended:  # what waits for their room may go
+        if self.dispatcher.has_ended:  # what waits for their room may go
             self.poke()
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ class Staged:
     def __init__(self) -> None:
         self._units: dict[int, tuple[int, LaneKind, int]] = {}
         self._ended: dict[int, set[int]] = {}  # topic -> those of it that have ended meanwhile; no empty sets
+        self._more_ended: set[int] = set()  # topics in which more have since this was asked
 
     def __len__(self) -> int:
         return len(self._units)
@@ -67,10 +68,17 @@ class Staged:
             unit = self._units.get(position)
             if unit is not None:
                 self._ended.setdefault(unit[0], set()).add(position)
+                self._more_ended.add(unit[0])
 
-    def ended(self) -> dict[int, int]:
-        """How many of them have, by topic."""
-        return {topic: len(ended) for topic, ended in self._ended.items()}
+    @property
+    def has_ended(self) -> bool:
+        """Whether some have since this was asked last."""
+        return bool(self._more_ended)
+
+    def take_ended(self) -> dict[int, int]:
+        """How many have, of the topics in which more have since this was asked last."""
+        topics, self._more_ended = self._more_ended, set()
+        return {topic: len(self._ended[topic]) for topic in topics if topic in self._ended}
 
     def _pop(self, position: int) -> tuple[int, LaneKind, int]:
         unit = self._units.pop(position)
@@ -84,3 +92,4 @@ class Staged:
         """The term is over."""
         self._units.clear()
         self._ended.clear()
+        self._more_ended.clear()

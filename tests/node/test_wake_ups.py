@@ -11,7 +11,7 @@ import pytest
 from api.port import ANONYMOUS, MessageIn, PullIn, Target, TopicChange
 from chaos.ports import free_ports
 from node.push_lane import Lane
-from node.push_stage import BITE_UNITS
+from node.push_stage import BITE_UNITS, TURN_BYTES
 from node.reign import Reign
 from node.server import Node
 from tests.node.pushing import play, put, schedule
@@ -177,6 +177,88 @@ def test_messages_that_ended_give_their_room_back(tmp_path: Path, move: bool) ->
             await until(lambda: len(seen) == 5)
 
     play(tmp_path, scene, per_target=1, staged_per_topic=10, timeout_ms=LONG_MS)
+
+
+def test_messages_that_come_when_their_topics_staged_ones_have_ended_are_pushed(tmp_path: Path) -> None:
+    """These ended while nothing waited for their room."""
+    seen: list[Request] = []
+
+    async def scene(node: Node) -> None:
+        async with receiver(hang) as hangs, receiver(answering(answer(200), seen=seen)) as url:
+            await put(node, "orders", hangs)
+            _, *waiting = await schedule(node, *[MessageIn("orders", b"{}")] * 11)
+            await until(lambda: node.pusher.staged == 10)
+            for id in waiting:
+                await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
+            await schedule(node, *[MessageIn("orders", b"1", target=Target(url=url))] * 5)
+            await until(lambda: len(seen) == 5)
+
+    play(tmp_path, scene, per_target=1, staged_per_topic=10, timeout_ms=LONG_MS)
+
+
+@pytest.mark.parametrize("more", [0, 5])
+def test_messages_that_ended_give_the_room_of_all_back(tmp_path: Path, more: int) -> None:
+    """All that may be staged is taken up by other topics, one of which has more that wait, or none."""
+    seen: list[Request] = []
+
+    async def scene(node: Node) -> None:
+        async with receiver(hang) as hangs, receiver(answering(answer(200), seen=seen)) as url:
+            for topic, count, staged in (("a", 11, 10), ("b", 5, 15), ("c", 5 + more, 20)):
+                await put(node, topic, hangs)
+                ids = await schedule(node, *[MessageIn(topic, b"{}")] * count)
+                await until(lambda staged=staged: node.pusher.staged == staged)  # type: ignore[misc]
+            await put(node, "orders", url)
+            await schedule(node, *[MessageIn("orders", b"1")] * 5)
+            await ready(node, 5 + more)
+            for id in ids:
+                await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
+            await until(lambda: len(seen) == 5)
+
+    play(tmp_path, scene, per_target=1, staged_per_topic=10, staged_total=20, timeout_ms=LONG_MS)
+
+
+def test_a_turn_stages_so_many_bytes(tmp_path: Path) -> None:
+    """A message of each of 30 topics is 12 MB; read in one turn, 60 topics with 16 of them held the loop for 0.7 s."""
+
+    async def scene(node: Node) -> None:
+        staged: list[int] = []
+        lanes, turn = node.pusher._lanes, node.pusher._staging.turn
+
+        def weighed(reign: Reign, now_ms: int) -> bool:
+            before = lanes.bytes
+            done = turn(reign, now_ms)
+            staged.append(lanes.bytes - before)
+            return done
+
+        async with receiver(hang) as hangs:
+            for number in range(30):
+                await put(node, f"orders-{number}", hangs, paused=True)
+                await schedule(node, *[MessageIn(f"orders-{number}", bytes(200_000))] * 2)
+            await ready(node, 60)
+            node.pusher._staging.turn = weighed  # type: ignore[method-assign]
+            for number in range(30):
+                await node.service.put_topic(
+                    f"orders-{number}", TopicChange(paused=False), create=False, if_match=None, principal=ANONYMOUS
+                )
+            await until(lambda: node.pusher.staged + node.pusher.on_wire == 60)
+        assert max(staged) <= TURN_BYTES
+
+    play(tmp_path, scene, per_target=1, timeout_ms=LONG_MS)
+
+
+def test_a_clock_that_has_gone_back_a_little_is_waited_for_as_little(tmp_path: Path) -> None:
+    """A leader that is held back to the median of its peers goes back and forth by some milliseconds."""
+
+    async def scene(node: Node) -> None:
+        reign = node.reign
+        assert reign is not None
+        latest_ms = reign.dispatcher.planning.latest_ms
+        assert latest_ms is not None
+        began_s = asyncio.get_running_loop().time()
+        node.pusher._turn(latest_ms - 5)
+        assert began_s < node.pusher._rests_until_s <= asyncio.get_running_loop().time() + 0.005
+
+    play(tmp_path, scene)
 
 
 def test_a_clock_that_has_gone_back_costs_few_looks(tmp_path: Path) -> None:
