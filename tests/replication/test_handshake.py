@@ -168,6 +168,7 @@ def test_a_long_hello_with_another_map_is_refused(more: Any) -> None:
 
 def test_a_hello_of_a_newer_form_is_answered_by_name() -> None:
     """More fields than this build knows: the refusal says how many, and what it reads itself."""
-    with pytest.raises(HelloRefused, match=f"hello of 12 fields; this build, of protocol {PROTOCOL[1]}, reads 11") as caught:
+    said = f"hello of 12 fields; this build, of protocol {PROTOCOL[1]}, reads 11"
+    with pytest.raises(HelloRefused, match=said) as caught:
         decode_greeting(split(encode_frame([*LONG, 7]))[0])
     assert caught.value.refusal.reason == "protocol"
