@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.examples import register_profiles
-from tests.held import Logs, bound_of, measured, worst
+from tests.held import Logs, at_pace, bound_of, measured, worst
+from tests.pace import slowness
 
 register_profiles()
 
@@ -73,7 +74,8 @@ def loop_is_not_held(
         return
     with measured() as steps:
         yield
-    steps += _logs.steps(sorted(set(tmp_path_factory.getbasetemp().iterdir()) - directories_before))
+    logged = _logs.steps(sorted(set(tmp_path_factory.getbasetemp().iterdir()) - directories_before))
+    steps += at_pace(logged, slowness() if logged else 1.0)
     assert not (said := worst(steps, bound_of(request))), said
 
 

@@ -1,14 +1,15 @@
 """No step of a real node may hold its loop for more than BOUND_MS. Every test of real nodes checks this too.
 
-The measure is processor time of the loop's thread. On a busy machine the thread also waits for a processor, a disk or
-the interpreter's lock. That time is not counted (see node/held.py).
+The measure is processor time of the loop's thread, by the pace of the machine (tests/pace.py). On a busy machine the
+thread also waits for a processor, a disk or the interpreter's lock. That time is not counted (see node/held.py).
 
 - **Nodes in the test's own loop**: every step is measured where asyncio runs it. The watchdog cannot measure here: it
   counts from beat to beat, and three nodes and a test make many steps between two beats. Garbage collection is not
   counted, because the heap belongs to the whole test run. A test's own coroutine may read hundreds of messages in one
   step, so the first OWN_MS of its steps are not counted.
 - **Nodes in processes**: their watchdog logs what held the loop, and the logs in the test's directories are read. The
-  watchdog may take several short steps for one. So a line counts only if it saw the same place at least twice.
+  watchdog may take several short steps for one. So a line counts only if it saw the same place at least twice. The
+  pace is that of the test's end.
 
 A test says `@pytest.mark.held(MS, reason="...")` if its nodes may hold their loop for longer.
 """
@@ -25,6 +26,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from tests.pace import slowness
 
 BOUND_MS = 100.0
 OWN_MS = 300.0
@@ -50,6 +53,11 @@ def worst(steps: list[Step], bound_ms: float) -> str:
     return f"a loop was held for {longest.work_ms:.0f} ms of work, the bound is {bound_ms:.0f}: {longest.doing}"
 
 
+def at_pace(steps: list[Step], slow: float) -> list[Step]:
+    """These steps as they would have been on a machine that is so many times faster."""
+    return [Step(step.work_ms / slow, step.doing) for step in steps]
+
+
 @contextmanager
 def measured() -> Iterator[list[Step]]:
     """Collect the steps of event loops in this thread that work for BOUND_MS / 2 or longer."""
@@ -70,9 +78,9 @@ def measured() -> Iterator[list[Step]]:
         before, garbage = time.thread_time(), collected
         run(self)
         work_ms = (time.thread_time() - before - (collected - garbage)) * 1000
-        work_ms -= OWN_MS if _is_of_test(callback) else 0.0
-        if work_ms >= BOUND_MS / 2:
-            steps.append(Step(work_ms, _name(callback)))
+        own_ms = OWN_MS if _is_of_test(callback) else 0.0
+        if work_ms - own_ms >= BOUND_MS / 2:
+            steps.append(Step(work_ms / slowness() - own_ms, _name(callback)))
 
     gc.callbacks.append(on_garbage)
     handle._run = timed

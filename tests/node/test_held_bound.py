@@ -6,9 +6,22 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.held import LOG, OWN_MS, Logs, Step, measured, told, worst
 
 LINE = "12:00:00 [warning] loop held blocked_ms=3 doing='{}' held_ms={} samples='{} of 7' unscheduled_ms=0 work_ms={}\n"
+
+
+@pytest.fixture(autouse=True)
+def pace(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Set how slow the machine is: as usual, unless a test says otherwise."""
+
+    def set_to(slow: float) -> None:
+        monkeypatch.setattr("tests.held.slowness", lambda: slow)
+
+    set_to(1.0)
+    return set_to
 
 
 def work(seconds: float) -> None:
@@ -39,6 +52,22 @@ def test_a_step_that_works_is_told_by_its_name() -> None:
     assert "work" in worst(steps, 100)
     assert not worst(steps_of(work, *[0.03] * 8), 100)
     assert not worst(steps_of(work, 0.15), 400)
+
+
+def test_a_slow_machine_takes_longer_for_the_same_step(pace: Callable[[float], None]) -> None:
+    """On a machine that is half as fast a step may work for twice as long, and what a test does itself too."""
+    pace(2.0)
+    (step,) = steps_of(work, 0.3)
+    assert 150 <= step.work_ms < 250
+
+    async def whole() -> None:
+        await asyncio.sleep(0)
+        work(2 * OWN_MS / 1000 + 0.3)
+
+    with measured() as steps:
+        asyncio.run(whole())
+    (step,) = steps
+    assert 150 <= step.work_ms < 250
 
 
 def test_waiting_and_collecting_garbage_are_not_counted() -> None:
