@@ -17,6 +17,8 @@ from chaos.plan import Plan
 from cli.local_cluster import LocalNode
 
 AROUND_MS = 50
+LEAD_STEP_MS = 5
+LEAD_MAX_MS = 5_000
 NOT_DONE = 503
 LOOKED = 4  # one of so many
 
@@ -29,11 +31,16 @@ class CancelAnswer(msgspec.Struct):
 
 
 class Racer:
-    """Listens to the history for acknowledgements; races each message's due time with at most one command."""
+    """Listens to the history for acknowledgements; races each message's due time with at most one command.
+
+    It aims earlier after each that came too late, and later after each that was in time. So about half of them are in
+    time on a machine of any speed, and the rest are close.
+    """
 
     def __init__(self, nodes: Sequence[LocalNode], plan: Plan, history: History) -> None:
         self._nodes, self._plan, self._history = list(nodes), plan, history
         self._random = np.random.default_rng(plan.seed + 1)
+        self._lead_ms = 0
         self._chosen: asyncio.Queue[tuple[Answered, bool]] = asyncio.Queue()
         history.listen(self._choose)
 
@@ -54,13 +61,15 @@ class Racer:
                 tasks.create_task(self._race(http, message, cancels))
 
     async def _race(self, http: aiohttp.ClientSession, message: Answered, cancels: bool) -> None:
-        at_ms = message.due_ms + int(self._random.integers(-AROUND_MS, AROUND_MS, endpoint=True))
+        around_ms = int(self._random.integers(-AROUND_MS, AROUND_MS, endpoint=True))
+        at_ms = message.due_ms - self._lead_ms + around_ms
         await asyncio.sleep(max(0.0, (at_ms - self._history.now()[1]) / 1000))
         asked_wall_ms = self._history.now()[1]
         node = self._nodes[int(self._random.integers(len(self._nodes)))]
         url = f"{node.url}/v1/messages/{message.message_id}"
         due_ms = message.due_ms + self._plan.reschedule_ms
         answer = await (ask(http, "DELETE", url) if cancels else ask(http, "PATCH", url, {"deliver_at": due_ms}))
+        self._aim(answer.kind)
         mono_ms, wall_ms = self._history.now()
         common: dict[str, Any] = {
             "mono_ms": mono_ms,
@@ -84,6 +93,10 @@ class Racer:
         self._history.record(event)
         if message.number % LOOKED == 0:
             await look(http, node, message, self._history)
+
+    def _aim(self, kind: str) -> None:
+        step_ms = {"done": -LEAD_STEP_MS, "refused": LEAD_STEP_MS}.get(kind, 0)
+        self._lead_ms = min(max(0, self._lead_ms + step_ms), LEAD_MAX_MS)
 
 
 class CommandAnswer(msgspec.Struct):

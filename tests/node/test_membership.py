@@ -219,7 +219,8 @@ async def remove(place: Place, node_id: str) -> None:
         try:
             await (await place.leader()).service.remove_member(node_id)
         except Problem as problem:
-            if problem.code not in ("no-leader", "change-in-progress", "not-caught-up"):
+            # A leader that has just begun has not met all the others yet: to it those are down.
+            if problem.code not in ("no-leader", "change-in-progress", "not-caught-up", "quorum-loss"):
                 raise
             return False
         return True

@@ -1,6 +1,7 @@
 """Strict topics on whole nodes: what is handed over stands in the log before, and what is not is taken back."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,18 @@ def newest(node: Node, id: str) -> list[tuple[str, int]]:
     """The message's story in the log: events and attempts."""
     found = find(node.store, id)
     return [(EVENTS[int(row["what"])], int(row["attempt"])) for row in at_once(node.store.history(found.home))]
+
+
+def delivered(node: Node, ids: Sequence[str]) -> Callable[[], bool]:
+    """Whether all of these are. Each is looked at until it is, and no more: the looks hold the nodes' loop."""
+    left = [*ids]
+
+    def looked() -> bool:
+        while left and [event for event, _ in newest(node, left[0])][-1:] == ["delivered"]:
+            del left[0]
+        return not left
+
+    return looked
 
 
 async def pledged(node: Node) -> None:
@@ -299,7 +312,7 @@ def test_a_transfer_takes_planned_pushes_with_it(tmp_path: Path) -> None:
             }
             assert kept <= begun.keys(), "leased, never sent, and not released"
             # An attempt that had begun and was not on the wire was given back, and bears another number.
-            await until(lambda: all([event for event, _ in newest(new, id)][-1:] == ["delivered"] for id in ids))
+            await until(delivered(new, ids))
             assert sorted(int(request.body) for request in seen) == [*delays]
             assert {request.headers["hourwheel-term"] for request in seen} == {str(reign.term), str(new.group.term)}
 

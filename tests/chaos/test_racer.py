@@ -1,0 +1,69 @@
+"""The racer aims at the moment from which commands come too late, wherever a node's slowness puts it."""
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from chaos.event import Answered, Cancelled
+from chaos.history import History
+from chaos.plan import Plan
+from chaos.racer import CommandAnswer, Racer
+from cli.local_cluster import LocalNode
+from tests.virtual_time import passes, virtually
+
+SLOW_MS = 150
+COUNT = 300
+
+
+@pytest.mark.parametrize("slow_ms", [0, SLOW_MS])
+def test_some_commands_are_in_time_and_some_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_ms: int
+) -> None:
+    """Of a node that comes to a command so late too: by then the message has gone out."""
+    due_ms = {f"http://127.0.0.1:1/v1/messages/{number}": 300 + 20 * number for number in range(0, 4 * COUNT, 4)}
+
+    async def scene() -> History:
+        loop = asyncio.get_running_loop()
+        history = History(now=lambda: (loop.time() * 1000, round(loop.time() * 1000)))
+        begun_ms = history.now()[1]
+
+        async def ask(_http: object, _method: str, url: str) -> CommandAnswer:
+            if history.now()[1] - begun_ms > due_ms[url] - slow_ms:
+                return CommandAnswer("refused", {}, "")
+            return CommandAnswer("done", {"prior": "pending", "attempts_made": 0}, "")
+
+        async def looked(*_: object) -> None:
+            return None
+
+        monkeypatch.setattr("chaos.racer.ask", ask)
+        monkeypatch.setattr("chaos.racer.look", looked)
+        node = LocalNode("n1", 1, 2, tmp_path)
+        racing = asyncio.create_task(Racer([node], Plan(rate=1, duration_s=1, cancel_share=1.0), history).run())
+        for number, due in zip(range(0, 4 * COUNT, 4), due_ms.values(), strict=True):
+            await passes((begun_ms + due - 300 - history.now()[1]) / 1000)
+            mono_ms, wall_ms = history.now()
+            history.record(
+                Answered(
+                    mono_ms=mono_ms,
+                    wall_ms=wall_ms,
+                    number=number,
+                    node="n1",
+                    outcome="acknowledged",
+                    sent_mono_ms=mono_ms,
+                    message_id=str(number),
+                    due_ms=begun_ms + due,
+                )
+            )
+        await passes(2.0)
+        racing.cancel()
+        with suppress(asyncio.CancelledError):
+            await racing
+        return history
+
+    outcomes = Counter(event.outcome for event in virtually(scene).of(Cancelled))
+    assert sum(outcomes.values()) == COUNT
+    assert outcomes["cancelled"] > 50, outcomes
+    assert outcomes["refused"] > 50, outcomes
