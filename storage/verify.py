@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from storage.array import U64
 from storage.catalog import Catalog
@@ -28,7 +29,9 @@ from storage.hour_lengths import HourLengths
 from storage.move_check import move_faults
 from storage.silence_file import read_silence
 
-_READ_BYTES = 4 << 20
+_READ_BYTES: Final = 4 << 20
+UNWRITTEN: Final = "are zeros, as a power cut leaves them"
+"""Of rows that a note counts."""
 
 
 @dataclass(slots=True)
@@ -119,18 +122,20 @@ def _open(
 
 
 def _verify_deliveries(deliveries: Path, disk: Disk, report: Report) -> None:
-    """Read the delivery log. Rows never written are a note: it is not synced, a power cut leaves some."""
-    unwritten = 0
+    """Read the delivery log. Rows never written are a note: it is not synced, a power cut leaves some. A page that a
+    disk lost looks the same."""
+    unwritten, first = 0, ""
     for file in delivery_files(deliveries, disk):
         try:
             for rows, zeros in read_delivery_file(deliveries / file.name, disk):
                 report.deliveries += len(rows)
                 report.bytes += rows.nbytes
                 unwritten += zeros
+                first = first or (file.name if zeros else "")
         except (Corrupt, FormatRefused) as fault:
             report.faults.append(str(fault))
     if unwritten:
-        report.notes.append(f"{unwritten} rows of the delivery log that a power cut left unwritten")
+        report.notes.append(f"{unwritten} rows of the delivery log {UNWRITTEN}, the first in {first}")
 
 
 def digest(directory: Path, *, disk: Disk | None = None, group: int = 0) -> tuple[str, int]:

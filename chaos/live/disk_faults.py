@@ -33,6 +33,7 @@ from chaos.live.nemesis import LiveNemesis
 from cli.exit_code import ExitCode
 from cli.local_cluster import this_build
 from storage.hour_file import directory_of
+from storage.verify import UNWRITTEN
 
 #: Inside the reserve (1 GiB), and room enough for what goes on there: settles, leases, checkpoints.
 FULL_BYTES: Final = 256 << 20
@@ -257,7 +258,8 @@ class DiskFaults:
         self._nemesis.rotten.add(damage.node)
         damage.log_bytes = self._log_bytes(damage.node)
         said = await asyncio.to_thread(verify_command, self._cluster.nodes[damage.node].data_path)
-        if said.returncode == ExitCode.DATA:
+        lost_rows = damage.kind == "deliveries" and damage.wound.what == rot.ZEROS and UNWRITTEN in said.stdout
+        if said.returncode == ExitCode.DATA or lost_rows:
             damage.found_by.append("verify")
         self._rotten.setdefault(damage.node, []).append(damage)
 

@@ -25,6 +25,7 @@ FILES: Final = {
 PAGE: Final = 4096
 TORN_BYTES_MAX: Final = 4096
 CUT: Final = "the end"
+ZEROS: Final = "a page"
 #: Below the length of the shortest record of a delivery log: half of one is a torn tail, a whole one of noise is not.
 TORN_ROW_BYTES_MAX: Final = 63
 
@@ -84,7 +85,7 @@ def zero(data: Path, kind: str, at: float, chance: random.Random) -> Wound | Non
         held = file.read(PAGE)
         file.seek(offset)
         file.write(bytes(len(held)))
-    return Wound("a page", path, offset, len(held), held) if any(held) else None
+    return Wound(ZEROS, path, offset, len(held), held) if any(held) else None
 
 
 def truncate(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:

@@ -23,6 +23,7 @@ from chaos.live.loop_disk import LoopDisk, Unsynced
 from chaos.live.nemesis import LiveNemesis
 from chaos.live.process_faults import ProcessFaults
 from cli.exit_code import ExitCode
+from storage.verify import UNWRITTEN
 from tests.chaos.live.pretended import Machines
 from tests.waiting import until
 
@@ -122,7 +123,7 @@ async def struck(
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Verify finds nothing, unless a test says otherwise; nodes meet damage soon."""
-    sound = subprocess.CompletedProcess[str]([], 0)
+    sound = subprocess.CompletedProcess[str]([], 0, "")
     monkeypatch.setattr(disk_faults, "verify_command", lambda data: sound)
     monkeypatch.setattr(disk_faults, "MEETS_S", 0.02)
     monkeypatch.setattr(disk_faults, "LOOK_S", 0.01)
@@ -232,10 +233,22 @@ def test_a_node_that_had_not_caught_up_promised_nothing(tmp_path: Path, fault: s
 
 def test_verify_is_asked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it says of the damaged files counts as found, whatever the node does."""
-    damaged = subprocess.CompletedProcess[str]([], int(ExitCode.DATA))
+    damaged = subprocess.CompletedProcess[str]([], int(ExitCode.DATA), "")
     monkeypatch.setattr(disk_faults, "verify_command", lambda data: damaged)
     faults, _, _ = asyncio.run(struck(tmp_path, "0 flip n2 for=0.01 at=0.5 file=hours"))
     assert [damage.found_by for damage in faults.damages] == [["verify"]]
+
+
+def test_verify_may_tell_a_lost_page_of_hand_overs_by_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 3737: its rows are zeros, as a power cut leaves them in a file that is not synced. A lost page of another
+    file is a fault."""
+    noted = subprocess.CompletedProcess[str]([], int(ExitCode.OK), f"28 rows of the delivery log {UNWRITTEN}")
+    monkeypatch.setattr(disk_faults, "verify_command", lambda data: noted)
+    found = {}
+    for fault, kind in [("zero", "deliveries"), ("zero", "hours")]:
+        faults, _, _ = asyncio.run(struck(tmp_path / fault / kind, f"0 {fault} n2 for=0.01 at=0.5 file={kind}"))
+        found[fault, kind] = not faults.broken
+    assert found == {("zero", "deliveries"): True, ("zero", "hours"): False}
 
 
 def test_verify_of_this_build_is_asked_wherever_the_run_was_begun(
