@@ -39,7 +39,7 @@ class Promoted:
         self._node, self._store, self._term = node, node.store, term
         known = founds or (node.group.given and node.store.doubt.term == term - 1)
         self._until_ms = HANDED_ON if known else _latest_ms(node)
-        self._doubt = NO_DOUBT if known else Doubt.at(node.store, self._until_ms)
+        self._doubt = NO_DOUBT if known else Doubt.at(node.store.span, self._until_ms)
 
     async def say(self, reign: Reign) -> None:
         """Put it into the log, from the level on at which that says so."""

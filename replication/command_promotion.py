@@ -42,5 +42,5 @@ def apply_promotion(store: Store, command: Promotion, term: int) -> None:
     if not has(store.level, "doubt"):
         return
     if command.until_ms != HANDED_ON:
-        store.doubt = Doubt.at(store, max(command.until_ms, store.doubt.until_ms))
+        store.doubt = Doubt.at(store.span, max(command.until_ms, store.doubt.until_ms))
     store.doubt = replace(store.doubt, term=term)

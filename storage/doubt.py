@@ -7,19 +7,15 @@ the change of leader leaves a doubt about all of these, which ends with their me
 A later change leaves a doubt about all that an earlier one did, and more. So the newest one alone is kept.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.array import I64, U64
 from storage.position import HOUR_MAX, HOUR_MS, INDEX_BITS, hours_of
-
-if TYPE_CHECKING:
-    from storage.store import Store
 
 CLOCKS_MS: Final = 1_000
 """How far two leaders' clocks may be apart: each is within 500 ms of the median of all nodes' (node/clock.py)."""
@@ -40,10 +36,10 @@ class Doubt:
     term: int = 0
 
     @classmethod
-    def at(cls, store: Store, until_ms: int) -> Doubt:
-        """Of what is there now."""
+    def at(cls, span: Callable[[int], tuple[int, int]], until_ms: int) -> Self:
+        """Of what is there now. `span`: the positions of an hour's units, of the first and behind the last."""
         hour = min(max(until_ms // HOUR_MS, 1), HOUR_MAX)
-        return cls(until_ms, (store.span(hour - 1)[1], store.span(hour)[1]))
+        return cls(until_ms, (span(hour - 1)[1], span(hour)[1]))
 
     def mark(self) -> str:
         """What the rolling hash takes in of it."""

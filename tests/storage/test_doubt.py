@@ -24,7 +24,7 @@ def test_what_was_there_and_due_is_in_doubt_and_what_came_later_is_not(tmp_path:
     until_ms = T0 + HOUR_MS + 300
     due_ms = (T0 + 5, T0 + HOUR_MS - 200, until_ms, until_ms + 1)
     before = placed(log.apply(schedule(*due_ms)))
-    doubt = Doubt.at(log.store, until_ms)
+    doubt = Doubt.at(log.store.span, until_ms)
     after = placed(log.apply(schedule(*due_ms, T0 + 3 * HOUR_MS)))
     assert doubted(log, doubt, before) == [True, True, True, False]
     assert doubted(log, doubt, after) == [False] * 5
@@ -36,6 +36,6 @@ def test_a_first_leader_finds_nothing_to_doubt(tmp_path: Path) -> None:
     """There was no hour, and what comes into it is new."""
     log = Log(tmp_path)
     log.apply(GENESIS)
-    doubt = Doubt.at(log.store, T0 + 1_000)
+    doubt = Doubt.at(log.store.span, T0 + 1_000)
     assert doubted(log, doubt, placed(log.apply(schedule(T0, T0 + 999)))) == [False, False]
     log.store.close()
