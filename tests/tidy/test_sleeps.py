@@ -6,7 +6,8 @@ What has to come is waited for (tests/waiting.py); where only time has to pass t
 
 import ast
 
-from tests.tidy.test_tidy import TREES, dotted
+from tests.tidy.sources import TREES
+from tests.tidy.test_tidy import dotted
 
 HOMES = ("tests/waiting.py", "tests/virtual_time.py")
 

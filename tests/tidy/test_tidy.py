@@ -4,25 +4,9 @@ What the tree cannot show (is a name good, does a comment say why) stays with th
 """
 
 import ast
-import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-OURS = ("api", "bench", "chaos", "cli", "ledger", "node", "reconcile", "replication", "storage")
-
-#: Folder -> folders of ours that it may import (DESIGN section 4).
-MAY_IMPORT: dict[str, set[str]] = {
-    "storage": set(),
-    "replication": {"storage"},
-    "api": set(),
-    "ledger": {"storage"},
-    "reconcile": {"ledger", "storage"},
-    "node": {"ledger", "storage", "replication", "api"},
-    "cli": set(OURS),
-    "chaos": set(OURS),
-    "bench": set(OURS),
-}
+from tests.tidy.sources import FILES, NAMES, NODES, OURS, TREES, folder
 
 #: Third-party package -> folders that may use it. A package that is not here is not used.
 THIRD_PARTY: dict[str, set[str]] = {
@@ -76,29 +60,6 @@ LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 
 
-def sources() -> list[Path]:
-    """Every Python file that git tracks or would track."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return [ROOT / line for line in listed.stdout.split() if (ROOT / line).exists()]
-
-
-FILES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sources()}
-TREES = {name: ast.parse(text) for name, text in FILES.items()}
-NODES = {name: list(ast.walk(tree)) for name, tree in TREES.items()}
-NAMES = sorted(FILES)
-
-
-def folder(name: str) -> str:
-    """The top-level folder of a file."""
-    return name.split("/")[0]
-
-
 def imported(nodes: list[ast.AST]) -> set[str]:
     """Top-level names of all modules that a file imports, wherever in it."""
     found: set[str] = set()
@@ -138,14 +99,12 @@ def test_sizes() -> None:
 
 
 def may_import(here: str, module: str) -> bool:
-    """Whether a file of this folder may import this top-level module."""
-    if module in OURS:
-        return module == here or module in MAY_IMPORT[here]
-    return module in sys.stdlib_module_names or here in THIRD_PARTY.get(module, set())
+    """Whether a file of this folder may import this top-level module, as far as others' packages go."""
+    return module in OURS or module in sys.stdlib_module_names or here in THIRD_PARTY.get(module, set())
 
 
 def test_imports() -> None:
-    """A folder imports only what the table lets it import, of ours and of others'."""
+    """A folder imports of others' packages only what the table lets it import; of ours see test_rooms.py."""
     ours = [name for name in NAMES if folder(name) in OURS]
     taken = [(name, module) for name in ours for module in sorted(imported(NODES[name]))]
     assert [each for each in taken if not may_import(folder(each[0]), each[1])] == []

@@ -1,0 +1,52 @@
+"""Every Python file of the project, its syntax tree, and which of our files it imports."""
+
+import ast
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+OURS = ("api", "bench", "chaos", "cli", "ledger", "node", "reconcile", "replication", "storage")
+
+
+def sources() -> list[Path]:
+    """Every Python file that git tracks or would track."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [ROOT / line for line in listed.stdout.split() if (ROOT / line).exists()]
+
+
+FILES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sources()}
+TREES = {name: ast.parse(text) for name, text in FILES.items()}
+NODES = {name: list(ast.walk(tree)) for name, tree in TREES.items()}
+NAMES = sorted(FILES)
+
+
+def folder(name: str) -> str:
+    """The top-level folder of a file."""
+    return name.split("/")[0]
+
+
+def room(name: str) -> str:
+    """The folder that a file stands in: its room."""
+    return name.rpartition("/")[0]
+
+
+def files_imported(name: str) -> set[str]:
+    """The files of ours that a file imports, wherever in it, for types alone too."""
+    found: set[str] = set()
+    for node in NODES[name]:
+        if isinstance(node, ast.Import):
+            found |= {alias.name.replace(".", "/") + ".py" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            module = node.module.replace(".", "/")
+            found |= {f"{module}.py", *(f"{module}/{alias.name}.py" for alias in node.names)}
+    return (found & FILES.keys()) - {name}
+
+
+PRODUCT = [name for name in NAMES if folder(name) in OURS]
+IMPORTED = {name: files_imported(name) for name in PRODUCT}
