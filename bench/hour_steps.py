@@ -11,13 +11,13 @@ from typing import Final, TypeVar
 import numpy as np
 
 from bench.row import Row, at_most
-from storage.array import I64
-from storage.checkpoint import CheckpointRecord
-from storage.columns import UnitBatch
-from storage.disk import Disk
-from storage.genesis import Genesis
-from storage.position import HOUR_MS
-from storage.record import KIND_MESSAGE, Drafts, encode_records
+from storage.catalog.checkpoint_record import CheckpointRecord
+from storage.catalog.genesis import Genesis
+from storage.file.disk import Disk
+from storage.format.array import I64
+from storage.format.batches import UnitBatch
+from storage.format.position import HOUR_MS
+from storage.format.record import KIND_MESSAGE, Drafts, encode_records
 from storage.store import Store
 
 T = TypeVar("T")

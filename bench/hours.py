@@ -18,8 +18,8 @@ from bench.receivers import PUSH_SETTINGS
 from bench.row import Row, at_most, told
 from bench.scale import Scale
 from chaos.cluster import Cluster
-from storage.catalog import Catalog
-from storage.disk import Disk
+from storage.catalog.catalog import Catalog
+from storage.file.disk import Disk
 
 BATCH = 5_000
 HOUR_MS = 3_600_000

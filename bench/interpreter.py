@@ -4,7 +4,7 @@ A store stages batches of 100 messages that are due in any of the next 720 hours
 thread. Meanwhile another thread stands in for the event loop: it sleeps for a moment, again and again, and notes how
 long it takes to go on. The switch interval and the collector's thresholds are the node's. On a quiet machine whatever
 is more than that is the interpreter: the thread that has it does not let go, or for too short a time
-(`storage.disk.Disk.pause`).
+(`storage.file.disk.Disk.pause`).
 """
 
 import argparse
@@ -19,8 +19,8 @@ import numpy as np
 from bench.looks import Bench
 from node.memory import settle_memory
 from node.process import SWITCH_S
-from storage.checkpoint_job import CheckpointJob
-from storage.position import HOUR_MS
+from storage.checkpoint.job import CheckpointJob
+from storage.format.position import HOUR_MS
 
 HOURS = 720
 BATCH = 100

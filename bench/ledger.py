@@ -18,11 +18,11 @@ import numpy as np
 from ledger.bucket import BUCKET_UNITS, SPAN, Bucket, Context, Rows
 from ledger.judge import judge
 from ledger.summary import Summary
-from storage.delivery_record import DELIVERED as DONE
-from storage.delivery_record import DELIVERY, END, PULL, START
-from storage.format import DELIVERED, LEASED, SETTLE, UNIT
-from storage.position import HOUR_MS, INDEX_BITS
-from storage.record import HEADER
+from storage.format.delivery_record import DELIVERED as DONE
+from storage.format.delivery_record import DELIVERY, END, PULL, START
+from storage.format.position import HOUR_MS, INDEX_BITS
+from storage.format.record import HEADER
+from storage.format.rows import DELIVERED, LEASED, SETTLE, UNIT
 
 HOUR = 490_000
 LEASE_MS = 30_000

@@ -26,12 +26,12 @@ from replication.command import Command, DispatchState, Genesis, Unlink
 from replication.envelope import encode_entry
 from replication.journal import Journal
 from replication.machine import Machine
-from storage.columns import SettleBatch, UnitBatch
-from storage.disk import Disk
-from storage.format import DELIVERED, LEASED
-from storage.key import DROPPED_MAX, KeyEntry
-from storage.position import HOUR_MS
-from storage.record import KIND_MESSAGE, Drafts, encode_records
+from storage.catalog.key import DROPPED_MAX, KeyEntry
+from storage.file.disk import Disk
+from storage.format.batches import SettleBatch, UnitBatch
+from storage.format.position import HOUR_MS
+from storage.format.record import KIND_MESSAGE, Drafts, encode_records
+from storage.format.rows import DELIVERED, LEASED
 from storage.store import Store
 
 HOUR = 490_000

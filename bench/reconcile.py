@@ -30,7 +30,7 @@ from reconcile.job import Request, reconcile
 from reconcile.planted import Planted, make
 from reconcile.read_columns import duplicates_columns, ledger_columns
 from reconcile.session import session
-from storage.message_id import encode_ids
+from storage.format.message_id import encode_ids
 
 GROUP: Final = 0
 AUDITED: Final = "audited"

@@ -35,10 +35,10 @@ from node.receipt import Receipts
 from replication.command import Command, Genesis, Settle
 from replication.envelope import encode_entry
 from replication.machine import Applied, Machine
-from storage.disk import Disk
-from storage.message_id import encode_ids
-from storage.pieces import at_once
-from storage.position import HOUR_MS
+from storage.file.disk import Disk
+from storage.format.message_id import encode_ids
+from storage.format.pieces import at_once
+from storage.format.position import HOUR_MS
 from storage.store import Store
 
 SIZES = (1, 64, 1_000)

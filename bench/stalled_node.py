@@ -23,7 +23,7 @@ from node.memory import settle_memory
 from node.outside import Outside
 from node.process import SWITCH_S
 from node.server import Node
-from storage.disk import Disk
+from storage.file.disk import Disk
 
 TICK_S = 0.005
 

@@ -23,8 +23,8 @@ from chaos.ground import Ground
 from chaos.preload import together
 from chaos.skewed_clock import SkewedClock
 from cli.local_cluster import LocalNode, how_it_ended, last_words, start_process, write_config
-from storage.level import LEVELS
-from storage.verify import digest
+from storage.catalog.level import LEVELS
+from storage.directory.verify import digest
 
 POLL_S = 0.1  # a look is a request to each node: often enough for what takes seconds
 READY_S = 60.0

@@ -9,7 +9,7 @@
  *
  * CHAOS_BOOT names the file that is opened in place of BOOT_ID: a process whose power was cut finds another run of the kernel.
  *
- * Positional writes are those to the data (a node's log goes out with write): storage/disk.py and LMDB both use pwrite.
+ * Positional writes are those to the data (a node's log goes out with write): storage/file/disk.py and LMDB both use pwrite.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

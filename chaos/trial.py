@@ -21,7 +21,7 @@ from chaos.plan import Plan
 from chaos.verdict import Verdict
 from chaos.webhooks import PUSH_SETTINGS, account, starts
 from chaos.workload import Workload
-from storage.verify import verify
+from storage.directory.verify import verify
 
 #: So many messages are asked about at the end: a trial is short.
 ACCOUNTED = 100

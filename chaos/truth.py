@@ -25,12 +25,13 @@ from chaos.event import (
 from chaos.history import History
 from node.retry import NACKED
 from replication.apply_move import CODE_REDRIVEN
-from storage.format import DELIVERED
-from storage.level import LEVELS
+from storage.catalog.level import LEVELS
+from storage.format.rows import DELIVERED
 
 Name = tuple[str, int, int]  # (message id, term, attempt)
 
-#: A doubt takes in what is due so shortly behind a change of leader (storage/doubt.py), by clocks that are apart.
+#: A doubt takes in what is due so shortly behind a change of leader (storage/catalog/doubt.py), by clocks that are
+#: apart.
 DOUBT_MS: Final = 3_000
 #: A leader is seen to lead so long after it began at the most: from inside a simulated node, or by asking a real one.
 INSIDE_MS: Final = 20

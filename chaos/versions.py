@@ -31,7 +31,7 @@ from chaos.older_build import check_out, older_commit, run
 from chaos.plan import Plan
 from chaos.trial import Trial
 from cli.local_cluster import LocalNode, how_it_ended, last_words, start_process, write_config
-from storage.verify import verify
+from storage.directory.verify import verify
 
 ASK_S = 30.0
 REFUSED_S = 20.0

@@ -19,11 +19,11 @@ from chaos.history import History
 from chaos.plan import Plan
 from cli.local_cluster import LOOPBACK
 from cli.receiver import Receiver, Reply, Request
-from storage.delivery_file import delivery_files
-from storage.delivery_record import DELIVERY, PUSH, START, sound
-from storage.disk import Disk
-from storage.format import HEADER_SIZE, take_rows
-from storage.message_id import encode_ids
+from storage.file.delivery_file import delivery_files
+from storage.file.disk import Disk
+from storage.format.delivery_record import DELIVERY, PUSH, START, sound
+from storage.format.message_id import encode_ids
+from storage.format.rows import HEADER_SIZE, take_rows
 
 #: What lets a node push to this machine.
 PUSH_SETTINGS: Final = {"push": {"allow": ["127.0.0.0/8"]}}

@@ -35,11 +35,11 @@ def command(to: Path, directories: tuple[Path, ...], output: str) -> None:
 
     Stop it and begin it again as you like. Exit 11 for a data directory, or an export, that is damaged.
     """
-    from storage.data_directory import DirectoryRefused
-    from storage.disk import Disk, DiskFailed
-    from storage.export import Export, Exported, ExportRefused
-    from storage.export_source import read_source
-    from storage.format import Corrupt, FormatRefused
+    from storage.directory.data_directory import DirectoryRefused
+    from storage.export.export import Export, Exported, ExportRefused
+    from storage.export.source import read_source
+    from storage.file.disk import Disk, DiskFailed
+    from storage.format.rows import Corrupt, FormatRefused
 
     done: dict[Path, Exported] = {}
     nodes: set[str] = set()

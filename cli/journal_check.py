@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from replication.journal_recovery import recover
-from storage.disk import Disk, DiskFailed
-from storage.format import Corrupt, FormatRefused
+from storage.file.disk import Disk, DiskFailed
+from storage.format.rows import Corrupt, FormatRefused
 
 
 class ReadOnlyDisk(Disk):
@@ -38,7 +38,7 @@ class ReadOnlyDisk(Disk):
 
 @dataclass
 class JournalReport:
-    """What was found; as `storage.verify.Report`."""
+    """What was found; as `storage.directory.verify.Report`."""
 
     bytes: int = 0
     faults: list[str] = field(default_factory=list)

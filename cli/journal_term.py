@@ -8,7 +8,7 @@ from cli.exit_code import ExitCode
 from cli.failure import Failure
 
 if TYPE_CHECKING:
-    from storage.data_directory import DataDirectory
+    from storage.directory.data_directory import DataDirectory
 
 
 def new_term(opened: Sequence["DataDirectory"]) -> int:
@@ -50,9 +50,9 @@ def new_term(opened: Sequence["DataDirectory"]) -> int:
 
 def _table(path: Path) -> tuple[set[str], set[str], bytes]:
     """Ids of members and of those removed, and the cluster's id, as of the last checkpoint."""
-    from storage.catalog import Catalog
-    from storage.disk import Disk
-    from storage.members import REMOVED
+    from storage.catalog.catalog import Catalog
+    from storage.catalog.members import REMOVED
+    from storage.file.disk import Disk
 
     if not (path / "data.mdb").is_file():
         return set(), set(), b""

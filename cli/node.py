@@ -55,9 +55,9 @@ def journal_term(directories: tuple[Path, ...], yes: bool) -> None:
     from cli.journal_check import ReadOnlyDisk
     from cli.journal_term import new_term
     from replication.journal_term import lower_term, read_journal
-    from storage.data_directory import DataDirectory, DirectoryRefused
-    from storage.disk import Disk, DiskFailed
-    from storage.format import Corrupt, FormatRefused
+    from storage.directory.data_directory import DataDirectory, DirectoryRefused
+    from storage.file.disk import Disk, DiskFailed
+    from storage.format.rows import Corrupt, FormatRefused
 
     disk = Disk()
     try:

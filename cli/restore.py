@@ -1,7 +1,7 @@
 """`hourwheel restore BACKUP`: a data directory from a backup, the first node of a new cluster.
 
 Offline: it talks to no node. What is drawn by chance (the cluster's id, the directory's) is drawn here; the rest is
-storage/restore.py.
+storage/directory/restore.py.
 """
 
 import os
@@ -18,7 +18,7 @@ from cli.failure import Failure
 from cli.output import output_option, show_fields, show_json
 
 if TYPE_CHECKING:
-    from storage.catch_up import CatchUp
+    from storage.catalog.overdue import CatchUp
 
 
 @click.command()
@@ -51,9 +51,9 @@ def command(
     Restore one node. The others start with empty data directories and get everything from it.
     """
     from replication.journal_install import install_restored
-    from storage.disk import Disk, DiskFailed
-    from storage.restore import RestoreOptions, restore
-    from storage.snapshot import SnapshotRefused
+    from storage.checkpoint.manifest import SnapshotRefused
+    from storage.directory.restore import RestoreOptions, restore
+    from storage.file.disk import Disk, DiskFailed
 
     disk = Disk()
     options = RestoreOptions(
@@ -106,7 +106,7 @@ def _address(option: str, value: str | None) -> str | None:
 def _catch_up(value: str) -> "CatchUp | None":
     """The policy as it is kept: None hands over everything."""
     from api.duration import BadDuration, parse_duration
-    from storage.catch_up import CatchUp
+    from storage.catalog.overdue import CatchUp
 
     if value == "all":
         return None

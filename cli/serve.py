@@ -43,9 +43,9 @@ def command(config_path: Path, parent: int | None) -> None:
     from node.process import run
     from replication.envelope import UnknownCommand
     from replication.group import StartRefused
-    from storage.data_directory import DirectoryRefused
-    from storage.disk import DiskFailed
-    from storage.format import Corrupt, FormatRefused
+    from storage.directory.data_directory import DirectoryRefused
+    from storage.file.disk import DiskFailed
+    from storage.format.rows import Corrupt, FormatRefused
 
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:

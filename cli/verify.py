@@ -15,7 +15,7 @@ from cli.failure import Failure
 from cli.output import output_option, show_fields, show_json
 
 if TYPE_CHECKING:
-    from storage.verify import Report
+    from storage.directory.verify import Report
 
 
 @click.command()
@@ -26,11 +26,11 @@ def command(directory: Path, only_digest: bool, output: str) -> None:
     """Checks DIR, the data directory (`data_dir`) of a node that does not run, a backup or an export; exit 11 when
     anything in it is damaged.
     """
-    from storage.backup import is_backup
-    from storage.data_directory import DataDirectory, DirectoryRefused
-    from storage.disk import Disk, DiskFailed
-    from storage.export_manifest import is_export
-    from storage.format import Corrupt, FormatRefused
+    from storage.directory.backup import is_backup
+    from storage.directory.data_directory import DataDirectory, DirectoryRefused
+    from storage.export.manifest import is_export
+    from storage.file.disk import Disk, DiskFailed
+    from storage.format.rows import Corrupt, FormatRefused
 
     if not directory.is_dir():
         raise Failure(ExitCode.DATA, f"{directory} is not a directory")
@@ -58,7 +58,7 @@ def command(directory: Path, only_digest: bool, output: str) -> None:
 
 
 def _digest(directory: Path) -> dict[str, object]:
-    from storage.verify import digest
+    from storage.directory.verify import digest
 
     value, applied_index = digest(directory)
     return {"digest": value, "applied_index": applied_index}
@@ -67,7 +67,7 @@ def _digest(directory: Path) -> dict[str, object]:
 def _verify(directory: Path, output: str) -> dict[str, object]:
     """The report of a data directory."""
     from cli.journal_check import check_journal
-    from storage.verify import verify
+    from storage.directory.verify import verify
 
     report = verify(directory)
     checked = check_journal(directory / "journal")
@@ -79,14 +79,14 @@ def _verify(directory: Path, output: str) -> dict[str, object]:
 
 def _verify_backup(directory: Path, output: str) -> dict[str, object]:
     """The report of a backup."""
-    from storage.backup import verify_backup
+    from storage.directory.backup import verify_backup
 
     return _shown(directory, verify_backup(directory), output)
 
 
 def _verify_export(directory: Path, output: str) -> dict[str, object]:
     """The report of an export."""
-    from storage.export_verify import verify_export
+    from storage.export.verify import verify_export
 
     return _shown(directory, verify_export(directory), output)
 

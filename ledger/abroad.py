@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ledger.bucket import ABROAD, PLACE, Bucket, Rows
-from storage.format import UNIT_MOVED, take_rows
-from storage.position import INDEX_BITS
+from storage.format.position import INDEX_BITS
+from storage.format.rows import UNIT_MOVED, take_rows
 
 
 class Abroad(NamedTuple):

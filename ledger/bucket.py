@@ -146,10 +146,12 @@ class Bucket:
     group: int
     hour: int
     first: int
-    units: Rows  # storage.format.UNIT [n]; row i is the unit first + i
-    settles: Rows  # storage.format.SETTLE, of these units
-    headers: Rows | None  # storage.record.HEADER [n]; row i is of unit i. None: not known
-    deliveries: Rows  # storage.delivery_record.DELIVERY: starts and ends of all nodes whose home is in the bucket
+    units: Rows  # storage.format.rows.UNIT [n]; row i is the unit first + i
+    settles: Rows  # storage.format.rows.SETTLE, of these units
+    headers: Rows | None  # storage.format.record.HEADER [n]; row i is of unit i. None: not known
+    deliveries: (
+        Rows  # storage.format.delivery_record.DELIVERY: starts and ends of all nodes whose home is in the bucket
+    )
     places: Rows = field(default_factory=lambda: np.zeros(0, PLACE))  # PLACE of messages born here
     abroad: Rows = field(default_factory=lambda: np.zeros(0, ABROAD))  # ABROAD of messages born here
     receipts: Rows = field(default_factory=lambda: np.zeros(0, RECEIPT))  # RECEIPT of messages born here

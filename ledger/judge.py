@@ -39,8 +39,8 @@ from ledger.story import tell
 from ledger.trail import Newest, Trail, lift, name_of, newest_of, storied, trail_of
 from ledger.twins import find_twins, twin_rows
 from ledger.unrecorded import unseen
-from storage.array import I64
-from storage.format import CANCELLED, DELIVERED, EXPIRED, PENDING
+from storage.format.array import I64
+from storage.format.rows import CANCELLED, DELIVERED, EXPIRED, PENDING
 
 _ATTEMPT_BITS = np.uint64(0xFFFF)
 _COUNT_MAX = 0xFFFF

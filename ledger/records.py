@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from ledger.bucket import Bucket
 from ledger.trail import Newest, Trail, lift, name_of
-from storage.array import I64, U8, U16, U32, U64
-from storage.delivery_record import DELIVERED as DONE
-from storage.delivery_record import FAILED, GIVEN_BACK, LATE
-from storage.format import DEAD, DELIVERED, FORWARDED, LEASED, MOVED, RELEASED, take_rows
+from storage.format.array import I64, U8, U16, U32, U64
+from storage.format.delivery_record import DELIVERED as DONE
+from storage.format.delivery_record import FAILED, GIVEN_BACK, LATE
+from storage.format.rows import DEAD, DELIVERED, FORWARDED, LEASED, MOVED, RELEASED, take_rows
 
 RESCHEDULED: Final = 2000
 REDRIVEN: Final = 2001

@@ -38,9 +38,9 @@ from ledger.records import (
     read,
     refused,
 )
-from storage.array import I64, U8
-from storage.delivery_record import LATE, PUSH
-from storage.format import DELIVERED
+from storage.format.array import I64, U8
+from storage.format.delivery_record import LATE, PUSH
+from storage.format.rows import DELIVERED
 
 _Bools = npt.NDArray[np.bool_]
 _NEVER = np.iinfo(np.int64).max

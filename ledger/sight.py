@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ledger.bucket import Context, Rows
-from storage.array import I64, U16, U32
+from storage.format.array import I64, U16, U32
 
 _Bools = npt.NDArray[np.bool_]
 _EVER = np.iinfo(np.int64).max

@@ -16,9 +16,9 @@ from ledger.records import REDRIVEN, RESCHEDULED, Keyed, Records, done, leases, 
 from ledger.repeats import Outcomes, Repeats, outcomes_of, repeats_of
 from ledger.sight import Sight
 from ledger.trail import Newest, Trail, lift
-from storage.array import I64, U8
-from storage.doubt import CLOCKS_MS
-from storage.format import BY_RECEIPT, CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED
+from storage.catalog.doubt import CLOCKS_MS
+from storage.format.array import I64, U8
+from storage.format.rows import BY_RECEIPT, CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED
 
 _COUNT_MAX = 0xFFFF
 _Bools = npt.NDArray[np.bool_]

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ledger.bucket import Bucket, Rows
-from storage.array import I64, U8, U16, U64
-from storage.delivery_record import END, START
-from storage.format import LEASED, UNIT_MOVED
-from storage.position import INDEX_BITS
+from storage.format.array import I64, U8, U16, U64
+from storage.format.delivery_record import END, START
+from storage.format.position import INDEX_BITS
+from storage.format.rows import LEASED, UNIT_MOVED
 
 _BLOCK: Final = 1 << 14
 """Rows at a time: about a megabyte."""

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from ledger.bucket import TWIN, Rows
 from ledger.trail import lift
-from storage.array import I64, U64
-from storage.format import UNIT_MOVED
-from storage.position import INDEX_BITS
+from storage.format.array import I64, U64
+from storage.format.position import INDEX_BITS
+from storage.format.rows import UNIT_MOVED
 
 CROWD: Final = 16
 """More equal messages than this are no repeats of one."""

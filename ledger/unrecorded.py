@@ -8,10 +8,10 @@
 
 A term that is marked (level 3) says which one the log shows before it. A marked term without an end lost its newest
 records with the power, or its leader is cut off: a leader that was killed alone gets its end when its node is back
-(storage/delivery_end.py). One without a mark that a marked one follows may have lost that with the power, too. The end
-of such a time is by another node's clock, so it is taken CLOCKS_MS later; and not before the second that this one found
-dispatched in the log: its clock may be wrong. Where clocks were set back meanwhile, nothing tells how far they had come
-in the lost terms: such a time has no end.
+(storage/file/delivery_end.py). One without a mark that a marked one follows may have lost that with the power, too. The
+end of such a time is by another node's clock, so it is taken CLOCKS_MS later; and not before the second that this one
+found dispatched in the log: its clock may be wrong. Where clocks were set back meanwhile, nothing tells how far they
+had come in the lost terms: such a time has no end.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import numpy.typing as npt
 
 from ledger.bucket import SPAN, Bucket, Context, Rows
 from ledger.columns import Columns
-from storage.array import I64
-from storage.delivery_file import EVER_MS
-from storage.doubt import CLOCKS_MS
-from storage.position import MS_PER_TICK
+from storage.catalog.doubt import CLOCKS_MS
+from storage.file.delivery_file import EVER_MS
+from storage.format.array import I64
+from storage.format.position import MS_PER_TICK
 
 NOBODY = 0
 """In place of a node's number: which node led is not told."""

@@ -15,8 +15,8 @@ from node.exhausted import Exhausted
 from node.retry import LEASE_ENDED, MAX_AGE, effective, too_old
 from replication.command import Fail
 from replication.command_handover import DEAD
-from storage.array import U16, U64
-from storage.record import Record
+from storage.format.array import U16, U64
+from storage.format.record import Record
 
 if TYPE_CHECKING:
     from node.server import Node

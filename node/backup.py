@@ -1,7 +1,7 @@
 """Backups of a running node: POST /v1/cluster/snapshot.
 
     checkpoint   of what is applied now, as any other
-    pin          that checkpoint, so that it stays as it is (storage/snapshot_pin.py)
+    pin          that checkpoint, so that it stays as it is (storage/checkpoint/pin.py)
     copy         a MiB at a time in a thread, no faster than configured: the journal needs the disk too
     finish       synced, and given its name
 
@@ -22,10 +22,10 @@ import structlog
 from api.problem import FieldFault, Problem
 from api.snapshot import SnapshotView
 from replication.in_thread import in_thread
-from storage.backup import BackupRefused, BackupWriter, Room
-from storage.snapshot import Manifest
-from storage.snapshot_install import InstallRefused
-from storage.snapshot_pin import Pin
+from storage.checkpoint.manifest import Manifest
+from storage.checkpoint.pin import Pin
+from storage.directory.backup import BackupRefused, BackupWriter, Room
+from storage.directory.snapshot_install import InstallRefused
 
 if TYPE_CHECKING:
     from node.server import Node

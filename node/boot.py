@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from node.entropy import Entropy
-from storage.disk import Disk, DiskFailed
+from storage.file.disk import Disk, DiskFailed
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 

@@ -25,8 +25,8 @@ from node.retry import STOPPED, Dead, Retry, decide, effective, error_text
 from replication.apply_settle import ACKED, INVALID, STALE
 from replication.command import Fail, Settle
 from replication.command_handover import AGAIN, DEAD, RETRY
-from storage.array import U8
-from storage.format import UNKNOWN
+from storage.format.array import U8
+from storage.format.rows import UNKNOWN
 
 if TYPE_CHECKING:
     from node.server import Node

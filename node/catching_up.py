@@ -28,10 +28,10 @@ from node.queues import ENTRY_MOVES_MAX
 from node.retry import RESTORED
 from replication.command import CatchUp, Fail
 from replication.command_handover import DEAD
-from storage.array import U64
-from storage.format import LEASED, PENDING
-from storage.lease_end import lease_ends_ms
-from storage.position import HOUR_MS
+from storage.format.array import U64
+from storage.format.position import HOUR_MS
+from storage.format.rows import LEASED, PENDING
+from storage.query.lease_end import lease_ends_ms
 
 if TYPE_CHECKING:
     from node.reign import Reign

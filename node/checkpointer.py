@@ -23,8 +23,8 @@ from replication.in_thread import in_thread
 from replication.journal import Journal
 from replication.machine import Machine
 from replication.rhythm import next_look
-from storage.checkpoint_job import CheckpointJob
-from storage.kept_hours import KeptHours
+from storage.checkpoint.job import CheckpointJob
+from storage.checkpoint.kept_hours import KeptHours
 
 _MB = 1 << 20
 CHECK_S = 0.25

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from storage.array import U64
-from storage.position import by_hour, hours_of, indexes_of
+from storage.format.array import U64
+from storage.format.position import by_hour, hours_of, indexes_of
 
 Mask = npt.NDArray[np.bool_]
 

@@ -1,6 +1,6 @@
 """How many messages there are: counted hour by hour in a thread, over views of the store that do not change.
 
-The leader counts what it has applied (storage/hour_count.py does the work): an hour as of one moment, one hour after
+The leader counts what it has applied (storage/query/count.py does the work): an hour as of one moment, one hour after
 the other. So a message that moves from one hour to another during a count may be counted twice or not at all, and a
 hand-over is seen once its Lease is written. Counts run in turn, a piece of each, so that counting takes one core at
 most, and a count of an hour waits for no count of all; a few may be under way, more are refused. All open messages of a
@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Final
 from api.duration import render_duration
 from api.message_query import ENDED_STATES, HISTOGRAM_BUCKETS_MAX, OPEN_STATES, CountQuery, HistogramBucket
 from api.problem import FieldFault, Problem
-from node.tag_filter import TagFilter
 from node.turns import Turns
 from replication.in_thread import in_thread_until
-from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED, LEASED, PENDING, Corrupt
-from storage.hour_count import ENDED, OPEN, READY, DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total, Which
-from storage.hour_table import Extents
+from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED, LEASED, PENDING, Corrupt
+from storage.format.tag_mask import TagFilter
+from storage.hour.hour_table import Extents
+from storage.query.count import ENDED, OPEN, READY, DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total, Which
 
 if TYPE_CHECKING:
     from node.reign import Reign

@@ -20,14 +20,14 @@ from node.in_parts import NOT_PROPOSED, unfinished
 from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_MOVES_MAX, GROUP
 from node.retry import reason_of
-from node.tag_filter import tags_mask
 from replication.command import Redrive
-from storage.array import U64
-from storage.format import DEAD
-from storage.message_id import encode_ids
-from storage.position import GONE, INDEX_BITS
-from storage.record import Record
-from storage.topic import Topic
+from storage.catalog.topic import Topic
+from storage.format.array import U64
+from storage.format.message_id import encode_ids
+from storage.format.position import GONE, INDEX_BITS
+from storage.format.record import Record
+from storage.format.rows import DEAD
+from storage.format.tag_mask import tags_mask
 
 if TYPE_CHECKING:
     from node.reign import Reign

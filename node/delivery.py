@@ -16,9 +16,9 @@ from node.lease_book import HandOver
 from node.message_view import dead_of
 from node.queues import GROUP
 from node.receipt import Receipts
-from storage.array import I64, U64
-from storage.message_id import encode_ids
-from storage.record import Record
+from storage.format.array import I64, U64
+from storage.format.message_id import encode_ids
+from storage.format.record import Record
 from storage.store import Store
 
 

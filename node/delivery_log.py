@@ -2,7 +2,7 @@
 
 The replicated records say what was promised; this log says what this node did, also in the moments that a crash takes
 from the replicated ones. It also says in which terms this node led, from when to when, and how that ended. The
-reconciliation reads both (storage/delivery_record.py has the format).
+reconciliation reads both (storage/format/delivery_record.py has the format).
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from replication.command import DispatchState
-from storage.array import I64, U16, U32, U64
-from storage.delivery_file import DeliveryFile, DeliveryWriter
-from storage.delivery_record import (
+from storage.file.delivery_file import DeliveryFile, DeliveryWriter
+from storage.file.disk import Disk
+from storage.format.array import I64, U16, U32, U64
+from storage.format.delivery_record import (
     DELIVERED,
     DELIVERY,
     END,
@@ -34,7 +35,6 @@ from storage.delivery_record import (
     TERM_ENDED,
     Deliveries,
 )
-from storage.disk import Disk
 
 __all__ = [
     "DELIVERED",

@@ -37,13 +37,13 @@ from node.sweep import Sweep, within_topics
 from node.waited import Waited
 from node.window import MARKS_MAX, Queued
 from replication.command import DispatchState, Realign
-from storage.array import I64, U8, U16, U32, U64
-from storage.format import LEASED
-from storage.hour_wheel import AHEAD, HourWheel
-from storage.position import HOUR_MS
-from storage.second_wheel import SecondWheel
-from storage.slot import SlotColumns
+from storage.format.array import I64, U8, U16, U32, U64
+from storage.format.position import HOUR_MS
+from storage.format.rows import LEASED
 from storage.store import Store
+from storage.wheel.hour_wheel import AHEAD, HourWheel
+from storage.wheel.second_wheel import SecondWheel
+from storage.wheel.slot import SlotColumns
 
 REALIGN_MS = 500
 """A replicated tick this far ahead of the clock is slept through; one farther ahead is set back by Realign."""

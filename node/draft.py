@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from api.port import MessageIn, RetryPolicy, Target
-from node.tag_filter import tags_mask
 from replication.command import ON_CONFLICT, Key, Schedule
-from storage.record import Drafts, encode_records
+from storage.format.record import Drafts, encode_records
+from storage.format.tag_mask import tags_mask
 
 _tags = attrgetter("tags")
 _headers = attrgetter("headers")

@@ -1,5 +1,5 @@
 """Looks at many units of which many may have ended: of those each may stand on a page of its own, which is to be read
-from the hour's states files (storage/state.py), 0.03 ms each. So they go by pieces."""
+from the hour's states files (storage/state/unit_states.py), 0.03 ms each. So they go by pieces."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy.typing as npt
 from node.receipt import ReceiptColumns
 from node.retry import MAX_AGE, NACKED
 from replication.fence import fence
-from storage.array import U8, U64
-from storage.columns import StateColumns
-from storage.format import DEAD, FORWARDED, UNKNOWN
-from storage.pieces import Pieces
-from storage.position import hours_of
+from storage.format.array import U8, U64
+from storage.format.batches import StateColumns
+from storage.format.pieces import Pieces
+from storage.format.position import hours_of
+from storage.format.rows import DEAD, FORWARDED, UNKNOWN
 from storage.store import Store
 
 #: Units looked at in one piece, and hours: one that has cooled is opened again, 0.3 to 0.8 ms each.

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from storage.array import U16, U32, U64
+from storage.format.array import U16, U32, U64
 
 
 class AttemptLimit(Protocol):

@@ -1,7 +1,8 @@
 """What this node ships for the reconciliation, while it serves: `[export]` of its configuration.
 
-    pin      the last durable checkpoint, so that no hour it names goes away meanwhile (storage/snapshot_pin.py)
-    export   what is new since the last run (storage/export.py), a step at a time in a thread, no faster than configured
+    pin      the last durable checkpoint, so that no hour it names goes away meanwhile (storage/checkpoint/pin.py)
+    export   what is new since the last run (storage/export/export.py), a step at a time in a thread, no faster than
+    configured
 
 Every node ships what it has: its own delivery log, and the hours, which are the same on all. Until then nothing of it
 goes: the leader proposes to unlink an hour only when it has exported it as it stands, and a node keeps a file of its
@@ -21,11 +22,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from replication.in_thread import in_thread
-from storage.delivery_file import DeliveryFile
-from storage.export import Export, Exported, ExportRefused
-from storage.export_source import source_of
-from storage.hour_lengths import settle_count
-from storage.position import INDEX_MAX
+from storage.catalog.hour_lengths import settle_count
+from storage.export.export import Export, Exported, ExportRefused
+from storage.export.source import source_of
+from storage.file.delivery_file import DeliveryFile
+from storage.format.position import INDEX_MAX
 
 if TYPE_CHECKING:
     from node.server import Node

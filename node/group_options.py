@@ -13,8 +13,8 @@ from replication.group import RaftGroup
 from replication.in_thread import in_thread
 from replication.leading import UNSAID_S
 from replication.options import GroupOptions, Vitals
-from storage.level import has
-from storage.silence_file import read_silence, write_silence
+from storage.catalog.level import has
+from storage.file.silence_file import read_silence, write_silence
 
 if TYPE_CHECKING:
     from node.server import Node

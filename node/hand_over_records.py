@@ -17,8 +17,8 @@ from api.ledger import RecordsAsked, RecordsFound
 from api.problem import Problem
 from node.turns import Turns
 from replication.in_thread import in_thread_until
-from storage.array import U64
-from storage.delivery_search import DeliverySearch, Found, Search, TooMuch
+from storage.format.array import U64
+from storage.query.delivery_search import DeliverySearch, Found, Search, TooMuch
 
 if TYPE_CHECKING:
     from node.server import Node

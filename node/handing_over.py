@@ -13,9 +13,9 @@ from node.outlet import Outlet
 from node.planning import Planning
 from node.staged import StagedHandOver
 from node.strict import Strict
-from node.tag_filter import TagFilter
 from node.taking import BYTES_MAX, Taking
-from storage.array import U64
+from storage.format.array import U64
+from storage.format.tag_mask import TagFilter
 
 
 class HandingOver:

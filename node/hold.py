@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node.window import LaneKind, Queued
-from storage.array import U64
+from storage.format.array import U64
 
 
 class Holds:

@@ -10,7 +10,7 @@ import structlog
 
 from api.problem import Problem
 from replication.rhythm import next_look
-from storage.position import HOUR_MS
+from storage.format.position import HOUR_MS
 
 if TYPE_CHECKING:
     from node.server import Node

@@ -12,7 +12,7 @@ import numpy as np
 from api.loop_turn import LoopTurn
 from api.problem import Problem
 from node.all_of import all_ended
-from storage.array import U8
+from storage.format.array import U8
 
 if TYPE_CHECKING:
     from node.reign import Reign

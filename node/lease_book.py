@@ -27,12 +27,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from node.grouping import rows_by
 from node.riding import NOTHING_RIDES, Riding
 from replication.command import Lease, Release
-from storage.array import I64, U16, U32, U64
-from storage.format import Units
-from storage.position import by_hour, hours_of
+from storage.format.array import I64, U16, U32, U64
+from storage.format.position import by_hour, hours_of
+from storage.format.rows import Units
+from storage.format.rows_by import rows_by
 
 SEVERAL = 0
 """Instead of a topic's number: units of several topics."""

@@ -53,17 +53,17 @@ from node.ledger_judging import (
 from node.ledger_reading import HourGone, Story, read_story
 from node.ledger_view import show_entries, show_hand_overs
 from node.turns import Turns
-from storage.array import I64
-from storage.delivery_record import DELIVERY
-from storage.format import Corrupt, join_rows
-from storage.message_window import Born, MessageWindow, TooMany
-from storage.position import HOUR_MS, INDEX_BITS, INDEX_MAX
+from storage.format.array import I64
+from storage.format.delivery_record import DELIVERY
+from storage.format.position import HOUR_MS, INDEX_BITS, INDEX_MAX
+from storage.format.rows import Corrupt, join_rows
+from storage.query.due_in_window import Born, MessageWindow, TooMany
 
 if TYPE_CHECKING:
     from node.message_view import Found
     from node.reign import Reign
     from node.server import Node
-    from storage.hour import Hour
+    from storage.hour.hour import Hour
 
 #: Messages judged together, and in one window.
 PIECE: Final = 1 << 15

@@ -18,9 +18,9 @@ import numpy as np
 from api.ledger import RecordsAsked, RecordsFound
 from api.port import ForwardRequest
 from api.problem import Problem
-from storage.array import U64
-from storage.delivery_record import DELIVERY, Deliveries, read_deliveries
-from storage.format import Corrupt, join_rows
+from storage.format.array import U64
+from storage.format.delivery_record import DELIVERY, Deliveries, read_deliveries
+from storage.format.rows import Corrupt, join_rows
 
 if TYPE_CHECKING:
     from node.hand_over_records import HandOverRecords

@@ -16,11 +16,11 @@ from ledger.terms import merge_terms, terms_of
 from ledger.unrecorded import NOBODY, beyond, closed, unrecorded
 from node.ledger_accounts import Accounts
 from node.ledger_reading import Story
-from storage.array import I64, U64
-from storage.delivery_file import whole_from_ms
-from storage.delivery_record import START, Deliveries
-from storage.format import FORWARDED, LEASED, PENDING, PLANNED, RELEASED, take_rows
-from storage.restored import Restored
+from storage.catalog.restored import Restored
+from storage.file.delivery_file import whole_from_ms
+from storage.format.array import I64, U64
+from storage.format.delivery_record import START, Deliveries
+from storage.format.rows import FORWARDED, LEASED, PENDING, PLANNED, RELEASED, take_rows
 
 #: Hand-overs are looked for from so long before a message fell due, the clocks of two leaders apart.
 BEFORE_MS: Final = 10_000

@@ -1,4 +1,5 @@
-"""When the level of the cluster rises (storage/level.py): the leader sees to it, every node follows what is applied.
+"""When the level of the cluster rises (storage/catalog/level.py): the leader sees to it, every node follows what is
+applied.
 
     every node    says in its hello which entries it reads
     leader        all members, learners too, are connected both ways and read the next level -> RaiseLevel, an entry of
@@ -23,7 +24,7 @@ from replication.envelope import encode_entry
 from replication.handshake import Range
 from replication.machine import Applied
 from replication.proposal import NOT_LEADER, OVERLOADED, UNKNOWN
-from storage.level import LEVELS, NEEDS, has
+from storage.catalog.level import LEVELS, NEEDS, has
 
 if TYPE_CHECKING:
     from node.server import Node

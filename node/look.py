@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from node.strict import Strict
-from storage.array import U16, U32, U64
-from storage.format import LEASED, PENDING
-from storage.lease_end import lease_ends_ms
+from storage.format.array import U16, U32, U64
+from storage.format.rows import LEASED, PENDING
+from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
 
 Mask = npt.NDArray[np.bool_]

@@ -1,8 +1,8 @@
 """Who the members are, as this node has applied it, and the changes that its leader makes of them.
 
-The table of the catalog decides (storage/members.py, replication/membership.py); the configuration's peers are what a
-node starts from before it has one. Only then, and to move a member to another address: of a member that is listed
-there, the configured addresses are used.
+The table of the catalog decides (storage/catalog/members.py, replication/membership.py); the configuration's peers are
+what a node starts from before it has one. Only then, and to move a member to another address: of a member that is
+listed there, the configured addresses are used.
 
     add      is it a member, or was it; does it answer at both addresses, to that id; has it other data  -> a learner
     promote  it is up, its disk forgets nothing, it lacks next to nothing, a majority of the new voters is up -> a voter
@@ -37,7 +37,7 @@ from replication.options import Peer
 from replication.proposal import CHANGING, NOT_LEADER, UNKNOWN
 from replication.rhythm import next_look
 from replication.transport import HEARSAY_MAX
-from storage.members import LEARNER, REMOVED, VOTER, Member
+from storage.catalog.members import LEARNER, REMOVED, VOTER, Member
 
 if TYPE_CHECKING:
     from node.server import Node

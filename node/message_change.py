@@ -20,8 +20,8 @@ from node.queues import CancelOrder, RescheduleOrder
 from node.reign import Reign
 from replication.apply_move import RESCHEDULED
 from replication.apply_settle import CANCELLED, DOUBTFUL, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
-from storage.format import Settles
-from storage.lease_end import lease_ends_ms
+from storage.format.rows import Settles
+from storage.query.lease_end import lease_ends_ms
 
 if TYPE_CHECKING:
     from node.server import Node

@@ -22,9 +22,9 @@ from node.draft import encode_schedule, encode_target
 from node.entropy import Entropy
 from node.queues import GROUP, Section
 from replication.machine import Scheduled
-from storage.array import U8
-from storage.message_id import encode_ids
-from storage.position import HOUR_MS
+from storage.format.array import U8
+from storage.format.message_id import encode_ids
+from storage.format.position import HOUR_MS
 
 #: Bounds of one entry, so that nobody waits long while it is written or applied: bytes of messages, and rows. 8,000
 #: small messages have so many bytes, and are encoded in 8 ms; twice as many are no faster (`bench.run spread`).

@@ -20,14 +20,14 @@ from node.queues import GROUP
 from node.retry import describe, reason_of
 from replication.apply_move import CODE_REDRIVEN, CODE_RESCHEDULED
 from replication.unheard import nobody_heard
-from storage import format as states
-from storage.array import U64
-from storage.format import Settles
-from storage.lease_end import lease_ends_ms
-from storage.message_id import BadId, decode_id
-from storage.pieces import at_once
-from storage.position import GONE
-from storage.record import Record
+from storage.format import rows as states
+from storage.format.array import U64
+from storage.format.message_id import BadId, decode_id
+from storage.format.pieces import at_once
+from storage.format.position import GONE
+from storage.format.record import Record
+from storage.format.rows import Settles
+from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
 
 EVENTS: Final = {

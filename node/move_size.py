@@ -12,16 +12,16 @@ from typing import Final
 
 import numpy as np
 
-from storage.array import I64, U64
-from storage.format import LEASED, UNKNOWN
-from storage.position import GONE
-from storage.state_file import PAGE_UNITS
+from storage.format.array import I64, U64
+from storage.format.position import GONE
+from storage.format.rows import LEASED, UNKNOWN
+from storage.state.file import PAGE_UNITS
 from storage.store import Store
 
 BYTES_A_MOVE: Final = 4096
 """Copying so many bytes takes about as long as all else of a move."""
 MOVES_A_PAGE: Final = 3
-"""Reading a page of what has ended (storage/state.py) takes as long as so many moves."""
+"""Reading a page of what has ended (storage/state/unit_states.py) takes as long as so many moves."""
 
 
 def move_weight(record_bytes: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node.receipt import ReceiptColumns
-from storage.array import U64
+from storage.format.array import U64
 
 _SLOT_BITS: Final = 20
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: Fibonacci hashing, Knuth 6.4

@@ -31,11 +31,11 @@ from node.planning import ATTEMPT_MAX, Planning
 from node.ready import Ready
 from node.staged import Staged, StagedHandOver
 from node.strict import Strict
-from node.tag_filter import TagFilter
 from node.taking import BYTES_MAX, Taking, rows_within
 from node.window import NOTHING, Found, LaneKind, Queued
 from replication.fence import Rows
-from storage.array import U16, U64
+from storage.format.array import U16, U64
+from storage.format.tag_mask import TagFilter
 from storage.store import Store
 
 PACE_MS = 10

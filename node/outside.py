@@ -26,7 +26,7 @@ from replication.journal_writer import Writer, WriterThread
 from replication.link import Address
 from replication.station import Wire, WireEvents
 from replication.transport import AsyncTransport, Identity
-from storage.disk import Disk
+from storage.file.disk import Disk
 
 
 class Transport(Wire, Protocol):

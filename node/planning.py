@@ -18,7 +18,6 @@ import numpy as np
 
 from node.claim import Claims
 from node.exhausted import AttemptLimit
-from node.grouping import rows_by
 from node.hold import Holds
 from node.lease_book import HandOver
 from node.look import look
@@ -26,11 +25,12 @@ from node.staged import Staged
 from node.strict import Strict, leased_rows
 from node.taking import BYTES_MAX, Taking
 from node.window import NOTHING, LaneKind, Queued
-from storage.array import U64
-from storage.due import Due
-from storage.format import PENDING
-from storage.second_wheel import SecondWheel
+from storage.format.array import U64
+from storage.format.rows import PENDING
+from storage.format.rows_by import rows_by
 from storage.store import Store
+from storage.wheel.due import Due
+from storage.wheel.second_wheel import SecondWheel
 
 AHEAD_MS: Final = 100
 """The most: a lease that runs when its leader dies is waited for, so what is planned is what a crash delays."""

@@ -2,7 +2,7 @@
 
     founds     nobody led before: nothing to doubt
     given      the leader before gave leadership away, and its own first word is in the log: all it did is there
-    elected    what was there, and can have been due by its clock, is in doubt (storage/doubt.py)
+    elected    what was there, and can have been due by its clock, is in doubt (storage/catalog/doubt.py)
 
 No clock of one node is compared with another's: the bound is a time that no right clock of the nodes had passed by so
 much that two of them may be apart.
@@ -19,9 +19,9 @@ from api.problem import Problem
 from node.message_view import Found
 from replication.command_promotion import HANDED_ON, Promotion
 from replication.doubtful import DOUBTFUL_FIELD, doubtful_at
-from storage.doubt import CLOCKS_MS, NO_DOUBT, Doubt
-from storage.level import has
-from storage.position import MS_PER_TICK
+from storage.catalog.doubt import CLOCKS_MS, NO_DOUBT, Doubt
+from storage.catalog.level import has
+from storage.format.position import MS_PER_TICK
 
 if TYPE_CHECKING:
     from node.reign import Reign

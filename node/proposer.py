@@ -59,8 +59,8 @@ from replication.envelope import encode_entry
 from replication.group import RaftGroup
 from replication.machine import Applied, TopicPut
 from replication.proposal import Outcome
-from storage.array import U8
-from storage.level import FOUNDED
+from storage.catalog.level import FOUNDED
+from storage.format.array import U8
 
 #: How often to look whether an entry whose outcome was given up as unknown has been applied after all.
 LATE_S = 0.05

@@ -32,8 +32,8 @@ from node.delivery import make_deliveries
 from node.delivery_log import PULL
 from node.dispatcher import Dispatcher
 from node.lease_book import HandOver
-from node.tag_filter import TagFilter
-from storage.topic import Topic
+from storage.catalog.topic import Topic
+from storage.format.tag_mask import TagFilter
 
 if TYPE_CHECKING:
     from node.reign import Reign

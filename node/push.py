@@ -42,7 +42,7 @@ from node.push_target import BadTarget, Targets, make_head
 from node.push_unit import StagedUnit
 from node.queues import GROUP
 from node.retry import BAD_URL, STOPPED
-from storage.message_id import encode_ids
+from storage.format.message_id import encode_ids
 
 if TYPE_CHECKING:
     from node.reign import Reign

@@ -32,7 +32,7 @@ from node.receipt import Receipts
 from node.retry import STOPPED, Dead, Retry, decide, effective, error_text
 from replication.command import Fail, Settle
 from replication.command_handover import AGAIN, DEAD, RETRY
-from storage.array import U8, U16, U32, U64
+from storage.format.array import U8, U16, U32, U64
 
 if TYPE_CHECKING:
     from node.server import Node

@@ -15,10 +15,10 @@ from node.push_lane import Lanes
 from node.push_target import Targets
 from node.push_unit import StagedUnit
 from node.taking import rows_within
-from storage.array import U64
-from storage.format import LEASED
+from storage.catalog.topic import Topic
+from storage.format.array import U64
+from storage.format.rows import LEASED
 from storage.store import Store
-from storage.topic import Topic
 
 if TYPE_CHECKING:
     from node.dispatcher import Dispatcher

@@ -28,8 +28,8 @@ from api.timestamp import render_time
 from node.push_address import literal
 from node.push_signature import sign, signing_key
 from node.retry import BAD_URL, NO_TARGET
-from storage.record import Record
-from storage.topic import Topic
+from storage.catalog.topic import Topic
+from storage.format.record import Record
 
 CACHED_MAX: Final = 4096
 """Targets kept; with more of them in use each is put together anew now and then."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from node.push_target import BadTarget, Origin, PushTarget
-from storage.record import Record
-from storage.topic import Topic
+from storage.catalog.topic import Topic
+from storage.format.record import Record
 
 NOWHERE = Origin("", "", 0)
 """The lane of units without a usable target: they fail without a connection."""

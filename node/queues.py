@@ -18,7 +18,7 @@ from replication.apply_move import Rescheduled
 from replication.apply_settle import Cancelled
 from replication.command import Cancel, DropTopic, Extend, Fail, Redrive, Reschedule, Settle
 from replication.envelope import Packed
-from storage.array import U8
+from storage.format.array import U8
 
 GROUP = 0
 #: Acks of one entry, in rows of 16 bytes; a request past it waits for the next entry.

@@ -23,11 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from node.claim import Claims
-from node.grouping import rows_by
-from node.tag_filter import TagFilter
 from node.waited import Waited
 from node.window import MARKS_MAX, NOTHING, NOTHING_FOUND, Found, LaneKind, Queued, Window
-from storage.array import I64, U32, U64
+from storage.format.array import I64, U32, U64
+from storage.format.rows_by import rows_by
+from storage.format.tag_mask import TagFilter
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ Little endian, then base64url without padding: 44 bytes, 59 characters,
 0          8        16      20             22     26        28          44
 | position | random | topic | subscription | term | attempt | MAC (16)  |
 ```
-and from level 2 on (storage/level.py: every member reads it) 50 bytes, 67 characters, with the group and the namespace
-of the topic, both 0 today:
+and from level 2 on (storage/catalog/level.py: every member reads it) 50 bytes, 67 characters, with the group and the
+namespace of the topic, both 0 today:
 ```
 0          8        16      20             22     26        28      30          34          50
 | position | random | topic | subscription | term | attempt | group | namespace | MAC (16)  |
@@ -38,8 +38,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.array import U16, U32, U64
-from storage.pieces import Pieces
+from storage.format.array import U16, U32, U64
+from storage.format.pieces import Pieces
 
 _BODY: Final = [
     ("position", "<u8"),

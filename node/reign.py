@@ -31,11 +31,11 @@ from node.term_record import TermRecord
 from replication.apply_settle import ACKED
 from replication.command import Fail, Realign
 from replication.command_handover import DEAD
-from storage.array import I64, U8, U16, U32, U64
-from storage.level import has
-from storage.position import HOUR_MS
-from storage.slot import SlotColumns
-from storage.slot_read import SlotRead
+from storage.catalog.level import has
+from storage.format.array import I64, U8, U16, U32, U64
+from storage.format.position import HOUR_MS
+from storage.wheel.slot import SlotColumns
+from storage.wheel.slot_read import SlotRead
 
 if TYPE_CHECKING:
     from node.server import Node

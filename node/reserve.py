@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from api.problem import Problem
-from storage.disk import Disk
-from storage.room import reserve_bytes
+from storage.file.disk import Disk
+from storage.file.kept_free import reserve_bytes
 
 
 class Reserve:

@@ -61,10 +61,10 @@ from replication.journal import Journal
 from replication.machine import Machine
 from replication.options import Vitals
 from replication.transport import Identity
-from storage.data_directory import DataDirectory
-from storage.disk import DiskFailed
-from storage.level import LEVELS
-from storage.position import HOUR_MS
+from storage.catalog.level import LEVELS
+from storage.directory.data_directory import DataDirectory
+from storage.file.disk import DiskFailed
+from storage.format.position import HOUR_MS
 from storage.store import Store
 
 log = structlog.get_logger()

@@ -47,9 +47,9 @@ from node.topic_drop import drop_topic
 from node.topic_view import check_target, settings_of, view_topic
 from replication.apply_topic import MISMATCH
 from replication.command import PutTopic
-from storage.disk import DiskFailed
-from storage.format import Corrupt
-from storage.topic import Topic
+from storage.catalog.topic import Topic
+from storage.file.disk import DiskFailed
+from storage.format.rows import Corrupt
 
 if TYPE_CHECKING:
     from node.server import Node

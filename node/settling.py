@@ -32,14 +32,14 @@ from replication.apply_fail import done_before
 from replication.apply_settle import ACKED, INVALID, STALE
 from replication.command import Extend, Fail, Settle
 from replication.command_handover import AGAIN, DEAD, RETRY
-from storage.array import U8, U64
-from storage.columns import StateColumns
-from storage.disk import DiskFailed
-from storage.format import DELIVERED as DELIVERED_STATE
-from storage.format import LEASED, UNKNOWN, Corrupt
-from storage.pieces import Pieces
+from storage.catalog.topic import Topic
+from storage.file.disk import DiskFailed
+from storage.format.array import U8, U64
+from storage.format.batches import StateColumns
+from storage.format.pieces import Pieces
+from storage.format.rows import DELIVERED as DELIVERED_STATE
+from storage.format.rows import LEASED, UNKNOWN, Corrupt
 from storage.store import Store
-from storage.topic import Topic
 
 if TYPE_CHECKING:
     from node.server import Node

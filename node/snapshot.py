@@ -24,9 +24,9 @@ from replication.frame import Message
 from replication.journal_install import Promises, install_journal
 from replication.snapshot_fetch import SnapshotFetcher
 from replication.snapshot_send import SnapshotSender
-from storage.snapshot import Manifest
-from storage.snapshot_install import Install, discard_install, remove_replaced
-from storage.snapshot_pin import Pin
+from storage.checkpoint.manifest import Manifest
+from storage.checkpoint.pin import Pin
+from storage.directory.snapshot_install import Install, discard_install, remove_replaced
 
 if TYPE_CHECKING:
     from node.server import Node

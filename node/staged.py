@@ -14,7 +14,7 @@ import numpy as np
 
 from node.lease_book import HandOver
 from node.window import LaneKind, Queued
-from storage.array import U64
+from storage.format.array import U64
 
 
 class StagedHandOver(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from api.port import Readiness
 from replication.options import Peer
-from storage.members import LEARNER
+from storage.catalog.members import LEARNER
 
 if TYPE_CHECKING:
     from node.server import Node

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from node.lease_book import HandOver, LeaseBook, Released
-from storage.array import U32, U64
-from storage.format import LEASED
+from storage.format.array import U32, U64
+from storage.format.rows import LEASED
 from storage.store import Store
 
 PLEDGED_MAX: Final = 20_000

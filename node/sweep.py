@@ -23,12 +23,12 @@ from node.claim import Claims
 from node.lease_book import LeaseEnds, Span
 from node.ready import Ready
 from node.window import LaneKind, Queued
-from storage.array import U32, U64
-from storage.due import Due
-from storage.format import LEASED, PENDING, Units
-from storage.lease_end import lease_ends_ms
-from storage.position import HOUR_MS, INDEX_BITS, by_hour, hours_of
+from storage.format.array import U32, U64
+from storage.format.position import HOUR_MS, INDEX_BITS, by_hour, hours_of
+from storage.format.rows import LEASED, PENDING, Units
+from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
+from storage.wheel.due import Due
 
 LOOK_ROWS = 65_536
 """States looked at per piece: cheap, so that an hour with little left to do is passed quickly."""

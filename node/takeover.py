@@ -30,10 +30,10 @@ from api.problem import Problem
 from node.lease_book import Span
 from node.sweep import leased_piece
 from replication.command import Lease
-from storage.array import I64, U64
-from storage.doubt import CLOCKS_MS
-from storage.format import LEASED
-from storage.lease_end import lease_ends_ms
+from storage.catalog.doubt import CLOCKS_MS
+from storage.format.array import I64, U64
+from storage.format.rows import LEASED
+from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from node.lease_book import HandOver
-from storage.array import U16, U64
-from storage.format import UNIT, Units, join_rows
+from storage.format.array import U16, U64
+from storage.format.rows import UNIT, Units, join_rows
 
 BYTES_MAX: Final = 1 << 40
 """No bound on bytes."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from node.delivery_log import HANDED_ON, LOST, STOPPED, Mark
-from storage.delivery_end import end_killed_term
-from storage.disk import DiskFailed
-from storage.level import has
+from storage.catalog.level import has
+from storage.file.delivery_end import end_killed_term
+from storage.file.disk import DiskFailed
 
 if TYPE_CHECKING:
     from node.server import Node

@@ -22,8 +22,8 @@ from api.problem import Problem
 from node.counting import Leads
 from replication.apply_topic import DROPPED, MISMATCH, UNKNOWN
 from replication.command import DropTopic
-from storage.hour_table import Extents
-from storage.topic import Topic
+from storage.catalog.topic import Topic
+from storage.hour.hour_table import Extents
 
 if TYPE_CHECKING:
     from node.server import Node

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from storage.array import I64, U32
+from storage.format.array import I64, U32
 
 LABELLED_MAX: Final = 100
 """Topics with a name of their own: 8 samples each, 7 us a sample on the loop at every scrape."""

@@ -9,7 +9,7 @@ import msgspec
 
 from api.port import RETRY_DEFAULTS, TOPIC_DEFAULTS, RetryPolicy, Target, TopicChange, TopicView
 from api.problem import FieldFault, Problem
-from storage.topic import Topic
+from storage.catalog.topic import Topic
 
 _PLAIN: Final = ("mode", "lease_ms", "handover", "paused")
 _REMOVABLE: Final = ("target", "retry", "dead_letter")

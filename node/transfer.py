@@ -34,7 +34,7 @@ from api.port import ForwardRequest, TransferResult
 from api.problem import Problem
 from node.status import CATCHING_UP
 from replication.options import Peer
-from storage.format import LEASED
+from storage.format.rows import LEASED
 
 if TYPE_CHECKING:
     from node.reign import Reign

@@ -33,7 +33,7 @@ from typing import Final, NamedTuple, Self
 import structlog
 
 from node.held import LEAST_MS, Hold, LoopHeld
-from storage.disk import Disk
+from storage.file.disk import Disk
 
 log = structlog.get_logger()
 

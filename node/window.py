@@ -24,8 +24,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from node.tag_filter import TagFilter
-from storage.array import I64, U64
+from storage.format.array import I64, U64
+from storage.format.tag_mask import TagFilter
 
 _LOOK_ROWS: Final = 16_384
 """Masks are looked at in pieces of this size: who wants a few units need not look at all of a window."""

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from reconcile.ids import id_column
-from storage.array import I64, U64
-from storage.delivery_record import (
+from storage.format.array import I64, U64
+from storage.format.delivery_record import (
     DELIVERED,
     END,
     FAILED,
@@ -30,7 +30,9 @@ from storage.delivery_record import (
     TERM_BEGUN,
     TERM_ENDED,
 )
-from storage.format import (
+from storage.format.position import INDEX_BITS
+from storage.format.record_rows import home_of
+from storage.format.rows import (
     CANCELLED,
     DEAD,
     EXPIRED,
@@ -41,9 +43,7 @@ from storage.format import (
     UNIT_KEYED,
     UNIT_MOVED,
 )
-from storage.format import DELIVERED as SETTLED_DELIVERED
-from storage.position import INDEX_BITS
-from storage.record_rows import home_of
+from storage.format.rows import DELIVERED as SETTLED_DELIVERED
 
 Rows = npt.NDArray[np.void]
 

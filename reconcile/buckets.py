@@ -52,9 +52,9 @@ from reconcile.tables import (
     write_parquet,
 )
 from reconcile.testimony import lost_messages, weigh
-from storage.delivery_record import DELIVERY, START
-from storage.format import SETTLE, UNIT, join_rows, take_rows
-from storage.position import INDEX_BITS, indexes_of
+from storage.format.delivery_record import DELIVERY, START
+from storage.format.position import INDEX_BITS, indexes_of
+from storage.format.rows import SETTLE, UNIT, join_rows, take_rows
 
 GROUP: Final = 0
 """A data directory holds the one group there is."""

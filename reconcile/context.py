@@ -26,7 +26,7 @@ from reconcile.inventory import Inventory
 from reconcile.read_deliveries import Gap
 from reconcile.receipts import Said
 from reconcile.survey import Account, Survey
-from storage.delivery_file import EVER_MS, Ends, cut_short, whole_from_ms
+from storage.file.delivery_file import EVER_MS, Ends, cut_short, whole_from_ms
 
 COVER_AFTER_MS: Final = 60_000
 """So long after the last record an account still counts as given: what would have been written by then was."""
@@ -102,7 +102,7 @@ def _covered_from(node: str, numbers: Mapping[str, int], survey: Survey, skew_ms
 
 
 def _cut_short(accounts: list[Account]) -> list[Gap]:
-    """As each node sees it of its own log (storage/delivery_search.py)."""
+    """As each node sees it of its own log (storage/query/delivery_search.py)."""
     logs = groupby(sorted(accounts, key=_place), lambda account: (account.node, account.store))
     return [Gap(node, *hole) for (node, _), its in logs for hole in cut_short(account.ends for account in its)]
 

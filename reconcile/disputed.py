@@ -10,7 +10,7 @@ import numpy.typing as npt
 from reconcile.find_files import HourCopy
 from reconcile.inventory import HourPart, Span
 from reconcile.read_rows import Rows, read_rows
-from storage.format import SETTLE, UNIT, row_checksums
+from storage.format.rows import SETTLE, UNIT, row_checksums
 
 _BLOCK_ROWS = 1 << 18
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from reconcile.find_files import DeliverySource, Found, HourCopy, header_of, name_of
 from reconcile.node_data import NodeData
 from reconcile.problem import CUT_SHORT, MISSING, DataRefused, Problem
-from storage.delivery_record import DELIVERY
-from storage.disk import Disk
-from storage.export_manifest import (
+from storage.catalog.members import REMOVED
+from storage.catalog.topic import Topic
+from storage.export.manifest import (
     ExportedDeliveries,
     ExportedHour,
     ExportedNode,
@@ -20,7 +20,10 @@ from storage.export_manifest import (
     is_export,
     read_export,
 )
-from storage.format import (
+from storage.file.disk import Disk
+from storage.format.delivery_record import DELIVERY
+from storage.format.record import RECORD_HEADER_SIZE
+from storage.format.rows import (
     HEADER_SIZE,
     MAGIC_DELIVERIES,
     MAGIC_HEADERS,
@@ -29,9 +32,6 @@ from storage.format import (
     Corrupt,
     FormatRefused,
 )
-from storage.members import REMOVED
-from storage.record import RECORD_HEADER_SIZE
-from storage.topic import Topic
 
 
 def is_export_directory(path: Path) -> bool:

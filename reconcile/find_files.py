@@ -15,8 +15,10 @@ import numpy.typing as npt
 from reconcile.node_data import NodeData
 from reconcile.problem import CUT_SHORT, DAMAGED, FOREIGN, MISSING, DataRefused, Problem
 from reconcile.read_rows import Rows, read_header, read_rows, whole_rows
-from storage.delivery_record import DELIVERY
-from storage.format import (
+from storage.catalog.hour_lengths import HourLengths
+from storage.file.hour_file import directory_name
+from storage.format.delivery_record import DELIVERY
+from storage.format.rows import (
     HEADER_SIZE,
     MAGIC_DELIVERIES,
     MAGIC_INDEX,
@@ -29,8 +31,6 @@ from storage.format import (
     FormatRefused,
     row_checksums,
 )
-from storage.hour_file import directory_name
-from storage.hour_lengths import HourLengths
 
 _HOUR_NAME: Final = re.compile(r"(\d{1,8})(?:\.(\d{1,8}))?")
 _DELIVERY_NAME: Final = re.compile(r"(\d{1,8})-(\d{6,})\.log")

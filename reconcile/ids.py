@@ -7,9 +7,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage.array import U64
-from storage.message_id import ALPHABET, ID_LENGTH, ID_VERSION, encode_ids
-from storage.position import INDEX_BITS
+from storage.format.array import U64
+from storage.format.message_id import ALPHABET, ID_LENGTH, ID_VERSION, encode_ids
+from storage.format.position import INDEX_BITS
 
 _INVALID: Final = 255
 _LETTERS: Final = np.full(256, _INVALID, np.uint8)

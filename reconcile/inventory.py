@@ -25,7 +25,7 @@ from reconcile.export_data import find_export, is_export_directory
 from reconcile.find_files import DeliverySource, Found, HourCopy, find_deliveries, find_hours
 from reconcile.node_data import NodeData, is_node_directory, read_node
 from reconcile.problem import MISSING, DataRefused, Problem
-from storage.topic import Topic
+from storage.catalog.topic import Topic
 
 BUCKET_UNITS: Final = 1 << 20
 """Units that one task reads and judges at a time."""

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from reconcile.problem import DAMAGED, DataRefused, Problem
-from storage.catalog import Catalog
-from storage.disk import Disk, DiskFailed
-from storage.format import Corrupt, FormatRefused
-from storage.hour_lengths import HourLengths
-from storage.members import REMOVED
-from storage.topic import Topic
+from storage.catalog.catalog import Catalog
+from storage.catalog.hour_lengths import HourLengths
+from storage.catalog.members import REMOVED
+from storage.catalog.topic import Topic
+from storage.file.disk import Disk, DiskFailed
+from storage.format.rows import Corrupt, FormatRefused
 
 LOCK: Final = "LOCK"
 STORE_DIGITS: Final = 8

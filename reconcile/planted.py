@@ -26,12 +26,12 @@ from reconcile.planted_files import HourWriter, Quiet, Written
 from reconcile.planted_nodes import NODES, Accounts, make_directories, write_catalog
 from reconcile.planted_stories import STORIES
 from reconcile.planted_story import DELIVERY_PLAN, ORDERS, STORY_MS, HandOver, Plan, Terms
-from storage.array import U64
-from storage.checkpoint import CheckpointRecord
-from storage.delivery_file import whole_from_ms
-from storage.delivery_record import TERM_BEGUN
-from storage.message_id import RANDOM_BITS
-from storage.position import HOUR_MS, INDEX_BITS
+from storage.catalog.checkpoint_record import CheckpointRecord
+from storage.file.delivery_file import whole_from_ms
+from storage.format.array import U64
+from storage.format.delivery_record import TERM_BEGUN
+from storage.format.message_id import RANDOM_BITS
+from storage.format.position import HOUR_MS, INDEX_BITS
 
 FIRST_HOUR: Final = 489_600
 """2025-11-08 00:00 UTC: before the window."""

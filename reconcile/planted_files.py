@@ -17,17 +17,21 @@ import numpy.typing as npt
 
 from reconcile.planted_nodes import CLUSTER_ID, NODES
 from reconcile.planted_story import HOOKS, ORDERS, Terms
-from storage.array import I64, U64
-from storage.chain import Heads
-from storage.delivery_record import DELIVERED as DONE
-from storage.delivery_record import (
+from storage.catalog.hour_lengths import HourLengths
+from storage.format.array import I64, U64
+from storage.format.chain import Heads
+from storage.format.delivery_record import DELIVERED as DONE
+from storage.format.delivery_record import (
     DELIVERY,
     END,
     PULL,
     PUSH,
     START,
 )
-from storage.format import (
+from storage.format.message_id import RANDOM_BITS
+from storage.format.position import HOUR_MS, INDEX_BITS
+from storage.format.record import HEADER, KIND_MESSAGE, RECORD_HEADER_SIZE, RECORD_VERSION, patch
+from storage.format.rows import (
     DELIVERED,
     FORWARDED,
     HEADER_SIZE,
@@ -44,10 +48,6 @@ from storage.format import (
     seal,
     take_rows,
 )
-from storage.hour_lengths import HourLengths
-from storage.message_id import RANDOM_BITS
-from storage.position import HOUR_MS, INDEX_BITS
-from storage.record import HEADER, KIND_MESSAGE, RECORD_HEADER_SIZE, RECORD_VERSION, patch
 
 _BODY: Final = 8
 _RECORD: Final = np.dtype([("header", HEADER), ("body", "<u8")])

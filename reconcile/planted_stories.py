@@ -9,11 +9,11 @@ import numpy as np
 
 from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from reconcile.planted_story import AUDITED, HOOKS, LEASE_MS, ORDERS, STRICT, Messages, Plan
-from storage.array import I64
-from storage.delivery_file import whole_from_ms
-from storage.delivery_record import DELIVERED as DONE
-from storage.delivery_record import END, FAILED, GIVEN_BACK, LATE
-from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED, RELEASED
+from storage.file.delivery_file import whole_from_ms
+from storage.format.array import I64
+from storage.format.delivery_record import DELIVERED as DONE
+from storage.format.delivery_record import END, FAILED, GIVEN_BACK, LATE
+from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED, RELEASED
 
 ONCE, MORE = MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_MORE
 NACKED: Final = 1006

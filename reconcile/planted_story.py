@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
-from storage.array import I64
-from storage.delivery_record import DELIVERED as DONE
-from storage.delivery_record import END, PULL, PUSH, START
-from storage.format import DELIVERED, FORWARDED, LEASED, MOVED
+from storage.format.array import I64
+from storage.format.delivery_record import DELIVERED as DONE
+from storage.format.delivery_record import END, PULL, PUSH, START
+from storage.format.rows import DELIVERED, FORWARDED, LEASED, MOVED
 
 LEASE_MS: Final = 10_000
 STORY_MS: Final = 90_000

@@ -15,9 +15,18 @@ import numpy as np
 from reconcile.find_files import DeliverySource
 from reconcile.problem import DAMAGED, UNWRITTEN, Problem
 from reconcile.read_rows import Rows, read_rows
-from storage.delivery_record import DELIVERY, END, START, TERM_BEGUN, TERM_ENDED, Deliveries, never_written, sound
-from storage.format import take_rows
-from storage.position import HOUR_MS
+from storage.format.delivery_record import (
+    DELIVERY,
+    END,
+    START,
+    TERM_BEGUN,
+    TERM_ENDED,
+    Deliveries,
+    never_written,
+    sound,
+)
+from storage.format.position import HOUR_MS
+from storage.format.rows import take_rows
 
 BLOCK_ROWS: Final = 1 << 18
 """Records read at a time: 20 MiB."""

@@ -16,12 +16,12 @@ from reconcile.find_files import HourCopy
 from reconcile.inventory import HourPart
 from reconcile.problem import DAMAGED, UNREADABLE, Problem
 from reconcile.read_rows import Rows, opened, read_bytes, read_rows
-from storage.array import I64
-from storage.checksum import checksum_rows
-from storage.format import HEADER_SIZE, SETTLE, UNIT, Settles, Units, put_rows, row_checksums, take_rows
-from storage.hour_file import runs
-from storage.position import INDEX_BITS
-from storage.record import HEADER, RECORD_HEADER_SIZE, RECORD_MOVED, RECORD_VERSION
+from storage.file.hour_file import runs
+from storage.format.array import I64
+from storage.format.checksum import checksum_rows
+from storage.format.position import INDEX_BITS
+from storage.format.record import HEADER, RECORD_HEADER_SIZE, RECORD_MOVED, RECORD_VERSION
+from storage.format.rows import HEADER_SIZE, SETTLE, UNIT, Settles, Units, put_rows, row_checksums, take_rows
 
 _BLOCK_ROWS: Final = 1 << 18
 """Settle records read at a time: 12 MiB."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from storage.format import HEADER_SIZE, Corrupt, FileHeader
+from storage.format.rows import HEADER_SIZE, Corrupt, FileHeader
 
 Rows = npt.NDArray[np.void]
 Bytes = npt.NDArray[np.uint8]

@@ -28,7 +28,7 @@ from reconcile.problem import DataRefused
 from reconcile.read_rows import Rows
 from reconcile.scatter import Piece, scatter
 from reconcile.testimony import MALFORMED, REFUSED
-from storage.format import join_rows
+from storage.format.rows import join_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

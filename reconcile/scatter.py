@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ledger.bucket import BUCKET_UNITS
-from storage.array import U64
-from storage.format import join_rows, take_rows
-from storage.position import INDEX_BITS, hours_of, indexes_of
+from storage.format.array import U64
+from storage.format.position import INDEX_BITS, hours_of, indexes_of
+from storage.format.rows import join_rows, take_rows
 
 BUCKET_BITS: Final = BUCKET_UNITS.bit_length() - 1
 assert 1 << BUCKET_BITS == BUCKET_UNITS

@@ -29,7 +29,7 @@ from reconcile.inventory import HourPart, Inventory
 from reconcile.problem import UNWRITTEN, DataRefused, Problem
 from reconcile.read_deliveries import delivery_blocks, hand_overs, term_records
 from reconcile.read_hour import read_headers, read_units, settle_blocks
-from storage.format import take_rows
+from storage.format.rows import take_rows
 
 SLICE_ROWS: Final = 1 << 20
 """Rows of one task: 64 MiB of units."""
@@ -147,7 +147,8 @@ def _deliveries(piece: Slice, columns: Sequence[str]) -> Iterator[Read]:
 
 
 def _terms(piece: Slice, columns: Sequence[str]) -> Iterator[Read]:
-    """A term's records are the first and the last of a file, nowhere else (storage/delivery_file.py): two are read."""
+    """A term's records are the first and the last of a file, nowhere else (storage/file/delivery_file.py): two are
+    read."""
     source = _file(piece)
     for at in sorted({piece.first, piece.first + piece.count - 1}):
         for read in delivery_blocks(source, at, 1):

@@ -25,9 +25,9 @@ from reconcile.read_deliveries import Gap, delivery_blocks, hand_overs
 from reconcile.read_hour import read_headers, read_units, settle_blocks
 from reconcile.read_rows import Rows, read_rows
 from reconcile.scatter import BUCKET_BITS, Piece, buckets_of, scatter
-from storage.delivery_file import DeliveryFile, Ends
-from storage.delivery_record import DELIVERY
-from storage.format import LEASED, SETTLE, UNIT_MOVED, join_rows, take_rows
+from storage.file.delivery_file import DeliveryFile, Ends
+from storage.format.delivery_record import DELIVERY
+from storage.format.rows import LEASED, SETTLE, UNIT_MOVED, join_rows, take_rows
 
 _EDGE_ROWS: Final = 4096
 """Settle records at the beginning and the end of an hour that are looked at for who leased when."""

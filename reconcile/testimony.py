@@ -26,8 +26,8 @@ from ledger.bucket import RECEIPT, Bucket
 from ledger.columns import LEDGER, Columns, Lost, MessageClass, empty_columns
 from reconcile.ids import id_column
 from reconcile.read_rows import Rows
-from storage.format import UNIT_MOVED, take_rows
-from storage.position import HOUR_MS, INDEX_BITS
+from storage.format.position import HOUR_MS, INDEX_BITS
+from storage.format.rows import UNIT_MOVED, take_rows
 
 MATCHED: Final = "matched"
 DUPLICATE_ROW: Final = "duplicate_row"

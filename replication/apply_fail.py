@@ -22,15 +22,15 @@ from replication.envelope import Envelope
 from replication.fence import Rows, fence, rounds
 from replication.standing import settle_everywhere
 from replication.unheard import UNHEARD
-from storage.array import U8, U16, U64
-from storage.columns import SettleBatch, StateColumns
-from storage.format import DEAD as DEAD_STATE
-from storage.format import FORWARDED as FORWARDED_STATE
-from storage.format import LEASED as LEASED_STATE
-from storage.format import MOVED as MOVED_STATE
-from storage.format import UNKNOWN as UNKNOWN_STATE
-from storage.record import Record
-from storage.redraft import pack_map
+from storage.format.array import U8, U16, U64
+from storage.format.batches import SettleBatch, StateColumns
+from storage.format.record import Record
+from storage.format.record_rewrite import pack_map
+from storage.format.rows import DEAD as DEAD_STATE
+from storage.format.rows import FORWARDED as FORWARDED_STATE
+from storage.format.rows import LEASED as LEASED_STATE
+from storage.format.rows import MOVED as MOVED_STATE
+from storage.format.rows import UNKNOWN as UNKNOWN_STATE
 from storage.store import Store
 
 _EXTENSION_BYTES_MAX = 0xFFFF

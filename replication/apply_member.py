@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from replication.command import Genesis
 from replication.command_member import ADD, PROMOTE, ChangeMember
-from storage.members import LEARNER, NUMBER_MAX, REMOVED, VOTER, Member, Members, Role
+from storage.catalog.members import LEARNER, NUMBER_MAX, REMOVED, VOTER, Member, Members, Role
 
 MEMBERS_MAX = 9
 """Voters and learners together: a majority of more is slower, and a hello carries them all."""

@@ -23,16 +23,16 @@ from replication.doubtful import DOUBTFUL_FIELD, with_doubt
 from replication.envelope import Envelope
 from replication.fence import Rows, first_of_each, rounds
 from replication.standing import FREE, UNKNOWN, find_standing, revisions, verdicts
-from storage.array import I64, U8, U16, U32, U64
-from storage.columns import SettleBatch, UnitBatch
-from storage.format import DEAD as DEAD_STATE
-from storage.format import FORWARDED as FORWARDED_STATE
-from storage.format import LEASED as LEASED_STATE
-from storage.format import MOVED as MOVED_STATE
-from storage.level import has
-from storage.position import GONE
-from storage.record import Record
-from storage.redraft import redraft
+from storage.catalog.level import has
+from storage.format.array import I64, U8, U16, U32, U64
+from storage.format.batches import SettleBatch, UnitBatch
+from storage.format.position import GONE
+from storage.format.record import Record
+from storage.format.record_rewrite import redraft
+from storage.format.rows import DEAD as DEAD_STATE
+from storage.format.rows import FORWARDED as FORWARDED_STATE
+from storage.format.rows import LEASED as LEASED_STATE
+from storage.format.rows import MOVED as MOVED_STATE
 from storage.store import Store
 
 RESCHEDULED = FREE  # the other results are those of replication.standing

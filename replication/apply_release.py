@@ -15,9 +15,9 @@ import numpy as np
 from replication.command_handover import Release
 from replication.envelope import Envelope
 from replication.fence import fence, first_of_each
-from storage.array import U8
-from storage.columns import SettleBatch
-from storage.format import LEASED, PLANNED_BEFORE, RELEASED
+from storage.format.array import U8
+from storage.format.batches import SettleBatch
+from storage.format.rows import LEASED, PLANNED_BEFORE, RELEASED
 from storage.store import Store
 
 

@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from replication.command import ON_CONFLICT, Key, Schedule
 from replication.envelope import Envelope
-from storage.array import I64, U8, U32, U64
-from storage.columns import UnitBatch
-from storage.format import UNIT_KEYED, UNKNOWN
-from storage.key import KeyEntry
-from storage.position import GONE
-from storage.record import KIND_MESSAGE, RANDOM_WORD, record_edges
+from storage.catalog.key import KeyEntry
+from storage.format.array import I64, U8, U32, U64
+from storage.format.batches import UnitBatch
+from storage.format.position import GONE
+from storage.format.record import KIND_MESSAGE, RANDOM_WORD, record_edges
+from storage.format.rows import UNIT_KEYED, UNKNOWN
 from storage.store import Store
 
 NEW, REPLAYED, CONFLICT, KEPT = 0, 1, 2, 3

@@ -42,14 +42,14 @@ from replication.standing import (
     settle_everywhere,
     verdicts,
 )
-from storage.array import I64, U8, U16, U64
-from storage.columns import SettleBatch
-from storage.format import BY_RECEIPT, PLANNED, PLANNED_BEFORE
-from storage.format import CANCELLED as CANCELLED_STATE
-from storage.format import DELIVERED as DELIVERED_STATE
-from storage.format import LEASED as LEASED_STATE
-from storage.format import UNKNOWN as UNKNOWN_STATE
-from storage.level import has
+from storage.catalog.level import has
+from storage.format.array import I64, U8, U16, U64
+from storage.format.batches import SettleBatch
+from storage.format.rows import BY_RECEIPT, PLANNED, PLANNED_BEFORE
+from storage.format.rows import CANCELLED as CANCELLED_STATE
+from storage.format.rows import DELIVERED as DELIVERED_STATE
+from storage.format.rows import LEASED as LEASED_STATE
+from storage.format.rows import UNKNOWN as UNKNOWN_STATE
 from storage.store import Store
 
 __all__ = [

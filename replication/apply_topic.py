@@ -13,10 +13,10 @@ from typing import Any
 from replication.command import DropTopic, PutTopic
 from replication.doubtful import STRICT_DOUBT, STRICT_SINCE
 from replication.envelope import Envelope
-from storage.doubt import NO_DOUBT
-from storage.level import has
+from storage.catalog.doubt import NO_DOUBT
+from storage.catalog.level import has
+from storage.catalog.topic import Topic
 from storage.store import Store
-from storage.topic import Topic
 
 
 @dataclass(frozen=True, slots=True)

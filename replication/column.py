@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from replication.envelope import EntryRefused, pad8
-from storage.array import I64
-from storage.position import HOUR_MAX, HOUR_MS
+from storage.format.array import I64
+from storage.format.position import HOUR_MAX, HOUR_MS
 
 DUE_MS_MAX = (HOUR_MAX + 1) * HOUR_MS - 1
 """The last millisecond that an hour partition can stand for."""

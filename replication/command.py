@@ -20,10 +20,10 @@ from replication.command_member import ChangeMember
 from replication.command_message import Cancel, Redrive, Reschedule
 from replication.command_promotion import Promotion
 from replication.envelope import EntryRefused, Kind, Packed, Section
-from storage.array import I64, U16, U32, U64
-from storage.key import FINGERPRINT_SIZE
-from storage.position import HOUR_MAX
-from storage.record import KIND_MESSAGE, RECORD_HEADER_SIZE, RECORD_VERSION, record_edges
+from storage.catalog.key import FINGERPRINT_SIZE
+from storage.format.array import I64, U16, U32, U64
+from storage.format.position import HOUR_MAX
+from storage.format.record import KIND_MESSAGE, RECORD_HEADER_SIZE, RECORD_VERSION, record_edges
 
 __all__ = [
     "ON_CONFLICT",

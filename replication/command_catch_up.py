@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from replication.column import ColumnReader, filled, pack_map
 from replication.envelope import Kind, Packed, Section
-from storage.catalog import Catalog
-from storage.catch_up import CatchUp as CatchUpRow
+from storage.catalog.catalog import Catalog
+from storage.catalog.overdue import CatchUp as CatchUpRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from replication.column import ColumnReader, check_due, filled, pack_columns, pack_map
 from replication.envelope import EntryRefused, Kind, Packed, Section
-from storage.array import I64, U8, U16, U32, U64
+from storage.format.array import I64, U8, U16, U32, U64
 
 RETRY, DEAD, AGAIN = 1, 2, 3
 """The fates of a failed hand-over: another try, none, or another try for one that never began and does not count."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from replication.column import ColumnReader, check_due, pack_columns
 from replication.envelope import Kind, Packed, Section
-from storage.array import I64, U8, U32, U64
+from storage.format.array import I64, U8, U32, U64
 
 
 def _no_revision() -> U32:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from replication.column import DUE_MS_MAX, ColumnReader, filled, pack_map
 from replication.envelope import EntryRefused, Kind, Packed, Section
-from storage.doubt import Doubt
-from storage.level import has
+from storage.catalog.doubt import Doubt
+from storage.catalog.level import has
 from storage.store import Store
 
 HANDED_ON = -1
@@ -16,7 +16,7 @@ HANDED_ON = -1
 @dataclass(frozen=True, slots=True)
 class Promotion:
     """The first word of a leader. It was elected: what was in the log, and due by `until_ms`, the one before may have
-    handed over without a record (storage/doubt.py). Or that one gave leadership to it, and the log has all
+    handed over without a record (storage/catalog/doubt.py). Or that one gave leadership to it, and the log has all
     (HANDED_ON)."""
 
     until_ms: int

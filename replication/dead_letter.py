@@ -14,14 +14,14 @@ import numpy as np
 
 from replication.apply_schedule import Fresh
 from replication.envelope import Envelope
-from storage.array import U16, U32, U64
-from storage.columns import UnitBatch
-from storage.format import Units
-from storage.message_id import encode_ids
-from storage.record import Record, encode_records
-from storage.redraft import drafts_of, pack_map
+from storage.catalog.topic import Topic
+from storage.format.array import U16, U32, U64
+from storage.format.batches import UnitBatch
+from storage.format.message_id import encode_ids
+from storage.format.record import Record, encode_records
+from storage.format.record_rewrite import drafts_of, pack_map
+from storage.format.rows import Units
 from storage.store import Store
-from storage.topic import Topic
 
 HOPS_MAX = 8
 """Dead-letter topics may have dead-letter topics; so far does a copy of a copy go."""

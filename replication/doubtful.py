@@ -1,6 +1,6 @@
 """What the log says of hand-overs that it may not know, or that may not have been: the one place that judges it.
 
-    fast      due when a leader died (storage/doubt.py): it may have handed the unit over, and not written so
+    fast      due when a leader died (storage/catalog/doubt.py): it may have handed the unit over, and not written so
     strict    a push of which nobody heard before its lease ended, or its leader died: it may not have been sent
     restored  in a cluster made from a backup, all that was in it: the old cluster went on without us
 
@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from replication.unheard import nobody_heard
-from storage.array import U16, U64
-from storage.doubt import CLOCKS_MS, Doubt
-from storage.format import DEAD, LEASED, PLANNED, PLANNED_BEFORE, RELEASED
-from storage.level import has
+from storage.catalog.doubt import CLOCKS_MS, Doubt
+from storage.catalog.level import has
+from storage.catalog.topic import Topic
+from storage.format.array import U16, U64
+from storage.format.rows import DEAD, LEASED, PLANNED, PLANNED_BEFORE, RELEASED
 from storage.store import Store
-from storage.topic import Topic
 
 Mask = npt.NDArray[np.bool_]
 

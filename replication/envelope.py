@@ -22,8 +22,9 @@ then the extension: msgpack map (empty today; actor and trace later), zero padde
 +--------+--------+-------+--------+------------------+--------------------------------+
 ```
 
-`version` is the level that its leader had applied (storage/level.py). How an entry is applied follows from the level
-that is applied before it, not from its version: one that was proposed just before the level rose has the old version.
+`version` is the level that its leader had applied (storage/catalog/level.py). How an entry is applied follows from the
+level that is applied before it, not from its version: one that was proposed just before the level rose has the old
+version.
 
 `term` is the term in which the leader DECIDED; the entry's own term comes from Raft. What the dispatcher decided is
 ignored where the two differ (an entry that a later leader completed was decided by a leader that is gone).
@@ -37,7 +38,7 @@ from typing import Final, NamedTuple
 
 import msgpack
 
-from storage.level import FOUNDED, LEVELS
+from storage.catalog.level import FOUNDED, LEVELS
 
 VERSIONS_READ = LEVELS
 _HEAD = struct.Struct("<BBHIqHHIQ")

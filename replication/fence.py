@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from storage.array import U16, U64
+from storage.format.array import U16, U64
 
 Rows = npt.NDArray[np.intp]
 

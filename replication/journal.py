@@ -23,8 +23,8 @@ from replication.journal_record import ENTRY, KIND_AT, META, TRUNCATE, VOTED, VO
 from replication.journal_recovery import NO_CLUSTER, Recovered, recover
 from replication.journal_segment import Entry, Segment
 from replication.journal_sync import Sync, preamble
-from storage.disk import Disk
-from storage.format import MAGIC_JOURNAL, FileHeader
+from storage.file.disk import Disk
+from storage.format.rows import MAGIC_JOURNAL, FileHeader
 
 SEGMENT_BYTES = 64 << 20
 TAIL_BYTES = 4 << 20

@@ -25,9 +25,9 @@ from replication.journal import Journal
 from replication.journal_record import ENTRY, META, VOTED, VOTER
 from replication.journal_segment import Segment
 from replication.journal_sync import create_segment, preamble
-from storage.disk import Disk
-from storage.format import MAGIC_JOURNAL, FileHeader
-from storage.snapshot import Manifest, SnapshotRefused
+from storage.checkpoint.manifest import Manifest, SnapshotRefused
+from storage.file.disk import Disk
+from storage.format.rows import MAGIC_JOURNAL, FileHeader
 
 RESTORED_TERMS: Final = 1_000_000
 """How far a restored cluster's terms begin above its backup's: more elections than the old one can have had since."""

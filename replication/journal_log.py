@@ -7,7 +7,7 @@ follower lags or a restart applies them, so the log may be far larger than memor
 from itertools import islice
 
 from replication.journal_segment import Entry, Segment
-from storage.disk import Disk
+from storage.file.disk import Disk
 
 ENTRY_OVERHEAD = 200
 """Bytes an entry of the tail costs beside its command: tuple, two numbers, bytes object."""

@@ -3,8 +3,8 @@
 One append-only sequence of records holds entries, truncations and term, vote and commit alike, so that their order on
 disk is the order in which they were decided: a vote can never be older than the entry it was given with. Files are
 segments, `<sequence, 20 digits>.seg`; the sequence and not the first index names them, because a truncation can make an
-index the first one twice. All numbers are little endian. A segment starts with the 64-byte header of storage/format.py
-(magic HWJRNL), an OPENING and a META; the rest are records:
+index the first one twice. All numbers are little endian. A segment starts with the 64-byte header of
+storage/format/rows.py (magic HWJRNL), an OPENING and a META; the rest are records:
 ```
  0       4        8        12      16      24     28     29      30         32
  | check | length | offset | batch | index | term | kind | flags | reserved | body ... |

@@ -41,8 +41,8 @@ from replication.journal_record import (
 from replication.journal_scan import Heads, record_of, whole_records
 from replication.journal_segment import NEW_SUFFIX, SUFFIX, Segment
 from replication.journal_sync import create_segment, preamble
-from storage.disk import Disk
-from storage.format import HEADER_SIZE, MAGIC_JOURNAL, Corrupt, FileHeader, FormatRefused
+from storage.file.disk import Disk
+from storage.format.rows import HEADER_SIZE, MAGIC_JOURNAL, Corrupt, FileHeader, FormatRefused
 
 NO_CLUSTER = bytes(16)
 """Cluster id in the header of a segment made before Genesis."""

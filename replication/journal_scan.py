@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replication.journal_record import HEAD_SIZE, Record
-from storage.array import I64
+from storage.format.array import I64
 
 HEAD: Final = np.dtype(
     [

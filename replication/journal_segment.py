@@ -8,9 +8,9 @@ from array import array
 from pathlib import Path
 
 from replication.journal_record import BATCH_AT, ENTRY, HEAD_SIZE, OFFSET_MAX, encode_head, seed_of
-from storage.array import U32
-from storage.disk import Disk
-from storage.format import HEADER_SIZE, Corrupt
+from storage.file.disk import Disk
+from storage.format.array import U32
+from storage.format.rows import HEADER_SIZE, Corrupt
 
 Entry = tuple[bytes, int, int]
 """(command, index, term), as pysyncobj has it."""

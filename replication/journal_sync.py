@@ -8,8 +8,8 @@ from pathlib import Path
 
 from replication.journal_record import META, OPENING, opening_body
 from replication.journal_segment import NEW_SUFFIX, Segment
-from storage.disk import Disk
-from storage.format import FileHeader
+from storage.file.disk import Disk
+from storage.format.rows import FileHeader
 
 GATHER_BYTES = 1 << 16
 """Pieces below this size are joined before they are written; larger ones (bodies) go to the disk uncopied."""

@@ -25,8 +25,8 @@ from replication.envelope import EntryRefused, Kind, UnknownCommand, decode_entr
 from replication.journal_record import ENTRY, HEAD_SIZE, META, TRUNCATE, VOTED, decode_record, encode_head, seed_of
 from replication.journal_recovery import Recovered, recover
 from replication.journal_segment import NEW_SUFFIX, SUFFIX
-from storage.disk import Disk
-from storage.format import HEADER_SIZE, Corrupt
+from storage.file.disk import Disk
+from storage.format.rows import HEADER_SIZE, Corrupt
 
 GAP = 1000
 """The new term is so far above the newest entry's."""

@@ -57,11 +57,11 @@ from replication.command_level import apply_raise_level
 from replication.command_promotion import apply_promotion
 from replication.envelope import EntryRefused, Envelope, decode_entry
 from replication.rolling import Sums
-from storage.array import I64, U8, U16, U32, U64
-from storage.checkpoint import NOTHING, CheckpointRecord
-from storage.genesis import Genesis as GenesisRow
-from storage.level import FOUNDED, has, hash_version
-from storage.position import INDEX_MAX, MS_PER_TICK
+from storage.catalog.checkpoint_record import NOTHING, CheckpointRecord
+from storage.catalog.genesis import Genesis as GenesisRow
+from storage.catalog.level import FOUNDED, has, hash_version
+from storage.format.array import I64, U8, U16, U32, U64
+from storage.format.position import INDEX_MAX, MS_PER_TICK
 from storage.store import Store
 
 __all__ = ["Applied", "Cancelled", "Listener", "Machine", "Rescheduled", "Scheduled", "TopicPut"]

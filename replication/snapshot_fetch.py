@@ -6,9 +6,9 @@ has of that piece already, from an earlier try, another leader's snapshot, or it
 rest. So going on after a crash, a change of leader or of the offer is the same as beginning.
 
 Nothing of the old state is touched until all of the new one is there, synced and read back
-(storage/snapshot_install.py). Whatever is wrong before that (a piece that stays damaged, another cluster's manifest,
-too little space) ends this try with a line in the log; the leader offers again. `ready` is called at the end, on the
-loop, and ends the node, which puts the new state in place by one rename and starts again (node/snapshot.py).
+(storage/directory/snapshot_install.py). Whatever is wrong before that (a piece that stays damaged, another cluster's
+manifest, too little space) ends this try with a line in the log; the leader offers again. `ready` is called at the end,
+on the loop, and ends the node, which puts the new state in place by one rename and starts again (node/snapshot.py).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from replication.frame import Message
 from replication.frame_bound import FILES_MAX, PIECE_BYTES_MAX
 from replication.group import RaftGroup
 from replication.in_thread import in_thread_behind
-from storage.format import Corrupt, FormatRefused
-from storage.snapshot import Manifest, Part, Place, SnapshotRefused, parts_of
-from storage.snapshot_install import Install, PieceRefused
+from storage.checkpoint.manifest import Manifest, Part, Place, SnapshotRefused, parts_of
+from storage.directory.snapshot_install import Install, PieceRefused
+from storage.format.rows import Corrupt, FormatRefused
 
 ANSWER_S = 2.0
 """A pull that is not answered is repeated after this."""

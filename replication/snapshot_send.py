@@ -36,8 +36,8 @@ from replication.frame import Message
 from replication.group import RaftGroup
 from replication.in_thread import in_thread
 from replication.rhythm import next_look
-from storage.snapshot import TOGETHER, Files, Place, parts_of
-from storage.snapshot_pin import Pin
+from storage.checkpoint.manifest import TOGETHER, Files, Place, parts_of
+from storage.checkpoint.pin import Pin
 
 LOOK_S = 0.1
 BEGIN_S = 0.25

@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from replication.envelope import Envelope
-from storage.array import U8, U32, U64
-from storage.columns import SettleBatch, StateColumns
-from storage.format import FORWARDED as FORWARDED_STATE
-from storage.format import LEASED as LEASED_STATE
-from storage.format import UNKNOWN as UNKNOWN_STATE
-from storage.lease_end import lease_ends_ms
-from storage.level import has
-from storage.record import Record
+from storage.catalog.level import has
+from storage.format.array import U8, U32, U64
+from storage.format.batches import SettleBatch, StateColumns
+from storage.format.record import Record
+from storage.format.rows import FORWARDED as FORWARDED_STATE
+from storage.format.rows import LEASED as LEASED_STATE
+from storage.format.rows import UNKNOWN as UNKNOWN_STATE
+from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
 
 FREE, LEASED, SETTLED, UNKNOWN, MISMATCH = 0, 1, 2, 3, 4
@@ -92,7 +92,7 @@ def revisions(records: Sequence[Record]) -> U32:
 def verdicts(store: Store, standing: Standing, wanted: U32, envelope: Envelope) -> U8:
     """Whether what ends or moves messages on a client's wish may: FREE, or why not. `wanted` revisions, 0: any.
 
-    A unit whose lease has ended by the leader's stamp (storage/lease_end.py) is ready again, hence free.
+    A unit whose lease has ended by the leader's stamp (storage/query/lease_end.py) is ready again, hence free.
     """
     states = standing.states
     found = np.full(len(wanted), SETTLED, np.uint8)

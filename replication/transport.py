@@ -37,7 +37,7 @@ from replication.refused import Refused
 from replication.rhythm import until_next_s
 from replication.said_seldom import SaidSeldom
 from replication.station import WireEvents
-from storage.level import FOUNDED
+from storage.catalog.level import FOUNDED
 
 ACCEPT_RETRY_S = 0.1
 HEARSAY_MAX = 1 << 40

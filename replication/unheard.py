@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.array import I64, U16
+from storage.format.array import I64, U16
 
 CODE_LEASE_ENDED: Final = 1007
 CODE_MAX_AGE: Final = 1008

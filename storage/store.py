@@ -10,34 +10,34 @@ from pathlib import Path
 
 import numpy as np
 
-from storage.arrangement import Arrangement
-from storage.array import I64, U8, U16, U32, U64
-from storage.catalog import Catalog
-from storage.catalog_file import require_begun
-from storage.chain import SECONDS
-from storage.checkpoint import NOTHING, CheckpointRecord
-from storage.checkpoint_job import CheckpointJob
-from storage.columns import LeasedColumns, SettleBatch, StateColumns, UnitBatch
-from storage.disk import Disk
-from storage.format import SETTLE, SETTLED, UNIT, UNKNOWN, Settles, Units, put_rows, select_rows, take_rows
-from storage.hour import Hour
-from storage.hour_count import ENDED, HourCount, Which
-from storage.hour_lengths import HourLengths
-from storage.hour_opening import HourOpening
-from storage.hour_set import STAGED_BYTES_SOFT, HourSet
-from storage.hour_table import NOT_READ, Extents, HoursHeld, HourTable
-from storage.move import born_in_state, history, homes, last_places, locate
-from storage.newest_settle import before_newest, newest
-from storage.pieces import Pieces
-from storage.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, indexes_of
-from storage.record import Record, patch
-from storage.record_rows import FEW, RecordRows
-from storage.recovery import recover
-from storage.slot import SlotColumns
-from storage.slot_read import SlotRead, hour_pending
-from storage.snapshot_pin import PINS, Pin, Pins
-from storage.staging import Stage
-from storage.unit_states import are_known, state_only, states
+from storage.catalog.catalog import Catalog
+from storage.catalog.catalog_file import require_begun
+from storage.catalog.checkpoint_record import NOTHING, CheckpointRecord
+from storage.catalog.hour_lengths import HourLengths
+from storage.checkpoint.hour_set import STAGED_BYTES_SOFT, HourSet
+from storage.checkpoint.job import CheckpointJob
+from storage.checkpoint.pin import PINS, Pin, Pins
+from storage.checkpoint.recovery import recover
+from storage.file.disk import Disk
+from storage.format.array import I64, U8, U16, U32, U64
+from storage.format.batches import LeasedColumns, SettleBatch, StateColumns, UnitBatch
+from storage.format.chain import SECONDS
+from storage.format.pieces import Pieces
+from storage.format.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, indexes_of
+from storage.format.record import Record, patch
+from storage.format.record_rows import FEW, RecordRows
+from storage.format.rows import SETTLE, SETTLED, UNIT, UNKNOWN, Settles, Units, put_rows, select_rows, take_rows
+from storage.hour.batch_by_hour import Arrangement
+from storage.hour.hour import Hour
+from storage.hour.hour_table import NOT_READ, Extents, HoursHeld, HourTable
+from storage.hour.open_hour import HourOpening
+from storage.hour.staging import Stage
+from storage.query.count import ENDED, HourCount, Which
+from storage.query.moves import born_in_state, history, homes, last_places, locate
+from storage.query.newest_settle import before_newest, newest
+from storage.query.states import are_known, state_only, states
+from storage.wheel.slot import SlotColumns
+from storage.wheel.slot_read import SlotRead, hour_pending
 
 __all__ = ["STAGED_BYTES_SOFT", "LeasedColumns", "SettleBatch", "SlotColumns", "StateColumns", "Store", "UnitBatch"]
 
@@ -60,7 +60,8 @@ class Store:
         self._hours = HourSet(HourTable(named, firsts), Stage(), self._opening.open, catalog.first_index, leftovers)
         self.applied_index, self.applied_term, self.level = at.applied_index, at.applied_term, at.level
         self.doubt = at.doubt
-        """As of the newest entry that is applied: the level (storage/level.py), and what is in doubt (doubt.py)."""
+        """As of the newest entry that is applied: the level (storage/catalog/level.py), and what is in doubt
+        (catalog/doubt.py)."""
 
     @classmethod
     def open(cls, directory: Path, *, disk: Disk, group: int = 0) -> "Store":

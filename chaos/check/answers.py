@@ -29,7 +29,7 @@ from chaos.event import (
 from chaos.history import History
 from chaos.truth import Truth
 from chaos.verdict import Verdict
-from storage.doubt import CLOCKS_MS
+from storage.catalog.doubt import CLOCKS_MS
 
 #: Of a strict hand-over the moment is told that its Lease names; it may begin a little later, never before.
 ROUND_MS: Final = 5

@@ -7,7 +7,7 @@ from chaos.bounds import Bounds
 from chaos.event import Applied, LeftOut
 from chaos.history import History
 from chaos.verdict import Verdict
-from storage.position import MS_PER_TICK
+from storage.format.position import MS_PER_TICK
 
 
 def check_dispatch_state(history: History, bounds: Bounds) -> Verdict:

@@ -7,7 +7,7 @@ from chaos.check.sums import ENDED
 from chaos.event import Applied, BackedUp, Recalled, Settled
 from chaos.history import History
 from chaos.verdict import Verdict
-from storage.message_id import decode_id
+from storage.format.message_id import decode_id
 
 
 def check_restored(history: History, bounds: Bounds) -> Verdict:

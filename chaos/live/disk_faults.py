@@ -32,8 +32,8 @@ from chaos.live.loop_disk import LoopDisk, Unsynced
 from chaos.live.nemesis import LiveNemesis
 from cli.exit_code import ExitCode
 from cli.local_cluster import this_build
-from storage.hour_file import directory_of
-from storage.verify import UNWRITTEN
+from storage.directory.verify import UNWRITTEN
+from storage.file.hour_file import directory_of
 
 #: Inside the reserve (1 GiB), and room enough for what goes on there: settles, leases, checkpoints.
 FULL_BYTES: Final = 256 << 20
@@ -350,7 +350,7 @@ def _harmless(damage: Damage) -> str:
 
 
 def _left_over(directory: Path) -> bool:
-    """Whether the hour of this directory has one of a later generation (storage/unlinked_hours.py)."""
+    """Whether the hour of this directory has one of a later generation (storage/checkpoint/unlinked_hours.py)."""
     beside = [directory_of(path.name) for path in directory.parent.iterdir()]
     own = directory_of(directory.name)
     return own is not None and any(other is not None and other[0] == own[0] and other > own for other in beside)

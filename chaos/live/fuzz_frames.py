@@ -21,9 +21,9 @@ from chaos.cluster import Cluster
 from chaos.frame_draw import frame, hello
 from chaos.replacing import add
 from cli.local_cluster import LocalNode
-from storage.data_directory import owner_of
-from storage.disk import Disk
-from storage.format import HEADER_SIZE, FileHeader
+from storage.directory.data_directory import owner_of
+from storage.file.disk import Disk
+from storage.format.rows import HEADER_SIZE, FileHeader
 
 PATIENT: Final = {"heartbeat_ms": 50, "trust_ms": 1500, "election_min_ms": 2500, "election_max_ms": 4000}
 """An election that a busy machine makes would look like the attacker's."""

@@ -32,7 +32,7 @@ from chaos.plan import Plan
 from chaos.verdict import Verdict
 from chaos.webhooks import starts
 from chaos.workload import Workload
-from storage.verify import verify
+from storage.directory.verify import verify
 
 #: For what is outstanding when all is healed: leases of what nobody acked end, pushes are tried again.
 DRAIN_S = 90.0

@@ -16,23 +16,23 @@ from typing import Final
 import node.levels
 import node.server
 import replication.envelope
-import storage.checkpoint
-import storage.format
+import storage.catalog.checkpoint_record
+import storage.format.rows
 from chaos.simulator.mutant import Patch, patched
 from replication.envelope import UnknownCommand
 from replication.frame import PROTOCOL
 from replication.handshake import Hello
-from storage.format import MAGIC_JOURNAL, READS, FormatRefused
-from storage.level import FOUNDED
+from storage.catalog.level import FOUNDED
+from storage.format.rows import MAGIC_JOURNAL, READS, FormatRefused
 
 FIRST: Final = (FOUNDED, FOUNDED)
 _OLDER: Final[list[Patch]] = [
     (node.levels, "LEVELS", FIRST),
     (node.server, "LEVELS", FIRST),
     (replication.envelope, "VERSIONS_READ", FIRST),
-    (storage.checkpoint, "LEVELS", FIRST),
-    (storage.checkpoint, "VERSIONS", FIRST),
-    (storage.format, "READS", {**READS, MAGIC_JOURNAL: FIRST}),
+    (storage.catalog.checkpoint_record, "LEVELS", FIRST),
+    (storage.catalog.checkpoint_record, "VERSIONS", FIRST),
+    (storage.format.rows, "READS", {**READS, MAGIC_JOURNAL: FIRST}),
 ]
 
 

@@ -38,9 +38,9 @@ ROW_FILES: Final = ("index", "settle")
 
 #: Owner, method, what it is called in a report, microseconds a call, and a row of its argument.
 CALLS: Final[tuple[tuple[str, str, str, float, float], ...]] = (
-    ("storage.hour:Hour", "__init__", "hours begun", 5.0, 0.0),
-    ("storage.warm_hours:WarmHours", "use", "hours used", 6.0, 0.0),
-    ("storage.hour:Hour", "freeze", "hours frozen", 15.0, 0.0),
+    ("storage.hour.hour:Hour", "__init__", "hours begun", 5.0, 0.0),
+    ("storage.checkpoint.warm_hours:WarmHours", "use", "hours used", 6.0, 0.0),
+    ("storage.hour.hour:Hour", "freeze", "hours frozen", 15.0, 0.0),
     ("storage.store:Store", "append", "units appended", 40.0, 0.3),
     ("storage.store:Store", "settle", "settles recorded", 30.0, 0.3),
 )
@@ -52,15 +52,15 @@ KEY_WEIGHT_MAX: Final = 200
 
 #: Module and name of what bounds a step by rows that the weight stands for.
 BOUNDS: Final = (
-    ("storage.key", "DROPPED_MAX"),
-    ("storage.hour_set", "_READ_UNITS_MAX"),
-    ("storage.state", "PAGE_UNITS"),
-    ("storage.state_file", "PAGE_UNITS"),
-    ("storage.state_files", "PAGE_UNITS"),
-    ("storage.state_files", "TAIL_MIN"),
-    ("storage.states_due", "TAIL_MIN"),
-    ("storage.snapshot_install", "TAIL_MIN"),
-    ("storage.warm_hours", "TAIL_MIN"),
+    ("storage.catalog.key", "DROPPED_MAX"),
+    ("storage.checkpoint.hour_set", "_READ_UNITS_MAX"),
+    ("storage.state.unit_states", "PAGE_UNITS"),
+    ("storage.state.file", "PAGE_UNITS"),
+    ("storage.state.files", "PAGE_UNITS"),
+    ("storage.state.files", "TAIL_MIN"),
+    ("storage.checkpoint.states_due", "TAIL_MIN"),
+    ("storage.directory.snapshot_install", "TAIL_MIN"),
+    ("storage.checkpoint.warm_hours", "TAIL_MIN"),
 )
 
 
@@ -180,9 +180,9 @@ def counted(weight: int = 1) -> Iterator[None]:
             for path, name, what, call_us, row_us in CALLS:
                 owner = _owner(path)
                 put(owner, name, _counting(getattr(owner, name), what, call_us, row_us))
-            table = _owner("storage.table:Table")
+            table = _owner("storage.catalog.table:Table")
             put(table, "drop", _counting_keys(table.drop))
-            rows = _owner("storage.hour_file:RowFile")
+            rows = _owner("storage.file.hour_file:RowFile")
             put(rows, "blocks", _scanning(rows.blocks))
             for module_name, name in BOUNDS:
                 module = importlib.import_module(module_name)

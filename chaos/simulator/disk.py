@@ -20,9 +20,9 @@ from chaos.simulator.loop import Gone
 from chaos.simulator.names import Name
 from chaos.simulator.platter import File, Platter, Undo, remove
 from replication.group import Apart
-from storage.data_directory import DirectoryRefused
-from storage.disk import Disk, DiskFailed
-from storage.format import Corrupt, FormatRefused
+from storage.directory.data_directory import DirectoryRefused
+from storage.file.disk import Disk, DiskFailed
+from storage.format.rows import Corrupt, FormatRefused
 
 #: What counts as an operation: a crash may come at any of these.
 OPERATIONS = (

@@ -10,10 +10,10 @@ import numpy as np
 from chaos.simulator.cost import free
 from node.reign import Reign
 from node.server import Node
-from storage.array import U64
-from storage.due import Due
-from storage.format import LEASED, PENDING
-from storage.position import MS_PER_TICK
+from storage.format.array import U64
+from storage.format.position import MS_PER_TICK
+from storage.format.rows import LEASED, PENDING
+from storage.wheel.due import Due
 
 
 class Dispatched:

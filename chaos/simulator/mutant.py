@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 import replication.apply_settle
-import storage.key
-import storage.state_files
-import storage.states_due
+import storage.catalog.key
+import storage.checkpoint.states_due
+import storage.state.files
 from node.dispatcher import Dispatcher
 from node.levels import Levels
 from node.proposer import Proposer
@@ -31,11 +31,11 @@ from replication.group import RaftGroup
 from replication.machine import Machine
 from replication.outbox import Outbox
 from replication.trust import Trust
-from storage.catalog import Catalog
-from storage.checkpoint_job import CheckpointJob
-from storage.outflow import Outflow
-from storage.second_wheel import SecondWheel
-from storage.stage_write import write_staged
+from storage.catalog.catalog import Catalog
+from storage.checkpoint.job import CheckpointJob
+from storage.file.outflow import Outflow
+from storage.hour.stage_write import write_staged
+from storage.wheel.second_wheel import SecondWheel
 
 Patch = tuple[object, str, Any]
 #: How many Leases of an old term come late, and how late: their consumers' leases have ended by then.
@@ -195,7 +195,7 @@ def _away_is_forgotten() -> list[Patch]:
 
 def _keys_at_once() -> list[Patch]:
     """The entry that unlinks an hour, or the next one, drops all keys of it."""
-    return [(storage.key, "DROPPED_MAX", 1 << 40)]
+    return [(storage.catalog.key, "DROPPED_MAX", 1 << 40)]
 
 
 def _look_at_all_hours() -> list[Patch]:
@@ -215,7 +215,7 @@ def _look_at_all_hours() -> list[Patch]:
 
 def _states_of_the_whole_hour() -> list[Patch]:
     """There are no states files: whoever looks at one message of an old hour reads all that became of the others."""
-    return [(module, "TAIL_MIN", 1 << 40) for module in (storage.state_files, storage.states_due)]
+    return [(module, "TAIL_MIN", 1 << 40) for module in (storage.state.files, storage.checkpoint.states_due)]
 
 
 def _restore_is_forgotten() -> list[Patch]:

@@ -29,7 +29,7 @@ from chaos.simulator.raft_times import TIMES, may_be_older, set_times
 from chaos.simulator.stranger import Strangers
 from chaos.simulator.upgrade import Upgrade
 from chaos.simulator.world import World
-from storage.disk import DiskFailed
+from storage.file.disk import DiskFailed
 
 FREE_BYTES: Final = 50 << 30
 #: Inside the reserve.

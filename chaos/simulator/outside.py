@@ -36,7 +36,7 @@ from node.watchdog import Watchdog
 from replication.journal_sync import Sync
 from replication.journal_writer import Writer, Written
 from replication.transport import Identity
-from storage.disk import DiskFailed
+from storage.file.disk import DiskFailed
 
 #: How long dialling the leader may take, as node.forward has it.
 CONNECT_S = 1.0

@@ -24,11 +24,11 @@ from node.queues import GROUP
 from node.server import Node
 from replication.envelope import EntryRefused, Kind, decode_entry
 from replication.fence import fence
-from storage.array import U64
-from storage.columns import SettleBatch
-from storage.format import LEASED, Corrupt
-from storage.message_id import encode_ids
-from storage.position import HOUR_MS
+from storage.format.array import U64
+from storage.format.batches import SettleBatch
+from storage.format.message_id import encode_ids
+from storage.format.position import HOUR_MS
+from storage.format.rows import LEASED, Corrupt
 from storage.store import Store
 
 #: How often nodes are asked whether they are sure to lead.

@@ -36,7 +36,7 @@ from chaos.simulator.trace import Trace
 from node.config import Config
 from node.server import Node
 from node.snapshot import Reinstalled
-from storage.disk import DiskFailed
+from storage.file.disk import DiskFailed
 
 #: From the start of a process to its first instruction of ours.
 START_S = (0.05, 0.3)

@@ -27,9 +27,9 @@ from chaos.simulator.load import IDLE, PULL, STRICT_PULL, Caller, code_of
 from chaos.simulator.receivers import Behaviour, Received
 from chaos.simulator.world import EPOCH_S, World
 from replication.journal_install import install_restored
-from storage.disk import Disk
-from storage.restore import RestoreOptions, restore
-from storage.snapshot_install import InstallRefused
+from storage.directory.restore import RestoreOptions, restore
+from storage.directory.snapshot_install import InstallRefused
+from storage.file.disk import Disk
 
 START_S: Final = 30.0
 BACKUP_S: Final = 10.0

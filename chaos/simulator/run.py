@@ -44,10 +44,10 @@ from chaos.simulator.upgrade import Upgrade, risen
 from chaos.simulator.world import World
 from chaos.verdict import Verdict
 from node.server import Node
-from storage.array import U64
-from storage.format import LEASED, UNKNOWN
-from storage.level import LEVELS, has
-from storage.message_id import decode_id
+from storage.catalog.level import LEVELS, has
+from storage.format.array import U64
+from storage.format.message_id import decode_id
+from storage.format.rows import LEASED, UNKNOWN
 from storage.store import Store
 
 START_S: Final = 20.0

@@ -19,7 +19,7 @@ from chaos.simulator.transport import SimTransport
 from chaos.simulator.world import World
 from node.server import Node
 from replication.handshake import Hello, entries_of
-from storage.level import LEVELS
+from storage.catalog.level import LEVELS
 
 ASK_S: Final = 1.5
 LATELY_S: Final = 20.0

@@ -36,7 +36,7 @@ from chaos.simulator.receivers import NETWORK, Receivers
 from chaos.simulator.trace import Trace
 from node.config import Config, parse_config
 from node.server import Node
-from storage.verify import digest
+from storage.directory.verify import digest
 
 RAFT_PORT = 7000
 HTTP_PORT = 8000

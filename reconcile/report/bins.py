@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from ledger.columns import CAUSE_WORDS
-from storage.array import I64
+from storage.format.array import I64
 
 BASE_MS: Final = 100
 COUNT_MAX: Final = 1_024

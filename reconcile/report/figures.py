@@ -19,7 +19,7 @@ from ledger.bucket import Rows
 from ledger.columns import CAUSE_WORDS, Cause
 from ledger.judge import Ledger
 from reconcile.report.bins import Bins
-from storage.array import I64
+from storage.format.array import I64
 
 #: Around a change of terms: from so long before the new term began to so long after it, and how finely.
 AROUND_FROM_MS, AROUND_UNTIL_MS, AROUND_STEP_MS = -2_000, 4_000, 20

@@ -16,7 +16,7 @@ from api.message import explain
 from api.port import CONFLICT, FAILED, KEPT, NEW, REPLAYED, Limits, ScheduleResult
 from api.problem import Problem
 from api.timestamp import render_time
-from storage.pieces import at_once
+from storage.format.pieces import at_once
 from tests.api.memory_port import NOW_MS
 from tests.pace import lines_run
 

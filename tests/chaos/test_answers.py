@@ -32,8 +32,8 @@ from chaos.event import (
 from chaos.history import History
 from node.retry import NACKED
 from replication.apply_move import CODE_REDRIVEN
-from storage.format import FORWARDED
-from storage.level import LEVELS
+from storage.catalog.level import LEVELS
+from storage.format.rows import FORWARDED
 from tests.chaos.planted import EPOCH_MS, LEASE_MS, at, hand_over
 from tests.chaos.planted_inside import good_inside, with_more
 

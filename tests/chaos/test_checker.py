@@ -13,7 +13,7 @@ from chaos.event import Answered, Cancelled, Event, Fault, GaveBack, HandedOver,
 from chaos.history import History
 from chaos.verdict import Verdict
 from replication.apply_move import CODE_REDRIVEN
-from storage.format import FORWARDED
+from storage.format.rows import FORWARDED
 from tests.chaos.planted import (
     CANCELLED,
     DUPLICATES,

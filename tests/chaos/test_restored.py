@@ -8,7 +8,7 @@ from chaos.bounds import Bounds
 from chaos.check.restored import check_restored, held
 from chaos.event import BackedUp, Event, Recalled, Settled
 from chaos.history import History
-from storage.format import DELIVERED
+from storage.format.rows import DELIVERED
 from tests.chaos.planted import COUNT, at
 from tests.chaos.planted_inside import good_inside
 

@@ -8,7 +8,7 @@ from chaos.bounds import Bounds
 from chaos.check.answers import check_answers
 from chaos.event import Acked, Answered, Counted, Event, HandedOver, Offered, Settled, Summed
 from chaos.history import History
-from storage.format import DELIVERED
+from storage.format.rows import DELIVERED
 from tests.chaos.planted import EPOCH_MS, at
 from tests.chaos.planted_inside import good_inside, with_more
 

@@ -11,7 +11,7 @@ from chaos.older_build import NoOlderBuild, check_out, older_commit, run
 from chaos.versions import NEW, OLD, upgrade
 from replication.envelope import version_of
 from replication.journal import Journal
-from storage.disk import Disk
+from storage.file.disk import Disk
 
 IDS = ("n1", "n2", "n3")
 
@@ -48,8 +48,8 @@ def test_the_older_build_refuses_a_journal_that_may_hold_newer_entries(tmp_path:
 _OPEN = """
 from pathlib import Path
 from replication.journal import Journal
-from storage.disk import Disk
-from storage.format import FormatRefused
+from storage.file.disk import Disk
+from storage.format.rows import FormatRefused
 try:
     Journal.open(Path({path!r}), disk=Disk())
 except FormatRefused as refused:

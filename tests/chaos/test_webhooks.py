@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from chaos.webhooks import starts
-from tests.storage.test_delivery_file import NOW_MS, rows, writer
+from tests.storage.file.test_delivery_file import NOW_MS, rows, writer
 
 
 def damage(path: Path, at: int) -> None:

@@ -13,7 +13,7 @@ from cli.exit_code import ExitCode
 from cli.main import main
 from replication.journal import Journal
 from replication.journal_term import lower_term, read_journal
-from storage.disk import Disk
+from storage.file.disk import Disk
 
 WORST = (1 << 32) - 1
 COUNT = 20

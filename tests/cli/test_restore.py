@@ -14,9 +14,9 @@ from api.problem import Problem
 from cli.exit_code import ExitCode
 from cli.main import main
 from node.server import Node
-from storage.catalog import Catalog
-from storage.catch_up import CatchUp
-from storage.disk import Disk
+from storage.catalog.catalog import Catalog
+from storage.catalog.overdue import CatchUp
+from storage.file.disk import Disk
 from tests.node.single_node import run_node
 
 

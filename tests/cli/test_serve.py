@@ -18,8 +18,8 @@ from cli.local_cluster import LocalNode, write_config
 from cli.main import main
 from node.config import Config
 from replication.envelope import UnknownCommand
-from storage.data_directory import DataDirectory
-from storage.disk import Disk
+from storage.directory.data_directory import DataDirectory
+from storage.file.disk import Disk
 from tests.waiting import wait_until
 
 END_S = 40

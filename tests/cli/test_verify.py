@@ -12,8 +12,8 @@ from chaos.cluster import Cluster
 from cli.connection import Connection
 from cli.exit_code import ExitCode
 from cli.main import main
-from storage.data_directory import DataDirectory
-from storage.disk import Disk
+from storage.directory.data_directory import DataDirectory
+from storage.file.disk import Disk
 
 
 def verify(*args: object) -> Result:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tidy.sources import OURS
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 IMAGES = ("Dockerfile", "Dockerfile.spark")
@@ -21,19 +23,15 @@ def lines(image: str) -> list[str]:
 def test_the_context_has_every_package() -> None:
     """.dockerignore lets in the folders that the distribution is made of, and what pyproject.toml names."""
     let_in = {line[1:].rstrip("/") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"}
-    packages = {name.split(".")[0] for name in PROJECT["tool"]["setuptools"]["packages"]}
+    packages = {pattern.removesuffix("*") for pattern in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]}
+    assert packages == set(OURS)
     assert let_in == packages | {"pyproject.toml", "LICENSE", PROJECT["project"]["readme"]}
 
 
 def test_the_distribution_has_every_folder() -> None:
-    """A folder of modules that pyproject.toml does not list would be missing from the image, and nowhere else."""
-    packages = set(PROJECT["tool"]["setuptools"]["packages"])
-    found = {
-        str(path.parent.relative_to(ROOT)).replace("/", ".")
-        for folder in {name.split(".")[0] for name in packages}
-        for path in (ROOT / folder).rglob("*.py")
-    }
-    assert found == packages
+    """A folder of modules without an `__init__.py` would be missing from the image, and nowhere else."""
+    folders = {path.parent for folder in OURS for path in (ROOT / folder).rglob("*.py")}
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
 @pytest.mark.parametrize("image", IMAGES)

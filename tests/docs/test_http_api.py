@@ -8,7 +8,7 @@ import pytest
 from api.route import RouteTable
 from api.server import ROUTES
 from node.server import Node
-from storage.level import LEVELS
+from storage.catalog.level import LEVELS
 from tests.docs.page import Request, compare, examples, read_command, send, send_plainly
 from tests.node.single_node import run_node
 from tests.waiting import until

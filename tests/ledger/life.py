@@ -10,10 +10,10 @@ import numpy as np
 from ledger.bucket import ABROAD, PLACE, RECEIPT, SPAN, TERM, Bucket, Context, Rows, Topic
 from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from ledger.judge import Ledger, judge
-from storage.delivery_record import DELIVERY, END, PULL, START
-from storage.format import LEASED, SETTLE, UNIT
-from storage.position import INDEX_BITS
-from storage.record import HEADER
+from storage.format.delivery_record import DELIVERY, END, PULL, START
+from storage.format.position import INDEX_BITS
+from storage.format.record import HEADER
+from storage.format.rows import LEASED, SETTLE, UNIT
 
 HOUR = 490_000
 T = HOUR * 3_600_000 + 600_000

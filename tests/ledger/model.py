@@ -9,8 +9,8 @@ import itertools
 
 from ledger.bucket import Bucket, Context
 from ledger.columns import DELIVERED_CLASSES, Cause, Flag, LateCause, Lost, MessageClass
-from storage.doubt import CLOCKS_MS
-from storage.format import BY_RECEIPT
+from storage.catalog.doubt import CLOCKS_MS
+from storage.format.rows import BY_RECEIPT
 from tests.ledger.model_records import Message, Row, all_see, messages_of, name, rows_of, sees
 
 PUSH = 2

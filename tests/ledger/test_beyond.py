@@ -7,8 +7,8 @@ import numpy as np
 
 from ledger.bucket import SPAN, TERM, Context, Rows
 from ledger.unrecorded import Open, beyond
-from storage.doubt import CLOCKS_MS
-from storage.position import HOUR_MS
+from storage.catalog.doubt import CLOCKS_MS
+from storage.format.position import HOUR_MS
 from tests.ledger.life import T, told
 
 

@@ -13,10 +13,10 @@ from ledger.bucket import ABROAD, PLACE, RECEIPT, SPAN, TERM, Bucket, Context, R
 from ledger.columns import DUPLICATES, LEDGER, Cause, Columns, Flag, LateCause, Lost, MessageClass
 from ledger.judge import judge
 from ledger.summary import Summary
-from storage.delivery_record import DELIVERY
-from storage.format import SETTLE, UNIT
-from storage.position import INDEX_BITS
-from storage.record import HEADER
+from storage.format.delivery_record import DELIVERY
+from storage.format.position import INDEX_BITS
+from storage.format.record import HEADER
+from storage.format.rows import SETTLE, UNIT
 from tests.examples import examples
 from tests.ledger.model import judge_slowly
 

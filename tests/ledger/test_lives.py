@@ -11,9 +11,9 @@ from ledger.records import LEASE_ENDED, MAX_AGE, REDRIVEN, RESCHEDULED
 from ledger.unrecorded import unrecorded
 from node import retry
 from replication import apply_move
-from storage.delivery_record import DELIVERED as DONE
-from storage.delivery_record import FAILED, GIVEN_BACK, LATE, PUSH
-from storage.format import BY_RECEIPT, CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED
+from storage.format.delivery_record import DELIVERED as DONE
+from storage.format.delivery_record import FAILED, GIVEN_BACK, LATE, PUSH
+from storage.format.rows import BY_RECEIPT, CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED
 from tests.ledger.life import AWAY, HOME, LEASE, Life, T, context_of, told
 
 ONCE, MORE, PENDING = MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_MORE, MessageClass.PENDING

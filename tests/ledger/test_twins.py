@@ -13,10 +13,10 @@ from ledger.bucket import TWIN, Bucket, Rows
 from ledger.columns import Cause, Flag, MessageClass
 from ledger.judge import judge
 from ledger.twins import CROWD, find_twins, twin_rows
-from storage.delivery_record import DELIVERY, START
-from storage.format import CANCELLED, DELIVERED, SETTLE, UNIT, UNIT_MOVED
-from storage.position import INDEX_BITS
-from storage.record import HEADER
+from storage.format.delivery_record import DELIVERY, START
+from storage.format.position import INDEX_BITS
+from storage.format.record import HEADER
+from storage.format.rows import CANCELLED, DELIVERED, SETTLE, UNIT, UNIT_MOVED
 from tests.examples import examples
 from tests.ledger.life import HOUR, T, context_of
 

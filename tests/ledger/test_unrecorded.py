@@ -11,14 +11,14 @@ from ledger.terms import merge_terms, terms_of
 from ledger.unrecorded import closed, unrecorded
 from node.delivery_log import HANDED_ON, LOST, PULL, DeliveryLog, Mark
 from replication.command import DispatchState
-from storage.delivery_end import end_killed_term
-from storage.delivery_file import EVER_MS, delivery_files
-from storage.delivery_record import DELIVERY, FAILED
-from storage.delivery_search import DeliverySearch, Found, Search
-from storage.disk import Disk
-from storage.doubt import CLOCKS_MS
-from storage.format import DELIVERED, HEADER_SIZE
-from storage.position import HOUR_MS
+from storage.catalog.doubt import CLOCKS_MS
+from storage.file.delivery_end import end_killed_term
+from storage.file.delivery_file import EVER_MS, delivery_files
+from storage.file.disk import Disk
+from storage.format.delivery_record import DELIVERY, FAILED
+from storage.format.position import HOUR_MS
+from storage.format.rows import DELIVERED, HEADER_SIZE
+from storage.query.delivery_search import DeliverySearch, Found, Search
 from tests.ledger.life import Life, T, told
 
 NOW_MS = 1_790_000_000_000
@@ -212,7 +212,7 @@ def test_d5_a_file_that_was_lost_whole_after_another_node_led(
         term=5, at_ms=NOW_MS, mode=PULL,
     )  # fmt: skip
     lost = logs.paths[1] / delivery_files(logs.paths[1], Disk())[-1].name
-    monkeypatch.setattr("storage.delivery_file.FILE_BYTES_MAX", HEADER_SIZE + 2 * DELIVERY.itemsize)
+    monkeypatch.setattr("storage.file.delivery_file.FILE_BYTES_MAX", HEADER_SIZE + 2 * DELIVERY.itemsize)
     log.term_ended(5, NOW_MS + 50, LOST)
     log.close()
     lost.write_bytes(lost.read_bytes()[:HEADER_SIZE] + bytes(2 * DELIVERY.itemsize) if zeros else b"")

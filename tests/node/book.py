@@ -13,10 +13,10 @@ from typing import Any
 from node.dispatcher import Dispatcher
 from replication.command import Command, Lease, PutTopic
 from replication.machine import Applied
-from storage.array import I64, U8, U16, U32, U64
-from storage.doubt import CLOCKS_MS
-from storage.due import Due
-from storage.second_wheel import SecondWheel
+from storage.catalog.doubt import CLOCKS_MS
+from storage.format.array import I64, U8, U16, U32, U64
+from storage.wheel.due import Due
+from storage.wheel.second_wheel import SecondWheel
 
 
 @dataclass(slots=True)

@@ -6,11 +6,11 @@ from typing import Any
 
 from api.port import ANONYMOUS, Delivery, MessageIn, PullIn
 from node.server import Node
-from storage.array import U64
-from storage.delivery_file import delivery_files, read_delivery_file
-from storage.delivery_record import END
-from storage.disk import Disk
-from storage.format import LEASED
+from storage.file.delivery_file import delivery_files, read_delivery_file
+from storage.file.disk import Disk
+from storage.format.array import U64
+from storage.format.delivery_record import END
+from storage.format.rows import LEASED
 from tests.waiting import until
 
 Ask = Callable[[Node, Sequence[str]], Coroutine[Any, Any, Sequence[str]]]

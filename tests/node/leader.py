@@ -10,14 +10,14 @@ import numpy as np
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.exhausted import AttemptLimit
 from node.lease_book import HandOver
-from node.tag_filter import TagFilter, tags_mask
 from replication.apply_settle import Cancelled
 from replication.command import Cancel, Command, Fail, Genesis, PutTopic, Realign, Reschedule, Schedule, Settle
 from replication.command_handover import DEAD, RETRY
 from replication.envelope import encode_entry
 from replication.machine import Applied, Machine
-from storage.disk import Disk
-from storage.record import Drafts, encode_records
+from storage.file.disk import Disk
+from storage.format.record import Drafts, encode_records
+from storage.format.tag_mask import TagFilter, tags_mask
 from storage.store import Store
 
 HOUR_MS = 3_600_000

@@ -15,10 +15,10 @@ from collections.abc import Callable
 import numpy as np
 
 from node.lease_book import HandOver
-from node.tag_filter import TagFilter
 from replication.command import DispatchState, Fail, PutTopic, Redrive, Reschedule, Settle
 from replication.command_handover import DEAD, RETRY
-from storage.array import U16, U32, U64
+from storage.format.array import U16, U32, U64
+from storage.format.tag_mask import TagFilter
 from tests.node.book import RecordingWheel
 from tests.node.leader import HOUR_MS, messages
 from tests.node.model_log import STOP_MS, TOPICS, Reign

@@ -19,7 +19,7 @@ from node.lease_book import HandOver
 from replication.command import Command, PutTopic, Schedule
 from replication.envelope import encode_entry
 from replication.machine import Applied
-from storage.array import U16, U64
+from storage.format.array import U16, U64
 from tests.node.book import Book
 from tests.node.leader import GENESIS, HOUR_MS, T0, Replica
 

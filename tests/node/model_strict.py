@@ -6,7 +6,7 @@ import numpy as np
 
 from node.lease_book import HandOver
 from replication.command import Cancel, PutTopic
-from storage.array import U64
+from storage.format.array import U64
 from tests.node.model_log import TOPICS, LoggedModel
 
 

@@ -8,7 +8,7 @@ from node.push_address import Addresses
 from node.push_answer import Answer
 from node.push_client import PushClient
 from node.push_target import make_head, make_target
-from storage.record import Record
+from storage.format.record import Record
 from tests.node.receiver import Behave, receiver
 
 NOW_MS = 1_800_000_000_000

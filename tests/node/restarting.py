@@ -13,7 +13,7 @@ from chaos.ports import free_ports
 from node.config import Config, parse_config
 from node.server import Node
 from node.snapshot import Reinstalled
-from storage.verify import digest
+from storage.directory.verify import digest
 from tests.waiting import until
 
 STORAGE = {

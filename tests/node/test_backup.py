@@ -9,8 +9,8 @@ import node.backup as node_backup
 from api.port import ANONYMOUS, MessageIn
 from api.problem import Problem
 from node.server import Node
-from storage.backup import BackupWriter, read_manifest, verify_backup
-from storage.disk import Disk
+from storage.directory.backup import BackupWriter, read_manifest, verify_backup
+from storage.file.disk import Disk
 from tests.node.single_node import run_node
 
 

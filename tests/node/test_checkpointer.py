@@ -18,8 +18,8 @@ from replication.group import RaftGroup
 from replication.journal import Journal
 from replication.machine import Machine
 from replication.options import GroupOptions, Vitals
-from storage.checkpoint_job import CheckpointJob
-from storage.disk import Disk
+from storage.checkpoint.job import CheckpointJob
+from storage.file.disk import Disk
 from storage.store import Store
 from tests.replication.applied_log import GENESIS, T0, Log, schedule
 from tests.waiting import turns

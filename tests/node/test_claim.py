@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.claim import Claims
-from storage.position import pack
+from storage.format.position import pack
 
 POSITIONS = st.builds(pack, st.integers(400_000, 400_002), st.sampled_from([0, 1, 2, 4095, 4096, 9000]))
 CHOICES = st.lists(st.sets(POSITIONS), max_size=12)

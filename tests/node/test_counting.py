@@ -14,10 +14,10 @@ from api.message_query import ENDED_STATES, OPEN_STATES, CountQuery, HistogramBu
 from api.port import ANONYMOUS, Delivery, MessageIn, MessageView, PullIn, TopicChange
 from api.problem import Problem
 from node.server import Node
-from storage.hour import Hour
-from storage.hour_count import HourCount, Tally
-from storage.position import HOUR_MS
-from storage.record import Record
+from storage.format.position import HOUR_MS
+from storage.format.record import Record
+from storage.hour.hour import Hour
+from storage.query.count import HourCount, Tally
 from tests.node.single_node import run_node
 
 STATES = OPEN_STATES + ENDED_STATES

@@ -12,8 +12,8 @@ from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.problem import Problem
 from node.queues import ENTRY_MOVES_MAX
 from node.server import Node
-from storage.array import U64
-from storage.position import HOUR_MS
+from storage.format.array import U64
+from storage.format.position import HOUR_MS
 from tests.node.single_node import run_node
 
 

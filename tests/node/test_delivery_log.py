@@ -6,9 +6,9 @@ import numpy as np
 
 from node.delivery_log import DELIVERED, HANDED_ON, PULL, PUSH, DeliveryLog
 from replication.command import DispatchState
-from storage.delivery_file import delivery_files, read_delivery_file
-from storage.delivery_record import END, START, TERM_BEGUN, TERM_ENDED
-from storage.disk import Disk
+from storage.file.delivery_file import delivery_files, read_delivery_file
+from storage.file.disk import Disk
+from storage.format.delivery_record import END, START, TERM_BEGUN, TERM_ENDED
 
 NOW_MS = 1_790_000_000_000
 

@@ -20,11 +20,11 @@ from node.outlet import Outlet
 from node.planning import Planning
 from node.strict import Strict
 from node.sweep import Sweep
-from node.tag_filter import TagFilter
 from node.taking import Taking
 from node.window import LaneKind, Queued, Window
 from replication.command import DispatchState
-from storage.array import U64
+from storage.format.array import U64
+from storage.format.tag_mask import TagFilter
 from storage.store import Store
 from tests.examples import replay, seeds
 from tests.node.book import RecordingWheel

@@ -7,7 +7,7 @@ import pytest
 from node.riding import NOTHING_RIDES
 from replication.apply_settle import ACKED
 from replication.command import Realign
-from storage.doubt import CLOCKS_MS
+from storage.catalog.doubt import CLOCKS_MS
 from tests.node.conftest import MakeLeader
 from tests.node.leader import HOUR_MS, LEASE_MS, T0, Leader
 

@@ -5,9 +5,9 @@ import numpy as np
 from api.field import pack_headers
 from api.port import MessageIn
 from node.draft import encode_schedule
-from node.tag_filter import tags_mask
 from replication.command import Schedule
-from storage.record import decode_records, patch
+from storage.format.record import decode_records, patch
+from storage.format.tag_mask import tags_mask
 
 NOW = 1_700_000_000_000
 

@@ -11,13 +11,13 @@ import structlog
 from api.port import ANONYMOUS, MessageIn
 from node.clock import NodeClock
 from node.server import Node
-from storage.delivery_file import DeliveryFile
-from storage.disk import Disk
-from storage.export import ExportRefused
-from storage.export_manifest import read_export
-from storage.export_verify import verify_export
-from storage.level import LEVELS
-from storage.position import HOUR_MS
+from storage.catalog.level import LEVELS
+from storage.export.export import ExportRefused
+from storage.export.manifest import read_export
+from storage.export.verify import verify_export
+from storage.file.delivery_file import DeliveryFile
+from storage.file.disk import Disk
+from storage.format.position import HOUR_MS
 from tests.node.single_node import run_node
 from tests.waiting import until
 

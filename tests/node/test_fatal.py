@@ -8,9 +8,9 @@ import pytest
 from api.port import ANONYMOUS, MessageIn, PullIn
 from api.problem import Problem
 from node.server import Node
-from storage.disk import DiskFailed
-from storage.format import Corrupt
-from storage.record import Record
+from storage.file.disk import DiskFailed
+from storage.format.record import Record
+from storage.format.rows import Corrupt
 from tests.node.single_node import run_node
 
 

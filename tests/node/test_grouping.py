@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.grouping import rows_by
+from storage.format.rows_by import rows_by
 
 
 @given(st.lists(st.integers(0, 5)))

@@ -13,7 +13,7 @@ from api.port import ANONYMOUS, MessageIn, PullIn
 from api.problem import Problem
 from node.hand_over_records import LARGE_MAX, QUICK_HOMES
 from node.server import Node
-from storage.delivery_search import DeliverySearch, Found, Search
+from storage.query.delivery_search import DeliverySearch, Found, Search
 from tests.node.single_node import run_node
 
 LARGE = RecordsAsked(np.arange(QUICK_HOMES + 1, dtype=np.uint64).tobytes(), 0, 1 << 42)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from node.hold import Holds
 from node.window import LaneKind, Queued
-from storage.array import U64
+from storage.format.array import U64
 
 
 def column(*positions: int) -> U64:

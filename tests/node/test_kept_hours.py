@@ -15,8 +15,8 @@ from node.status import Status
 from replication.command import Cancel, Command, DispatchState, Genesis, Schedule, Unlink
 from replication.envelope import encode_entry
 from replication.machine import Machine
-from storage.disk import Disk
-from storage.record import Drafts, encode_records
+from storage.file.disk import Disk
+from storage.format.record import Drafts, encode_records
 from storage.store import Store
 
 HOUR_MS = 3_600_000

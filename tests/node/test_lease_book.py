@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from node.lease_book import LONG_GRID_MS, LONG_LEASE_MS, SHORT_GRID_MS, HandOver, LeaseBook, LeaseEnds
 from node.riding import NOTHING_RIDES
-from storage.format import UNIT
-from storage.position import pack
+from storage.format.position import pack
+from storage.format.rows import UNIT
 
 STOP_MS = 50
 

@@ -13,11 +13,11 @@ from api.port import ANONYMOUS, Delivery, MessageIn, PullIn
 from node.ledger import Ledgers, _Seen
 from node.ledger_judging import AHEAD_MS, COVER_AFTER_MS, _not_yet
 from node.server import Node
-from storage.delivery_file import EVER_MS
-from storage.delivery_record import DELIVERY, END, START
-from storage.delivery_search import SAMPLE_ROWS
-from storage.format import DELIVERED, HEADER_SIZE, LEASED, PLANNED, SETTLE
-from storage.position import HOUR_MS
+from storage.file.delivery_file import EVER_MS
+from storage.format.delivery_record import DELIVERY, END, START
+from storage.format.position import HOUR_MS
+from storage.format.rows import DELIVERED, HEADER_SIZE, LEASED, PLANNED, SETTLE
+from storage.query.delivery_search import SAMPLE_ROWS
 from tests.node.pushing import schedule
 from tests.node.single_node import run_node, run_node_in
 from tests.node.skewed_nodes import Skewed

@@ -8,10 +8,10 @@ from ledger.columns import Flag, MessageClass
 from node.ledger_accounts import Accounts
 from node.ledger_judging import AFTER_MS, BEFORE_MS, _covered_from, hand_over_time, judge_story
 from node.ledger_reading import Story
-from storage.delivery_record import DELIVERY, GOES_ON, START, TERM_ENDED
-from storage.format import DEAD, DELIVERED, FORWARDED, LEASED, SETTLE, UNIT
-from storage.message_trail import TrailRows
-from storage.record import HEADER
+from storage.format.delivery_record import DELIVERY, GOES_ON, START, TERM_ENDED
+from storage.format.record import HEADER
+from storage.format.rows import DEAD, DELIVERED, FORWARDED, LEASED, SETTLE, UNIT
+from storage.query.message_records import TrailRows
 
 DUE_MS = 1_772_326_320_111
 SET_BACK_MS = DUE_MS - 3_128_000

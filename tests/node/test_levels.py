@@ -10,7 +10,7 @@ import pytest
 
 from api.problem import Problem
 from node.server import Node
-from storage.level import LEVELS
+from storage.catalog.level import LEVELS
 from tests.node.place import Place, cluster
 from tests.waiting import until
 

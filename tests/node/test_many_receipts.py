@@ -18,7 +18,7 @@ from node.receipt import READ_AT_ONCE, Receipts
 from node.reign import Reign
 from node.server import Node
 from node.settling import FEW
-from storage.format import LEASED, Corrupt
+from storage.format.rows import LEASED, Corrupt
 from storage.store import Store
 from tests.calls import calls_of
 from tests.node.consumers import ASKS, ends_logged, handed_over, leased, pulled, receipts_of

@@ -21,7 +21,7 @@ from node.message_view import Found
 from node.reign import Reign
 from node.server import Node
 from replication.apply_settle import CANCELLED, NONE
-from storage.format import UNIT
+from storage.format.rows import UNIT
 from tests.calls import calls_of
 from tests.node.consumers import ASKS, handed_over
 from tests.node.single_node import run_node

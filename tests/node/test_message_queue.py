@@ -10,7 +10,7 @@ from api.port import MessageIn
 from api.problem import Problem
 from node.entropy import Entropy
 from node.message_queue import MessageQueue
-from storage.position import HOUR_MS
+from storage.format.position import HOUR_MS
 
 
 def test_the_bodies_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ from api.problem import Problem
 from node.message_view import find, tell, view_message
 from node.retry import LEASE_ENDED, MAX_AGE, STOPPED, TIMEOUT
 from replication.command import DispatchState, Extend, Unlink
-from storage.doubt import CLOCKS_MS
-from storage.message_id import encode_ids
-from storage.pieces import at_once
+from storage.catalog.doubt import CLOCKS_MS
+from storage.format.message_id import encode_ids
+from storage.format.pieces import at_once
 from tests.replication.applied_log import (
     HOUR_MS,
     T0,

@@ -14,9 +14,9 @@ from api.problem import Problem
 from node.server import Node
 from replication.agreement import OddOneOut, Split
 from replication.command import DispatchState, Realign
-from storage.columns import UnitBatch
-from storage.data_directory import CONDEMNED, DataDirectory, DirectoryRefused
-from storage.disk import Disk
+from storage.directory.data_directory import CONDEMNED, DataDirectory, DirectoryRefused
+from storage.file.disk import Disk
+from storage.format.batches import UnitBatch
 from tests.node.three_nodes import leader_of, run_nodes
 
 

@@ -16,12 +16,12 @@ from api.problem import Problem
 from node.ended import LOOK_HOURS, LOOK_UNITS, pieces_of, states_of
 from node.server import Node
 from node.settling import FEW
-from storage.columns import SettleBatch
-from storage.disk import Disk
-from storage.format import DELIVERED as DELIVERED_STATE
-from storage.format import LEASED
-from storage.pieces import at_once
-from storage.position import HOUR_MS, hours_of
+from storage.file.disk import Disk
+from storage.format.batches import SettleBatch
+from storage.format.pieces import at_once
+from storage.format.position import HOUR_MS, hours_of
+from storage.format.rows import DELIVERED as DELIVERED_STATE
+from storage.format.rows import LEASED
 from storage.store import Store
 from tests.calls import calls_of
 from tests.node.consumers import ASKS, handed_over, leased, pulled, receipts_of

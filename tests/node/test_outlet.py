@@ -9,8 +9,8 @@ import pytest
 from node.dispatcher import Dispatcher
 from node.exhausted import Exhausted
 from replication.apply_settle import ACKED
-from storage.array import U16, U64
-from storage.format import DEAD
+from storage.format.array import U16, U64
+from storage.format.rows import DEAD
 from tests.node.conftest import MakeLeader
 from tests.node.leader import LEASE_MS, T0, Leader
 

@@ -7,9 +7,9 @@ import node.strict
 from node.lease_book import HandOver
 from node.planning import AHEAD_MS
 from replication.command import PutTopic
-from storage.array import U64
-from storage.doubt import CLOCKS_MS
-from storage.format import LEASED, PENDING
+from storage.catalog.doubt import CLOCKS_MS
+from storage.format.array import U64
+from storage.format.rows import LEASED, PENDING
 from tests.node.conftest import MakeLeader
 from tests.node.leader import T0, Leader
 

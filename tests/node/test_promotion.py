@@ -11,7 +11,7 @@ from node.message_view import Found
 from node.promotion import Promoted
 from replication.command import Promotion
 from replication.command_promotion import HANDED_ON
-from storage.doubt import CLOCKS_MS
+from storage.catalog.doubt import CLOCKS_MS
 from tests.replication.applied_log import T0, Log, placed, risen_log, schedule
 
 

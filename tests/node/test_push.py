@@ -14,8 +14,8 @@ from api.field import pack_headers
 from api.port import ANONYMOUS, MessageIn, PullIn, Target
 from node.push_address import Addresses
 from node.server import Node
-from storage.delivery_file import delivery_files, read_delivery_file
-from storage.delivery_record import END, START
+from storage.file.delivery_file import delivery_files, read_delivery_file
+from storage.format.delivery_record import END, START
 from tests.node.pushing import FAST, in_state, play, put, schedule, view
 from tests.node.receiver import Request, answer, answering, read_request, receiver
 from tests.node.single_node import run_node

@@ -12,7 +12,7 @@ from node.push_target import BadTarget, Origin, PushTarget
 from node.push_trial import MOMENT_MS
 from node.push_unit import NOWHERE, StagedUnit
 from node.retry import NO_TARGET
-from storage.topic import Topic
+from storage.catalog.topic import Topic
 from tests.node.push_attempt import record
 
 BOUNDS = Bounds(per_target=3, total=8, staged_per_topic=20, staged_total=40)

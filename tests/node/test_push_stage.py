@@ -7,7 +7,7 @@ import numpy as np
 
 from node.push_lane import Bounds, Lanes
 from node.push_stage import TOPICS_A_TURN, Staging
-from storage.array import U64
+from storage.format.array import U64
 from tests.node.test_push_lane import positions, topic, unit
 
 

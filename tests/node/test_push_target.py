@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from node.push_target import BadTarget, Origin, PushTarget, Targets, make_head, make_target
 from node.retry import BAD_URL, NO_TARGET
-from storage.topic import Topic
+from storage.catalog.topic import Topic
 from tests.node.push_attempt import record
 
 TIMEOUT_MS = 10_000

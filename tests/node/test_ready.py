@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from node.claim import Claims
 from node.ready import Ready
 from node.window import LaneKind, Queued
-from storage.array import U64
-from storage.position import pack
+from storage.format.array import U64
+from storage.format.position import pack
 
 BASE = pack(400_000, 0)
 CURRENT = LaneKind.CURRENT

@@ -7,9 +7,9 @@ import pytest
 
 from api.port import ANONYMOUS, MessageIn, PullIn
 from node.server import Node
-from storage.delivery_file import delivery_files, read_delivery_file
-from storage.delivery_record import HANDED_ON, LOST, START, STOPPED, TERM_BEGUN, TERM_ENDED
-from storage.disk import Disk, DiskFailed
+from storage.file.delivery_file import delivery_files, read_delivery_file
+from storage.file.disk import Disk, DiskFailed
+from storage.format.delivery_record import HANDED_ON, LOST, START, STOPPED, TERM_BEGUN, TERM_ENDED
 from tests.node.single_node import run_node
 from tests.node.three_nodes import leader_of, run_nodes
 

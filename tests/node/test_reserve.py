@@ -8,8 +8,8 @@ from api.port import ANONYMOUS, MessageIn
 from api.problem import Problem
 from node.reserve import Reserve
 from node.server import Node
-from storage.disk import Disk
-from storage.room import RESERVE_BYTES
+from storage.file.disk import Disk
+from storage.file.kept_free import RESERVE_BYTES
 from tests.node.single_node import run_node
 
 TIB = 1 << 40

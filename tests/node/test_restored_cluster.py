@@ -15,7 +15,7 @@ from cli.main import main
 from node.config import parse_config
 from node.server import Node
 from node.snapshot import Reinstalled
-from storage.verify import digest
+from storage.directory.verify import digest
 from tests.node.three_nodes import leader_of
 from tests.waiting import until
 

@@ -13,9 +13,9 @@ from cli.main import main
 from ledger.terms import terms_of
 from node.clock import NodeClock
 from node.server import Node
-from storage.delivery_search import DeliverySearch, Search
-from storage.disk import Disk
-from storage.level import has
+from storage.catalog.level import has
+from storage.file.disk import Disk
+from storage.query.delivery_search import DeliverySearch, Search
 from tests.node.single_node import run_node, run_node_in
 from tests.node.skewed_nodes import Skewed
 from tests.waiting import until

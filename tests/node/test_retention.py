@@ -10,8 +10,8 @@ from node.retention import Retention
 from replication.command import Cancel, DispatchState, Genesis, Schedule
 from replication.envelope import encode_entry
 from replication.machine import Machine
-from storage.disk import Disk
-from storage.record import Drafts, encode_records
+from storage.file.disk import Disk
+from storage.format.record import Drafts, encode_records
 from storage.store import Store
 
 HOUR_MS = 3_600_000

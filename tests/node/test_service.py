@@ -14,7 +14,7 @@ from api.port import ANONYMOUS, Limits, TopicChange
 from api.problem import Problem
 from node.server import Node
 from node.service import Service
-from storage.disk import Disk
+from storage.file.disk import Disk
 
 
 def make_service(**parts: Any) -> Service:

@@ -11,9 +11,9 @@ from node.delivery_log import DELIVERED, LATE
 from node.ended import LOOK_UNITS
 from node.server import Node
 from node.settling import FEW
-from storage.delivery_file import delivery_files, read_delivery_file
-from storage.delivery_record import END
-from storage.disk import Disk
+from storage.file.delivery_file import delivery_files, read_delivery_file
+from storage.file.disk import Disk
+from storage.format.delivery_record import END
 from storage.store import Store
 from tests.calls import calls_of
 from tests.node.single_node import run_node

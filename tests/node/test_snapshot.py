@@ -16,7 +16,7 @@ from api.port import ANONYMOUS
 from api.problem import Problem
 from node.server import Node
 from replication.frame import Message
-from storage.snapshot_install import INSTALL
+from storage.directory.snapshot_install import INSTALL
 from tests.node.restarting import STORAGE, Nodes, fill, play, strand
 from tests.waiting import until
 

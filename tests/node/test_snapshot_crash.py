@@ -12,12 +12,12 @@ from node.config import Config, parse_config
 from node.outside import Outside
 from node.server import Node
 from replication.journal_install import Promises
-from storage.disk import Disk, DiskFailed
-from storage.snapshot import Manifest, Part
-from storage.snapshot_install import Install
-from storage.snapshot_pin import checksum_of
+from storage.checkpoint.manifest import Manifest, Part
+from storage.checkpoint.pin import checksum_of
+from storage.directory.snapshot_install import Install
+from storage.directory.verify import digest
+from storage.file.disk import Disk, DiskFailed
 from storage.store import Store
-from storage.verify import digest
 from tests.node.restarting import fill
 from tests.node.single_node import run_node
 from tests.storage.faulty_disk import Stopped, StoppingDisk

@@ -11,10 +11,10 @@ from api.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.problem import Problem
 from node.message_view import EVENTS, find, newest_lease
 from node.server import Node
-from storage.doubt import CLOCKS_MS
-from storage.format import LEASED
-from storage.level import LEVELS
-from storage.pieces import at_once
+from storage.catalog.doubt import CLOCKS_MS
+from storage.catalog.level import LEVELS
+from storage.format.pieces import at_once
+from storage.format.rows import LEASED
 from tests.node.pushing import LOOPBACK, put, schedule, view
 from tests.node.pushing import play as play_push
 from tests.node.receiver import Request, answer, answering, receiver

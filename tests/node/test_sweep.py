@@ -8,11 +8,11 @@ import node.sweep
 from node.dispatcher import Dispatcher
 from node.ready import Ready
 from replication.command import PutTopic
-from storage.array import U64
-from storage.columns import StateColumns
-from storage.hour import Hour
-from storage.hour_set import HourSet
-from storage.position import HOUR_MS
+from storage.checkpoint.hour_set import HourSet
+from storage.format.array import U64
+from storage.format.batches import StateColumns
+from storage.format.position import HOUR_MS
+from storage.hour.hour import Hour
 from storage.store import Store
 from tests.calls import calls_of
 from tests.node.conftest import MakeLeader

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.tag_filter import TagFilter, tags_mask
-from storage.array import U64
-from storage.format import Units
+from storage.format.array import U64
+from storage.format.rows import Units
+from storage.format.tag_mask import TagFilter, tags_mask
 from tests.node.leader import T0, Leader
 
 NAMES = ["eu", "us", "vip", "new", "tag-151", "tag-281"]

@@ -14,11 +14,11 @@ from node import sweep
 from node.server import Node
 from node.takeover import HANDED_MAX, NEWEST_S, WATCH_S, Takeover
 from replication.command import Lease
-from storage.columns import SettleBatch
-from storage.disk import Disk
-from storage.doubt import CLOCKS_MS
-from storage.format import DELIVERED, LEASED
-from storage.position import HOUR_MS
+from storage.catalog.doubt import CLOCKS_MS
+from storage.file.disk import Disk
+from storage.format.batches import SettleBatch
+from storage.format.position import HOUR_MS
+from storage.format.rows import DELIVERED, LEASED
 from storage.store import Store
 from tests.node.pushing import LOOPBACK, put, schedule, view
 from tests.node.receiver import Request, answer, answering, receiver

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node.taking import Taking
-from storage.format import UNIT
+from storage.format.rows import UNIT
 
 
 def rows(*sizes: int) -> npt.NDArray[np.void]:

@@ -11,11 +11,11 @@ from ledger.unrecorded import unrecorded
 from node.delivery_log import LOST
 from node.server import Node
 from node.term_record import TermRecord
-from storage.delivery_file import delivery_files, read_delivery_file
-from storage.delivery_record import DELIVERY, GOES_ON, TERM_BEGUN, TERM_ENDED, Deliveries
-from storage.disk import Disk
-from storage.format import join_rows
-from storage.level import LEVELS
+from storage.catalog.level import LEVELS
+from storage.file.delivery_file import delivery_files, read_delivery_file
+from storage.file.disk import Disk
+from storage.format.delivery_record import DELIVERY, GOES_ON, TERM_BEGUN, TERM_ENDED, Deliveries
+from storage.format.rows import join_rows
 from tests.node.single_node import run_node
 from tests.waiting import until
 

@@ -16,7 +16,7 @@ from api.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.problem import Problem
 from node.reign import Reign
 from node.server import Node
-from node.tag_filter import tags_mask
+from storage.format.tag_mask import tags_mask
 from tests.calls import calls_of
 from tests.node.single_node import run_node
 from tests.node.test_pulling import steps

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.tag_filter import TagFilter, tags_mask
 from node.window import Found, Queued, Window
+from storage.format.tag_mask import TagFilter, tags_mask
 
 A, B = TagFilter.of([["a"]]), TagFilter.of([["b"]])
 assert A is not None

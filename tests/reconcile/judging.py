@@ -14,8 +14,8 @@ from ledger.terms import merge_terms, terms_of
 from reconcile.inventory import HourPart, Inventory
 from reconcile.read_deliveries import hand_overs, read_deliveries
 from reconcile.read_hour import read_headers, read_settles, read_units
-from storage.format import take_rows
-from storage.position import hours_of
+from storage.format.position import hours_of
+from storage.format.rows import take_rows
 
 
 def of_hour(rows: Rows, hour: int) -> Rows:

@@ -11,12 +11,12 @@ from reconcile.find_files import DeliverySource
 from reconcile.inventory import Inventory
 from reconcile.receipts import Said
 from reconcile.survey import DeliveryTask, Survey, survey
-from storage.delivery_file import BACK_MS, DeliveryWriter, delivery_files
-from storage.delivery_record import DELIVERY, START, Deliveries
-from storage.disk import Disk
-from storage.doubt import CLOCKS_MS
-from storage.format import HEADER_SIZE
-from storage.position import HOUR_MS
+from storage.catalog.doubt import CLOCKS_MS
+from storage.file.delivery_file import BACK_MS, DeliveryWriter, delivery_files
+from storage.file.disk import Disk
+from storage.format.delivery_record import DELIVERY, START, Deliveries
+from storage.format.position import HOUR_MS
+from storage.format.rows import HEADER_SIZE
 from tests.ledger.life import told
 
 NOW_MS = 1_790_000_000_000
@@ -73,7 +73,7 @@ def gaps(*directories: Path) -> list[tuple[int, int]]:
 def test_a_file_that_lost_its_end_is_a_gap_to_the_one_that_goes_on_with_it(
     tmp_path: Path, lost: str, expected: list[tuple[int, int]]
 ) -> None:
-    """FOUND D5 over two files, as the nodes see it: tests/storage/test_delivery_search.py."""
+    """FOUND D5 over two files, as the nodes see it: tests/storage/query/test_delivery_search.py."""
     for name in ("n1", "n2"):
         (tmp_path / name).mkdir()
         write(tmp_path / name)

@@ -8,7 +8,7 @@ from reconcile.disputed import disputed
 from reconcile.find_files import HourCopy
 from reconcile.inventory import HourPart, Span
 from reconcile.read_rows import Rows
-from storage.format import HEADER_SIZE, UNIT, row_checksums
+from storage.format.rows import HEADER_SIZE, UNIT, row_checksums
 
 HOUR = 494_000
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.ids import decode_ids, id_column
-from storage.message_id import BadId, decode_id, encode_ids
+from storage.format.message_id import BadId, decode_id, encode_ids
 from tests.examples import examples
 
 U64 = np.uint64

@@ -12,11 +12,11 @@ import pytest
 from reconcile.inventory import BUCKET_UNITS, Inventory, Span
 from reconcile.node_data import read_node
 from reconcile.problem import CUT_SHORT, DAMAGED, FOREIGN, MISSING, DataRefused
-from storage.delivery_record import TERM_BEGUN
-from storage.disk import Disk
-from storage.export import Export
-from storage.export_source import read_source
-from storage.format import HEADER_SIZE, LEASED, SETTLE, UNIT
+from storage.export.export import Export
+from storage.export.source import read_source
+from storage.file.disk import Disk
+from storage.format.delivery_record import TERM_BEGUN
+from storage.format.rows import HEADER_SIZE, LEASED, SETTLE, UNIT
 from storage.store import Store
 from tests.reconcile.directories import NOW, cut, flip, hand_overs, log_deliveries, make_node, positions, term_row
 from tests.storage.workload import HOUR, Entry, H, append, checkpoint, settle, topic, turn, unlink

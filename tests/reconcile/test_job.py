@@ -14,13 +14,13 @@ from reconcile import job, scatter, survey
 from reconcile.job import Reconciliation, Request, reconcile
 from reconcile.output import Output, OutputRefused
 from reconcile.problem import DataRefused
-from storage.columns import SettleBatch
-from storage.delivery_record import START, TERM_BEGUN, Deliveries
-from storage.disk import Disk
-from storage.export import Export
-from storage.export_source import read_source
-from storage.format import CANCELLED, DELIVERED, HEADER_SIZE, LEASED, SETTLE, UNIT
-from storage.position import HOUR_MS
+from storage.export.export import Export
+from storage.export.source import read_source
+from storage.file.disk import Disk
+from storage.format.batches import SettleBatch
+from storage.format.delivery_record import START, TERM_BEGUN, Deliveries
+from storage.format.position import HOUR_MS
+from storage.format.rows import CANCELLED, DELIVERED, HEADER_SIZE, LEASED, SETTLE, UNIT
 from storage.store import Store
 from tests.reconcile.directories import NOW, flip, hand_overs, log_deliveries, make_node, term_row
 from tests.storage.workload import Entry, append, moved, turn

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from reconcile.inventory import Inventory
 from reconcile.problem import DAMAGED, UNREADABLE
 from reconcile.read_hour import read_headers, read_settles, read_units, settle_blocks
-from storage.disk import Disk
-from storage.export import Export
-from storage.export_source import read_source
-from storage.format import DELIVERED, HEADER_SIZE, LEASED, SETTLE, UNIT
-from storage.record import RECORD_HEADER_SIZE
+from storage.export.export import Export
+from storage.export.source import read_source
+from storage.file.disk import Disk
+from storage.format.record import RECORD_HEADER_SIZE
+from storage.format.rows import DELIVERED, HEADER_SIZE, LEASED, SETTLE, UNIT
 from tests.examples import examples
 from tests.reconcile.directories import NOW, flip, make_node
 from tests.storage.workload import CLUSTER_ID, HOUR, Entry, H, append, moved, settle, turn

@@ -17,9 +17,9 @@ from reconcile.job import Request, reconcile
 from reconcile.problem import DataRefused
 from reconcile.receipts import Said, read_said
 from reconcile.scatter import gather
-from storage.delivery_record import TERM_BEGUN
-from storage.message_id import encode_ids
-from storage.position import HOUR_MS
+from storage.format.delivery_record import TERM_BEGUN
+from storage.format.message_id import encode_ids
+from storage.format.position import HOUR_MS
 from tests.reconcile.directories import NOW, log_deliveries, make_node, term_row
 from tests.reconcile.test_job import COUNT, DONE, ENTRIES, FIRST_DUE_MS, TERM, account
 

@@ -10,12 +10,12 @@ from pyspark.sql.types import BooleanType, DataType, IntegerType, LongType, Stri
 
 from reconcile.schema import TABLES, wanted_columns
 from reconcile.source import HourwheelSource, Options
-from storage.delivery_record import DELIVERY, STOPPED, TERM_BEGUN, TERM_ENDED
-from storage.disk import Disk
-from storage.export import Export
-from storage.export_source import read_source
-from storage.format import CANCELLED, DELIVERED, HEADER_SIZE, LEASED, UNIT
-from storage.message_id import decode_id
+from storage.export.export import Export
+from storage.export.source import read_source
+from storage.file.disk import Disk
+from storage.format.delivery_record import DELIVERY, STOPPED, TERM_BEGUN, TERM_ENDED
+from storage.format.message_id import decode_id
+from storage.format.rows import CANCELLED, DELIVERED, HEADER_SIZE, LEASED, UNIT
 from tests.reconcile.directories import NOW, flip, hand_overs, log_deliveries, make_node, positions, term_row
 from tests.storage.workload import HOUR, Entry, H, append, moved, settle, turn
 

@@ -14,10 +14,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 from reconcile.problem import DataRefused
 from reconcile.source import HourwheelSource
 from reconcile.stream import HourwheelStream
-from storage.delivery_file import DeliveryWriter
-from storage.delivery_record import DELIVERY, STOPPED, TERM_BEGUN, TERM_ENDED
-from storage.disk import Disk
-from storage.format import HEADER_SIZE, LEASED
+from storage.file.delivery_file import DeliveryWriter
+from storage.file.disk import Disk
+from storage.format.delivery_record import DELIVERY, STOPPED, TERM_BEGUN, TERM_ENDED
+from storage.format.rows import HEADER_SIZE, LEASED
 from storage.store import Store
 from tests.examples import examples
 from tests.reconcile.directories import NOW, cut, hand_overs, log_deliveries, make_node, positions, term_row

@@ -17,10 +17,10 @@ from reconcile.testimony import (
     lost_messages,
     weigh,
 )
-from storage.delivery_record import DELIVERY
-from storage.format import SETTLE, UNIT, UNIT_MOVED
-from storage.position import HOUR_MS
-from storage.record import HEADER
+from storage.format.delivery_record import DELIVERY
+from storage.format.position import HOUR_MS
+from storage.format.record import HEADER
+from storage.format.rows import SETTLE, UNIT, UNIT_MOVED
 from tests.examples import examples
 
 HOUR, FIRST, COUNT = 490_000, 100, 6

@@ -10,11 +10,11 @@ import pytest
 from reconcile.job import Request, reconcile
 from reconcile.output import REDELIVER_REFUSED
 from reconcile.planted import Planted, make
-from storage.catalog import Catalog
-from storage.delivery_record import DELIVERY
-from storage.disk import Disk
-from storage.format import HEADER_SIZE
-from storage.members import REMOVED
+from storage.catalog.catalog import Catalog
+from storage.catalog.members import REMOVED
+from storage.file.disk import Disk
+from storage.format.delivery_record import DELIVERY
+from storage.format.rows import HEADER_SIZE
 from tests.reconcile.directories import cut, flip
 
 pytestmark = pytest.mark.usefixtures("no_page")

@@ -24,9 +24,9 @@ from replication.command import (
 from replication.command_handover import DEAD, RETRY
 from replication.envelope import encode_entry
 from replication.machine import Applied, Machine
-from storage.disk import Disk
-from storage.level import LEVELS
-from storage.record import Drafts, Record, encode_records
+from storage.catalog.level import LEVELS
+from storage.file.disk import Disk
+from storage.format.record import Drafts, Record, encode_records
 from storage.store import Store
 
 HOUR_MS = 3_600_000

@@ -13,7 +13,7 @@ from pathlib import Path
 import pysyncobj.journal
 
 from replication.journal import Journal
-from storage.disk import Disk, DiskFailed
+from storage.file.disk import Disk, DiskFailed
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000

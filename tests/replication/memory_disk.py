@@ -10,7 +10,7 @@ from random import Random
 
 from typing_extensions import Buffer
 
-from storage.disk import Disk
+from storage.file.disk import Disk
 
 SECTOR = 64
 """Bytes that reach the platter together. Far below a real sector, so that small tests see many patterns."""

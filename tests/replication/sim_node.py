@@ -11,7 +11,7 @@ from replication.group import RaftGroup
 from replication.journal import Journal
 from replication.options import GroupOptions, Vitals
 from replication.station import WireEvents
-from storage.disk import Disk
+from storage.file.disk import Disk
 
 if TYPE_CHECKING:
     from tests.replication.sim_network import SimNetwork

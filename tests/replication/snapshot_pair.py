@@ -10,10 +10,10 @@ from replication.group import RaftGroup
 from replication.options import Peer
 from replication.snapshot_fetch import SnapshotFetcher
 from replication.snapshot_send import SnapshotSender
-from storage.data_directory import DataDirectory
-from storage.disk import Disk
-from storage.snapshot import Manifest
-from storage.snapshot_install import Install, discard_install
+from storage.checkpoint.manifest import Manifest
+from storage.directory.data_directory import DataDirectory
+from storage.directory.snapshot_install import Install, discard_install
+from storage.file.disk import Disk
 from storage.store import Store
 from tests.storage.workload import H, append, checkpoint, found, replay, settle, topic, turn
 from tests.virtual_time import virtually

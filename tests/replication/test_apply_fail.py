@@ -8,7 +8,7 @@ import pytest
 from replication.apply_settle import ACKED, CANCELLED, INVALID, KNOWN, SETTLED, STALE
 from replication.command import DispatchState, Key, Unlink
 from replication.command_handover import AGAIN
-from storage.format import DEAD, DELIVERED, FORWARDED, MOVED, PENDING
+from storage.format.rows import DEAD, DELIVERED, FORWARDED, MOVED, PENDING
 from tests.replication.applied_log import (
     HOUR_MS,
     T0,

@@ -5,8 +5,8 @@ import numpy as np
 from replication.apply_move import NOT_DEAD, REDRIVEN, RESCHEDULED
 from replication.apply_settle import ACKED, CANCELLED, DOUBTFUL, LEASED, MISMATCH, NONE, SETTLED, STALE, UNKNOWN
 from replication.command import DispatchState, Unlink
-from storage.format import DEAD, FORWARDED, MOVED, PENDING
-from storage.position import GONE
+from storage.format.position import GONE
+from storage.format.rows import DEAD, FORWARDED, MOVED, PENDING
 from tests.replication.applied_log import (
     HOUR_MS,
     T0,

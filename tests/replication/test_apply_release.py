@@ -6,9 +6,9 @@ import numpy as np
 
 from replication.apply_settle import ACKED, CANCELLED, KNOWN, LEASED, NONE, STALE
 from replication.command import PutTopic
-from storage.format import LEASED as LEASED_STATE
-from storage.format import PENDING, PLANNED, RELEASED
-from storage.pieces import at_once
+from storage.format.pieces import at_once
+from storage.format.rows import LEASED as LEASED_STATE
+from storage.format.rows import PENDING, PLANNED, RELEASED
 from tests.replication.applied_log import T0, Log, ack, cancel, fail, lease, placed, release, reschedule, schedule
 
 

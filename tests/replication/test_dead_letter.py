@@ -5,9 +5,9 @@ import pytest
 
 from replication.apply_settle import ACKED
 from replication.command import DispatchState, PutTopic, Schedule
-from storage.message_id import encode_ids
-from storage.record import Drafts, Record, encode_records
-from storage.redraft import pack_map
+from storage.format.message_id import encode_ids
+from storage.format.record import Drafts, Record, encode_records
+from storage.format.record_rewrite import pack_map
 from tests.replication.applied_log import HOUR_MS, T0, Log, fail, placed, schedule
 
 

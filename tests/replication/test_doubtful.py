@@ -9,9 +9,9 @@ from replication.apply_settle import DOUBTFUL, KNOWN, NONE
 from replication.command import Lease, Promotion, PutTopic
 from replication.command_promotion import HANDED_ON
 from replication.unheard import CODE_LEASE_ENDED, CODE_MAX_AGE, CODE_STOPPED
-from storage.doubt import CLOCKS_MS
-from storage.position import INDEX_BITS
-from storage.restored import Restored
+from storage.catalog.doubt import CLOCKS_MS
+from storage.catalog.restored import Restored
+from storage.format.position import INDEX_BITS
 from tests.replication.applied_log import (
     T0,
     Log,

@@ -25,7 +25,7 @@ from replication.journal_writer import WriterThread
 from replication.options import GroupOptions, Vitals
 from replication.proposal import NOT_LEADER, UNKNOWN
 from replication.transport import AsyncTransport, Identity
-from storage.disk import Disk, DiskFailed
+from storage.file.disk import Disk, DiskFailed
 from tests.replication.socket_node import LOOPS, run
 from tests.waiting import WITHIN_S, turns, until
 

@@ -32,7 +32,7 @@ from replication.command import (
     Unlink,
 )
 from replication.envelope import EntryRefused, Kind, UnknownCommand, decode_entry, encode_entry
-from storage.record import Drafts, encode_records
+from storage.format.record import Drafts, encode_records
 
 RECORDS = encode_records(
     Drafts(bodies=[b"{}", b"[1, 2, 3, 4]"], asked_due_ms=np.array([10, 20]), random=np.array([5, 6], np.uint64))

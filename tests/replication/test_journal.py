@@ -7,7 +7,7 @@ import pytest
 
 from replication.journal import Journal
 from replication.journal_segment import Entry
-from storage.disk import Disk, DiskFailed
+from storage.file.disk import Disk, DiskFailed
 from tests.replication.memory_disk import MemoryDisk
 
 HERE = Path("journal")

@@ -9,7 +9,7 @@ from replication.core import NO_OP
 from replication.journal import Journal
 from replication.journal_install import Promises, install_journal
 from replication.journal_record import HEAD_SIZE
-from storage.format import Corrupt
+from storage.format.rows import Corrupt
 from tests.replication.memory_disk import MemoryDisk, Stopped
 
 HERE = Path("install/journal")

@@ -5,7 +5,7 @@ import pytest
 from replication.journal import Journal
 from replication.journal_log import ENTRY_OVERHEAD
 from replication.journal_segment import Entry
-from storage.format import Corrupt
+from storage.format.rows import Corrupt
 from tests.replication.memory_disk import MemoryDisk
 from tests.replication.test_journal import HERE, entry, fill, reopened
 

@@ -9,8 +9,8 @@ import pytest
 from replication.journal import Journal
 from replication.journal_record import ENTRY, META, OPENING, TRUNCATE, encode_head, opening_body, seed_of
 from replication.journal_segment import Entry
-from storage.disk import DiskFailed
-from storage.format import Corrupt, FileHeader, FormatRefused
+from storage.file.disk import DiskFailed
+from storage.format.rows import Corrupt, FileHeader, FormatRefused
 from tests.replication.memory_disk import Inode, MemoryDisk
 
 HERE = Path("journal")

@@ -15,7 +15,7 @@ import pysyncobj.journal
 import pytest
 
 from replication.journal import Journal
-from storage.disk import Disk, DiskFailed
+from storage.file.disk import Disk, DiskFailed
 from tests.replication.full_disk import FORBIDDEN
 from tests.replication.memory_disk import MemoryDisk, Stopped
 

@@ -7,8 +7,8 @@ import pytest
 from replication.command import ChangeMember, DispatchState, RaiseLevel
 from replication.envelope import UnknownCommand, decode_entry, encode_entry, version_of
 from replication.rolling import HASH_BYTES, comparable
-from storage.checkpoint import CheckpointRecord
-from storage.level import FOUNDED, LEVELS, NEEDS, has
+from storage.catalog.checkpoint_record import CheckpointRecord
+from storage.catalog.level import FOUNDED, LEVELS, NEEDS, has
 from tests.replication.applied_log import GENESIS, T0, Log, checkpoint, raise_to, schedule
 
 

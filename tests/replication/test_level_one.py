@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from replication.command import CatchUp, ChangeMember, DispatchState, DropTopic, PutTopic, Realign, Unlink
-from storage.checkpoint import CheckpointRecord
-from storage.disk import Disk
-from storage.verify import digest
+from storage.catalog.checkpoint_record import CheckpointRecord
+from storage.directory.verify import digest
+from storage.file.disk import Disk
 from tests.replication.applied_log import (
     GENESIS,
     HOUR_MS,

@@ -9,7 +9,7 @@ from replication.command import Genesis
 from replication.envelope import encode_entry
 from replication.journal import Journal
 from replication.logged_cluster import logged_clusters
-from storage.disk import Disk
+from storage.file.disk import Disk
 from tests.replication.socket_node import run, transport
 
 CLUSTER, LOST = b"c" * 16, b"l" * 16

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replication.command import Command, DispatchState, Extend, Fail, PutTopic, Reschedule, Schedule, Settle, Unlink
-from storage.array import U8, U32, U64
-from storage.format import CANCELLED, DEAD, DELIVERED, FORWARDED, LEASED, PENDING
-from storage.verify import digest, verify
+from storage.directory.verify import digest, verify
+from storage.format.array import U8, U32, U64
+from storage.format.rows import CANCELLED, DEAD, DELIVERED, FORWARDED, LEASED, PENDING
 from tests.examples import examples
 from tests.replication.applied_log import (
     GENESIS,

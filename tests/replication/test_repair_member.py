@@ -4,11 +4,11 @@ from pathlib import Path
 
 from pysyncobj.node import Node
 
-from storage.data_directory import DataDirectory
-from storage.disk import Disk
-from storage.format import Corrupt
+from storage.directory.data_directory import DataDirectory
+from storage.directory.verify import verify
+from storage.file.disk import Disk
+from storage.format.rows import Corrupt
 from storage.store import Store
-from storage.verify import verify
 from tests.replication.applied_log import GENESIS as FOUNDED
 from tests.replication.applied_log import T0, Log, checkpoint, schedule
 from tests.replication.sim_network import SimNetwork
@@ -44,7 +44,7 @@ def test_r10_stock_loads_a_damaged_snapshot(tmp_path: Path) -> None:
 def test_r10_a_damaged_checkpoint_is_told_and_never_served(tmp_path: Path) -> None:
     """Ours: one flipped bit anywhere in what a snapshot is made of is found, by `verify` and when it is opened or read;
     none is taken for other content. (A piece on its way is checked with its own checksum, and what was installed as
-    this is before it takes its place: tests/storage/test_snapshot_install.py.)"""
+    this is before it takes its place: tests/storage/directory/test_snapshot_install.py.)"""
     directory = tmp_path / "n1"
     DataDirectory.open(directory, "n1", Disk(), bytes(16)).close()
     log = Log(directory)

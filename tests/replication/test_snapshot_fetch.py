@@ -10,11 +10,11 @@ import pytest
 
 import replication.snapshot_fetch as module
 from replication.frame import Message
-from storage.disk import Disk
-from storage.snapshot import Part, parts_of
-from storage.snapshot_install import INSTALL, Install
-from storage.snapshot_pin import checksum_of
-from storage.verify import verify
+from storage.checkpoint.manifest import Part, parts_of
+from storage.checkpoint.pin import checksum_of
+from storage.directory.snapshot_install import INSTALL, Install
+from storage.directory.verify import verify
+from storage.file.disk import Disk
 from tests.replication.snapshot_pair import Pair, played
 from tests.waiting import until
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import replication.snapshot_send as module
 from replication.frame import Message
-from storage.snapshot_pin import checksum_of
+from storage.checkpoint.pin import checksum_of
 from tests.replication.snapshot_pair import Pair, played
 from tests.virtual_time import passes
 from tests.waiting import until

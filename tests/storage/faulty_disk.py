@@ -11,7 +11,7 @@ from pathlib import Path
 
 from typing_extensions import Buffer
 
-from storage.disk import Disk
+from storage.file.disk import Disk
 
 STOPPING = ("write", "fdatasync", "syncfs", "fsync_directory", "rename", "truncate", "unlink", "remove_tree")
 

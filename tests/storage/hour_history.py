@@ -6,13 +6,13 @@ from random import Random
 import numpy as np
 import pytest
 
-from storage.array import U64
-from storage.catalog import Frozen
-from storage.columns import SettleBatch
-from storage.disk import Disk
-from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED, SETTLE
-from storage.position import HOUR_MS
-from storage.state import States
+from storage.catalog.catalog import Frozen
+from storage.file.disk import Disk
+from storage.format.array import U64
+from storage.format.batches import SettleBatch
+from storage.format.position import HOUR_MS
+from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED, SETTLE
+from storage.state.unit_states import States
 from storage.store import Store
 from tests.storage.faulty_disk import Stopped
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, record_at

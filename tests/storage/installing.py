@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage.data_directory import DataDirectory
-from storage.disk import Disk
-from storage.snapshot import parts_of
-from storage.snapshot_install import Install, remove_replaced
-from storage.snapshot_pin import Pin, checksum_of
+from storage.checkpoint.manifest import parts_of
+from storage.checkpoint.pin import Pin, checksum_of
+from storage.directory.data_directory import DataDirectory
+from storage.directory.snapshot_install import Install, remove_replaced
+from storage.directory.verify import digest, verify
+from storage.file.disk import Disk
 from storage.store import Store
-from storage.verify import digest, verify
 from tests.storage.workload import Entry, H, append, checkpoint, found, replay, settle, topic, turn
 
 FEW = [

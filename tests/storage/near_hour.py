@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from storage.array import U64
-from storage.columns import SettleBatch
-from storage.disk import Disk
-from storage.hour import Hour
-from storage.position import HOUR_MS
+from storage.file.disk import Disk
+from storage.format.array import U64
+from storage.format.batches import SettleBatch
+from storage.format.position import HOUR_MS
+from storage.hour.hour import Hour
 from storage.store import Store
 from tests.storage.hour_history import kill_checkpoint
 from tests.storage.workload import HOUR, batch_of, found

@@ -1,6 +1,6 @@
 """A disk that counts what is read of it."""
 
-from storage.disk import Disk
+from storage.file.disk import Disk
 
 
 class ReadingDisk(Disk):

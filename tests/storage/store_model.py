@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from storage.array import U64
-from storage.columns import SettleBatch, UnitBatch
-from storage.format import DEAD, FORWARDED, LEASED, MOVED, PENDING, RELEASED, SETTLED, UNKNOWN
-from storage.hour_count import ENDED, OPEN, READY, DueTally, Tally, TopicTally, Which
-from storage.pieces import at_once
-from storage.position import GONE, HOUR_MS
-from storage.slot import SlotColumns
+from storage.format.array import U64
+from storage.format.batches import SettleBatch, UnitBatch
+from storage.format.pieces import at_once
+from storage.format.position import GONE, HOUR_MS
+from storage.format.rows import DEAD, FORWARDED, LEASED, MOVED, PENDING, RELEASED, SETTLED, UNKNOWN
+from storage.query.count import ENDED, OPEN, READY, DueTally, Tally, TopicTally, Which
 from storage.store import Store
+from storage.wheel.slot import SlotColumns
 
 Event = tuple[int, int, int, int, int]
 """(what, at_ms, when, term, attempt)"""

@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import storage.hour_set
-from storage.catalog import Frozen
-from storage.columns import SettleBatch
-from storage.disk import Disk
-from storage.format import DELIVERED, UNKNOWN, Corrupt
-from storage.hour_lengths import HourRows
-from storage.pieces import at_once
-from storage.position import HOUR_MS
+import storage.checkpoint.hour_set
+from storage.catalog.catalog import Frozen
+from storage.catalog.hour_lengths import HourRows
+from storage.directory.verify import digest, verify
+from storage.file.disk import Disk
+from storage.format.batches import SettleBatch
+from storage.format.pieces import at_once
+from storage.format.position import HOUR_MS
+from storage.format.rows import DELIVERED, UNKNOWN, Corrupt
 from storage.store import Store
-from storage.verify import digest, verify
 from tests.examples import points, stride
 from tests.storage.faulty_disk import Stopped, StoppingDisk
 from tests.storage.small_stage import small_stage, small_states
@@ -90,7 +90,7 @@ def test_a_checkpoint_syncs_what_the_loop_wrote(quick_path: Path, monkeypatch: p
     store = Store.open(quick_path, disk=disk)
     found(store)
     if why == "too much":
-        monkeypatch.setattr(storage.hour_set, "_STAGED_BYTES_MAX", 1)
+        monkeypatch.setattr(storage.checkpoint.hour_set, "_STAGED_BYTES_MAX", 1)
     store.append(batch_of([(HOUR + hour) * HOUR_MS for hour in range(4)]))
     store.turn(HOUR + (50 if why == "too much" else 1))
     assert store.staged_bytes == 0

@@ -8,19 +8,19 @@ import google_crc32c
 import numpy as np
 import pytest
 
-import storage.catalog
+import storage.catalog.catalog
 from replication.envelope import version_of
 from replication.journal import Journal
-from storage.catalog import Catalog
-from storage.checkpoint import CheckpointRecord
-from storage.data_directory import DataDirectory, DirectoryRefused
-from storage.delivery_file import DeliveryWriter, delivery_files, read_delivery_file
-from storage.delivery_record import DELIVERY, PUSH, START
-from storage.disk import Disk
-from storage.export_manifest import Partition, decode
-from storage.format import HEADER_SIZE, READS, FileHeader, FormatRefused
-from storage.snapshot import Manifest
-from storage.verify import verify
+from storage.catalog.catalog import Catalog
+from storage.catalog.checkpoint_record import CheckpointRecord
+from storage.checkpoint.manifest import Manifest
+from storage.directory.data_directory import DataDirectory, DirectoryRefused
+from storage.directory.verify import verify
+from storage.export.manifest import Partition, decode
+from storage.file.delivery_file import DeliveryWriter, delivery_files, read_delivery_file
+from storage.file.disk import Disk
+from storage.format.delivery_record import DELIVERY, PUSH, START
+from storage.format.rows import HEADER_SIZE, READS, FileHeader, FormatRefused
 from tests.storage.workload import CLUSTER_ID, HOUR, run
 
 MAGICS = sorted(READS)
@@ -131,7 +131,7 @@ def _made(path: Path) -> Path:
 
 def test_a_catalog_of_a_newer_build_is_refused_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The format of the catalog, and the version of the checkpoint record in it."""
-    monkeypatch.setattr(storage.catalog, "FORMAT", 2)
+    monkeypatch.setattr(storage.catalog.catalog, "FORMAT", 2)
     Catalog.open(tmp_path / "format", Disk()).close()
     monkeypatch.undo()
     run(_made(tmp_path / "record"), Disk())

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import storage.hour_file
-import storage.hour_set
-from storage.columns import SettleBatch
-from storage.disk import Disk
-from storage.format import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED, UNIT
-from storage.position import HOUR_MS
+import storage.checkpoint.hour_set
+import storage.file.hour_file
+from storage.directory.verify import digest, verify
+from storage.file.disk import Disk
+from storage.format.batches import SettleBatch
+from storage.format.position import HOUR_MS
+from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED, UNIT
 from storage.store import Store
-from storage.verify import digest, verify
 from tests.examples import examples
 from tests.storage.quick_directory import quick_directory
 from tests.storage.small_stage import small_stage
@@ -197,7 +197,7 @@ def test_store_against_model(steps: list[Step]) -> None:
 def _small_blocks() -> Iterator[None]:
     """Passes over a file go in blocks of 5 rows, so that a dozen units already take several."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storage.hour_file, "BLOCK_ROWS", 5)
+        patch.setattr(storage.file.hour_file, "BLOCK_ROWS", 5)
         yield
 
 
@@ -272,7 +272,7 @@ def test_what_the_machine_asks(store: Store) -> None:
 
 def test_memory_is_bounded_without_checkpoints(store: Store, quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Staged bytes past the bound are written at once, and the files are the same as if they had waited."""
-    monkeypatch.setattr(storage.hour_set, "_STAGED_BYTES_MAX", 100_000)
+    monkeypatch.setattr(storage.checkpoint.hour_set, "_STAGED_BYTES_MAX", 100_000)
     with quick_directory() as other:
         patient = Store.open(other, disk=Disk())
         found(patient)
@@ -280,9 +280,9 @@ def test_memory_is_bounded_without_checkpoints(store: Store, quick_path: Path, m
             due = _due(*(hour * HOUR_MS + round_ * 977 for hour in range(100)))
             store.append(batch_of(due))
             assert store.staged_bytes <= 100_000 + 100 * 1_000
-            monkeypatch.setattr(storage.hour_set, "_STAGED_BYTES_MAX", 1 << 40)
+            monkeypatch.setattr(storage.checkpoint.hour_set, "_STAGED_BYTES_MAX", 1 << 40)
             patient.append(batch_of(due))
-            monkeypatch.setattr(storage.hour_set, "_STAGED_BYTES_MAX", 100_000)
+            monkeypatch.setattr(storage.checkpoint.hour_set, "_STAGED_BYTES_MAX", 100_000)
         assert patient.staged_bytes > 400_000
         for each in (store, patient):
             checkpoint(each, 1)

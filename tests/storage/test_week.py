@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from storage.chain import HEADS_BYTES
-from storage.columns import SettleBatch
-from storage.disk import Disk
-from storage.format import DELIVERED
-from storage.hour_set import NEAR_HOURS
-from storage.position import HOUR_MS
+from storage.checkpoint.hour_set import NEAR_HOURS
+from storage.directory.verify import verify
+from storage.file.disk import Disk
+from storage.format.batches import SettleBatch
+from storage.format.chain import HEADS_BYTES
+from storage.format.position import HOUR_MS
+from storage.format.rows import DELIVERED
 from storage.store import Store
-from storage.verify import verify
 from tests.storage.workload import HOUR, batch_of, checkpoint, found
 
 WEEK = 7 * 24

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from storage.array import I64, U64
-from storage.checkpoint import CheckpointRecord
-from storage.columns import SettleBatch, UnitBatch
-from storage.disk import Disk
-from storage.format import DEAD, DELIVERED, FORWARDED, LEASED, MOVED, RELEASED
-from storage.genesis import Genesis
-from storage.position import GONE, HOUR_MS
-from storage.record import KIND_MESSAGE, Drafts, encode_records
-from storage.redraft import redraft
+from storage.catalog.checkpoint_record import CheckpointRecord
+from storage.catalog.genesis import Genesis
+from storage.file.disk import Disk
+from storage.format.array import I64, U64
+from storage.format.batches import SettleBatch, UnitBatch
+from storage.format.position import GONE, HOUR_MS
+from storage.format.record import KIND_MESSAGE, Drafts, encode_records
+from storage.format.record_rewrite import redraft
+from storage.format.rows import DEAD, DELIVERED, FORWARDED, LEASED, MOVED, RELEASED
 from storage.store import Store
 
 CLUSTER_ID = bytes(range(16))

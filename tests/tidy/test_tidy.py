@@ -38,20 +38,20 @@ THIRD_PARTY: dict[str, set[str]] = {
 HOMES: dict[str, set[str]] = {
     "time.time": {"node/clock.py"},
     "time.time_ns": {"node/clock.py"},
-    "time.sleep": {"storage/disk.py", "node/watchdog.py"},
+    "time.sleep": {"storage/file/disk.py", "node/watchdog.py"},
     "time.monotonic": {"node/clock.py", "node/watchdog.py"},
     "os.urandom": {"node/entropy.py"},
-    "open": {"storage/disk.py"},
-    "os.open": {"storage/disk.py"},
+    "open": {"storage/file/disk.py"},
+    "os.open": {"storage/file/disk.py"},
     # A mapped file that is cut short is a signal: LMDB's is looked at first, and no other is mapped. Blocks map memory.
-    "lmdb.open": {"storage/catalog.py"},
-    "lmdb.Environment": {"storage/catalog.py"},
-    "mmap.mmap": {"storage/state_block.py"},
+    "lmdb.open": {"storage/catalog/catalog.py"},
+    "lmdb.Environment": {"storage/catalog/catalog.py"},
+    "mmap.mmap": {"storage/state/block.py"},
     "np.memmap": set(),
-    "os.write": {"storage/disk.py"},
-    "os.pwrite": {"storage/disk.py"},
-    "os.fsync": {"storage/disk.py"},
-    "os.fdatasync": {"storage/disk.py"},
+    "os.write": {"storage/file/disk.py"},
+    "os.pwrite": {"storage/file/disk.py"},
+    "os.fsync": {"storage/file/disk.py"},
+    "os.fdatasync": {"storage/file/disk.py"},
 }
 #: Folders whose code runs in a node and obeys HOMES; tools around it may read clocks and files.
 IN_A_NODE = ("api", "ledger", "node", "replication", "storage")
@@ -130,8 +130,8 @@ def test_pure_parts_import_no_clock_no_chance_no_loop() -> None:
     pure = [name for name in NAMES if name.startswith("storage/") or "/machine" in name]
     taken = {name: imported(NODES[name]) & forbidden for name in pure}
     assert {name: found for name, found in taken.items() if found} == {
-        "storage/disk.py": {"time"},  # to pause, never to read a clock
-        "storage/hour_opening.py": {"threading"},
+        "storage/file/disk.py": {"time"},  # to pause, never to read a clock
+        "storage/hour/open_hour.py": {"threading"},
     }
 
 

@@ -23,7 +23,7 @@ from chaos.live.loop_disk import LoopDisk, Unsynced
 from chaos.live.nemesis import LiveNemesis
 from chaos.live.process_faults import ProcessFaults
 from cli.exit_code import ExitCode
-from storage.verify import UNWRITTEN
+from storage.directory.verify import UNWRITTEN
 from tests.chaos.live.pretended import Machines
 from tests.waiting import until
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chaos.simulator.world import World
-from storage.backup import PART, verify_backup
+from storage.directory.backup import PART, verify_backup
 from tests.chaos.simulator.load import Load
 from tests.chaos.simulator.test_world import finish
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import storage.hour_set
+import storage.checkpoint.hour_set
 from api.port import ANONYMOUS, MessageIn
 from chaos.fault_plan import FaultPlan
 from chaos.simulator.client import Outcome
@@ -157,9 +157,9 @@ def test_calls_are_counted_while_there_is_a_world() -> None:
 def test_an_hour_that_is_left_to_the_checkpoint_is_so_to_scale() -> None:
     """Seed 5385: an append may read the heads of 65,536 units on the loop. Of an hour of 915, which stand for two
     million, it read all, and was said to be held for 112 ms."""
-    before = storage.hour_set._READ_UNITS_MAX
+    before = storage.checkpoint.hour_set._READ_UNITS_MAX
     with counted(weight=2_000):
-        assert before // 2_000 == storage.hour_set._READ_UNITS_MAX < 915 < before
+        assert before // 2_000 == storage.checkpoint.hour_set._READ_UNITS_MAX < 915 < before
 
 
 def test_bytes_of_an_hour_have_the_weight_of_the_world() -> None:

@@ -16,7 +16,7 @@ from chaos.simulator.crowd import CrowdShape
 from chaos.simulator.judge import ANY_TIME
 from chaos.simulator.mutant import planted
 from chaos.simulator.run import Run, crowd_of, run_plan
-from storage.key import Keys
+from storage.catalog.key import Keys
 
 
 class Scene(NamedTuple):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from chaos.simulator.disk import SimDisk
 from chaos.simulator.loop import Gone
 from chaos.simulator.platter import PAGE, Platter
-from storage.disk import DiskFailed
+from storage.file.disk import DiskFailed
 from tests.examples import examples
-from tests.storage import test_disk as real
+from tests.storage.file import test_disk as real
 
 
 def make(root: Path, seed: int = 0) -> tuple[Platter, SimDisk, list[str]]:

@@ -18,8 +18,8 @@ from chaos.simulator.run import Running, run_plan
 from node.clock import NodeClock
 from node.reign import Reign
 from node.skew import Skew
-from storage.disk import DiskFailed
-from storage.format import Corrupt
+from storage.file.disk import DiskFailed
+from storage.format.rows import Corrupt
 
 
 def test_leader_without_trust_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from api.timestamp import render_time
 from chaos.simulator.client import Outcome
 from chaos.simulator.world import World
-from storage.position import HOUR_MS
+from storage.format.position import HOUR_MS
 
 LEVEL = 3
 

@@ -16,9 +16,9 @@ from node.planning import Planning
 from replication.command import PutTopic
 from replication.median import Median
 from replication.options import Peer
-from storage.due import Due
-from storage.format import Corrupt
-from storage.message_id import decode_id
+from storage.format.message_id import decode_id
+from storage.format.rows import Corrupt
+from storage.wheel.due import Due
 from tests.node.leader import T0, Leader
 
 DUE_MS = T0 + 500

@@ -12,7 +12,7 @@ from chaos.history import History
 from chaos.simulator import restorer
 from chaos.simulator.restorer import Restorer
 from chaos.simulator.world import World
-from storage.snapshot_install import InstallRefused
+from storage.directory.snapshot_install import InstallRefused
 
 
 @pytest.mark.parametrize(("flipped", "refused"), [("n1", True), ("n2", False), ("", False)])

@@ -13,8 +13,8 @@ from chaos.simulator.run import Run, Running, run_plan
 from chaos.simulator.upgrade import ASK_S, Upgrade
 from chaos.simulator.world import World
 from replication.envelope import UnknownCommand
-from storage.format import FormatRefused
-from storage.level import LEVELS
+from storage.catalog.level import LEVELS
+from storage.format.rows import FormatRefused
 
 THERE_AND_BACK = """plan seed={seed} nodes=3 seconds=22 older=3
 4 version n1 for=0.3 to=newer

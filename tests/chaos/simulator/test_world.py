@@ -15,7 +15,7 @@ from chaos.simulator.run import at_one_index
 from chaos.simulator.world import World
 from node.server import Node
 from replication.core import NO_OP
-from storage.verify import verify
+from storage.directory.verify import verify
 from tests.chaos.simulator.load import Load
 
 CONFIG = {"storage": {"checkpoint_s": 1}}

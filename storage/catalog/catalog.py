@@ -1,0 +1,375 @@
+"""The catalog: what is replicated besides the hours (topics, keys, members, genesis), and the checkpoint record.
+
+LMDB because a checkpoint must be one atomic, durable step, and because it is ordered, so that its content can be
+listed in an order that does not depend on how its pages came to be. It opens its files itself, the only code besides
+storage/file/disk.py that does; it writes with pwrite, never through its mapping, and a commit returns only when synced.
+
+How a checkpoint goes (the store does the files in between):
+```
+loop    begin(record) -> frozen     changes are set aside; new ones collect over them
+thread  frozen.commit()             after the files' fdatasync: changes + record in ONE transaction, synced
+loop    finish(frozen)              reads move to the new transaction, what was set aside is dropped
+```
+Stopped anywhere before the end of commit: the old checkpoint. After it: the new one. There is no third.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import lmdb
+
+from storage.catalog.catalog_file import MAP_SIZE, require_begun, require_whole
+from storage.catalog.checkpoint_record import ABOUT, CheckpointRecord, read_checkpoint, write_checkpoint
+from storage.catalog.entry_checksum import Written
+from storage.catalog.genesis import Genesis, read_genesis, replace_genesis, write_genesis
+from storage.catalog.hour_lengths import HourLengths
+from storage.catalog.key import HOUR_BYTES, KeyEntry, Keys
+from storage.catalog.members import Members
+from storage.catalog.overdue import CatchUp, read_catch_up, write_catch_up
+from storage.catalog.restored import Restored, read_restored, write_restored
+from storage.catalog.table import DAMAGED, HASH_MASK, Table, open_value, seal_value
+from storage.catalog.topic import DEFAULT_NAMESPACE, Topic, Topics
+from storage.file.disk import Disk, DiskFailed
+from storage.format.rows import Corrupt, FormatRefused
+
+FORMAT: Final = 1
+_FORMAT_KEY: Final = b"format"
+_U32: Final = struct.Struct("<I")
+_FIRST_INDEX: Final = b"first index "
+"""Before an hour's number: a row for each hour that was ever unlinked, so that no position is ever given twice."""
+_TABLES: Final = (b"meta", b"topics", b"keys", b"hour_keys", b"members")
+_GROUPS: Final = {b"hour_keys": HOUR_BYTES}
+
+
+@dataclass(slots=True)
+class Frozen:
+    """One checkpoint on its way. Made by Catalog.begin; commit it in a thread, then give it to Catalog.finish."""
+
+    record: CheckpointRecord
+    _environment: lmdb.Environment
+    _about: "lmdb._Database"
+    _changes: list[tuple[Table, dict[bytes, bytes | None]]]
+    _path: Path
+    committed: bool = field(default=False)
+
+    def commit(self, hours: Mapping[int, HourLengths] | None = None) -> None:
+        """Write the changes and the record in one transaction; durable when it returns. `hours`: in place of the
+        record's, which are known only now.
+
+        May run in any thread, beside reads and changes of the catalog: it touches nothing but this object and LMDB.
+        Raises DiskFailed (final), Corrupt if a row it replaces does not match its checksum.
+
+        A reader that was killed beside the node (`reconcile`) leaves its slot, and LMDB reuses no page freed since. So
+        the slots of dead processes are given back first.
+        """
+        assert not self.committed, "committed twice"
+        count, total = self.record.catalog_count, self.record.catalog_hash
+        with _lmdb_errors("commit", self._path):
+            self._environment.reader_check()
+        with _lmdb_errors("commit", self._path), self._environment.begin(write=True) as transaction:
+            for table, changes in self._changes:
+                more, added = table.commit(transaction, changes)
+                count, total = count + more, total + added
+            self.record = replace(self.record, catalog_count=count, catalog_hash=total & HASH_MASK)
+            if hours is not None:
+                self.record = replace(self.record, hours=hours)
+            write_checkpoint(transaction, self._about, self.record)
+        self.committed = True
+
+
+@dataclass(slots=True)
+class CatalogPin:
+    """The last checkpoint's transaction, held until it is copied or closed. Made by Catalog.pin; for any thread."""
+
+    record: CheckpointRecord
+    cluster_id: bytes
+    _environment: lmdb.Environment
+    _transaction: "lmdb.Transaction[bytes] | None"
+    _path: Path
+
+    def copy_to(self, directory: Path) -> None:
+        """Write this transaction's content as `data.mdb` into an empty directory, without free pages; once. Blocks;
+        LMDB writes the file itself and does not sync it. Raises DiskFailed or Corrupt."""
+        assert self._transaction is not None, "copied or closed"
+        with _lmdb_errors("copy", self._path):
+            self._environment.copy(str(directory), compact=True, txn=self._transaction)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the transaction; again is fine."""
+        if self._transaction is not None:
+            self._transaction.abort()
+            self._transaction = None
+
+
+class Catalog:
+    """Topics, keys and genesis as of now, over the LMDB of the last checkpoint. All on the loop's thread."""
+
+    def __init__(self, environment: lmdb.Environment, path: Path, about: "lmdb._Database", tables: list[Table]) -> None:
+        self._environment = environment
+        self._path = path
+        self._about = about
+        self._tables = tables
+        self._reader = environment.begin()
+        self.in_checkpoint = False
+        """Whether one is on its way, from begin to finish."""
+        self.written = Written()
+        """What entries write: here, and what the store adds."""
+        for table in tables:
+            table.written = self.written
+            table.read_from(self._reader)
+        self._check_format()
+        self.record: CheckpointRecord | None = read_checkpoint(self._reader, about)
+        """The last durable checkpoint, None before the first."""
+        self._meta, topics, keys, hour_keys, members = tables
+        self._topics = Topics(topics, self._meta)
+        self._topics.load()
+        self._keys = Keys(keys, hour_keys, self._meta)
+        self.members = Members(members)
+        self.members.load()
+        self._first_indexes = {
+            _U32.unpack(key[len(_FIRST_INDEX) :])[0]: int.from_bytes(row, "little")
+            for key, row in self._meta.rows(_FIRST_INDEX)
+        }
+        self.restored = read_restored(self._meta)
+        """The backup that this cluster was made from; None if it was founded."""
+
+    @classmethod
+    def open(cls, path: Path, disk: Disk, *, read_only: bool = False, beside_node: bool = False) -> "Catalog":
+        """Open the catalog directory, or create it. One process, once: the data directory's LOCK sees to that.
+        `read_only`: one that is there and that nobody else has open; nothing is changed or made beside it.
+        `beside_node` as well: its node may be running, so LMDB's own lock file, which is there, counts this reader.
+
+        Raises FormatRefused (another version), Corrupt (cut short, record, genesis or a topic), DiskFailed.
+        """
+        if read_only:
+            require_begun(path / "data.mdb", disk)
+        else:
+            disk.make_directory(path)
+        require_whole(path / "data.mdb", disk)
+        with _lmdb_errors("open", path):
+            environment = lmdb.open(
+                str(path),
+                map_size=MAP_SIZE,
+                max_dbs=16,
+                readahead=False,
+                create=False,
+                readonly=read_only,
+                lock=beside_node or not read_only,
+            )
+        try:
+            with _lmdb_errors("open", path):
+                if read_only and not beside_node and environment.stat()["entries"] <= len(_TABLES):
+                    environment.close()  # its first start was cut short: there is nothing that could be changed
+                    return cls.open(path, disk)
+                about = environment.open_db(ABOUT, create=not read_only)
+                tables = [
+                    Table(name, environment.open_db(name, create=not read_only), _GROUPS.get(name, 0))
+                    for name in _TABLES
+                ]
+                if read_only:
+                    return cls(environment, path, about, tables)
+                with environment.begin(write=True) as transaction:
+                    if not transaction.stat(about)["entries"]:
+                        transaction.put(_FORMAT_KEY, seal_value(ABOUT, _FORMAT_KEY, _U32.pack(FORMAT)), db=about)
+                disk.fsync_directory(path)
+                disk.fsync_directory(path.parent)
+                return cls(environment, path, about, tables)
+        except BaseException:
+            environment.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of LMDB. Changes since the last checkpoint are forgotten; the journal has them."""
+        self._reader.abort()
+        self._environment.close()
+
+    # genesis
+
+    @property
+    def genesis(self) -> Genesis | None:
+        """What the cluster is; None while it is not founded."""
+        return read_genesis(self._meta)
+
+    def found(self, genesis: Genesis) -> None:
+        """Found the cluster; once."""
+        write_genesis(self._meta, genesis)
+
+    def refound(self, genesis: Genesis) -> None:
+        """Of a backup that is being restored: make it another cluster's."""
+        replace_genesis(self._meta, genesis)
+
+    @property
+    def catch_up(self) -> CatchUp | None:
+        """What a restored cluster has still to do about messages that are overdue; None if nothing."""
+        return read_catch_up(self._meta)
+
+    def set_catch_up(self, catch_up: CatchUp | None) -> None:
+        """Set it, or with None say that it is done."""
+        write_catch_up(self._meta, catch_up)
+
+    def set_restored(self, restored: Restored) -> None:
+        """This cluster is being made from that backup."""
+        write_restored(self._meta, restored)
+        self.restored = read_restored(self._meta)
+
+    # topics
+
+    def topic(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> Topic | None:
+        """The topic of this name, or None."""
+        return self._topics.find(name, namespace)
+
+    def topic_by_number(self, number: int) -> Topic | None:
+        """The topic of this number, or None."""
+        return self._topics.by_number(number)
+
+    def topics(self) -> list[Topic]:
+        """All topics in the order of their numbers."""
+        return self._topics.all()
+
+    @property
+    def topic_count(self) -> int:
+        """How many there are."""
+        return len(self._topics)
+
+    def topic_page(self, after: str, most: int, namespace: str = DEFAULT_NAMESPACE) -> list[Topic]:
+        """At most so many topics behind this name ("": from the first), by name."""
+        return self._topics.page(after, most, namespace)
+
+    def topics_with_settings(self) -> list[Topic]:
+        """Those for which something was set, in no order."""
+        return self._topics.with_settings()
+
+    def put_topic(self, name: str, settings: dict[str, Any], now_ms: int, namespace: str = DEFAULT_NAMESPACE) -> Topic:
+        """Create a topic (next number, revision 1) or replace its settings (revision + 1 if they differ)."""
+        return self._topics.put(name, settings, now_ms, namespace)
+
+    def drop_topic(self, number: int) -> None:
+        """Remove a topic, which must exist. Its number is never given again."""
+        self._topics.drop(number)
+
+    # keys
+
+    def key(self, topic: int, key: bytes) -> KeyEntry | None:
+        """What a key stands for, or None."""
+        return self._keys.find(topic, key)
+
+    def put_key(self, topic: int, key: bytes, entry: KeyEntry) -> None:
+        """Set what a key stands for."""
+        self._keys.put(topic, key, entry)
+
+    def drop_hour_keys(self, hour: int) -> int:
+        """Forget the keys of the messages born in an hour, when it is unlinked; returns how many there were."""
+        return self._keys.drop_hour(hour)
+
+    def forget_hour_keys(self, hour: int, end: int) -> None:
+        """The same, of units with global indexes below `end`, but by and by: as `drop_dead_keys` is called."""
+        self._keys.forget_hour(hour, end)
+
+    def drop_dead_keys(self) -> int:
+        """Forget a few more of those keys; returns how many."""
+        return self._keys.drop_dead()
+
+    # hours that were unlinked
+
+    def first_index(self, hour: int) -> int:
+        """The first global_index of an hour's units: 0, or where the hour of that number ended that was unlinked."""
+        return self._first_indexes.get(hour, 0)
+
+    def set_first_index(self, hour: int, index: int) -> None:
+        """The hour is unlinked, and its units had global indexes below this."""
+        assert index >= self.first_index(hour), f"hour {hour} ends at {index}"
+        self._meta.put(_FIRST_INDEX + _U32.pack(hour), index.to_bytes(8, "little"))
+        self._first_indexes[hour] = index
+
+    def last_unlinked(self, first: int, end: int) -> int | None:
+        """The newest of the hours first <= hour < end that were ever unlinked."""
+        return max((hour for hour in self._first_indexes if first <= hour < end), default=None)
+
+    # checkpoint
+
+    @property
+    def changes(self) -> int:
+        """Rows changed since the last begin: what the next checkpoint writes."""
+        return sum(table.changes for table in self._tables)
+
+    def begin(self, record: CheckpointRecord) -> Frozen:
+        """Set the changes aside for a checkpoint. Cheap. One at a time: finish it, or end the process."""
+        assert not self.in_checkpoint, "one checkpoint at a time"
+        if self.record is not None:
+            assert record.applied_index >= self.record.applied_index, "a checkpoint does not go back"
+            record = replace(record, catalog_count=self.record.catalog_count, catalog_hash=self.record.catalog_hash)
+        self.in_checkpoint = True
+        changes = [(table, table.freeze()) for table in self._tables]
+        return Frozen(record, self._environment, self._about, changes, self._path)
+
+    def finish(self, frozen: Frozen) -> None:
+        """The checkpoint is durable: read from it from now on."""
+        assert frozen.committed, "finished before it was committed"
+        self.in_checkpoint = False
+        self._reader.abort()
+        self._reader = self._environment.begin()
+        for table in self._tables:
+            table.thaw(self._reader)
+        self.record = frozen.record
+
+    def pin(self) -> CatalogPin | None:
+        """The last durable checkpoint as it is, to be copied later; None before the first. Cheap.
+
+        That may be one newer than `record`: committed in its thread, and not finished here.
+        """
+        genesis, transaction = self.genesis, self._environment.begin()
+        record = read_checkpoint(transaction, self._about)
+        if record is None or genesis is None:
+            transaction.abort()
+            return None
+        return CatalogPin(record, genesis.cluster_id, self._environment, transaction, self._path)
+
+    # verify and digest
+
+    def dump(self) -> Iterator[tuple[bytes, bytes, bytes]]:
+        """(table, key, value) of all there is, changes included, in an order that follows from the content alone."""
+        for table in self._tables:
+            for key, value in table.rows():
+                yield table.name, key, value
+
+    def faults(self) -> list[str]:
+        """Read every row of the last checkpoint: one line per wrong checksum, and if count or hash do not match."""
+        faults: list[str] = []
+        count = total = 0
+        try:
+            for table in self._tables:
+                more, added = table.scan(faults)
+                count, total = count + more, (total + added) & HASH_MASK
+        except lmdb.Error as error:
+            return [*faults, f"corrupt: {self._path}/data.mdb: {error}"]
+        expected = (0, 0) if self.record is None else (self.record.catalog_count, self.record.catalog_hash)
+        if count != expected[0]:
+            faults.append(f"corrupt: {self._path}: {count} rows, the checkpoint says {expected[0]}")
+        if total != expected[1]:
+            faults.append(f"corrupt: {self._path}: content hash {total:016x}, the checkpoint says {expected[1]:016x}")
+        return faults
+
+    def _check_format(self) -> None:
+        stored = self._reader.get(_FORMAT_KEY, db=self._about)
+        if stored is None:
+            raise Corrupt(str(self._path), 0, "catalog format", "missing", FORMAT)
+        found = _U32.unpack(open_value(ABOUT, _FORMAT_KEY, stored))[0]
+        if found != FORMAT:
+            raise FormatRefused(str(self._path), "catalog format", found, FORMAT)
+
+
+@contextmanager
+def _lmdb_errors(operation: str, path: Path) -> Iterator[None]:
+    """LMDB's errors as ours: Corrupt where its pages do not hold together or lack a table, DiskFailed for all else."""
+    try:
+        yield
+    except (*DAMAGED, lmdb.NotFoundError) as error:
+        raise Corrupt(f"{path}/data.mdb", 0, "LMDB", error, "whole pages") from error
+    except lmdb.Error as error:
+        # Codes above zero are the operating system's; LMDB's own (map full, ...) are below and no errno.
+        raise DiskFailed(f"lmdb {operation} ({error})", str(path), max(getattr(error, "code", 0), 0)) from error

@@ -1,0 +1,139 @@
+"""Keys: what makes a retried request safe. (topic, key) -> the message it became, and a fingerprint of the request.
+
+A key lasts as long as the record of its message, so it goes with the message's hour. A second table lists the keys of
+each hour: without it, an unlink would have to read the whole log of the hour, or the whole table, to find them. What a
+keyed message costs above one without are these few dict and LMDB look-ups, which no vectorising can avoid.
+
+Row, little endian, 40 bytes; its key is the topic number (4 bytes, big endian) and the message's key:
+```
+ 0          8        16            32       40
+ | position | random | fingerprint | due_ms |
+```
+Row of the second table: empty; its key is the hour (4 bytes, big endian) and the first table's key.
+
+The keys of an unlinked hour hold nothing any more, so they need not go in the same step. From level 2 on `forget_hour`
+only notes the hour, in a row of `meta` under `dead keys ` and the hour (4 bytes, big endian), 8 bytes and a row of the
+second table: where the hour's units end, and behind which row to go on. `drop_dead` then takes a few keys at a time,
+the same ones on every node, whatever each of them has in LMDB and what in memory.
+"""
+
+import heapq
+import struct
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from storage.catalog.table import Table
+from storage.format.position import INDEX_BITS
+from storage.format.rows import Corrupt
+
+FINGERPRINT_SIZE: Final = 16
+_ROW: Final = struct.Struct("<QQ16sq")
+_U32: Final = struct.Struct(">I")
+_U64: Final = struct.Struct("<Q")
+HOUR_BYTES: Final = _U32.size
+"""With which each key of the second table begins."""
+_DEAD: Final = b"dead keys "
+
+DROPPED_MAX: Final = 200
+"""Keys that one call of drop_dead takes: a millisecond."""
+
+_HOUR_COST: Final = 20
+"""Keys that looking for an hour's costs as much as."""
+
+
+class KeyEntry(NamedTuple):
+    """What a key stands for: the message (position and random bits make its id), its request, its first due time."""
+
+    position: int
+    random: int
+    fingerprint: bytes
+    due_ms: int
+
+
+class Keys:
+    """All keys, over their tables. Topics are numbers; a key is 1 to 128 bytes and unique within its topic."""
+
+    def __init__(self, table: Table, by_hour: Table, meta: Table) -> None:
+        self._table = table
+        self._by_hour = by_hour
+        self._meta = meta
+        self._dead = sorted(_U32.unpack(row[len(_DEAD) :])[0] for row, _ in meta.rows(_DEAD))
+
+    def find(self, topic: int, key: bytes) -> KeyEntry | None:
+        """The entry of a key, or None. Raises Corrupt if its checksum does not match."""
+        return self._find(_U32.pack(topic) + key)
+
+    def put(self, topic: int, key: bytes, entry: KeyEntry) -> None:
+        """Set what a key stands for."""
+        assert len(entry.fingerprint) == FINGERPRINT_SIZE, f"fingerprint of {len(entry.fingerprint)} bytes"
+        name = _U32.pack(topic) + key
+        old = self._find(name)
+        if old is not None:
+            self._by_hour.drop(_hour(old) + name)
+        self._table.put(name, _ROW.pack(*entry))
+        self._by_hour.put(_hour(entry) + name, b"")
+
+    def drop_hour(self, hour: int) -> int:
+        """Forget the keys of the messages born in an hour; returns how many there were."""
+        prefix = _U32.pack(hour)
+        rows = [row for row, _ in self._by_hour.rows(prefix)]
+        for row in rows:
+            self._by_hour.drop(row)
+            self._table.drop(row[len(prefix) :])
+        return len(rows)
+
+    def forget_hour(self, hour: int, end: int) -> None:
+        """The hour is unlinked, and its units had global indexes below `end`: drop_dead takes their keys."""
+        prefix = _U32.pack(hour)
+        self._meta.put(_DEAD + prefix, _U64.pack(end) + prefix)
+        self._dead = sorted({*self._dead, hour})
+
+    def drop_dead(self) -> int:
+        """Drop a few keys of unlinked hours, oldest hour first; returns how many. Costs nothing where none are left."""
+        dropped, left = 0, DROPPED_MAX
+        while self._dead and left > 0:
+            taken = self._drop_some(self._dead[0], left)
+            dropped, left = dropped + taken, left - taken - _HOUR_COST
+        return dropped
+
+    def _drop_some(self, hour: int, most: int) -> int:
+        """Drop up to so many keys of one hour; with fewer it is done."""
+        note = _DEAD + _U32.pack(hour)
+        state = self._meta.get(note)
+        assert state is not None, f"no keys of hour {hour} are dead"
+        end, after = _U64.unpack_from(state)[0], state[_U64.size :]
+        taken = list(islice(self._dead_rows(hour, end, after), most))
+        for row in taken:
+            self._by_hour.drop(row)
+            self._table.drop(row[_U32.size :])
+        if len(taken) == most:
+            self._meta.put(note, _U64.pack(end) + taken[-1])
+        else:
+            self._meta.drop(note)
+            self._dead.remove(hour)
+        return len(taken)
+
+    def _dead_rows(self, hour: int, end: int, after: bytes) -> Iterator[bytes]:
+        """The rows of the second table behind `after` whose keys are of units of the hour below `end`, ascending. A key
+        that was taken again meanwhile, or by a unit of the hour begun again, is none."""
+        prefix = _U32.pack(hour)
+        former = b""
+        for row in heapq.merge(self._by_hour.saved(prefix, after), self._by_hour.unsaved(prefix, after)):
+            if row != former and not self._by_hour.dropped(row):
+                entry = self._find(row[_U32.size :])
+                if entry is None:
+                    raise Corrupt(
+                        "catalog, table keys", 0, f"key {row[_U32.size :].hex()}", "missing", f"as of hour {hour}"
+                    )
+                if entry.position < hour << INDEX_BITS | end:
+                    yield row
+            former = row
+
+    def _find(self, name: bytes) -> KeyEntry | None:
+        row = self._table.get(name)
+        return None if row is None else KeyEntry._make(_ROW.unpack(row))
+
+
+def _hour(entry: KeyEntry) -> bytes:
+    return _U32.pack(entry.position >> INDEX_BITS)

@@ -1,0 +1,130 @@
+"""All hours at one moment, for a checkpoint: made on the loop by copying their counters, worked out in a thread."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from storage.catalog.hour_lengths import HourRows
+from storage.checkpoint.states_due import FrozenStates
+from storage.checkpoint.unlinked_hours import FrozenUnlinked
+from storage.format.array import I64
+from storage.format.rows import UNIT
+from storage.hour.heads import HeadsKept
+from storage.hour.hour_table import FROZEN, HourCounters, Rows, lengths_of
+from storage.hour.stage_write import FrozenHour
+from storage.hour.staging import Chunk, Chunks
+
+HOUR_BYTES: Final = 4 * 4096
+"""What the directory of an hour and its three files take beside their content, in blocks of the usual size."""
+
+
+class FrozenHours:
+    """What is to be written and synced, the lengths that the files will have, and the directories to remove."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        settles: Mapping[int, Chunks],
+        chunks: tuple[Chunk, ...],
+        written: frozenset[int],
+        unlinked: FrozenUnlinked,
+        heads: HeadsKept,
+        ahead: range,
+        states: FrozenStates,
+    ) -> None:
+        self.rows = rows
+        """A copy of all rows of the table, free ones too."""
+        self.chunks = chunks
+        self.unlinked = unlinked
+        self.heads = heads
+        """Of what is written: a fork."""
+        self.states = states
+        self._settles = settles
+        self._ahead = ahead
+        self._written = written
+
+    @property
+    def near_end(self) -> int:
+        """The first hour behind those that the loop writes by itself."""
+        return self._ahead.start
+
+    def prepare(self) -> None:
+        """Work out in the thread what the loop will ask for when this is durable."""
+        _ = self.staged_columns
+
+    @cached_property
+    def _rising(self) -> I64:
+        """The rows that are hours, by number."""
+        number = self.rows["number"]
+        hours = np.flatnonzero(number >= 0)
+        return hours[number[hours].argsort(kind="stable")]
+
+    @cached_property
+    def staged_rows(self) -> I64:
+        """The rows of hours with something staged, by number."""
+        rows = self.rows
+        staged = (rows["units"] > rows["saved_units"]) | (rows["settles"] > rows["saved_settles"])
+        return self._rising[staged[self._rising]]
+
+    @cached_property
+    def staged_columns(self) -> Mapping[str, I64]:
+        """What HourTable.save wants to know of `staged_rows`."""
+        return {name: self.rows[name][self.staged_rows] for name in FROZEN}
+
+    @property
+    def staged_bytes(self) -> int:
+        """What writing the units of `staged` takes of a file system at most, settle records left out."""
+        rows = self.rows[self.staged_rows]
+        units, records = rows["units"] - rows["saved_units"], rows["log_end"] - rows["saved_log_end"]
+        return int((units * UNIT.itemsize + records).sum()) + HOUR_BYTES * len(rows)
+
+    @property
+    def staged(self) -> Iterator[FrozenHour]:
+        """What is to be written, hour by hour, rising."""
+        return map(self._hour, self.staged_rows.tolist())
+
+    @property
+    def ahead(self) -> list[FrozenHour]:
+        """Those that become near next."""
+        number = self.rows["number"]
+        ahead = (number >= self._ahead.start) & (number < self._ahead.stop)
+        return [self._hour(row) for row in np.flatnonzero(ahead).tolist()]
+
+    def _hour(self, row: int) -> FrozenHour:
+        hour = HourCounters._make(self.rows[row].item())
+        size = hour.log_end - hour.saved_log_end + (hour.units - hour.saved_units) * UNIT.itemsize
+        settles = self._settles[hour.number] if hour.settles > hour.saved_settles else None
+        return FrozenHour(
+            hour.number, hour.generation, hour.first, hour.saved_units, hour.units, size, hour.saved_settles, settles
+        )
+
+    @property
+    def staged_numbers(self) -> list[int]:
+        """The hours of `staged`."""
+        numbers: list[int] = self.rows["number"][self.staged_rows].tolist()
+        return numbers
+
+    @cached_property
+    def lengths(self) -> HourRows:
+        """Of all hours."""
+        return lengths_of(self.rows[self._rising])
+
+    @property
+    def there(self) -> tuple[I64, I64]:
+        """All hours by number, and the global_index of each one's first unit."""
+        rows = self.rows[self._rising]
+        return rows["number"], rows["first"]
+
+    @property
+    def touched(self) -> set[int]:
+        """The hours that were written to since the last checkpoint, or will be."""
+        return {*self._written, *self.staged_numbers}
+
+    @cached_property
+    def synced(self) -> list[tuple[int, int, int]]:
+        """What was written to since the last checkpoint, or will be: number, generation and first unit of each hour."""
+        wanted = self.touched
+        at = self._rising[np.isin(self.rows["number"][self._rising], list(wanted))]
+        return [(number, generation, first) for number, generation, first, *_ in self.rows[at].tolist()]

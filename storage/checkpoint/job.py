@@ -1,0 +1,116 @@
+"""A checkpoint on its way: staged hours written, everything synced, then one transaction that makes it so.
+
+```
+loop     Store.begin_checkpoint   freezes staged chunks, the files' lengths and the catalog's changes: one moment
+thread   run                      0 remove leftovers, look at lengths   1 write what was staged, then states files,
+                                  all of it in a trickle (file/outflow.py)
+                                  2 sync   3 commit the catalog with the record   4 remove
+loop     finish                   forget what was staged; reads of the catalog move on
+```
+| stopped | found at the next start | recovery |
+|---|---|---|
+| before 3 is done | the old record; longer, perhaps torn files; hours it does not name | cut, leftovers, replayed |
+| in or after 4 | the new record; perhaps an unlinked hour's directory | a leftover |
+
+0 is a piece of what a start leaves to checkpoints (unlinked_hours.py, hour/open_hour.py). Leftovers go first, as many
+as it takes, so that what a checkpoint writes again finds the room that they took.
+
+Only `run` leaves the loop's thread. It touches the frozen chunks (never changed once staged), descriptors of its own,
+and LMDB through Frozen.commit; nothing of the store. The loop may append, settle and read meanwhile.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from storage.catalog.catalog import Frozen
+from storage.checkpoint.frozen_hours import FrozenHours
+from storage.checkpoint.pin import Pins
+from storage.checkpoint.unlinked_hours import Directory
+from storage.file.disk import Disk
+from storage.file.hour_file import directory_name
+from storage.file.kept_free import is_short
+from storage.file.outflow import Outflow
+from storage.hour.open_hour import HourOpening
+from storage.hour.stage_write import read_ahead, write_staged
+
+_SYNC_EACH_MAX: Final = 8
+"""Up to this many hours are synced one by one; more cost less as one syncfs of the file system."""
+
+
+class CheckpointJob:
+    """One checkpoint; made by Store.begin_checkpoint, run once, then finished."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        hours: Path,
+        frozen: FrozenHours,
+        opening: HourOpening,
+        catalog: Frozen,
+        pins: Pins,
+        finished: Callable[["CheckpointJob"], None],
+    ) -> None:
+        self._disk = disk
+        self._directory = hours
+        self.hours = frozen
+        self._opening = opening
+        self._open_files = opening.open
+        self.catalog = catalog
+        self._pins = pins
+        self._finished = finished
+
+    def run(self) -> None:
+        """Write, sync, commit. Blocks for as long as the disk takes. Raises DiskFailed or Corrupt, both final."""
+        self._make_room()
+        self._opening.look_on(*self.hours.there)
+        outflow = Outflow(self._disk)
+        write_staged(self.hours.staged, self.hours.chunks, self._open_files, self.hours.heads, outflow)
+        self.hours.states.extend(self.hours.rows, self.hours.touched, self._open_files)
+        self._sync(self.hours.synced, outflow)
+        self.hours.prepare()
+        self.catalog.commit(self.hours.lengths)
+        read_ahead(self.hours.ahead, self._open_files, self.hours.heads, outflow)
+        for unlinked in self._pins.removable(self.hours.unlinked.unlinked):
+            self._remove(unlinked)
+            self._pins.removed(unlinked)
+        for path in self.hours.states.removed:
+            if path not in self.hours.states.used and self._disk.exists(path):
+                self._disk.unlink(path)
+
+    def finish(self) -> None:
+        """Tell the store. On the loop's thread, after run has returned."""
+        self._finished(self)
+
+    def _make_room(self) -> None:
+        """Remove a piece of the leftovers, and more while there is no room for what is to be written."""
+        unlinked, needed = self.hours.unlinked, self.hours.staged_bytes
+        for leftover in unlinked.leftovers:
+            self._remove(leftover)
+        for leftover in unlinked.rest:
+            if not is_short(self._directory, self._disk, needed):
+                break
+            self._remove(leftover)
+            unlinked.more += 1
+
+    def _remove(self, directory: Directory) -> None:
+        self._disk.remove_tree(self._directory / directory_name(*directory))
+        self.hours.unlinked.removed.append(directory)
+
+    def _sync(self, hours: list[tuple[int, int, int]], outflow: Outflow) -> None:
+        if not hours:
+            return
+        for hour in [hour for hour in hours if hour[0] < self.hours.near_end][-_SYNC_EACH_MAX:]:
+            files = self._open_files(*hour)
+            files.drain(outflow)  # near ones, and those just before: what the loop has written
+            files.close()
+        if len(hours) > _SYNC_EACH_MAX:
+            fd = self._disk.open_read(self._directory)
+            self._disk.syncfs(fd)
+            self._disk.close(fd)
+            return
+        for hour in hours:
+            files = self._open_files(*hour)
+            files.sync()
+            files.close()
+        self._disk.fsync_directory(self._directory)

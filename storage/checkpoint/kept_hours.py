@@ -1,0 +1,30 @@
+"""What a checkpoint keeps: its oldest hour, and what hours weigh that only open messages hold.
+
+An hour goes as a whole, when every unit in it is settled (docs/adr/0009-place-and-home.md). So one message that nobody
+takes keeps all that was delivered in its hour. The arrays are made once a checkpoint; a question is a binary search.
+"""
+
+import numpy as np
+
+from storage.catalog.checkpoint_record import CheckpointRecord
+from storage.catalog.hour_lengths import HourRows
+from storage.format.array import I64
+
+_HOUR_MS = 3_600_000
+
+
+class KeptHours:
+    """The hours of one checkpoint that hold an open unit. Never changed, so any thread may ask."""
+
+    def __init__(self, record: CheckpointRecord | None) -> None:
+        rows = HourRows.of(record.hours if record is not None else {}).rows
+        self.oldest: int | None = int(rows["hour"][0]) if len(rows) else None
+        """The number of the oldest hour, None if there is none."""
+        held = rows[rows["unsettled"] > 0]
+        self._hours: I64 = held["hour"].astype(np.int64)
+        self._bytes: I64 = (held["log_len"] + held["index_len"] + held["settle_len"]).astype(np.int64).cumsum()
+
+    def open_bytes(self, before_ms: int) -> int:
+        """Bytes of the hours that ended before this time and hold a message that is still open."""
+        past = int(np.searchsorted(self._hours, before_ms // _HOUR_MS, "left"))
+        return int(self._bytes[past - 1]) if past else 0

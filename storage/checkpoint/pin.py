@@ -1,0 +1,159 @@
+"""A durable checkpoint held fast, so that it can be read while the store goes on.
+
+```
+loop    Store.pin        LMDB's transaction begun, the directories it names marked: one moment
+thread  prepare          LMDB copied from that transaction into pins/<n>/, which ends it
+thread  read             pieces of the files, by what the manifest says of their lengths
+any     release          the copy and what was kept for it alone may go
+```
+While a pin lives no directory that it names is removed: a checkpoint that would leaves it to the first one after the
+release. Nor is its name given again: an hour that is begun anew takes another generation. Files grow behind what the
+manifest says and never change before it. The transaction lives only until LMDB is copied, for as long as it does LMDB
+cannot use its free pages again. What a crash leaves of a copy is removed when the store is opened.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import google_crc32c
+
+from storage.catalog.catalog import CatalogPin
+from storage.catalog.checkpoint_record import CheckpointRecord
+from storage.catalog.hour_lengths import HourRows
+from storage.checkpoint.manifest import CATALOG_FILE, Manifest, SnapshotRefused
+from storage.checkpoint.unlinked_hours import Directory
+from storage.file.disk import Disk
+from storage.format.rows import Corrupt
+
+PINS: Final = "pins"
+
+
+class Pins:
+    """Which directories are held, and which were to be removed meanwhile.
+
+    `hold` is for the loop's thread, the rest for any. There is no lock: each step is one that the interpreter does not
+    interrupt. A checkpoint asks `removable` after its commit. A pin that began before that commit is then either not
+    yet noted, and everything is kept, or noted; one that begins later is of the new checkpoint, which names nothing of
+    what is removed.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[int, HourRows] = {}  # what each pin names, by its number
+        self._beginning = False
+        self._kept: set[Directory] = set()
+        self._made = 0
+
+    def hold(self, begin: Callable[[], CatalogPin | None]) -> tuple[CatalogPin, int] | None:
+        """Begin a pin and hold what it names. Returns it and a number of its own."""
+        self._beginning = True
+        try:
+            catalog = begin()
+            if catalog is None:
+                return None
+            self._made += 1
+            self._held[self._made] = HourRows.of(catalog.record.hours)
+            return catalog, self._made
+        finally:
+            self._beginning = False
+
+    def let_go(self, number: int) -> None:
+        """A pin is released. What was kept for it goes with the next checkpoint."""
+        self._held.pop(number, None)
+
+    def removable(self, hours: Iterable[Directory]) -> list[Directory]:
+        """Of directories that no checkpoint names any more, these and those kept, the ones that no pin holds; the rest
+        is kept. Tell `removed` of each one that is gone."""
+        self._kept |= set(hours)
+        if self._beginning:
+            return []
+        held = list(self._held.values())
+        return sorted(hour for hour in self._kept if not any(_names(rows, hour) for rows in held))
+
+    def removed(self, hour: Directory) -> None:
+        """This directory is gone."""
+        self._kept.discard(hour)
+
+
+def _names(hours: HourRows, hour: Directory) -> bool:
+    lengths = hours.get(hour[0])
+    return lengths is not None and lengths.generation == hour[1]
+
+
+class Pin:
+    """One checkpoint, held. Made by Store.pin on the loop's thread."""
+
+    def __init__(self, directory: Path, disk: Disk, group: int, held: tuple[CatalogPin, int], pins: Pins) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._group = group
+        self._catalog, self._number = held
+        self._pins = pins
+        self._copy = directory / PINS / str(self._number)
+        self._manifest: Manifest | None = None
+        self._released = False
+        self.applied_index = self._catalog.record.applied_index
+        """The last entry it holds: the journal is needed from the next one on."""
+
+    @property
+    def record(self) -> CheckpointRecord:
+        """The checkpoint."""
+        return self._catalog.record
+
+    def without_catalog(self) -> "Pin":
+        """The same pin, for who wants the hours alone: LMDB's transaction is let go of at once."""
+        self._catalog.close()
+        return self
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it consists of; once it is prepared."""
+        assert self._manifest is not None, "the pin is not prepared"
+        return self._manifest
+
+    def prepare(self) -> Manifest:
+        """Copy LMDB. Blocks for as long as that takes; in a thread, one at a time. Raises DiskFailed or Corrupt, both
+        final."""
+        if self._manifest is None:
+            assert not self._released, "the pin is released"
+            for path in (self._copy.parent, self._copy):
+                self._disk.make_directory(path)
+            self._catalog.copy_to(self._copy)
+            fd = self._disk.open_read(self._copy / "data.mdb")
+            length = self._disk.size(fd)
+            self._disk.close(fd)
+            self._manifest = Manifest(self._catalog.cluster_id, self._group, self._catalog.record, length)
+        return self._manifest
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """Bytes of a file of the manifest. Blocks; in any thread. Raises SnapshotRefused if the manifest has no such
+        bytes, Corrupt if the disk has not, DiskFailed."""
+        length = self.manifest.lengths.get(name)
+        if length is None or offset < 0 or not 0 < size <= length - offset:
+            raise SnapshotRefused(f"no {size} bytes at {offset} of {name}: the manifest gives it {length}")
+        path = self._copy / "data.mdb" if name == CATALOG_FILE else self._directory / name
+        try:
+            fd = self._disk.open_read(path)
+        except FileNotFoundError as error:
+            raise Corrupt(name, 0, "file", "missing", f"{length} bytes") from error
+        try:
+            data = self._disk.read(fd, size, offset)
+        finally:
+            self._disk.close(fd)
+        if len(data) != size:
+            raise Corrupt(name, offset, "length", offset + len(data), f"at least {offset + size}")
+        return data
+
+    def release(self) -> None:
+        """Let go; again is fine. In any thread, when no other reads from it."""
+        if self._released:
+            return
+        self._released = True
+        self._catalog.close()
+        self._pins.let_go(self._number)
+        self._disk.remove_tree(self._copy)
+
+
+def checksum_of(data: bytes) -> int:
+    """CRC32C of a piece, as it travels and as a backup's manifest has it."""
+    return int(google_crc32c.value(data))

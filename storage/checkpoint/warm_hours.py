@@ -1,0 +1,60 @@
+"""Hours that are not near and were used lately: they keep their states and descriptors, up to a bound.
+
+Those whose states files lack much go last: until a checkpoint has made them longer, who asks for such an hour again
+reads its settle records, all of them if it has no file, on the loop. A start that replays a journal has no checkpoint.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from storage.hour.hour import Hour
+from storage.state.files import TAIL_MIN
+
+_WARM_HOURS_MAX: Final = 64
+_WARM_UNITS_MAX: Final = 8 << 20
+"""How many hours that are not near keep states and descriptors, and units of states in all."""
+
+
+class WarmHours:
+    """By number, the one used last at the end. On the loop's thread."""
+
+    def __init__(self) -> None:
+        self._hours: OrderedDict[int, Hour] = OrderedDict()
+        self._units: dict[int, int] = {}  # of each, when another one was used: states come only to the one in use
+        self._total = 0
+
+    def __len__(self) -> int:
+        return len(self._hours)
+
+    def use(self, hour: Hour) -> None:
+        """An hour is about to be used; others are cooled to keep within the bound."""
+        if self._hours:
+            self._count(next(reversed(self._hours.values())))
+        known = hour.number in self._hours
+        self._hours[hour.number] = hour
+        self._hours.move_to_end(hour.number)
+        if not known:
+            self._cool()
+
+    def drop(self, number: int) -> None:
+        """Forget an hour as it is: it became near, or was unlinked."""
+        self._hours.pop(number, None)
+        self._total -= self._units.pop(number, 0)
+
+    def _count(self, hour: Hour) -> None:
+        units = hour.states_units
+        self._total += units - self._units.get(hour.number, 0)
+        self._units[hour.number] = units
+
+    def _cool(self) -> None:
+        while len(self) > 1 and (len(self) > _WARM_HOURS_MAX or self._total > _WARM_UNITS_MAX):
+            *others, _ = self._hours.values()
+            coldest = next(filter(_is_filed, others), others[0])
+            self.drop(coldest.number)
+            coldest.cool()
+
+
+def _is_filed(hour: Hour) -> bool:
+    """Whether states files stand for nearly all of an hour."""
+    states = hour.states_held
+    return states is None or hour.settles - states.filed < TAIL_MIN

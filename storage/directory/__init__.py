@@ -1,0 +1,6 @@
+"""Operations on a whole data directory: its lock, verify, install, back up, restore.
+
+In: a directory that no node holds open, or pieces of another node's.
+Out: one that a node opens, or what is wrong with it.
+A directory is swapped at once: a crash leaves the old one or the new one.
+"""

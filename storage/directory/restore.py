@@ -1,0 +1,184 @@
+"""A data directory made from a backup: the first node of a new cluster, with the old one's messages.
+
+```
+DIR/installed/{hours,catalog,journal,LOCK}    copied and checked, made another cluster's, synced, read back
+  | THE rename: installed/LOCK -> LOCK        before it DIR is no data directory and no node starts on it
+DIR/LOCK, DIR/installed/...                   a data directory; opening it puts the folders in place, as a snapshot's
+```
+It is another cluster: the id in every header and in the genesis is new, so a node of the old one that is still alive
+somewhere is refused, and so are two nodes restored from the same backup; the others of the new cluster start empty and
+get everything from this one. What receivers and consumers know stays true: ids, and the secret that receipts are made
+with, are the old ones, so who processed a message before the backup can still say so. The caller's journal begins far
+above the old cluster's terms, so that every hand-over from here on is newer than any that the old one made after the
+backup.
+
+A failure removes what was made; what a kill leaves (`installed` and no LOCK) is refused by nodes and removed by the
+next restore.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from storage.catalog.catalog import Catalog
+from storage.catalog.members import LEARNER, REMOVED, VOTER, Member
+from storage.catalog.overdue import CatchUp
+from storage.catalog.restored import Restored
+from storage.checkpoint.manifest import CATALOG_FILE, Manifest
+from storage.directory.backup import BackupRefused, read_manifest, read_pieces
+from storage.directory.data_directory import DataDirectory, lock_line
+from storage.directory.snapshot_install import INSTALLED, check_snapshot, write_states
+from storage.file.disk import Disk
+from storage.format.rows import HEADER_SIZE, FileHeader
+
+_LOCK: Final = "LOCK"
+_IGNORED: Final = frozenset({"lost+found", INSTALLED})
+
+WriteJournal = Callable[[Path, Manifest], None]
+"""Makes the journal that goes with a manifest in an empty directory; durable when it returns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreOptions:
+    """Whose directory it becomes. `cluster_id` and `store_id`: 16 random bytes each. `raft`, `http`: host:port of this
+    node as others reach it, None for what the backup says. `alone`: the other members are removed; else they are
+    learners, who may start empty and catch up. `catch_up`: None hands over everything that is overdue. `now_ms`: when
+    it is made."""
+
+    node_id: str
+    cluster_id: bytes
+    store_id: bytes
+    now_ms: int
+    raft: str | None = None
+    http: str | None = None
+    alone: bool = False
+    catch_up: CatchUp | None = None
+
+
+def restore(
+    backup: Path, directory: Path, options: RestoreOptions, write_journal: WriteJournal, disk: Disk
+) -> Manifest:
+    """Make `directory`, which must not exist or be empty, from a backup. Returns the manifest of what it holds now.
+
+    Raises BackupRefused: the backup is damaged, foreign or of another format, or the directory is in use. Raises
+    DiskFailed. In either case nothing is left of what was made.
+    """
+    manifest = read_manifest(backup, disk)
+    if manifest.group:
+        raise BackupRefused(f"{backup} is of group {manifest.group}; this build has group 0 alone")
+    if directory.absolute().is_relative_to(backup.absolute()):
+        raise BackupRefused(f"{directory} is within the backup, which stays as it is; restore beside it")
+    made = _claim(directory, disk)
+    try:
+        restored = _build(backup, manifest, directory / INSTALLED, options, write_journal, disk)
+        disk.rename(directory / INSTALLED / _LOCK, directory / _LOCK)
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            raise  # the process ends; see above
+        disk.remove_tree(directory if made else directory / INSTALLED)
+        raise
+    disk.fsync_directory(directory)
+    disk.fsync_directory(directory.parent)
+    DataDirectory.open(directory, options.node_id, disk, options.store_id).close()
+    return restored
+
+
+def _claim(directory: Path, disk: Disk) -> bool:
+    """Make sure that the directory is ours to fill; whether it was made for that."""
+    if not disk.exists(directory.parent):
+        raise BackupRefused(f"{directory} cannot be made: {directory.parent} does not exist")
+    if not disk.exists(directory):
+        disk.make_directory(directory)
+        return True
+    others = [name for name in disk.list_directory(directory) if name not in _IGNORED]
+    if others:
+        raise BackupRefused(f"{directory} is not empty: it holds {others[0]}; restore into a new or empty directory")
+    disk.remove_tree(directory / INSTALLED)
+    return False
+
+
+def _build(
+    backup: Path, manifest: Manifest, aside: Path, options: RestoreOptions, write_journal: WriteJournal, disk: Disk
+) -> Manifest:
+    for folder in (aside, aside / "hours", aside / "catalog", aside / "journal"):
+        disk.make_directory(folder)
+    _copy(backup, manifest, aside, options.cluster_id, disk)
+    refounded = _refound(aside / "catalog", manifest, options, disk)
+    check_snapshot(aside, refounded, disk)
+    write_states(aside, refounded, disk)
+    write_journal(aside / "journal", manifest)
+    fd = disk.open_write(aside / _LOCK)
+    try:
+        disk.write(fd, lock_line(options.node_id, options.store_id), 0)
+    finally:
+        disk.close(fd)
+    fd = disk.open_read(aside)
+    try:
+        disk.syncfs(fd)
+    finally:
+        disk.close(fd)
+    return manifest
+
+
+def _copy(backup: Path, manifest: Manifest, aside: Path, cluster_id: bytes, disk: Disk) -> None:
+    """Every piece, checked; the headers of hours with the new cluster's id."""
+    fd, opened = -1, ""
+    try:
+        for name, offset, data in read_pieces(backup, manifest, disk):
+            if name != opened:
+                if fd >= 0:
+                    disk.close(fd)
+                disk.make_directory((aside / name).parent)
+                fd, opened = disk.open_write(aside / name), name
+                if name != CATALOG_FILE:
+                    header = replace(FileHeader.decode(data[:HEADER_SIZE], name), cluster_id=cluster_id)
+                    data = header.encode() + data[HEADER_SIZE:]
+            disk.write(fd, data, offset)
+    finally:
+        if fd >= 0:
+            disk.close(fd)
+
+
+def _refound(path: Path, manifest: Manifest, options: RestoreOptions, disk: Disk) -> Manifest:
+    """Make the catalog another cluster's, in one transaction; returns the manifest of the result."""
+    catalog = Catalog.open(path, disk)
+    try:
+        record = catalog.record
+        if record != manifest.record or catalog.genesis is None or catalog.genesis.cluster_id != manifest.cluster_id:
+            raise BackupRefused(f"{path} is not the catalog that the manifest names")
+        assert record is not None
+        catalog.refound(msgspec.structs.replace(catalog.genesis, cluster_id=options.cluster_id))
+        _set_members(catalog, record.applied_index, options)
+        catalog.set_catch_up(options.catch_up)
+        ends = {hour: catalog.first_index(hour) + lengths.units for hour, lengths in record.hours.items()}
+        catalog.set_restored(Restored(options.now_ms, ends, record.applied_term))
+        rolling = hashlib.blake2b(record.rolling_hash + options.cluster_id, digest_size=16).digest()
+        frozen = catalog.begin(replace(record, rolling_hash=rolling))
+        frozen.commit()
+        catalog.finish(frozen)
+        assert catalog.record is not None
+        return replace(manifest, cluster_id=options.cluster_id, record=catalog.record, sums=())
+    finally:
+        catalog.close()
+
+
+def _set_members(catalog: Catalog, index: int, options: RestoreOptions) -> None:
+    """This node is the one voter: no majority of nodes that are gone is asked for anything."""
+    members = catalog.members
+    for member in members.all():
+        if member.id != options.node_id and member.role != REMOVED:
+            role = REMOVED if options.alone else LEARNER
+            members.put(msgspec.structs.replace(member, role=role, since_index=index))
+    former = members.find(options.node_id)
+    raft, http = options.raft or (former.raft if former else None), options.http or (former.http if former else None)
+    if not raft or not http:
+        known = ", ".join(member.id for member in members.all()) or "nobody"
+        raise BackupRefused(
+            f"the backup has no address of {options.node_id} (it knows {known}): give --raft and --http"
+        )
+    number = former.number if former else members.next_number
+    members.put(Member(number=number, id=options.node_id, raft=raft, http=http, role=VOTER, since_index=index))

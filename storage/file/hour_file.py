@@ -1,0 +1,275 @@
+"""The files of an hour: `log` by bytes, `index` and `settle` by rows. Opened when used, created when first written.
+
+Two of these may stand on the same file at once (the loop's and a running checkpoint's): writes are positional and both
+write the same bytes at the same place, so it does not matter who comes first.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+from storage.file.disk import Disk
+from storage.file.outflow import Outflow
+from storage.format.array import I64
+from storage.format.rows import (
+    HEADER_SIZE,
+    MAGIC_INDEX,
+    MAGIC_LOG,
+    MAGIC_SETTLE,
+    SETTLE,
+    UNIT,
+    Corrupt,
+    FileHeader,
+    check_rows,
+    take_rows,
+)
+
+BLOCK_ROWS: Final = 65_536
+"""Rows read at a time in a pass over a whole file: 4 MiB of units."""
+
+_RUN_GAP_ROWS: Final = 32
+"""Rows not asked for that are read along rather than begin another read: 2 KiB, less than a call costs."""
+
+Rows = npt.NDArray[np.void]
+
+
+def runs(sorted_starts: I64, sorted_ends: I64, gap: int, most: int) -> Iterator[tuple[int, int]]:
+    """Split ascending pieces [start, end) into runs of rows [first, last) that are worth one read each.
+
+    A run ends where the next piece begins more than `gap` after the last one's end, or past `most` in all.
+    """
+    if not len(sorted_starts):
+        return
+    cuts = (sorted_starts[1:] - sorted_ends[:-1] > gap).nonzero()[0] + 1
+    if not len(cuts) and int(sorted_ends[-1] - sorted_starts[0]) <= most:
+        yield 0, len(sorted_starts)
+        return
+    firsts, lasts = np.append(0, cuts), np.append(cuts, len(sorted_starts))
+    edges = zip(firsts.tolist(), lasts.tolist(), strict=True)
+    if (sorted_ends[lasts - 1] - sorted_starts[firsts] <= most).all():
+        yield from edges
+        return
+    for first, last in edges:
+        while first < last:
+            limit = int(sorted_starts[first]) + most
+            end = first + max(1, int(np.searchsorted(sorted_ends[first:last], limit, side="right")))
+            yield first, end
+            first = end
+
+
+class HourFile:
+    """One file, by bytes; offsets are absolute, the header included."""
+
+    def __init__(self, disk: Disk, directory: Path, name: str, header: FileHeader) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._file = name
+        self.header = header
+        self._reader = -1
+        self._writer = -1
+
+    @property
+    def path(self) -> Path:
+        """Where it is; made when it is asked for, since most files of an hour that is looked at are not opened."""
+        return self._directory / self._file
+
+    @property
+    def name(self) -> str:
+        """Directory and file name, for error messages."""
+        return f"{self._directory.name}/{self._file}"
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Exactly `size` bytes. Raises Corrupt if the file ends before."""
+        if self._reader < 0:
+            try:
+                self._reader = self._writer if self._writer >= 0 else self._disk.open_read(self.path)
+            except FileNotFoundError as error:
+                raise Corrupt(self.name, offset, "file", "missing", f"{offset + size} bytes") from error
+        data = self._disk.read(self._reader, size, offset)
+        if len(data) != size:
+            raise Corrupt(self.name, offset, "length", offset + len(data), f"at least {offset + size}")
+        return data
+
+    def write(self, data: Buffer, offset: int, outflow: Outflow | None = None) -> None:
+        """Write at `offset`; a file without header gets it first. `outflow` takes it on to the device."""
+        if self._writer < 0:
+            if not self._disk.exists(self._directory):
+                self._disk.make_directory(self._directory)
+            self._writer = self._disk.open_write(self.path)
+            if self._disk.size(self._writer) < HEADER_SIZE:
+                self._disk.write(self._writer, self.header.encode(), 0)
+        self._disk.write(self._writer, data, offset)
+        if outflow is not None:
+            outflow.wrote(self._writer, offset, memoryview(data).nbytes)
+
+    def check_header(self) -> None:
+        """Raises Corrupt or FormatRefused unless the file begins as it must."""
+        self.header.expect(FileHeader.decode(self.read(HEADER_SIZE, 0), self.name), self.name)
+
+    def size(self) -> int:
+        """Length in bytes of the file, which has been read from."""
+        return self._disk.size(self._reader)
+
+    def sync(self) -> None:
+        """Make the file's bytes durable, whoever wrote them."""
+        if self._writer < 0:
+            self._writer = self._disk.open_write(self.path)
+        self._disk.fdatasync(self._writer)
+
+    def drain(self, outflow: Outflow) -> None:
+        """Let what anybody has written flow to the device, before a sync."""
+        if self._writer < 0:
+            self._writer = self._disk.open_write(self.path)
+        outflow.drain(self._writer)
+
+    def close(self) -> None:
+        """Let go of the descriptors; the next use opens the file again."""
+        for fd in {self._reader, self._writer} - {-1}:
+            self._disk.close(fd)
+        self._reader = self._writer = -1
+
+
+class RowFile(HourFile):
+    """One file of fixed-size rows that are checked as they are read. Its rows count from `first`: 0 but for the index
+    of an hour that was begun again, whose numbers go on where the former one's ended."""
+
+    def __init__(
+        self, disk: Disk, directory: Path, name: str, header: FileHeader, dtype: np.dtype[np.void], first: int = 0
+    ) -> None:
+        super().__init__(disk, directory, name, header)
+        self._dtype = dtype
+        self.first = first
+
+    def offset(self, row: int) -> int:
+        """Where row `row` begins."""
+        assert row >= self.first, f"row {row} of a file that begins with {self.first}"
+        return HEADER_SIZE + (row - self.first) * self._dtype.itemsize
+
+    def read_rows(self, first: int, count: int) -> Rows:
+        """Rows first .. first + count. Raises Corrupt for a wrong checksum, or a unit that is not in its place."""
+        if not count:
+            return np.empty(0, self._dtype)
+        rows = self.read_unchecked(first, count)
+        self._check(rows, np.arange(first, first + count))
+        return rows
+
+    def _check(self, rows: Rows, at: I64) -> None:
+        """Raises Corrupt unless these are whole, and as units the ones with these ordinals."""
+        check_rows(rows, self.name, at)
+        if self._dtype is UNIT:
+            wrong = np.flatnonzero(rows["global_index"] != at.astype(np.uint64))
+            if len(wrong):
+                row = int(wrong[0])
+                ordinal = int(at[row])
+                raise Corrupt(self.name, self.offset(ordinal), "global_index", int(rows["global_index"][row]), ordinal)
+
+    def read_unchecked(self, first: int, count: int) -> Rows:
+        """The same rows as they stand on disk, for who wants to tell of every damaged one."""
+        return np.frombuffer(self.read(count * self._dtype.itemsize, self.offset(first)), self._dtype)
+
+    def gather_rows(self, at: I64) -> Rows:
+        """The rows with these ordinals, in that order; neighbours are read together."""
+        if len(at) and int(at[-1]) - int(at[0]) == len(at) - 1 and not (at[1:] - at[:-1] != 1).any():
+            return self.read_rows(int(at[0]), len(at))  # one behind the other: one message, or what came together
+        order = np.argsort(at, kind="stable")
+        ranked = at[order]
+        size = self._dtype.itemsize
+        blocks, within, filled = [], np.empty_like(ranked), 0
+        for first, last in runs(ranked, ranked + 1, _RUN_GAP_ROWS, BLOCK_ROWS):
+            start = int(ranked[first])
+            count = int(ranked[last - 1]) + 1 - start
+            blocks.append(self.read(count * size, self.offset(start)))
+            within[order[first:last]] = ranked[first:last] - (start - filled)
+            filled += count
+        rows = take_rows(np.frombuffer(b"".join(blocks), self._dtype), within)
+        self._check(rows, at)
+        return rows
+
+    def blocks(self, count: int, after: int = 0) -> Iterator[tuple[int, Rows]]:
+        """(ordinal of the first row, rows) over the first `count` rows but `after` at the start, a block at a time."""
+        end = self.first + count
+        for first in range(self.first + after, end, BLOCK_ROWS):
+            yield first, self.read_rows(first, min(BLOCK_ROWS, end - first))
+
+    def write_rows(self, rows: Rows, first: int, outflow: Outflow | None = None) -> None:
+        """Write sealed rows, the first of which has ordinal `first`; see `write`."""
+        self.write(np.ascontiguousarray(rows).view(np.uint8).data, self.offset(first), outflow)
+
+
+def directory_name(hour: int, generation: int) -> str:
+    """What an hour's directory is called: by its number, and if that stood for an unlinked hour whose directory may not
+    be gone yet, by a generation too: `490000`, `490000.1`."""
+    return f"{hour}.{generation}" if generation else str(hour)
+
+
+def directory_of(name: str) -> tuple[int, int] | None:
+    """The hour and generation that a directory of this name is of; None if no hour's is called so."""
+    hour, _, generation = name.partition(".")
+    if not (hour.isdecimal() and (generation or "0").isdecimal()):
+        return None
+    found = int(hour), int(generation or 0)
+    return found if name == directory_name(*found) else None
+
+
+class HourFiles:
+    """The three files of one hour partition, `hours/<hour>/{log,index,settle}`; see directory_name for `generation`.
+    `first` is the global_index of the first unit."""
+
+    __slots__ = ("_again", "directory", "disk", "generation", "index", "log", "settle")
+
+    def __init__(
+        self,
+        disk: Disk,
+        hours: Path,
+        hour: int,
+        *,
+        group: int,
+        cluster_id: bytes,
+        generation: int = 0,
+        first: int = 0,
+    ) -> None:
+        self.disk = disk
+        self._again = partial(
+            HourFiles, disk, hours, hour, group=group, cluster_id=cluster_id, generation=generation, first=first
+        )
+        self.generation = generation
+        self.directory = hours / directory_name(hour, generation)
+        self.log = HourFile(disk, self.directory, "log", FileHeader(MAGIC_LOG, group, hour, cluster_id))
+        index = FileHeader(MAGIC_INDEX, group, hour, cluster_id)
+        settle = FileHeader(MAGIC_SETTLE, group, hour, cluster_id)
+        self.index = RowFile(disk, self.directory, "index", index, UNIT, first)
+        self.settle = RowFile(disk, self.directory, "settle", settle, SETTLE)
+
+    def again(self) -> "HourFiles":
+        """The same files with descriptors of their own, for another thread."""
+        return self._again()
+
+    def beginning_at(self, first: int) -> "HourFiles":
+        """The same files, with `first` as the global_index of the first unit."""
+        return self._again(first=first)
+
+    def drain(self, outflow: Outflow) -> None:
+        """See HourFile.drain."""
+        for file in self._all():
+            if self.disk.exists(file.path):
+                file.drain(outflow)
+
+    def sync(self) -> None:
+        """Make what was written to the three files durable, and their names."""
+        for file in self._all():
+            if self.disk.exists(file.path):
+                file.sync()
+        self.disk.fsync_directory(self.directory)
+
+    def close(self) -> None:
+        """Let go of all descriptors."""
+        for file in self._all():
+            file.close()
+
+    def _all(self) -> Iterable[HourFile]:
+        return (self.log, self.index, self.settle)

@@ -1,0 +1,19 @@
+"""How much of a file system is kept free: what goes on when new work is refused needs it (node/reserve.py)."""
+
+from pathlib import Path
+from typing import Final
+
+from storage.file.disk import Disk
+
+RESERVE_BYTES: Final = 1 << 30
+RESERVE_SHARE: Final = 0.05
+
+
+def reserve_bytes(directory: Path, disk: Disk) -> int:
+    """The larger of 1 GiB and 5 % of the file system."""
+    return max(RESERVE_BYTES, int(disk.total_bytes(directory) * RESERVE_SHARE))
+
+
+def is_short(directory: Path, disk: Disk, needed: int = 0) -> bool:
+    """Whether less than the reserve is free, or would be once so many bytes are written."""
+    return disk.free_bytes(directory) - needed < reserve_bytes(directory, disk)

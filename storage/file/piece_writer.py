@@ -1,0 +1,30 @@
+"""Pieces written into many files, synced as they come: else the last sync would carry gigabytes at once."""
+
+from pathlib import Path
+from typing import Final
+
+from storage.file.disk import Disk
+
+_DIRTY_BYTES_MAX: Final = 4 << 20
+
+
+class PieceWriter:
+    """Of one snapshot or backup on its way. Invariant: at most _DIRTY_BYTES_MAX and a piece were written since a sync
+    of the file written last. Blocks; raises DiskFailed."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._dirty_bytes = 0
+
+    def write(self, path: Path, data: bytes, offset: int) -> None:
+        """Write one piece; the file is made if there is none."""
+        fd = self._disk.open_write(path)
+        try:
+            self._disk.write(fd, data, offset)
+            self._disk.start_writing(fd, offset, len(data))
+            self._dirty_bytes += len(data)
+            if self._dirty_bytes >= _DIRTY_BYTES_MAX:
+                self._disk.fdatasync(fd)
+                self._dirty_bytes = 0
+        finally:
+            self._disk.close(fd)

@@ -1,0 +1,57 @@
+"""Where a unit stands: 24 bits of hour and 40 bits of global_index in one 64-bit number.
+
+Everywhere inside the service a message is named by its position; an id is a position with group and random bits.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.format.array import I64, U64
+
+INDEX_BITS: Final = 40
+HOUR_MAX: Final = (1 << 24) - 1
+INDEX_MAX: Final = (1 << INDEX_BITS) - 1
+HOUR_MS: Final = 3_600_000
+MS_PER_TICK: Final = 1_000
+"""A tick is an absolute second: its slot begins at tick * MS_PER_TICK."""
+
+GONE: Final = (1 << 64) - 1
+"""No unit's position, for no hour has as many units: that of a message whose newest place is unlinked."""
+
+_SHIFT: Final = np.uint64(INDEX_BITS)
+_MASK: Final = np.uint64(INDEX_MAX)
+
+
+def pack(hour: int, global_index: int) -> int:
+    """The position of one unit."""
+    assert 0 <= hour <= HOUR_MAX, f"hour {hour}"
+    assert 0 <= global_index <= INDEX_MAX, f"global_index {global_index}"
+    return hour << INDEX_BITS | global_index
+
+
+def hours_of(positions: U64) -> I64:
+    """The hour of each position, shape [n]."""
+    return (positions >> _SHIFT).astype(np.int64)
+
+
+def indexes_of(positions: U64) -> I64:
+    """The global_index of each position, shape [n]."""
+    return (positions & _MASK).astype(np.int64)
+
+
+def by_hour(hours: I64) -> Iterator[tuple[int, npt.NDArray[np.intp] | slice]]:
+    """(hour, its rows in order) for each hour, rising: one sort, then a step per hour, never one per row."""
+    if not len(hours):
+        return
+    first = int(hours[0])
+    if not (hours != first).any():
+        yield first, slice(None)
+        return
+    order = np.argsort(hours, kind="stable")
+    ranked = hours[order]
+    starts = np.flatnonzero(np.diff(ranked, prepend=ranked[0] - 1))
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(order)], strict=True):
+        yield int(ranked[start]), order[start:end]

@@ -1,0 +1,102 @@
+"""Heads of hours that are not near: the seconds that are used, kept from one write of an hour to the next.
+
+Kept for hours whose index would be long to read again, up to a bound in bytes, the last written first. What is kept is
+never changed and says which unit it reaches up to, so that it is either right or not used.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.format.array import U32
+from storage.format.chain import Heads
+
+KEPT_UNITS_MIN: Final = 256
+"""Hours of fewer units are read again: 16 KB, which costs less than to keep them in mind."""
+
+KEPT_BYTES_MAX: Final = 64 << 20
+"""Memory for heads of far hours: ten bytes for each second that is used."""
+
+KEPT_HOURS_MAX: Final = 8192
+"""And so many hours: a year, less a month."""
+
+_OVERHEAD: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class UsedHeads:
+    """Heads (see chain.Heads) of the seconds that have units."""
+
+    next: int  # the global_index behind the last unit that they count
+    seconds: npt.NDArray[np.uint16]
+    after: U32
+    count: U32
+
+    @property
+    def bytes(self) -> int:
+        """Memory this takes."""
+        return 10 * len(self.seconds) + _OVERHEAD
+
+
+def used_heads(after: U32, count: U32, following: int) -> UsedHeads:
+    """Of the heads of all 3,600 seconds, which stand for the units below `following`."""
+    used = np.flatnonzero(count)
+    return UsedHeads(following, used.astype(np.uint16), after[used], count[used])
+
+
+def all_heads(used: UsedHeads) -> Heads:
+    """The same as heads that units can be linked to."""
+    heads = Heads()
+    heads.after[used.seconds], heads.count[used.seconds] = used.after, used.count
+    return heads
+
+
+class HeadsKept:
+    """UsedHeads by hour. An hour's positions are never given twice, so hour and `next` name one state of its index.
+
+    A checkpoint's thread works on a `fork`: it keeps what it writes there, and asks the loop's for the rest. `join`
+    takes that over on the loop.
+    """
+
+    def __init__(self, base: "HeadsKept | None" = None) -> None:
+        self._base = base
+        self._kept: OrderedDict[int, UsedHeads] = OrderedDict()
+        self.bytes = 0
+        """Memory they take."""
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def fork(self) -> "HeadsKept":
+        """One for another thread."""
+        return HeadsKept(self)
+
+    def join(self, fork: "HeadsKept") -> None:
+        """Keep what a fork has kept."""
+        for hour, heads in fork._kept.items():
+            self.keep(hour, heads)
+
+    def get(self, hour: int, following: int) -> UsedHeads | None:
+        """Those of an hour for its units below `following`, if they are kept."""
+        found = self._kept.get(hour)
+        if found is not None and found.next == following:
+            return found
+        return None if self._base is None else self._base.get(hour, following)
+
+    def keep(self, hour: int, heads: UsedHeads) -> None:
+        """Keep them, in place of older ones of this hour and of whatever was written longest ago."""
+        self.drop(hour)
+        self._kept[hour] = heads
+        self.bytes += heads.bytes
+        while self.bytes > KEPT_BYTES_MAX or len(self._kept) > KEPT_HOURS_MAX:
+            _, oldest = self._kept.popitem(last=False)
+            self.bytes -= oldest.bytes
+
+    def drop(self, hour: int) -> None:
+        """Forget an hour's."""
+        old = self._kept.pop(hour, None)
+        if old is not None:
+            self.bytes -= old.bytes

@@ -1,0 +1,398 @@
+"""One hour partition: everything due in one hour of the world, in three append-only files.
+
+```
+              near (the wheel is here)              far (years ahead, or long past)
+append        linked, sealed, written at once       staged in memory, linked and sealed when written
+heads         in memory                             of long ones kept between writes (heads.py), else rebuilt
+states        in memory once anything is settled    likewise, dropped when cool
+homes         in memory once a unit is moved here   likewise, dropped when cool
+descriptors   open                                  closed when cool
+```
+Which of the two it is changes cost, never content: ordinals, offsets and chain follow from the order of appends alone.
+Invariant: 0 <= saved_x <= x for units, log_end and settles; what is between is staged; a near hour has nothing staged.
+The units are numbered first <= global_index < next: an hour that was unlinked and is begun again goes on where it was.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.catalog.hour_lengths import HourLengths
+from storage.file.hour_file import HourFiles, runs
+from storage.format.array import I64, U64
+from storage.format.chain import Heads
+from storage.format.position import INDEX_BITS
+from storage.format.record import HEADER, RECORD_MOVED, Record, check_headers, decode_records
+from storage.format.record_rows import RecordRows, decode_rows, home_of
+from storage.format.rows import SETTLE, UNIT, UNIT_MOVED, Corrupt, Settles, Units, put_rows, seal
+from storage.hour.homes import Homes
+from storage.hour.hour_table import NOT_READ, HourCounters
+from storage.hour.stage_write import FrozenHour, OpenFiles
+from storage.hour.staging import Chunks, Stage, Staged
+from storage.state.file import newest_of, rows_of
+from storage.state.files import StateFiles
+from storage.state.unit_states import States
+
+_RUN_GAP_BYTES = 4096
+_RUN_BYTES_MAX = 4 << 20
+"""Records this near each other are read together, up to this much at a time."""
+_HEADER_WORDS = np.arange(HEADER.itemsize // 8)
+
+
+class Hour:
+    """The units of one hour, while it is used: made from its counters, which it gives back. On the loop's thread; a
+    checkpoint works on a FrozenHour instead."""
+
+    def __init__(self, counters: HourCounters, open_files: OpenFiles, stage: Stage) -> None:
+        self.number = counters.number
+        self.generation = counters.generation
+        self.first = counters.first
+        self._open_files = open_files
+        self._files: HourFiles | None = None
+        self._stage = stage
+        self.near = False
+        self.units, self.saved_units = counters.units, counters.saved_units
+        self.log_end, self.saved_log_end = counters.log_end, counters.saved_log_end
+        self.settles, self.saved_settles = counters.settles, counters.saved_settles
+        self.unsettled = counters.unsettled
+        self.forwarded = counters.forwarded
+        self.moved = counters.moved
+        self._settled_ms = counters.settled_ms
+        self.staged_settles = Chunks()
+        self._heads: Heads | None = None  # of a near hour
+        self._states: States | None = None
+        self._homes = Homes(self.next)
+
+    @property
+    def counters(self) -> HourCounters:
+        """What there is of it, as it is now."""
+        return HourCounters(
+            self.number, self.generation, self.first, self.units, self.log_end, self.settles, self.unsettled,
+            self.forwarded, self.moved, self.saved_units, self.saved_log_end, self.saved_settles, self._settled_ms,
+        )  # fmt: skip
+
+    @property
+    def files(self) -> HourFiles:
+        """Its files. Raises Corrupt or FormatRefused where the first look at them finds damage."""
+        if self._files is None:
+            self._files = self._open_files(self.number, self.generation, self.first)
+        return self._files
+
+    @property
+    def next(self) -> int:
+        """The global_index of the next unit."""
+        return self.first + self.units
+
+    # append
+
+    def grow(self, units: int, log_bytes: int) -> None:
+        """Units are about to come to this hour, which `write` or the stage takes."""
+        self.units += units
+        self.unsettled += units
+        self.log_end += log_bytes
+
+    def write(self, units: Units, words: U64) -> None:
+        """Link, seal and write the last units of a near hour, complete but for chain and checksum, and their records.
+
+        Both are filled in in place.
+        """
+        self.heads().link(units)
+        seal(units)
+        self.files.log.write(words.view(np.uint8).data, self.saved_log_end)
+        self.files.index.write_rows(units, self.first + self.saved_units)
+        self.saved_units, self.saved_log_end = self.units, self.log_end
+
+    def move_in(self, units: Units, homes: U64) -> None:
+        """These units, which are about to come, are of messages born at `homes`."""
+        self._homes.add(units["global_index"].astype(np.int64), homes)
+        self.moved += len(units)
+
+    def settle(self, rows: Settles) -> int:
+        """Append settle records, of units there are, with all but `previous` and checksum filled in; returns bytes
+        staged."""
+        first = self.settles
+        settled, forwarded = self.states().enter(rows, first)
+        self.unsettled -= settled
+        self.forwarded += forwarded
+        seal(rows)
+        self.settles += len(rows)
+        self._settled_ms = int(rows["at_ms"][-1])
+        assert 0 <= self.forwarded <= self.unsettled <= self.units, f"{self.counters}"
+        if not self.near:
+            return self.staged_settles.add_settles(first, rows)
+        self.files.settle.write_rows(rows, first)
+        self.saved_settles = self.settles
+        return 0
+
+    @property
+    def has_staged(self) -> bool:
+        """Whether units or settle records wait to be written."""
+        return self.saved_units < self.units or self.saved_settles < self.settles
+
+    @property
+    def staged(self) -> Staged:
+        """What of it is staged, as it is now; settle records apart."""
+        return Staged() if self.saved_units == self.units else self._stage.of(self.number)
+
+    @property
+    def open(self) -> int:
+        """How many units are pending or leased."""
+        return self.unsettled - self.forwarded
+
+    def settled_ms(self) -> int:
+        """The `at_ms` of the last settle record, 0 if there is none. What is read for it is read over descriptors of
+        its own and once: who looks at every hour uses none."""
+        if self._settled_ms == NOT_READ:
+            files = self._open_files(self.number, self.generation, self.first)
+            self._settled_ms = int(files.settle.read_rows(self.settles - 1, 1)["at_ms"][0])
+            files.close()
+        return self._settled_ms
+
+    # caches
+
+    def heads(self) -> Heads:
+        """The heads of all units; for a far hour rebuilt at each call."""
+        if self._heads is not None:
+            return self._heads
+        heads = Heads()
+        for _ in linked_units(self.files, self.saved_units, self.staged, heads):
+            pass
+        if self.near:
+            self._heads = heads
+        return heads
+
+    def states(self) -> States:
+        """The state of each unit, rebuilt from the settle records if it is not in memory."""
+        if self._states is None:
+            files = StateFiles.open(self.files, self.saved_settles) if self.saved_settles else StateFiles([])
+            states = States(self.first, files)
+            if files.files:
+                self._absorb_tail(states, files.end)
+            else:
+                for first, rows in self._settles_from(0):
+                    states.absorb(rows, first)
+            self._states = states
+        return self._states
+
+    def _settles_from(self, begin: int) -> Iterator[tuple[int, Settles]]:
+        """(ordinal of the first, records) of the settle records from this one on, which is on disk, by blocks."""
+        if self.saved_settles:
+            yield from self.files.settle.blocks(self.saved_settles, begin)
+        yield from zip(self.staged_settles.starts, self.staged_settles.arrays, strict=True)
+
+    def _absorb_tail(self, states: States, begin: int) -> None:
+        """Tell the states what came behind the files."""
+        parts = [rows_of(rows, first, self.first) for first, rows in self._settles_from(begin)]
+        if parts:
+            states.absorb_tail(
+                newest_of(rows for rows, _ in parts), self.settles, forwards=any(told for _, told in parts)
+            )
+
+    def rebase_states(self, end: int) -> None:
+        """A checkpoint has made the states files longer, or fewer: they stand for so many settle records."""
+        states = self._states
+        if states is not None and states.reads_files:
+            states.rebase(StateFiles.open(self.files, self.saved_settles))
+            self._homes.forget(min(states.ended, self.next))
+        elif states is not None:
+            states.filed = end
+            states.close()
+
+    @property
+    def states_units(self) -> int:
+        """Units whose states are in memory."""
+        return self._states.held if self._states is not None else 0
+
+    @property
+    def states_held(self) -> States | None:
+        """The states, if they are in memory."""
+        return self._states
+
+    def homes(self, at: I64, places: U64) -> U64:
+        """Where the units with these global indexes, at these places, were born; of one that is unknown, its place."""
+        if not self.moved:
+            return places
+        result = self._homes.find(at, places)
+        rows = np.flatnonzero((at < self._homes.begin) & (at >= self.first))
+        if len(rows):
+            rows = rows[(self.unit_rows(at[rows])["flags"] & np.uint32(UNIT_MOVED)) > 0]
+            result = result.copy()
+            result[rows] = home_of(self.header_rows(at[rows]))
+        return result
+
+    def enter(self, heads: Heads | None = None) -> None:
+        """Become near; everything is written, and these are its heads if they are known."""
+        self.near = True
+        self._heads = heads
+        self.heads()
+
+    def leave(self) -> None:
+        """Become far: everything is written, so only the caches go."""
+        assert not self.staged_settles.arrays, f"hour {self.number} is near and has staged settle records"
+        self.near = False
+        self._heads = None
+        self.cool()
+
+    def cool(self) -> None:
+        """Drop the caches of a far hour, and its descriptors."""
+        self.close()
+        self._states, self._homes = None, Homes(self.next)
+
+    def close(self) -> None:
+        """Let go of its descriptors."""
+        if self._states is not None:
+            self._states.close()
+        if self._files is not None:
+            self._files.close()
+            self._files = None
+
+    def __del__(self) -> None:
+        """Who looked at an hour without using it (HourSet.use) leaves no descriptors behind."""
+        self.close()
+
+    # checkpoint
+
+    def freeze(self) -> FrozenHour:
+        """What is to be written of a far hour."""
+        return FrozenHour(
+            self.number,
+            self.generation,
+            self.first,
+            self.saved_units,
+            self.units,
+            self.log_end - self.saved_log_end + (self.units - self.saved_units) * UNIT.itemsize,
+            self.saved_settles,
+            self.staged_settles.copy() if self.staged_settles.arrays else None,
+        )
+
+    def thaw(self, saved: HourCounters) -> None:
+        """It was written as far as these say: forget the settle records that were staged."""
+        self.staged_settles.drop(bisect_left(self.staged_settles.starts, saved.saved_settles))
+        self.saved_units, self.saved_log_end = saved.saved_units, saved.saved_log_end
+        self.saved_settles = saved.saved_settles
+
+    def snapshot(self) -> "Hour":
+        """This hour as it is now, to be read in another thread: descriptors of its own, chunks that never change, no
+        caches."""
+        copy = Hour(self.counters, self._open_files, self._stage.only(self.number))
+        copy.staged_settles = self.staged_settles.copy()
+        return copy
+
+    def lengths(self) -> HourLengths:
+        """What the files are to hold once all that was appended so far is written; 0 for a file not begun."""
+        return self.counters.lengths
+
+    # reading
+
+    def unit_rows(self, at: I64) -> Units:
+        """Units by global_index, in that order. One that is staged is NOT_LINKED yet."""
+        if not len(at) or int(at.max()) < self.first + self.saved_units:
+            return self.files.index.gather_rows(at)
+        rows = np.empty(len(at), UNIT)
+        saved = at < self.first + self.saved_units
+        put_rows(rows, saved, self.files.index.gather_rows(at[saved]))
+        put_rows(rows, ~saved, self.staged.units.gather(at[~saved], UNIT))
+        return rows
+
+    def settle_rows(self, at: I64) -> Settles:
+        """Settle records by ordinal, in that order."""
+        if not len(at) or int(at.max()) < self.saved_settles:
+            return self.files.settle.gather_rows(at)
+        rows = np.empty(len(at), SETTLE)
+        saved = at < self.saved_settles
+        put_rows(rows, saved, self.files.settle.gather_rows(at[saved]))
+        put_rows(rows, ~saved, self.staged_settles.gather(at[~saved], SETTLE))
+        return rows
+
+    def records(self, at: I64, units: Units | None = None) -> list[Record]:
+        """Records by global_index, in that order; `units` are theirs if they are known."""
+        order, starts, pieces = self._log_pieces(self.unit_rows(at) if units is None else units)
+        found: list[Record] = []
+        for first, last, data in pieces:
+            base = int(starts[first])
+            found += decode_records(data, (starts[first:last] - base).tolist(), self.files.log.name, base)
+        self._check_places(np.array([record.place for record in found], np.uint64), at[order], starts)
+        result: list[Record] = found.copy()
+        for place, record in zip(order.tolist(), found, strict=True):
+            result[place] = record
+        return result
+
+    def record_rows(self, at: I64, units: Units | None = None) -> RecordRows:
+        """The same in columns."""
+        order, starts, pieces = self._log_pieces(self.unit_rows(at) if units is None else units)
+        within, parts, filled = np.empty_like(starts), [], 0
+        for first, last, data in pieces:
+            within[first:last] = starts[first:last] - starts[first] + filled
+            parts.append(data)
+            filled += len(data)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        found = decode_rows(data, within[rank], self.files.log.name, starts[rank])
+        self._check_places(found.place, at, starts[rank])
+        return found
+
+    def header_rows(self, at: I64) -> npt.NDArray[np.void]:
+        """The headers of the records of these units, dtype HEADER, in order; their payloads are not read."""
+        offsets = self.unit_rows(at)["offset"].astype(np.int64)
+        order = np.argsort(offsets, kind="stable")
+        starts = offsets[order]
+        rows = np.empty(len(at), HEADER)
+        for first, last, data in self._read_log(starts, starts + HEADER.itemsize):
+            words = np.frombuffer(data, np.uint64, len(data) // 8)
+            within = (starts[first:last] - starts[first]) >> 3
+            found = words[within[:, None] + _HEADER_WORDS].view(HEADER)[:, 0]
+            check_headers(found, self.files.log.name, starts[first:last].tolist())
+            put_rows(rows, order[first:last], found)
+        place = np.where(rows["flags"] == RECORD_MOVED, rows["place"], home_of(rows))
+        self._check_places(place, at, offsets)
+        return rows
+
+    def _log_pieces(self, units: Units) -> tuple[npt.NDArray[np.intp], I64, Iterator[tuple[int, int, bytes]]]:
+        """Where the records of these units stand in the log: their order there, in that order their offsets, and their
+        bytes as (first row, row behind the last, bytes from the first one's offset on)."""
+        starts, sizes = units["offset"].astype(np.int64), units["size"].astype(np.int64)
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], (starts + sizes)[order]
+        return order, starts, self._read_log(starts, ends)
+
+    def _read_log(self, starts: I64, ends: I64) -> Iterator[tuple[int, int, bytes]]:
+        """See _log_pieces; neighbours are read together."""
+        saved = int(np.searchsorted(starts, self.saved_log_end))
+        for first, last in runs(starts[:saved], ends[:saved], _RUN_GAP_BYTES, _RUN_BYTES_MAX):
+            base = int(starts[first])
+            yield first, last, self.files.log.read(int(ends[last - 1]) - base, base)
+        staged = self.staged.log if saved < len(starts) else Chunks()
+        for row in range(saved, len(starts)):
+            base, words = staged.find(int(starts[row]))
+            yield row, row + 1, words.view(np.uint8)[starts[row] - base : ends[row] - base].tobytes()
+
+    def all_units(self) -> Iterator[Units]:
+        """All units in order of global_index, a block at a time, the staged ones linked as they will be."""
+        return linked_units(self.files, self.saved_units, self.staged)
+
+    def _check_places(self, places: U64, at: I64, offsets: I64) -> None:
+        """A record that passes its checksums must also be the one its unit points to."""
+        expected = at.astype(np.uint64) | np.uint64(self.number << INDEX_BITS)
+        wrong = (places != expected).nonzero()[0]
+        if len(wrong):
+            row = int(wrong[0])
+            file, offset = self.files.log.name, int(offsets[row])
+            raise Corrupt(file, offset, "record's position", int(places[row]), int(expected[row]))
+
+
+def linked_units(files: HourFiles, saved_units: int, staged: Staged, heads: Heads | None = None) -> Iterator[Units]:
+    """All units in order of global_index, a block at a time: those on disk, then the staged ones linked (in copies) as
+    they will be. `heads`, if wanted, are empty before and have all of them after."""
+    if heads is None and staged.units.arrays:
+        heads = Heads()
+    for _, units in files.index.blocks(saved_units):
+        if heads is not None:
+            heads.absorb(units)
+        yield units
+    if heads is not None and staged.units.arrays:
+        units = staged.joined_units()
+        heads.link(units)
+        yield units

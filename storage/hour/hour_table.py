@@ -1,0 +1,236 @@
+"""The counters of all hours of a store as one array, a row an hour: what an hour costs that nobody looks at.
+
+A batch may begin 20,000 hours and a store may hold 87,600, so what is done for each of them is done by numpy: 96 bytes
+a row, no object, no file. An `Hour` is made from its row when it is used, and its counters come back here after.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.catalog.hour_lengths import LENGTHS_ROW, HourLengths, HourRows
+from storage.format.array import I64
+from storage.format.position import HOUR_MAX
+from storage.format.rows import HEADER_SIZE, SETTLE, UNIT, put_rows
+
+
+class HourCounters(NamedTuple):
+    """One hour's. 0 <= saved_x <= x: what is between is staged."""
+
+    number: int
+    generation: int  # of its directory, see unlinked_hours
+    first: int  # global_index of its first unit
+    units: int
+    log_end: int
+    settles: int
+    unsettled: int
+    forwarded: int  # of those
+    moved: int  # of the units, born elsewhere
+    saved_units: int
+    saved_log_end: int
+    saved_settles: int
+    settled_ms: int  # the last settle record's `at_ms`; NOT_READ
+
+    @property
+    def lengths(self) -> HourLengths:
+        """What the files are to hold once all that was appended so far is written; 0 for a file not begun."""
+        return HourLengths(
+            log_len=self.log_end if self.units else 0,
+            index_len=HEADER_SIZE + self.units * UNIT.itemsize if self.units else 0,
+            settle_len=HEADER_SIZE + self.settles * SETTLE.itemsize if self.settles else 0,
+            units=self.units,
+            unsettled=self.unsettled,
+            forwarded=self.forwarded,
+            moved=self.moved,
+            generation=self.generation,
+        )
+
+    @property
+    def written(self) -> "HourCounters":
+        """The same once all is written."""
+        return self._replace(saved_units=self.units, saved_log_end=self.log_end, saved_settles=self.settles)
+
+
+class HoursHeld(NamedTuple):
+    """What is in memory of hours."""
+
+    near: int  # that the wheel has mapped
+    used: int  # with an object: near, warm, with staged settle records, or held by somebody
+    heads_bytes: int  # of the near ones, and kept of others
+
+
+class Extents(NamedTuple):
+    """Of all hours, rising: where the units of each begin, and how many there are. Shape [n] each."""
+
+    hour: I64
+    first: I64
+    units: I64
+
+    @classmethod
+    def join(cls, parts: "Sequence[Extents]") -> "Extents":
+        """Several as one; the hours of each rise behind those of the one before."""
+        nothing = np.zeros(0, np.int64)
+        return cls(*(np.concatenate([nothing, *column]) for column in zip(*parts, strict=True)))
+
+    def grown_since(self, before: "Extents") -> Iterator[tuple[int, int, int]]:
+        """(hour, ordinal of the first, how many) of the units that came since; all of an hour begun anew."""
+        if not len(self.hour):
+            return
+        counted = np.zeros(len(self.hour), np.int64)
+        if len(before.hour):
+            row = np.minimum(before.hour.searchsorted(self.hour), len(before.hour) - 1)
+            same = (before.hour[row] == self.hour) & (before.first[row] == self.first)
+            counted[same] = before.units[row[same]]
+        more = np.flatnonzero(self.units > counted)
+        yield from zip(
+            self.hour[more].tolist(), counted[more].tolist(), (self.units - counted)[more].tolist(), strict=True
+        )
+
+
+COUNTERS_ROW: Final = np.dtype([(name, "<i8") for name in HourCounters._fields])
+
+Rows = npt.NDArray[np.void]
+
+NOT_READ: Final = -1
+"""For the time of the last settle record: there is one, and it was not read since the start."""
+
+FROZEN: Final = ("number", "first", "saved_units", "saved_settles", "units", "log_end", "settles")
+"""What `HourTable.save` compares and sets."""
+
+_GONE: Final = -1
+"""The number in a row that is free."""
+
+
+class HourTable:
+    """HourCounters by hour. Rows stay where they are while their hour lives."""
+
+    def __init__(self, hours: HourRows, first: I64) -> None:
+        """With all hours of a checkpoint; `first` are the global indexes of their first units."""
+        rows = counters_of(hours.rows, first)
+        self._end = len(rows)
+        self._rows = np.concatenate([rows, np.zeros(64, COUNTERS_ROW)])
+        self._row_of: dict[int, int] = dict(zip(rows["number"].tolist(), range(self._end), strict=True))
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._row_of
+
+    @property
+    def rows(self) -> Rows:
+        """All rows, to be read and written in place; those with a negative number are free."""
+        return self._rows[: self._end]
+
+    def numbers(self, first: int = 0, end: int = HOUR_MAX + 1) -> list[int]:
+        """The hours first <= hour < end, rising."""
+        number = self.rows["number"]
+        return _rising(number[(number >= max(first, 0)) & (number < end)])
+
+    def open_numbers(self, first: int, last: int) -> list[int]:
+        """The hours from `first` to `last` that hold pending or leased units, rising."""
+        rows = self.rows
+        number = rows["number"]
+        is_open = (rows["unsettled"] > rows["forwarded"]) & (number >= max(first, 0)) & (number <= last)
+        return _rising(number[is_open])
+
+    def ended_numbers(self, first: int) -> list[int]:
+        """The hours from `first` on that hold units settled for good, rising."""
+        rows = self.rows
+        return _rising(rows["number"][(rows["units"] > rows["unsettled"]) & (rows["number"] >= max(first, 0))])
+
+    def extents(self, numbers: Sequence[int] | None = None) -> Extents:
+        """Of those of these hours, which rise, that are there; None: of all."""
+        number = self.rows["number"]
+        if numbers is None:
+            at = np.argsort(number)[np.count_nonzero(number < 0) :]
+        else:
+            at = self.find(number for number in numbers if number in self)
+        rows = self.rows[at]
+        return Extents(rows["number"], rows["first"], rows["units"])
+
+    def get(self, number: int) -> HourCounters | None:
+        """An hour's counters, or None."""
+        row = self._row_of.get(number)
+        return None if row is None else HourCounters._make(self._rows[row].item())
+
+    def put(self, counters: HourCounters) -> None:
+        """Set those of an hour that is there."""
+        self._rows[self._row_of[counters.number]] = counters
+
+    def find(self, numbers: Iterable[int]) -> I64:
+        """The rows of hours that are there."""
+        row_of = self._row_of
+        return np.array([row_of[number] for number in numbers], np.int64)
+
+    def begin(self, numbers: list[int], generations: Sequence[int], firsts: Sequence[int]) -> None:
+        """Add hours that are not there, without units."""
+        at = self._take(len(numbers))
+        for number, row in zip(numbers, at.tolist(), strict=True):
+            assert number not in self._row_of, f"hour {number} is there"
+            self._row_of[number] = row
+        rows = np.zeros(len(numbers), COUNTERS_ROW)
+        rows["number"], rows["generation"], rows["first"] = numbers, generations, firsts
+        rows["log_end"] = rows["saved_log_end"] = HEADER_SIZE
+        put_rows(self._rows, at, rows)
+
+    def _take(self, count: int) -> I64:
+        """Rows that are free now."""
+        reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        begin, self._end = self._end, self._end + count - len(reused)
+        if self._end > len(self._rows):
+            more = max(self._end, 2 * len(self._rows)) - len(self._rows)
+            self._rows = np.concatenate([self._rows, np.zeros(more, COUNTERS_ROW)])
+        return np.array([*reused, *range(begin, self._end)], np.int64)
+
+    def save(self, at: I64, frozen: Mapping[str, I64]) -> I64:
+        """What hours in these rows had staged when they were `frozen` (their columns FROZEN) is written. Returns the
+        rows for which that still holds: not those of hours that were unlinked, or written by other means, since."""
+        same = np.ones(len(at), np.bool_)
+        for name in ("number", "first", "saved_units", "saved_settles"):
+            same &= self._rows[name][at] == frozen[name]
+        which: npt.NDArray[np.bool_] | slice = slice(None) if same.all() else same
+        at = at[which]
+        for name in ("units", "log_end", "settles"):
+            self._rows[f"saved_{name}"][at] = frozen[name][which]
+        return at
+
+    def remove(self, number: int) -> None:
+        """Forget an hour that is there."""
+        row = self._row_of.pop(number)
+        self._rows[row]["number"] = _GONE
+        self._free.append(row)
+
+
+def _rising(numbers: npt.NDArray[np.int64]) -> list[int]:
+    return list(np.sort(numbers).tolist())
+
+
+def counters_of(rows: Rows, first: I64) -> Rows:
+    """LENGTHS_ROW as COUNTERS_ROW: hours as a checkpoint left them."""
+    result = np.zeros(len(rows), COUNTERS_ROW)
+    for name in ("generation", "units", "unsettled", "forwarded", "moved"):
+        result[name] = rows[name]
+    result["number"], result["first"] = rows["hour"], first
+    result["log_end"] = np.maximum(rows["log_len"], np.uint64(HEADER_SIZE))
+    result["settles"] = np.maximum(rows["settle_len"].astype(np.int64) - HEADER_SIZE, 0) // SETTLE.itemsize
+    for name in ("units", "log_end", "settles"):
+        result[f"saved_{name}"] = result[name]
+    result["settled_ms"] = np.where(result["settles"] > 0, NOT_READ, 0)
+    return result
+
+
+def lengths_of(rows: Rows) -> HourRows:
+    """COUNTERS_ROW, of hours that rise, as a checkpoint has them: see HourCounters.lengths."""
+    result = np.zeros(len(rows), LENGTHS_ROW)
+    for name in ("generation", "units", "unsettled", "forwarded", "moved"):
+        result[name] = rows[name]
+    result["hour"] = rows["number"]
+    units, settles = rows["units"], rows["settles"]
+    result["log_len"] = rows["log_end"] * (units > 0)
+    result["index_len"] = (HEADER_SIZE + units * UNIT.itemsize) * (units > 0)
+    result["settle_len"] = (HEADER_SIZE + settles * SETTLE.itemsize) * (settles > 0)
+    return HourRows(result)

@@ -1,0 +1,280 @@
+"""What was appended to hours that are not near, kept in memory until a checkpoint writes it.
+
+A batch spread over a month touches hundreds of hours; writing a few hundred bytes to each would cost two system calls
+and two dirty pages per hour and batch. The journal has it all, so it may wait. Offsets and ordinals are given at once,
+only the chain is left open until the rows are written: what ends up in the files does not depend on when that is.
+
+```
+batch 1   hour 9: 2 units | hour 11: 1 unit | hour 30: 1 unit     a chunk: arranged by hour, taken as it is
+batch 2   hour 9: 1 unit  | hour 30: 3 units                      another
+write     hour 9: 2 + 1   | hour 11: 1      | hour 30: 1 + 3      joined, 18 hours at a time
+look-up   of hour 9: 2 units, then 1                              asked of every chunk, which are joined when many
+```
+So an append costs no step per hour. A chunk is never changed: a checkpoint's thread reads those it took along while the
+loop adds, joins and removes.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.format.array import I64, U64
+from storage.format.chain import falls, run_edges
+from storage.format.position import HOUR_MS
+from storage.format.rows import SETTLE, UNIT, Settles, Units, join_rows, put_rows, take_rows
+from storage.hour.batch_by_hour import gather_records, hour_order
+
+CHUNK_OVERHEAD: Final = 1024
+"""Bytes a chunk costs beside its rows and records, so that many small ones are counted for what they are."""
+
+_SETTLES_OVERHEAD: Final = 256
+"""Likewise an array of settle records."""
+
+_CHUNKS_ASKED_MAX: Final = 8
+"""With more chunks than this a look-up joins them first."""
+
+_CHUNKS_CUT: Final = 64
+"""Chunks that are cut in a row: each lets go of the interpreter, for too short a time to be of use (Disk.pause)."""
+
+_SMALL_ROWS: Final = 64
+_SMALL_CHUNKS_MAX: Final = 64
+"""So many chunks of so few rows are joined as they come: single messages."""
+
+
+@dataclass(slots=True)
+class Chunks:
+    """Arrays one behind the other; `starts` holds the ordinal (or byte offset) at which each begins."""
+
+    starts: list[int] = field(default_factory=list)
+    arrays: list[npt.NDArray[Any]] = field(default_factory=list)
+
+    def add(self, start: int, array: npt.NDArray[Any]) -> None:
+        """Add one behind the last; `start` is where it begins."""
+        self.starts.append(start)
+        self.arrays.append(array)
+
+    def find(self, at: int) -> tuple[int, npt.NDArray[Any]]:
+        """(start, array) of the chunk that holds ordinal or offset `at`."""
+        chunk = bisect_right(self.starts, at) - 1
+        return self.starts[chunk], self.arrays[chunk]
+
+    def gather(self, at: I64, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+        """The rows with these ordinals, in that order."""
+        result = np.empty(len(at), dtype)
+        chunks = np.searchsorted(np.array(self.starts), at, side="right") - 1
+        for chunk in np.unique(chunks).tolist():
+            rows = np.flatnonzero(chunks == chunk)
+            put_rows(result, rows, take_rows(self.arrays[chunk], at[rows] - self.starts[chunk]))
+        return result
+
+    def drop(self, count: int) -> None:
+        """Forget the first `count` arrays: they are on disk."""
+        del self.starts[:count]
+        del self.arrays[:count]
+
+    def copy(self) -> "Chunks":
+        """The same arrays under lists of their own: what a checkpoint takes along."""
+        return Chunks(list(self.starts), list(self.arrays))
+
+    def bytes(self) -> int:
+        """Memory this holds."""
+        return sum(array.nbytes + _SETTLES_OVERHEAD for array in self.arrays)
+
+    def add_settles(self, first: int, rows: Settles) -> int:
+        """Add settle records, the first of which has this ordinal; returns the memory they take."""
+        self.add(first, rows)
+        return rows.nbytes + _SETTLES_OVERHEAD
+
+    def joined_settles(self) -> Settles:
+        """All settle records as one array."""
+        return join_rows(self.arrays, SETTLE)
+
+
+@dataclass(slots=True)
+class Staged:
+    """Units of one hour (not linked, not sealed) and their records, in the order they came."""
+
+    units: Chunks = field(default_factory=Chunks)
+    log: Chunks = field(default_factory=Chunks)
+
+    def joined_units(self) -> Units:
+        """All units as one array of its own, still neither linked nor sealed."""
+        return join_rows(self.units.arrays, UNIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Units of several hours and their records, by hour and within each in the order they came."""
+
+    units: Units
+    words: U64  # the records
+    hours: I64  # rising
+    rows: I64  # where each hour's units begin, and where the last one's end
+    edges: I64  # the same of its records, in words
+    serial: int  # rises in order of arrival
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    @property
+    def bytes(self) -> int:
+        """Memory this takes."""
+        return self.units.nbytes + self.words.nbytes + 3 * self.rows.nbytes + CHUNK_OVERHEAD
+
+    def find(self, hour: int) -> int | None:
+        """Which of its hours this is; None if it has none of it."""
+        at = int(self.hours.searchsorted(hour))
+        return at if at < len(self.hours) and self.hours[at] == hour else None
+
+    def part(self, first: int, last: int) -> "Chunk":
+        """Of the hours it has, the first one and those behind it up to the last (exclusive)."""
+        row, word = int(self.rows[first]), int(self.edges[first])
+        return Chunk(
+            self.units[row : self.rows[last]],
+            self.words[word : self.edges[last]],
+            self.hours[first:last],
+            self.rows[first : last + 1] - row,
+            self.edges[first : last + 1] - word,
+            self.serial,
+        )
+
+
+class Stage:
+    """The chunks of all hours that are not near. On the loop's thread."""
+
+    def __init__(self) -> None:
+        self.chunks: list[Chunk] = []
+        self.bytes = 0
+        """Memory they take."""
+        self._serial = 0
+        self._frozen = 0  # what has this serial, or a lower one, a checkpoint has taken along
+        self._small = 0  # how many chunks at the end are small
+
+    def add(self, units: Units, words: U64, hours: I64, rows: I64, edges: I64) -> None:
+        """Add units and records of several hours; see Chunk. They are never changed from now on."""
+        self._serial += 1
+        chunk = Chunk(units, words, hours, rows, edges, self._serial)
+        self.chunks.append(chunk)
+        self.bytes += chunk.bytes
+        if len(units) >= _SMALL_ROWS:
+            self._small = 0
+            return
+        self._small += 1
+        if self._small == _SMALL_CHUNKS_MAX:
+            self._join_last(_SMALL_CHUNKS_MAX)
+            self._small = 0
+
+    def of(self, hour: int) -> Staged:
+        """What there is of one hour."""
+        staged = Staged()
+        for chunk in self._parts(hour):
+            staged.units.add(int(chunk.units["global_index"][0]), chunk.units)
+            staged.log.add(int(chunk.units["offset"][0]), chunk.words)
+        return staged
+
+    def only(self, hour: int) -> "Stage":
+        """A stage of its own with what there is of one hour, now."""
+        stage = Stage()
+        stage._keep(self._parts(hour))
+        return stage
+
+    def _parts(self, hour: int) -> list[Chunk]:
+        if len(self.chunks) > _CHUNKS_ASKED_MAX:
+            self._join_many()
+        found = ((chunk, chunk.find(hour)) for chunk in self.chunks)
+        return [chunk.part(at, at + 1) for chunk, at in found if at is not None]
+
+    def lowest(self, count: int, first: int = 0) -> list[int]:
+        """The lowest `count` hours from `first` on that there is anything of."""
+        parts = [chunk.hours[(at := int(chunk.hours.searchsorted(first))) : at + count] for chunk in self.chunks]
+        hours: list[int] = np.unique(np.concatenate(parts))[:count].tolist() if parts else []
+        return hours
+
+    def within(self, first: int, last: int) -> list[Chunk]:
+        """What there is of the hours from `first` to `last`."""
+        cuts = [(chunk, *chunk.hours.searchsorted((first, last + 1)).tolist()) for chunk in self.chunks]
+        return [chunk.part(begin, end) for chunk, begin, end in cuts if begin < end]
+
+    def remove(self, first: int, last: int) -> None:
+        """Forget the hours from `first` to `last`: they were written, or unlinked. Chunks are cut in two around them;
+        nothing is copied."""
+        kept: list[Chunk] = []
+        for chunk in self.chunks:
+            begin, end = chunk.hours.searchsorted((first, last + 1)).tolist()
+            if begin == end:
+                kept.append(chunk)
+                continue
+            kept += [part for part in (chunk.part(0, begin), chunk.part(end, len(chunk.hours))) if len(part)]
+        self._keep(kept)
+
+    def freeze(self) -> tuple[Chunk, ...]:
+        """All of it, for a checkpoint. One at a time."""
+        self._frozen, self._small = self._serial, 0
+        return tuple(self.chunks)
+
+    def thaw(self) -> None:
+        """The checkpoint has written what it took along: forget that."""
+        self._keep([chunk for chunk in self.chunks if chunk.serial > self._frozen])
+
+    def clear(self) -> None:
+        """Everything was written."""
+        self._keep([])
+
+    def _keep(self, chunks: list[Chunk]) -> None:
+        self.chunks = chunks
+        self.bytes = sum(chunk.bytes for chunk in chunks)
+        self._small = 0
+
+    def _join_many(self) -> None:
+        """Join the last chunks, back to one that is larger than all behind it: each row is joined again only when what
+        it is joined with has grown to its own size. What a checkpoint took along is joined apart."""
+        fresh = [chunk for chunk in self.chunks if chunk.serial > self._frozen]
+        taken = [chunk for chunk in self.chunks if chunk.serial <= self._frozen]
+        self._keep([*_joined_tail(taken), *_joined_tail(fresh)])
+
+    def _join_last(self, count: int) -> None:
+        last = joined(self.chunks[-count:])
+        self._keep([*self.chunks[:-count], last])
+
+
+def _joined_tail(chunks: list[Chunk]) -> list[Chunk]:
+    rows, first = 0, len(chunks)
+    while first and len(chunks[first - 1]) <= 2 * max(rows, _SMALL_ROWS):
+        first -= 1
+        rows += len(chunks[first])
+    return chunks if len(chunks) - first < 2 else [*chunks[:first], joined(chunks[first:])]
+
+
+def joined(chunks: Sequence[Chunk]) -> Chunk:
+    """Chunks, in order of arrival, as one of its own memory."""
+    units = join_rows([chunk.units for chunk in chunks], UNIT)
+    words = np.concatenate([chunk.words for chunk in chunks])
+    hour = units["due_ms"] // HOUR_MS
+    if falls(hour):
+        order = hour_order(hour)
+        words = gather_records(words, units["size"], order)
+        units, hour = take_rows(units, order), hour[order]
+    rows = run_edges(hour)
+    ends = np.zeros(len(units) + 1, np.int64)
+    np.add.accumulate(units["size"] >> np.uint32(3), out=ends[1:])
+    return Chunk(units, words, hour[rows[:-1]], rows, ends[rows], chunks[-1].serial)
+
+
+def parts(chunks: Sequence[Chunk], firsts: Sequence[int], end: int, pause: Callable[[], None]) -> Iterator[list[Chunk]]:
+    """Yield the parts of the chunks that belong to each group of hours, in order of arrival. Group i holds the hours
+    from firsts[i] up to firsts[i + 1], exclusive; the last one up to `end`. `firsts` rise. `pause` is called every
+    _CHUNKS_CUT chunks, and once a group."""
+    bounds = np.array([*firsts, end])
+    cuts = np.empty((len(chunks), len(bounds)), np.int64)
+    for place, chunk in enumerate(chunks):
+        if place % _CHUNKS_CUT == 0:
+            pause()
+        cuts[place] = chunk.hours.searchsorted(bounds)
+    for first, last in zip(cuts.T[:-1], cuts.T[1:], strict=True):
+        pause()
+        there = np.flatnonzero(first < last).tolist()
+        yield [chunks[place].part(int(first[place]), int(last[place])) for place in there]

@@ -1,0 +1,264 @@
+"""How many messages stand in an hour, in which state: from its index units and states, without reading a message.
+
+Like a SlotRead it captures its moment on the loop's thread and then runs in any other: a million units take a few
+hundredths of a second. It uses none of the hour's caches: who counts all hours must not drive out the states of those
+in use. States that are in memory are copied, a byte a unit; others are read again from the settle file, as far as it
+went at that moment. So an hour is counted as of one moment, whatever happens to it meanwhile.
+
+A message counts where it stands. The unit at a home that was ever forwarded, and a place that was left, stand for
+nobody. Only where the mask of a unit says that it may carry the wanted tag is its record read.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.format.array import I64, U8, U32, U64
+from storage.format.position import HOUR_MS
+from storage.format.rows import (
+    CANCELLED,
+    DEAD,
+    DELIVERED,
+    EXPIRED,
+    FORWARDED,
+    LEASED,
+    PENDING,
+    RELEASED,
+    Settles,
+    Units,
+)
+from storage.hour.hour import Hour
+from storage.query.lease_end import lease_ends_ms
+from storage.state.unit_states import States
+
+READY: Final = 9
+"""How a unit stands: in the state that its records say, but pending and due is ready; a lease that is over is none."""
+OPEN: Final = frozenset((PENDING, READY, LEASED))
+ENDED: Final = frozenset((DELIVERED, CANCELLED, DEAD, EXPIRED))
+
+_STANDINGS: Final = 16
+_TOPICS_DENSE: Final = 4096
+_READ_ROWS: Final = 256
+_READ_BYTES: Final = 4 << 20
+"""Records read at a time for their tags."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+class TagTest(Protocol):
+    """Which tags are wanted (storage.format.tag_mask)."""
+
+    def may_match(self, masks: U64) -> Mask:
+        """False where the masks of units say that they are not."""
+
+    def matches(self, tags: Iterable[str]) -> bool:
+        """Whether a message with exactly these tags is wanted."""
+
+
+class Tally(Protocol):
+    """What adds up the messages found."""
+
+    def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
+        """Some more, one row each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Messages that stand in one of `standings` (of OPEN, ENDED), due in [from_ms, to_ms); None does not restrict.
+    `term`: whose leader asks, by whose clock leases end."""
+
+    standings: frozenset[int]
+    topic: int | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    tags: TagTest | None = None
+    term: int = 0
+
+    def touches(self, hour: int) -> bool:
+        """Whether the window holds a part of the hour."""
+        return (self.from_ms is None or self.from_ms < (hour + 1) * HOUR_MS) and (
+            self.to_ms is None or self.to_ms > hour * HOUR_MS
+        )
+
+    def all_open(self, hour: int) -> bool:
+        """Whether these are all open messages of the hour, and no others."""
+        unrestricted = self.topic is None and self.tags is None and self.standings == OPEN
+        covers = (self.from_ms is None or self.from_ms <= hour * HOUR_MS) and (
+            self.to_ms is None or self.to_ms >= (hour + 1) * HOUR_MS
+        )
+        return unrestricted and covers
+
+
+class HourCount:
+    """Those of one hour, as it is when this is made. Made on the loop's thread, run once in any."""
+
+    def __init__(self, hour: Hour, which: Which, now_ms: int) -> None:
+        self.source = hour
+        self.units = hour.units
+        self._hour = hour.snapshot()
+        self._which = which
+        self._now_ms = now_ms
+        self._by_state = _table({PENDING if standing == READY else standing for standing in which.standings})
+        self._by_standing = _table(which.standings)
+        held = hour.states_held if hour.states_held is not None and not hour.states_held.lacks_states else None
+        # Which homes were forwarded before they ended only the settle file tells.
+        use = held is not None and not (held.forwards and which.standings & ENDED)
+        self._state = _copied(held, hour, now_ms, which.term) if held is not None and use else None
+
+    def run(self, tally: Tally, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Add them to `tally`, unless `stopped` on the way. Raises Corrupt or DiskFailed, both final unless the hour
+        was unlinked meanwhile; and what the tally raises."""
+        try:
+            state = self._read_states() if self._state is None else self._state
+            row = 0
+            for units in self._blocks():
+                if stopped():
+                    return
+                self._count(units, state[row : row + len(units)], self._hour.first + row, tally)
+                row += len(units)
+        finally:
+            self._hour.close()
+
+    def _blocks(self) -> Iterator[Units]:
+        """All units in order. Staged ones are not linked yet, and need not be."""
+        for _, units in self._hour.files.index.blocks(self._hour.saved_units):
+            yield units
+        yield from self._hour.staged.units.arrays
+
+    def _count(self, units: Units, state: U8, first: int, tally: Tally) -> None:
+        which = self._which
+        keep = self._by_state[state]
+        if which.topic is not None:
+            keep &= units["topic"] == np.uint32(which.topic)
+        if which.from_ms is not None:
+            keep &= units["due_ms"] >= which.from_ms
+        if which.to_ms is not None:
+            keep &= units["due_ms"] < which.to_ms
+        if which.tags is not None:
+            keep &= which.tags.may_match(units["tags"])
+        rows = np.flatnonzero(keep)
+        due_ms = units["due_ms"][rows]
+        standing = state[rows]
+        standing[(standing == PENDING) & (due_ms <= self._now_ms)] = READY
+        keep = self._by_standing[standing]
+        if which.tags is not None:
+            keep[keep] = self._tagged(rows[keep] + first, units["size"][rows[keep]], which.tags)
+        if not keep.all():
+            rows, due_ms, standing = rows[keep], due_ms[keep], standing[keep]
+        if len(rows):
+            tally.add(due_ms, units["topic"][rows], standing)
+
+    def _tagged(self, at: I64, size: U32, tags: TagTest) -> Mask:
+        """Which of these units' records carry the tags; a few MiB of them at a time."""
+        wanted: list[bool] = []
+        edges = np.cumsum(size, dtype=np.int64)
+        start = 0
+        while start < len(at):
+            before = int(edges[start - 1]) if start else 0
+            most = int(np.searchsorted(edges, before + _READ_BYTES, side="right"))
+            stop = max(start + 1, min(start + _READ_ROWS, most))
+            wanted += [tags.matches(record.tags) for record in self._hour.records(at[start:stop])]
+            start = stop
+        return np.array(wanted, np.bool_)
+
+    def _read_states(self) -> U8:
+        """States from the settle records; homes that were ever forwarded are so for good here."""
+        hour = self._hour
+        state = np.zeros(hour.units, np.uint8)
+        forwarded: list[I64] = []
+        for _, rows in hour.files.settle.blocks(hour.saved_settles):
+            self._absorb(state, rows, forwarded)
+        for rows in hour.staged_settles.arrays:
+            self._absorb(state, rows, forwarded)
+        for at in forwarded:
+            state[at - hour.first] = FORWARDED
+        return state
+
+    def _absorb(self, state: U8, rows: Settles, forwarded: list[I64]) -> None:
+        at, what = rows["global_index"].astype(np.int64), rows["what"].copy()
+        gone = what == FORWARDED
+        if gone.any():
+            forwarded.append(at[gone])
+        ends_ms = lease_ends_ms(rows["when"], rows["term"], self._which.term)
+        what[(what == RELEASED) | ((what == LEASED) & (ends_ms <= self._now_ms))] = PENDING
+        state[at - self._hour.first] = what
+
+
+def _table(values: Iterable[int]) -> Mask:
+    table = np.zeros(_STANDINGS, np.bool_)
+    table[list(values)] = True
+    return table
+
+
+def _copied(states: States, hour: Hour, now_ms: int, term: int) -> U8:
+    """The states in memory as they are now, a row for each unit; leases that are over are taken for none."""
+    state = states.copied(hour.units)
+    leased = np.flatnonzero(state == LEASED)
+    found = states.at(leased + hour.first)
+    ends_ms = lease_ends_ms(found.lease_end_ms, found.term, term)
+    state[leased[ends_ms <= now_ms]] = PENDING
+    return state
+
+
+class Total:
+    """Counts all."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
+        """See Tally."""
+        self.count += len(due_ms)
+
+
+class TooManyBuckets(Exception):
+    """The messages found lie further apart than a DueTally may reach."""
+
+
+class DueTally:
+    """Counts by due time: `buckets` number n is [origin_ms + n * step_ms, ...), those without a message left out."""
+
+    def __init__(self, origin_ms: int, step_ms: int, most: int) -> None:
+        self.buckets: Counter[int] = Counter()
+        self._origin_ms = origin_ms
+        self._step_ms = step_ms
+        self._most = most
+        self._low: int | None = None
+        self._high = 0
+
+    def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
+        """See Tally. Raises TooManyBuckets when the outermost ones are not among `most` in a row."""
+        bucket = (due_ms - self._origin_ms) // self._step_ms
+        low, high = int(bucket.min()), int(bucket.max())
+        self._low = low if self._low is None else min(self._low, low)
+        self._high = max(self._high, high) if self.buckets else high
+        if self._high - self._low >= self._most:
+            raise TooManyBuckets
+        counts = np.bincount(bucket - low)
+        for number in np.flatnonzero(counts).tolist():
+            self.buckets[low + number] += int(counts[number])
+
+
+class TopicTally:
+    """Counts by (topic, standing)."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[int, int]] = Counter()
+
+    def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
+        """See Tally."""
+        low = int(topic.min())
+        key = (topic.astype(np.int64) - low) * _STANDINGS + standing
+        if int(topic.max()) - low < _TOPICS_DENSE:
+            dense = np.bincount(key)
+            found = np.flatnonzero(dense)
+            counts = dense[found]
+        else:
+            found, counts = np.unique(key, return_counts=True)
+        for each, count in zip(found.tolist(), counts.tolist(), strict=True):
+            number, code = divmod(each, _STANDINGS)
+            self.counts[low + number, code] += count

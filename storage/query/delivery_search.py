@@ -1,0 +1,269 @@
+"""Finding hand-overs in a node's delivery log by time and by message, without reading all of it.
+
+What file/delivery_file.py holds true of every file is what makes that possible: a file's name says in which hour it
+begins and that it holds nothing later, and within it a look at every SAMPLE_ROWS-th record tells which parts can hold a
+moment.
+The terms are in the first and the last record of each file, nowhere else.
+
+Rows that are zeros, which a power cut leaves, and rows whose checksum is wrong are a hole in the account: between the
+records on either side of it nobody knows what was done. So is the end of a file that a later one goes on with, where
+that counts more records than there are. A hole at the end of a log is open: nothing behind it tells when it ends, up to
+the end of its hour. Here that is no reason to stop: it is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.file.delivery_file import BACK_MS, EVER_MS, READ_ROWS, DeliveryFile, Ends, cut_short, delivery_files
+from storage.file.disk import Disk
+from storage.format.array import I64, U64
+from storage.format.delivery_record import DELIVERY, END, START, Deliveries, sound
+from storage.format.position import HOUR_MS
+from storage.format.rows import (
+    HEADER_SIZE,
+    MAGIC_DELIVERIES,
+    Corrupt,
+    FileHeader,
+    FormatRefused,
+    join_rows,
+    take_rows,
+)
+
+SAMPLE_ROWS: Final = 4_096
+"""Of so many records one is looked at to learn when they were written: 320 KB."""
+
+_AT_MS: Final = 16
+_SIZE: Final = DELIVERY.itemsize
+
+
+class TooMuch(Exception):
+    """More would have to be read or returned than was allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Hand-overs of the messages born at `homes`, ascending, each once, recorded in [from_ms, until_ms)."""
+
+    homes: U64
+    from_ms: int
+    until_ms: int
+    looked_max: int = 16_000_000
+    found_max: int = 1_000_000
+
+
+@dataclass(slots=True)
+class Found:
+    """`rows` are starts and ends, in the order in which they were written; `edges` the first and last records of all
+    files, among which those of the terms are, and their last starts; `holes` [(from_ms, until_ms)] times of which
+    nothing is known, `open_holes` those of them that nothing of the same term is behind. `first_ms` is the time of the
+    first record of all, 0 without one; `removed`: older ones are gone."""
+
+    rows: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
+    edges: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
+    holes: list[tuple[int, int]] = field(default_factory=list)
+    open_holes: list[tuple[int, int]] = field(default_factory=list)
+    first_ms: int = 0
+    removed: bool = False
+    looked: int = 0
+    matched: int = 0
+
+
+class _Edge(NamedTuple):
+    """What is remembered of a file: its first and last records, and what they tell."""
+
+    rows: Deliveries
+    ends: Ends
+
+
+class DeliverySearch:
+    """Searches one directory, in any thread, one at a time; remembers the edges of files that grow no more."""
+
+    def __init__(self, directory: Path, disk: Disk) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._edges: dict[DeliveryFile, _Edge] = {}
+
+    def run(
+        self,
+        search: Search,
+        written: tuple[DeliveryFile, int] | None = None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Found:
+        """What is there of it. `written` names the file that is appended to, and how many of its records to read.
+
+        Raises TooMuch or DiskFailed. A file that is removed meanwhile, or whose header is damaged, holds nothing.
+        """
+        files = delivery_files(self._directory, self._disk)
+        if written is not None:
+            files = [file for file in files if file.sequence <= written[0].sequence]
+        found, parts = Found(removed=bool(files) and files[0].sequence > 1), []
+        edges: dict[DeliveryFile, _Edge] = {}
+        for file, following in zip_longest(files, files[1:]):
+            live = written is not None and file == written[0]
+            with_rows = file.hour * HOUR_MS - BACK_MS < search.until_ms and (file.hour + 1) * HOUR_MS > search.from_ms
+            if stopped():
+                break
+            if not with_rows and file in self._edges:
+                edges[file] = self._edges[file]
+                continue
+            reader = _Reader(self._directory / file.name, self._disk, written[1] if live and written else None)
+            with reader:
+                if reader.gone:  # by age, since the files were listed
+                    found.removed = True
+                    continue
+                edges[file] = reader.edge(file)
+                if with_rows:
+                    until_ms = following.hour * HOUR_MS if following is not None else EVER_MS
+                    parts += list(_matching(reader, search, found, max(until_ms, (file.hour + 1) * HOUR_MS), stopped))
+        found.rows = join_rows(parts, DELIVERY)
+        found.edges = join_rows([edge.rows for edge in edges.values()], DELIVERY)
+        found.holes += cut_short(edge.ends for edge in edges.values())
+        # The newest may grow, also where none did when the caller looked: a term may have begun since.
+        self._edges = {file: edge for file, edge in edges.items() if file != files[-1]}
+        found.first_ms = int(found.edges["at_ms"][0]) if len(found.edges) else 0
+        return found
+
+
+def _matching(
+    reader: _Reader, search: Search, found: Found, end_ms: int, stopped: Callable[[], bool]
+) -> Iterator[Deliveries]:
+    """The rows of one file that are sought; counts in `found` what was looked at, and notes the holes there."""
+    before_ms = reader.hour_ms
+    begun_ms = -1  # since when a hole is open
+    for first, last in reader.parts(search.from_ms, search.until_ms):
+        if stopped():
+            return
+        rows = reader.read(first, last)
+        found.looked += len(rows)
+        if found.looked > search.looked_max:
+            raise TooMuch(f"more than {search.looked_max} records of the delivery log lie in that time")
+        good = sound(rows)
+        if not good.all() or begun_ms >= 0:
+            begun_ms, holes = _holes(rows["at_ms"], good, before_ms, begun_ms)
+            found.holes += holes
+        if good.any():
+            before_ms = int(rows["at_ms"][np.flatnonzero(good)[-1]])
+        keep = good & (rows["kind"] >= START) & (rows["kind"] <= END)
+        keep &= (rows["at_ms"] >= search.from_ms) & (rows["at_ms"] < search.until_ms)
+        keep &= _among(np.ascontiguousarray(rows["home"]), search.homes)
+        at = np.flatnonzero(keep)
+        if len(at):
+            found.matched += len(at)
+            if found.matched > search.found_max:
+                raise TooMuch(f"more than {search.found_max} records of the delivery log match")
+            yield take_rows(rows, at)
+    if begun_ms >= 0:
+        found.holes.append((begun_ms, end_ms))
+        found.open_holes.append((begun_ms, end_ms))
+
+
+def _holes(at_ms: I64, good: npt.NDArray[np.bool_], before_ms: int, begun_ms: int) -> tuple[int, list[tuple[int, int]]]:
+    """Since when a hole is open behind these rows (-1: none is), and those that end among them."""
+    holes: list[tuple[int, int]] = []
+    edges = np.flatnonzero(np.diff(good.astype(np.int8), prepend=np.int8(begun_ms < 0)))
+    for edge in edges.tolist():
+        if not good[edge]:
+            begun_ms = int(at_ms[edge - 1]) if edge else before_ms
+        else:
+            # Exclusive: what is missing may be of the millisecond of the record behind it.
+            holes.append((begun_ms, max(begun_ms, int(at_ms[edge])) + 1))
+            begun_ms = -1
+    return begun_ms, holes
+
+
+def _among(values: U64, sought: U64) -> npt.NDArray[np.bool_]:
+    """Which of the values are among these ascending ones."""
+    if not len(sought):
+        return np.zeros(len(values), np.bool_)
+    at = np.minimum(np.searchsorted(sought, values), len(sought) - 1)
+    among: npt.NDArray[np.bool_] = sought[at] == values
+    return among
+
+
+class _Reader:
+    """The records of one file, as many as there were when it was opened, or `count`. Use as a context."""
+
+    def __init__(self, path: Path, disk: Disk, count: int | None) -> None:
+        self._disk = disk
+        self._fd = -1
+        self.count = 0
+        self.hour_ms = 0
+        self.gone = False
+        try:
+            self._fd = disk.open_read(path)
+        except FileNotFoundError:
+            self.gone = True
+            return
+        try:
+            header = FileHeader.decode(disk.read(self._fd, HEADER_SIZE, 0), path.name)
+        except (Corrupt, FormatRefused):  # cut short as it was begun; or damaged, and then nothing in it is believed
+            return
+        if header.magic == MAGIC_DELIVERIES:
+            self.hour_ms = header.hour * HOUR_MS
+            there = (disk.size(self._fd) - HEADER_SIZE) // _SIZE
+            self.count = there if count is None else min(there, count)
+
+    def __enter__(self) -> _Reader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._fd >= 0:
+            self._disk.close(self._fd)
+
+    def read(self, first: int, last: int) -> Deliveries:
+        """Records first <= r < last, whatever they hold."""
+        data = self._disk.read(self._fd, (last - first) * _SIZE, HEADER_SIZE + first * _SIZE)
+        return np.frombuffer(data, DELIVERY, len(data) // _SIZE)
+
+    def edge(self, file: DeliveryFile) -> _Edge:
+        """The first and the last record, and the last start; those of them that are as written."""
+        first, last = self.read(0, min(1, self.count)), self.read(max(self.count - 1, 0), self.count)
+        rows = join_rows([take_rows(first, np.flatnonzero(sound(first))), *self._last(len(first))], DELIVERY)
+        return _Edge(rows, Ends.of(file, first, last, self.count, rows["at_ms"]))
+
+    def _last(self, begin: int) -> list[Deliveries]:
+        """The last start among the records from `begin` on, and the last record, [1] each; of those as written. Ends
+        of many hand-overs may stand behind the start."""
+        found: dict[int, Deliveries] = {}
+        for until in range(self.count, begin, -SAMPLE_ROWS):
+            first = max(begin, until - SAMPLE_ROWS)
+            rows = self.read(first, until)
+            good = np.flatnonzero(sound(rows))
+            starts = good[rows["kind"][good] == START]
+            for at in {*starts[-1:].tolist(), *(() if found else good[-1:].tolist())}:
+                found[first + at] = rows[at : at + 1]
+            if len(starts):
+                break
+        return [found[at] for at in sorted(found)]
+
+    def parts(self, from_ms: int, until_ms: int) -> list[tuple[int, int]]:
+        """The runs of records, at most READ_ROWS each, that may hold some of this time."""
+        starts = list(range(0, self.count, SAMPLE_ROWS))
+        sampled = np.array([self._at_ms(row) for row in starts], np.int64)
+        latest = np.maximum.accumulate(sampled) if len(sampled) else sampled  # zeros and damage aside, it rises
+        following = np.append(sampled[1:], EVER_MS)
+        following[following <= 0] = EVER_MS
+        # What stands before a record is at most BACK_MS later than it, what stands behind it at most so much earlier.
+        wanted = (latest - BACK_MS < until_ms) & (following + BACK_MS >= from_ms)
+        runs: list[tuple[int, int]] = []
+        for row in np.flatnonzero(wanted).tolist():
+            first, last = starts[row], min(starts[row] + SAMPLE_ROWS, self.count)
+            if runs and runs[-1][1] == first and last - runs[-1][0] <= READ_ROWS:
+                runs[-1] = runs[-1][0], last
+            else:
+                runs.append((first, last))
+        return runs
+
+    def _at_ms(self, row: int) -> int:
+        data = self._disk.read(self._fd, 8, HEADER_SIZE + row * _SIZE + _AT_MS)
+        at_ms = int.from_bytes(data, "little", signed=True)
+        # A damaged time could hide what is there: what no clock of this file's hour can show is not known.
+        return at_ms if self.hour_ms - BACK_MS <= at_ms < self.hour_ms + HOUR_MS else 0

@@ -1,0 +1,88 @@
+"""All that the records of one hour say of some of its units: the units, the headers of their records, what befell them.
+
+Made on the loop's thread as of one moment, run in any other. Where the hour has its states in memory they say which
+settle record of a unit is the newest, those of pages that were let go from the states files, and the older ones are
+found by following `previous`; where it has not, one pass over the settle file tells. No cache is filled for it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.format.array import I64
+from storage.format.rows import SETTLE, Corrupt, Settles, Units, join_rows, take_rows
+from storage.hour.hour import Hour
+
+QUICK_UNITS: Final = 32
+QUICK_PAGES: Final = 4
+
+
+class TrailRows(NamedTuple):
+    """`units` and `headers` (dtype HEADER) [n] of the units asked for, in their order; `settles` all their settle
+    records in the order of the file, and `ordinals` where those stand in it."""
+
+    units: Units
+    headers: npt.NDArray[np.void]
+    settles: Settles
+    ordinals: I64
+
+
+class MessageTrail:
+    """Of the units with the global indexes `at`, ascending, each once. Run once."""
+
+    def __init__(self, hour: Hour, at: I64) -> None:
+        self._hour = hour.snapshot()
+        self._at = at
+        held = hour.states_held
+        self._newest = held.newest_of(at) if held is not None else None
+
+    @property
+    def quick(self) -> bool:
+        """Whether it is done in less time than the way to a thread takes."""
+        return self._newest is not None and len(self._at) <= QUICK_UNITS and self._newest.pages <= QUICK_PAGES
+
+    def run(self) -> TrailRows:
+        """Raises Corrupt or DiskFailed; Corrupt is no damage if the hour was unlinked meanwhile."""
+        hour = self._hour
+        try:
+            newest = self._read_newest() if self._newest is None else self._newest.run()
+            settles, ordinals = self._follow(newest[newest > 0])
+            return TrailRows(hour.unit_rows(self._at), hour.header_rows(self._at), settles, ordinals)
+        finally:
+            hour.close()
+
+    def _read_newest(self) -> I64:
+        """1 + the ordinal of each unit's newest settle record, 0 without one."""
+        newest = np.zeros(len(self._at), np.int64)
+        if not len(self._at):
+            return newest
+        hour = self._hour
+        staged = zip(hour.staged_settles.starts, hour.staged_settles.arrays, strict=True)
+        for parts in (hour.files.settle.blocks(hour.saved_settles), staged):
+            for first, rows in parts:
+                index = rows["global_index"].astype(np.int64)
+                place = np.minimum(self._at.searchsorted(index), len(self._at) - 1)
+                named = np.flatnonzero(self._at[place] == index)
+                newest[place[named]] = first + named + 1  # numpy assigns in order: the last one stays
+        return newest
+
+    def _follow(self, following: I64) -> tuple[Settles, I64]:
+        """The chains of settle records that end with these, each named by 1 + its ordinal."""
+        parts, ordinals = [np.empty(0, SETTLE)], [np.empty(0, np.int64)]
+        while len(following):
+            rows = self._hour.settle_rows(following - 1)
+            previous = rows["previous"].astype(np.int64)
+            ahead = np.flatnonzero(previous >= following)
+            if len(ahead):
+                row, file = int(ahead[0]), self._hour.files.settle
+                offset = file.offset(int(following[row]) - 1)
+                raise Corrupt(file.name, offset, "previous", int(previous[row]), f"at most {int(following[row]) - 1}")
+            parts.append(rows)
+            ordinals.append(following - 1)
+            following = previous[previous > 0]
+        settles, where = join_rows(parts, SETTLE), np.concatenate(ordinals)
+        order = np.argsort(where)
+        return take_rows(settles, order), where[order]

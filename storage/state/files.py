@@ -1,0 +1,198 @@
+"""The states files of an hour that together stand for a beginning of its settle file: read, and made longer.
+
+```
+settle records   0 ......................... 900,000 ............ 1,100,000 ... 1,150,000 | 1,151,000
+files            states.0-900000             states.900000-1100000  states.1100000-1150000 | the tail: read as records
+```
+Each checkpoint adds a file for the records that came since; where the files before it are not much longer they are
+joined into one, so that there are few, and each record is written again a few times in all. A file that goes further
+than the checkpoint that the node stands on (it was killed before that was durable) does not count, nor one that a
+longer one makes superfluous. What is missing is read from the settle file: deleting any of them costs time and nothing
+else.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from storage.file.hour_file import HourFiles
+from storage.format.array import I64
+from storage.format.rows import SETTLE, FileHeader, join_rows, put_rows, take_rows
+from storage.state.file import (
+    MAGIC_STATES,
+    PAGE_UNITS,
+    ROW,
+    Rows,
+    StateFile,
+    StateWriter,
+    file_name,
+    newest_of,
+    rows_of,
+    span_of,
+)
+
+TAIL_MIN: Final = 16_384
+"""Records from which on a file is worth it: reading them takes a millisecond."""
+
+_RUN_MAX: Final = 1 << 20
+"""Records taken into one file at a time: 24 MiB of rows."""
+
+_PAGES: Final = 128
+"""Pages joined at a time: 65,536 units."""
+
+_FIND_PAGES: Final = 1024
+"""Pages looked through at a time: 12 MiB of rows."""
+
+Span = tuple[int, int]
+
+
+def spans_in(names: Iterable[str], settles: int) -> list[Span]:
+    """Of the files of these names those that count in an hour of so many settle records, in order: from each place on
+    the one that goes furthest."""
+    found = sorted(span for span in map(span_of, names) if span is not None and span[1] <= settles)
+    longest = dict(found)  # of those that begin alike the last
+    spans: list[Span] = []
+    at = 0
+    while at in longest:
+        spans.append((at, longest[at]))
+        at = longest[at]
+    return spans
+
+
+class StateFiles:
+    """Those that count, open to read. `end` is how many settle records they stand for."""
+
+    def __init__(self, files: Sequence[StateFile]) -> None:
+        self.files = list(files)
+        self.end = files[-1].end if files else 0
+        self.pages = max((len(file.pages) for file in files), default=0)
+        self.forwards = any(file.forwards for file in files)
+
+    @classmethod
+    def open(cls, hour: HourFiles, settles: int) -> "StateFiles":
+        """Those of an hour of which so many settle records are on disk. Raises Corrupt or FormatRefused."""
+        while settles >= TAIL_MIN:
+            names = hour.disk.list_directory(hour.directory)
+            with suppress(FileNotFoundError):  # a checkpoint's thread removes what a longer one replaces
+                return cls(_open(hour, spans_in(names, settles)))
+        return cls([])
+
+    def again(self) -> "StateFiles":
+        """The same with descriptors of their own."""
+        return StateFiles([file.again() for file in self.files])
+
+    def read(self, low: int, high: int) -> list[Rows]:
+        """The rows of the pages low <= number < high, of each file, the oldest first."""
+        return [file.read(low, high) for file in self.files]
+
+    def told(self, pages: I64, tail: Rows | None) -> Rows:
+        """The newest row of each unit in these pages, ascending. `tail` is what came behind the files."""
+        edges = [0, *(np.flatnonzero(np.diff(pages) > 1) + 1).tolist(), len(pages)]
+        runs = [(int(pages[first]), int(pages[last - 1]) + 1) for first, last in pairwise(edges)]
+        parts = [join_rows([file.read(low, high) for low, high in runs], ROW) for file in self.files]
+        if tail is not None:
+            low, high = runs[0][0], runs[-1][1]
+            rows = between(tail, low, high)
+            parts.append(rows if len(runs) == 1 else take_rows(rows, _in_pages(rows, pages)))
+        return newest_of(parts) if len(parts) > 1 else parts[0]
+
+    def find(self, units: I64, tail: Rows | None) -> Rows:
+        """The newest row of each of these units, in order; zeros where there is none."""
+        found = np.zeros(len(units), ROW)
+        page = units // PAGE_UNITS
+        pages = np.unique(page)
+        for first in range(0, len(pages), _FIND_PAGES):
+            piece = pages[first : first + _FIND_PAGES]
+            told = self.told(piece, tail)
+            mine = np.flatnonzero((page >= piece[0]) & (page <= piece[-1]))
+            place = np.minimum(told["unit"].searchsorted(units[mine]), max(len(told) - 1, 0))
+            known = np.flatnonzero(told["unit"][place] == units[mine]) if len(told) else mine[:0]
+            put_rows(found, mine[known], take_rows(told, place[known]))
+        return found
+
+    def close(self) -> None:
+        """Let go of the descriptors."""
+        for file in self.files:
+            file.close()
+
+
+def extend(hour: HourFiles, settles: int, superfluous: list[Path], used: set[Path]) -> int | None:
+    """Make the files of an hour stand for so many settle records, which are on disk, unless few lack; for how many, or
+    None where the same ones count as before. What needs no file any more is added to `superfluous`, those that count to
+    `used`: one that a checkpoint left which was never durable may count now. In any thread; blocks. Raises Corrupt,
+    FormatRefused or DiskFailed."""
+    disk, extended = hour.disk, False
+    while True:
+        names = disk.list_directory(hour.directory)
+        spans = spans_in(names, settles)
+        base = spans[-1][1] if spans else 0
+        if settles - base < TAIL_MIN:
+            fewer = [hour.directory / name for name in names if _superfluous(name, spans)]
+            superfluous += fewer
+            used.update(hour.directory / file_name(*span) for span in spans)
+            return base if extended or fewer else None
+        _write_one(hour, spans, base, settles if settles - base < _RUN_MAX + TAIL_MIN else base + _RUN_MAX)
+        disk.fsync_directory(hour.directory)
+        extended = True
+
+
+def _superfluous(name: str, spans: list[Span]) -> bool:
+    """Whether it is a states file that is none of these, or was not finished."""
+    return name.startswith("states.") and span_of(name) not in spans
+
+
+def _write_one(hour: HourFiles, spans: list[Span], base: int, end: int) -> None:
+    """One file for the records from `base` to `end`, joined with files before it that are at most twice as long as
+    what follows them."""
+    kept = len(spans)
+    while kept and spans[kept - 1][1] - spans[kept - 1][0] <= 2 * (end - spans[kept - 1][1]):
+        kept -= 1
+    first = hour.index.first
+    fresh, forwards = rows_of(read_settles(hour, base, end), base, first)
+    old = StateFiles(_open(hour, spans[kept:]))
+    writer = StateWriter(
+        hour.disk, hour.directory, _header(hour), first, (spans[kept][0] if kept < len(spans) else base, end)
+    )
+    pages = max(old.pages, int(fresh["unit"][-1]) // PAGE_UNITS + 1)
+    writer.begin(pages)
+    for low in range(0, pages, _PAGES):
+        high = min(pages, low + _PAGES)
+        writer.add(low, high, newest_of([*old.read(low, high), between(fresh, low, high)]))
+    writer.finish(forwards=forwards or old.forwards)
+    old.close()
+
+
+def read_settles(hour: HourFiles, begin: int, end: int) -> Rows:
+    """The settle records begin <= ordinal < end on disk, as one array."""
+    parts = [rows for _, rows in hour.settle.blocks(end, begin)]
+    return join_rows(parts, SETTLE)
+
+
+def between(rows: Rows, low: int, high: int) -> Rows:
+    """Of rows in order those of the pages low <= number < high."""
+    edges = rows["unit"].searchsorted(np.array([low * PAGE_UNITS, high * PAGE_UNITS]))
+    return rows[edges[0] : edges[1]]
+
+
+def _in_pages(rows: Rows, pages: I64) -> I64:
+    """Which of these rows are of units in these pages, ascending."""
+    page = rows["unit"].astype(np.int64) // PAGE_UNITS
+    return np.flatnonzero(pages[np.minimum(pages.searchsorted(page), len(pages) - 1)] == page)
+
+
+def _header(hour: HourFiles) -> FileHeader:
+    its = hour.settle.header
+    return FileHeader(MAGIC_STATES, its.group, its.hour, its.cluster_id)
+
+
+def open_span(hour: HourFiles, span: Span) -> StateFile:
+    """The file of these records. Raises Corrupt or FormatRefused."""
+    return StateFile(hour.disk, hour.directory / file_name(*span), _header(hour), hour.index.first)
+
+
+def _open(hour: HourFiles, spans: Iterable[Span]) -> list[StateFile]:
+    return [open_span(hour, span) for span in spans]

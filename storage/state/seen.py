@@ -1,0 +1,79 @@
+"""The states of an hour's units, to be looked at in another thread: what is not in memory is read there."""
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.format.array import I64, U8
+from storage.format.rows import PENDING
+from storage.state.block import BLOCK_UNITS
+from storage.state.file import PAGE_UNITS, Rows
+from storage.state.files import StateFiles
+
+
+def lacking(at: I64, have: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    """The rows of the units, by number, whose pages are not among those that `have` says."""
+    page = at // PAGE_UNITS
+    rows = np.flatnonzero(page < len(have))
+    return rows[~have[page[rows]]]
+
+
+class Seen:
+    """The states of an hour at one moment (States.seen). Of what happens to the units meanwhile it may see some and
+    miss some. Close it after use."""
+
+    def __init__(
+        self, first: int, states: list[U8], known: npt.NDArray[np.bool_], files: StateFiles, tail: Rows | None
+    ) -> None:
+        self._first = first
+        self._states = states
+        self._known = known
+        self._files = files
+        self._tail = tail
+
+    def pending(self, indexes: I64) -> npt.NDArray[np.bool_]:
+        """Which of the units with these global indexes are pending."""
+        at = indexes - self._first
+        state = np.zeros(len(at), np.uint8)
+        block = at // BLOCK_UNITS
+        for number, column in enumerate(self._states):
+            rows = np.flatnonzero((block == number) & (at - number * BLOCK_UNITS < len(column)))
+            state[rows] = column[at[rows] - number * BLOCK_UNITS]
+        if not self._known.all():
+            self._fill(at, state)
+        pending: npt.NDArray[np.bool_] = state == PENDING
+        return pending
+
+    def _fill(self, at: I64, state: U8) -> None:
+        """The states of units whose pages are not in memory."""
+        rows = lacking(at, self._known)
+        state[rows] = self._files.find(at[rows], self._tail)["state"]
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._files.close()
+
+
+class Newest:
+    """1 + the ordinal of the newest settle record of some units, 0 where there is none, as of the moment when it was
+    made (States.newest_of). Run once, in any thread."""
+
+    def __init__(
+        self, newest: I64, lacking: I64, rows: npt.NDArray[np.intp], files: StateFiles, tail: Rows | None
+    ) -> None:
+        self._newest = newest
+        self._lacking = lacking
+        self._rows = rows
+        self._files = files
+        self._tail = tail
+
+    @property
+    def pages(self) -> int:
+        """How many pages are to be read."""
+        return len(np.unique(self._lacking // PAGE_UNITS))
+
+    def run(self) -> I64:
+        """Raises Corrupt."""
+        if len(self._rows):
+            self._newest[self._rows] = self._files.find(self._lacking, self._tail)["newest"]
+            self._files.close()
+        return self._newest

@@ -1,0 +1,66 @@
+"""The hour wheel: which hours are near. It turns once an hour and feeds the second wheel.
+
+Near are two hours before now up to two hours after it. A near hour is mapped: its heads are in memory, its units are
+written through, and its used seconds stand in the second wheel's queue. Farther ones cost nothing but their files.
+
+An example, started at 10:59:58 with units at 12:30:00 and 13:10:00:
+
+    10:59:58  turn   hour 10: maps 10, 11, 12; the second wheel learns of 12:30:00; wake_ms = 11:00:00
+    11:00:00  turn   hour 11: maps 13 as well; the second wheel learns of 13:10:00
+    13:00:00  turn   hour 13: maps 15, hour 10 is more than two hours past and let go
+
+An hour is mapped two hours before its first second, so a turn that is late by minutes delays nothing. If the clock
+leaps, the hours leaped over are mapped too: what is in them is due. There may be thousands: the dispatcher asks
+`SecondWheel.leaps` before, and starts new wheels. If the clock goes back, nothing turns back.
+"""
+
+from typing import Final, Protocol
+
+import numpy as np
+
+from storage.format.array import I64
+from storage.format.position import HOUR_MS
+from storage.wheel.second_wheel import SECONDS, SecondWheel
+
+AHEAD: Final = 2
+"""Hours after the present one that are mapped."""
+
+
+class Hours(Protocol):
+    """What the hour wheel needs of the store."""
+
+    def turn(self, now_hour: int) -> None:
+        """Map the hours from two before to two after this one, let go of the others."""
+
+    def hours(self, first: int, end: int) -> list[int]:
+        """The hours first <= hour < end that hold units, rising."""
+
+    def due_seconds(self, hour: int) -> I64:
+        """The absolute seconds of an hour that have units."""
+
+
+class HourWheel:
+    """Keeps store and second wheel at the present hour. Call `turn` before the second wheel's `loads`."""
+
+    def __init__(self, store: Hours, wheel: SecondWheel, *, start_ms: int) -> None:
+        self._store = store
+        self._wheel = wheel
+        self._now_hour = -1
+        self._mapped = start_ms // HOUR_MS  # hours from the start up to this one (exclusive) are the second wheel's
+
+    def turn(self, now_ms: int) -> bool:
+        """Map what has become near; whether the wheel turned. Cheap when the hour is still the same."""
+        now_hour = now_ms // HOUR_MS
+        if now_hour <= self._now_hour:
+            return False
+        self._now_hour = now_hour
+        self._store.turn(now_hour)
+        end = now_hour + AHEAD + 1
+        used = [self._store.due_seconds(hour) for hour in self._store.hours(self._mapped, end)]
+        self._wheel.use(np.concatenate(used) if used else np.empty(0, np.int64), end * SECONDS)
+        self._mapped = max(self._mapped, end)
+        return True
+
+    def wake_ms(self, now_ms: int) -> int:
+        """When the next hour begins, at the earliest now."""
+        return max(now_ms, (self._now_hour + 1) * HOUR_MS)

@@ -1,0 +1,90 @@
+"""A slot of the second wheel while it is in memory: the units of one second that wait, and how many went.
+
+Units come as one big run read from the store and as many small ones that arrive live, up to the millisecond they are
+due and after. Merging each arrival into a million units would cost milliseconds every time, so runs are kept apart and
+merged like the digits of a counter: two neighbours become one when the newer is at least half as long as the older.
+That leaves log(n) runs, each unit is copied log(n) times at most, and the big one is touched only when half as much has
+arrived.
+"""
+
+from storage.format.position import INDEX_MAX
+from storage.wheel.due import Due
+from storage.wheel.sorted_run import Run
+
+
+class LoadedSlot:
+    """Units of one absolute second. `loading`: the store's part is being read, nothing is taken until it is here."""
+
+    def __init__(self, tick: int) -> None:
+        self.tick = tick
+        self.loading = False
+        self._runs: list[Run] = []
+        self._newest = -1  # largest global_index that ever came
+        self._taken = 0
+        self._again = 0  # units that came when they may have been taken before
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs))
+
+    @property
+    def first_ms(self) -> int | None:
+        """Due time of the first unit left, None if there is none."""
+        return min((run.first_ms for run in self._runs if len(run)), default=None)
+
+    @property
+    def dispatched(self) -> int:
+        """How many different units were surely taken: a unit that came back after it was taken counts once."""
+        return max(0, self._taken - self._again)
+
+    def arrive(self, units: Due) -> None:
+        """Merge live units, in dispatch order. One that waits here already is not taken twice."""
+        run = Run.of(self.tick, units)
+        index = units.position & INDEX_MAX
+        if int(index.min()) <= self._newest:
+            for other in self._runs:
+                run = run.without(other)
+            # What came before and does not wait was taken or settled; taken now, it may be for the second time.
+            self._again += int(((run.units().position & INDEX_MAX) <= self._newest).sum())
+        self._newest = max(self._newest, int(index.max()))
+        self._push(run)
+
+    def load(self, units: Due) -> None:
+        """Merge what the store read, in dispatch order; units of it that arrived meanwhile stay once."""
+        assert self.loading, f"second {self.tick} loaded without being asked for"
+        self.loading = False
+        if not len(units):
+            return
+        run = Run.of(self.tick, units)
+        arrived = [left for other in self._runs if len(left := other.without(run))]
+        self._newest = max(self._newest, int((units.position & INDEX_MAX).max()))
+        self._runs = []
+        for part in (run, *arrived):
+            self._push(part)
+
+    def take(self, now_ms: int) -> Due | None:
+        """Remove what is due at or before now_ms and return it in dispatch order; None if nothing is."""
+        due = [head for run in self._runs if len(head := run.take(now_ms))]
+        if not due:
+            return None
+        self._runs = [run for run in self._runs if len(run)]
+        units = Run.merge(due).units()
+        self._taken += len(units)
+        return units
+
+    def ahead(self, until_ms: int) -> Due | None:
+        """What waits and is due at or before `until_ms`, in dispatch order, left in place; None if nothing is."""
+        heads = [head for run in self._runs if len(head := run.head(until_ms))]
+        return Run.merge(heads).units() if heads else None
+
+    def after_ms(self, until_ms: int) -> int | None:
+        """Due time of the first unit that waits and is due later; None if there is none."""
+        return min((after for run in self._runs if (after := run.after_ms(until_ms)) is not None), default=None)
+
+    def _push(self, run: Run) -> None:
+        if not len(run):
+            return
+        runs = self._runs
+        runs.append(run)
+        while len(runs) > 1 and 2 * len(runs[-1]) >= len(runs[-2]):
+            newer, older = runs.pop(), runs.pop()
+            runs.append(Run.merge([older, newer]))

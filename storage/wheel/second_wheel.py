@@ -1,0 +1,211 @@
+"""The second wheel: which units become due, and when next to look. Pure: it is given the time and what was read.
+
+Each second has a slot. Of most slots the wheel knows one bit: used or not. Used slots stand in a delay queue (a heap of
+absolute seconds); from `preload_s` before its second on, a slot is read from the store and waits in memory, sorted.
+What arrives for a slot in memory is merged into it; what arrives for a later one only marks it, for the store has it.
+Seconds below the horizon are in memory or empty, seconds at or above it are the store's.
+
+An example, with preload_s = 10, started at 100.000 s, nothing used:
+
+    arrive due 600.500            second 600 is marked; wake_ms = 590_000: ten seconds before, and until then never
+    arrive due 300.250            wake_ms = 290_000: an earlier one moves the alarm
+    290.000  loads -> [300]       horizon 301; the owner reads second 300; arrivals meanwhile for it are kept beside
+    290.004  load(300, 1 unit)    wake_ms = 300_250
+    295.000  arrive due 300.100   merged in memory: wake_ms = 300_100
+    300.100  take -> due 300.100  state (300, 1): of second 300 the first one in order is dispatched
+    300.249  take -> nothing      now rounds down to its millisecond, so never early
+    300.250  take -> due 300.250  state (300, 2); wake_ms = 590_000
+    301.000  take -> nothing      state (301, 0)
+
+Times round so that nothing is early: a unit is due when now_ms >= due_ms, and the owner's clock rounds down. If now
+goes back, nothing is given that is not due by the new now, and nothing given comes again. A read that is late holds up
+its own second only, and the state with it.
+
+What it does not know: whether a unit was settled since it was read. Whoever takes units asks the records.
+"""
+
+import heapq
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.format.array import I64, U8, U32, U64
+from storage.format.position import by_hour
+from storage.wheel.due import Due
+from storage.wheel.loaded_slot import LoadedSlot
+from storage.wheel.slot import SlotColumns
+
+SECONDS = 3600
+LEAP_SECONDS = 10
+"""So many used seconds that are past may be read in one step."""
+_MS = 1000
+
+
+class SecondWheel:
+    """Hands out units at their millisecond, each once. Starts after `start_ms`: what the store holds that is due at or
+    before it belongs to the promotion; what is later, and all that arrives live, is the wheel's."""
+
+    def __init__(self, preload_s: int = 10, *, start_ms: int) -> None:
+        self._preload_s = preload_s
+        self._start_ms = start_ms
+        self._horizon = start_ms // _MS  # seconds below are in memory (or loading), or hold nothing
+        self._until = self._horizon  # seconds at or above are of hours not mapped; horizon <= until
+        self._used: dict[int, npt.NDArray[np.bool_]] = {}  # by hour, shape [3600]; a set bit is in the queue
+        self._queue: list[int] = []  # used seconds, all >= horizon
+        self._slots: dict[int, LoadedSlot] = {}
+        self._latest_ms = start_ms
+        self._state = (self._horizon, 0)
+        self._exact = True
+
+    @property
+    def state(self) -> tuple[int, int]:
+        """(tick, local_index) as of the last take: of what had arrived by then, all in seconds before `tick` is
+        dispatched, and of second `tick` the first `local_index` in order. Never goes back."""
+        return self._state
+
+    @property
+    def exact(self) -> bool:
+        """Whether `state` speaks of all that had arrived at the last take; not while the clock has gone back."""
+        return self._exact
+
+    @property
+    def waiting(self) -> int:
+        """Units in memory that are not due yet."""
+        return sum(map(len, self._slots.values()))
+
+    def use(self, seconds: I64, until_tick: int) -> None:
+        """Hours are mapped up to `until_tick` (exclusive), and `seconds` (absolute) of the newly mapped are used."""
+        first = self._start_ms // _MS
+        seconds = seconds[seconds >= first]
+        assert not len(seconds) or int(seconds.min()) >= self._horizon, "an hour was mapped after the wheel passed it"
+        self._until = max(self._until, until_tick)
+        self._mark(seconds)
+
+    def arrive(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8) -> None:
+        """Units just applied, in the order of their positions within each hour. All arrays have shape [n]."""
+        ticks = due_ms // _MS
+        # load() leaves out what is due by start_ms, so what arrives that late for a slot not yet read goes in at once.
+        here = (ticks < self._horizon) | (due_ms <= self._start_ms)
+        self._mark(ticks[(ticks < self._until) & ~here])
+        rows = np.flatnonzero(here)
+        if not len(rows):
+            return
+        rows = rows[np.lexsort((position[rows], due_ms[rows]))]
+        ticks = ticks[rows]
+        starts = np.flatnonzero(np.diff(ticks, prepend=ticks[0] - 1)).tolist()
+        for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+            part = rows[start:end]
+            units = Due(due_ms[part], position[part], topic[part], tags[part], priority[part])
+            self._slot(int(ticks[start])).arrive(units)
+
+    def leaps(self, now_ms: int) -> bool:
+        """Whether the clock has passed more since the last `loads` than one step may read: an hour that is not mapped,
+        or more than LEAP_SECONDS used seconds. A wheel that starts now then takes the place of this one."""
+        now_tick = now_ms // _MS
+        if now_tick < self._until and not (self._queue and self._queue[0] < now_tick):
+            return False
+        return now_tick >= self._until or sum(tick < now_tick for tick in self._queue) > LEAP_SECONDS
+
+    def loads(self, now_ms: int) -> list[int]:
+        """Absolute seconds to read from the store now, rising. Each is asked for once; answer each with load()."""
+        horizon = min(self._until, now_ms // _MS + self._preload_s + 1)
+        if horizon <= self._horizon:
+            return []
+        self._horizon = horizon
+        ticks: list[int] = []
+        while self._queue and self._queue[0] < horizon:
+            tick = heapq.heappop(self._queue)
+            self._slot(tick).loading = True
+            ticks.append(tick)
+        for hour in [hour for hour in self._used if (hour + 1) * SECONDS <= horizon]:
+            del self._used[hour]
+        return ticks
+
+    def load(self, tick: int, slot: SlotColumns) -> None:
+        """What was read of a second that loads() asked for, sorted by (due_ms, local_index); it may hold units that
+        arrived since, which are not given twice. What another wheel asked for, before this one started, is left out."""
+        if tick not in self._slots or not self._slots[tick].loading:
+            return
+        first = int(np.searchsorted(slot.due_ms, self._start_ms, side="right"))
+        later = slice(first, None)
+        units = Due(slot.due_ms[later], slot.position[later], slot.topic[later], slot.tags[later], slot.priority[later])
+        self._slots[tick].load(units)
+
+    def take(self, now_ms: int) -> Due:
+        """Remove and return what is due at or before now_ms, in the order (due_ms, local_index)."""
+        now_tick = now_ms // _MS
+        parts: list[Due] = []
+        for tick in sorted(tick for tick in self._slots if tick <= now_tick):
+            slot = self._slots[tick]
+            if not slot.loading and (due := slot.take(now_ms)) is not None:
+                parts.append(due)
+        self._advance(now_ms)
+        for tick in [tick for tick, slot in self._slots.items() if tick < now_tick and not slot.loading]:
+            assert not len(self._slots[tick]), f"second {tick} is past and not empty"
+            del self._slots[tick]
+        if len(parts) == 1:
+            return parts[0]
+        return _joined(parts) if parts else Due.empty()
+
+    def ahead(self, until_ms: int) -> Due:
+        """What is in memory and due at or before `until_ms`, in dispatch order; all of it stays. Whoever prepares
+        something for a unit before it is due asks again and again, and sees what arrived meanwhile."""
+        slots = [slot for tick, slot in sorted(self._slots.items()) if tick * _MS <= until_ms and not slot.loading]
+        parts = [due for slot in slots if (due := slot.ahead(until_ms)) is not None]
+        return _joined(parts) if parts else Due.empty()
+
+    def after_ms(self, until_ms: int) -> int | None:
+        """Due time of the first unit in memory that is due later than `until_ms`; None if there is none."""
+        for tick, slot in sorted(self._slots.items()):
+            if (tick + 1) * _MS > until_ms and not slot.loading and (after := slot.after_ms(until_ms)) is not None:
+                return after
+        return None
+
+    def wake_ms(self, now_ms: int) -> int | None:
+        """When next to act, at the earliest now: the first due time in memory, or the next second to load. None: not
+        before something arrives, is loaded, or an hour is mapped."""
+        times = [slot.first_ms for slot in self._slots.values() if not slot.loading]
+        if self._queue:
+            times.append((self._queue[0] - self._preload_s) * _MS)
+        earliest = min((time for time in times if time is not None), default=None)
+        return None if earliest is None else max(now_ms, earliest)
+
+    def _slot(self, tick: int) -> LoadedSlot:
+        slot = self._slots.get(tick)
+        if slot is None:
+            slot = self._slots[tick] = LoadedSlot(tick)
+        return slot
+
+    def _mark(self, ticks: I64) -> None:
+        """Put seconds into the queue that are not in it: at most 3600 pushes an hour, however many units arrive."""
+        for hour, rows in by_hour(ticks // SECONDS):
+            used = self._used.get(hour)
+            if used is None:
+                used = self._used[hour] = np.zeros(SECONDS, np.bool_)
+            seconds = ticks[rows] - hour * SECONDS
+            fresh = np.unique(seconds[~used[seconds]])
+            used[fresh] = True
+            for second in fresh.tolist():
+                heapq.heappush(self._queue, hour * SECONDS + second)
+
+    def _advance(self, now_ms: int) -> None:
+        """After all that is due by now_ms was taken: move the state to the first second that is not through."""
+        self._exact = now_ms >= self._latest_ms
+        if not self._exact:
+            # Units may wait that are due before what was already given: the state would claim those too.
+            return
+        self._latest_ms = now_ms
+        loading = [tick for tick, slot in self._slots.items() if slot.loading]
+        tick = min([now_ms // _MS, self._horizon, *loading])
+        slot = self._slots.get(tick)
+        self._state = max(self._state, (tick, 0 if slot is None or slot.loading else slot.dispatched))
+
+
+def _joined(parts: list[Due]) -> Due:
+    return Due(
+        np.concatenate([part.due_ms for part in parts]),
+        np.concatenate([part.position for part in parts]),
+        np.concatenate([part.topic for part in parts]),
+        np.concatenate([part.tags for part in parts]),
+        np.concatenate([part.priority for part in parts]),
+    )

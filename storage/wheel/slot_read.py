@@ -1,0 +1,120 @@
+"""What of an hour is still to be handed over, in dispatch order: rows that fill the wheel and the ready windows.
+
+One second is read by a SlotRead, which captures its moment on the loop's thread and may then run in any other: a slot
+of a million units takes a quarter of a second, for which heartbeats must not wait. A whole hour is one pass over the
+index with the states beside it; nothing is kept, and with a limit the pass holds at most twice that many rows, so that
+a backlog of any size can be read in pieces.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.format.chain import seconds_of, walk
+from storage.format.position import INDEX_BITS
+from storage.format.rows import UNIT, Units, join_rows, take_rows
+from storage.hour.hour import Hour, linked_units
+from storage.wheel.slot import SlotColumns
+
+
+class SlotRead:
+    """The pending units of one second at the moment this was made.
+
+    Made on the loop's thread, run once in any. It reads rows of the index that were written before, over descriptors of
+    its own, and chunks that are never changed; of what happens to its units meanwhile it may see some and miss some, so
+    whoever hands them over asks the records again, as ever.
+    """
+
+    def __init__(self, hour: Hour, second: int) -> None:
+        self._number = hour.number
+        self._second = second
+        self._files = hour.files.again()
+        self._states = hour.states().seen()
+        self._near = hour.near
+        self._first = hour.first
+        if hour.near:
+            self._last, self._count = hour.heads().second(second)
+        else:
+            self._saved_units, self._staged = hour.saved_units, hour.staged
+
+    def quick(self, rows: int) -> bool:
+        """Whether at most so many rows are looked at."""
+        return self._near and self._count <= rows
+
+    def run(self) -> SlotColumns:
+        """The units in order of (due_ms, local_index). Raises Corrupt or DiskFailed, both final."""
+        try:
+            units = self._walk() if self._near else self._scan()
+            keep = self._states.pending(units["global_index"].astype(np.int64))
+        finally:
+            self._files.close()
+            self._states.close()
+        return _ordered(_columns(self._number, units, keep))
+
+    def _walk(self) -> Units:
+        index = self._files.index
+        return walk(self._second, self._last, self._count, index.read_rows, index.name, least=self._first)
+
+    def _scan(self) -> Units:
+        blocks = linked_units(self._files, self._saved_units, self._staged)
+        mine = (take_rows(rows, np.flatnonzero(seconds_of(rows["due_ms"]) == self._second)) for rows in blocks)
+        return join_rows(list(mine), UNIT)
+
+
+def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: int | None) -> SlotColumns:
+    """The pending units of an hour in order of (due_ms, local_index): those due before `before_ms`, of `topic`, and of
+    these the first `limit`; None does not restrict."""
+    assert limit is None or limit > 0, f"limit {limit}"
+    states = hour.states().seen()
+    held: list[SlotColumns] = []
+    count = 0
+    for units in hour.all_units():
+        keep = states.pending(units["global_index"].astype(np.int64))
+        if before_ms is not None:
+            keep &= units["due_ms"] < before_ms
+        if topic is not None:
+            keep &= units["topic"] == topic
+        rows = _columns(hour.number, units, keep)
+        held.append(rows)
+        count += len(rows)
+        if limit is not None and count >= 2 * limit:
+            first = _ordered(_joined(held)).select(slice(limit))
+            held, count = [first], limit
+            # one due at the same millisecond but read later comes after all of these
+            before_ms = int(first.due_ms[-1])
+    states.close()
+    return _ordered(_joined(held)).select(slice(limit))
+
+
+def _columns(number: int, units: Units, keep: npt.NDArray[np.bool_]) -> SlotColumns:
+    """Columns of the units to keep, copied so that the block they were read in can go."""
+    rows = slice(None) if bool(keep.all()) else np.flatnonzero(keep)
+    return SlotColumns(
+        units["due_ms"][rows].copy(),
+        units["global_index"][rows] | np.uint64(number << INDEX_BITS),
+        units["local_index"][rows].copy(),
+        units["topic"][rows].copy(),
+        units["tags"][rows].copy(),
+        units["priority"][rows].copy(),
+    )
+
+
+def _joined(parts: list[SlotColumns]) -> SlotColumns:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return SlotColumns.empty()
+    return SlotColumns(
+        np.concatenate([part.due_ms for part in parts]),
+        np.concatenate([part.position for part in parts]),
+        np.concatenate([part.local_index for part in parts]),
+        np.concatenate([part.topic for part in parts]),
+        np.concatenate([part.tags for part in parts]),
+        np.concatenate([part.priority for part in parts]),
+    )
+
+
+def _ordered(rows: SlotColumns) -> SlotColumns:
+    """By due_ms; equal ones are in arrival order already, which is the order of local_index within their second."""
+    if len(rows) < 2 or bool((rows.due_ms[1:] >= rows.due_ms[:-1]).all()):
+        return rows
+    return rows.select(np.argsort(rows.due_ms, kind="stable"))

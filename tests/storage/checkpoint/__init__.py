@@ -1,0 +1,1 @@
+"""Tests of all hours, and of their checkpoints."""

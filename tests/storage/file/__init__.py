@@ -1,0 +1,1 @@
+"""Tests of files that grow by appending."""

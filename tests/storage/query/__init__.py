@@ -1,0 +1,1 @@
+"""Tests of reads over many hours."""

@@ -1,0 +1,198 @@
+"""Counting an hour's messages; tests/storage/store_model.py holds it against a model, whatever befell the store."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import storage.query.count
+from storage.file.disk import Disk
+from storage.format.array import I64, U8, U32
+from storage.format.batches import SettleBatch, UnitBatch
+from storage.format.position import HOUR_MS
+from storage.format.record import KIND_MESSAGE, Drafts, encode_records
+from storage.format.rows import DEAD, DELIVERED, LEASED, PENDING, Corrupt
+from storage.query.count import ENDED, OPEN, READY, DueTally, HourCount, TooManyBuckets, TopicTally, Total, Which
+from storage.store import Store
+from tests.storage.workload import HOUR, batch_of, checkpoint, found, move
+
+DUE = HOUR * HOUR_MS
+
+
+@pytest.fixture
+def store(quick_path: Path) -> Store:
+    """A founded store in an empty directory."""
+    store = Store.open(quick_path, disk=Disk())
+    found(store)
+    return store
+
+
+def _count(store: Store, which: Which, *, hour: int = HOUR, now_ms: int = DUE) -> HourCount:
+    count = store.hour_count(hour, which, now_ms)
+    assert count is not None
+    return count
+
+
+def _total(count: HourCount) -> int:
+    total = Total()
+    count.run(total)
+    return total.count
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_a_count_keeps_its_moment(store: Store, near: bool) -> None:
+    """What happens between the two steps (a move within the hour, ends, arrivals, a checkpoint, a turn of the wheel)
+    does not show, whether the files or memory held the hour."""
+    store.turn(HOUR if near else HOUR + 50)
+    first = store.append(batch_of([DUE + ms for ms in range(6)]))
+    store.settle(SettleBatch.of(first[:2], what=[LEASED, LEASED], at_ms=1, when=[DUE + 5, DUE]))
+    counts = [
+        _count(store, Which(OPEN)),
+        _count(store, Which(frozenset((LEASED,)))),
+        _count(store, Which(ENDED | OPEN)),
+    ]
+    move(store, first[:3].tolist(), [DUE + 50, DUE + 51, DUE + HOUR_MS], at_ms=2)
+    store.settle(SettleBatch.of(first[3:], what=DELIVERED, at_ms=3))
+    store.append(batch_of([DUE + 7, DUE + 8]))
+    checkpoint(store, 1)
+    store.turn(HOUR + 50 if near else HOUR)
+    assert [_total(count) for count in counts] == [6, 1, 6]
+    assert _total(_count(store, Which(OPEN))) == store.open_units(HOUR) == 4
+    assert _total(_count(store, Which(ENDED))) == 3
+    assert store.hour_count(HOUR + 2, Which(OPEN), DUE) is None
+    store.close()
+
+
+def test_what_needs_no_look_is_not_looked_at(store: Store) -> None:
+    """Hours outside the window, and settled ones when open messages are counted; and all open ones are counted without
+    reading a unit."""
+    first = store.append(batch_of([DUE + 1, DUE + HOUR_MS]))
+    store.settle(SettleBatch.of(first[:1], what=DEAD, at_ms=1))
+    assert store.hour_count(HOUR, Which(OPEN), DUE) is None
+    assert store.hour_count(HOUR, Which(ENDED, from_ms=DUE + HOUR_MS), DUE) is None
+    assert store.hour_count(HOUR + 1, Which(OPEN, to_ms=DUE + HOUR_MS), DUE) is None
+    assert Which(OPEN, from_ms=DUE, to_ms=DUE + HOUR_MS).all_open(HOUR)
+    for other in (
+        Which(OPEN, from_ms=DUE + 1),
+        Which(OPEN, to_ms=DUE + HOUR_MS - 1),
+        Which(OPEN, topic=1),
+        Which(OPEN | ENDED),
+        Which(frozenset((PENDING,))),
+    ):
+        assert not other.all_open(HOUR)
+    store.close()
+
+
+def test_an_hour_that_is_unlinked_meanwhile(store: Store) -> None:
+    """Its files may be gone before they are opened: no damage, as the store says."""
+    store.append(batch_of([DUE]))
+    checkpoint(store, 1)
+    count = _count(store, Which(OPEN))
+    assert store.is_linked(count.source)
+    store.unlink(HOUR)
+    checkpoint(store, 2)
+    assert not store.is_linked(count.source)
+    with pytest.raises(Corrupt, match="missing"):
+        _total(count)
+    store.append(batch_of([DUE]))
+    assert not store.is_linked(count.source)
+    store.close()
+
+
+def test_a_count_that_is_stopped(store: Store) -> None:
+    """Nothing more is read, and nothing is left open."""
+    store.append(batch_of([DUE]))
+    total = Total()
+    _count(store, Which(OPEN)).run(total, lambda: True)
+    assert total.count == 0
+    store.close()
+
+
+class _Tagged:
+    """Wants one tag; masks are those of `_tagged_batch`."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.asked = 0
+
+    def may_match(
+        self, masks: "np.ndarray[tuple[int], np.dtype[np.uint64]]"
+    ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+        """By first letter: tags that begin alike collide."""
+        matching: np.ndarray[tuple[int], np.dtype[np.bool_]] = (masks & np.uint64(1 << (ord(self.tag[0]) & 63))) > 0
+        return matching
+
+    def matches(self, tags: Iterable[str]) -> bool:
+        """By the whole tag."""
+        self.asked += 1
+        return self.tag in tags
+
+
+def _tagged_batch(tags: list[str]) -> UnitBatch:
+    batch = batch_of([DUE + row for row in range(len(tags))])
+    drafts = Drafts(
+        [b"x" * 50] * len(tags), batch.due_ms, batch.due_ms.astype(np.uint64), tags=[(tag.encode(),) for tag in tags]
+    )
+    records = encode_records(drafts)
+    return UnitBatch(
+        due_ms=batch.due_ms,
+        size=records.size,
+        topic=batch.topic,
+        tags=np.array([1 << (ord(tag[0]) & 63) for tag in tags], np.uint64),
+        kind=np.full(len(tags), KIND_MESSAGE, np.uint8),
+        priority=batch.priority,
+        attempt=batch.attempt,
+        flags=batch.flags,
+        records=records.blob,
+        created_ms=DUE,
+    )
+
+
+@pytest.mark.parametrize("saved", [True, False])
+@pytest.mark.parametrize("read_bytes", [1, 4 << 20])
+def test_by_tag(store: Store, monkeypatch: pytest.MonkeyPatch, saved: bool, read_bytes: int) -> None:
+    """Records are read only where the mask says that they may carry it, in pieces, and decide where masks collide."""
+    monkeypatch.setattr(storage.query.count, "_READ_BYTES", read_bytes)
+    monkeypatch.setattr(storage.query.count, "_READ_ROWS", 7)
+    store.append(_tagged_batch(["eu", "us", "else", "asia"] * 10))
+    if saved:
+        checkpoint(store, 1)
+    wanted = _Tagged("eu")
+    assert _total(_count(store, Which(OPEN, tags=wanted))) == 10
+    assert wanted.asked == 20
+    assert _total(_count(store, Which(OPEN, tags=_Tagged("zone")))) == 0
+    assert _total(_count(store, Which(frozenset((READY,)), tags=_Tagged("us")), now_ms=DUE + 20)) == 5
+    store.close()
+
+
+ROWS = st.lists(
+    st.tuples(st.integers(-50, 5_000), st.integers(1, 9_000), st.sampled_from(sorted(OPEN | ENDED))), min_size=1
+)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=4), st.integers(1, 900), st.integers(-7, 7))
+def test_tallies_against_plain_sums(pieces: list[list[tuple[int, int, int]]], step_ms: int, origin_ms: int) -> None:
+    """By topic and standing, and by due time, however the rows come in pieces; too many buckets are refused."""
+    by_topic, by_due, total = TopicTally(), DueTally(origin_ms, step_ms, 40), Total()
+    rows = [row for piece in pieces for row in piece]
+    buckets = [(due_ms - origin_ms) // step_ms for due_ms, _, _ in rows]
+    refused = max(buckets) - min(buckets) >= 40
+    try:
+        for piece in pieces:
+            due: I64 = np.array([row[0] for row in piece], np.int64)
+            topic: U32 = np.array([row[1] for row in piece], np.uint32)
+            standing: U8 = np.array([row[2] for row in piece], np.uint8)
+            by_topic.add(due, topic, standing)
+            total.add(due, topic, standing)
+            by_due.add(due, topic, standing)
+    except TooManyBuckets:
+        assert refused
+        return
+    assert not refused
+    assert by_due.buckets == {bucket: buckets.count(bucket) for bucket in buckets}
+    keys = [row[1:] for row in rows]
+    assert by_topic.counts == {key: keys.count(key) for key in keys}
+    assert total.count == len(rows)
