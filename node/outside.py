@@ -24,8 +24,8 @@ from replication.contacts import Contacts
 from replication.handshake import Hello, Range, Refusal
 from replication.journal_writer import Writer, WriterThread
 from replication.link import Address
-from replication.station import Wire, WireEvents
 from replication.transport import AsyncTransport, Identity
+from replication.wire_events import Wire, WireEvents
 from storage.file.disk import Disk
 
 

@@ -27,10 +27,9 @@ from pysyncobj.transport import Transport
 
 from replication.frame import Message
 from replication.journal import Journal
+from replication.journal_record import NO_OP
 
 VERSION = "0.3.17"
-NO_OP = b"\x01"
-"""The library's no-op. Ours too, and the only entry of one byte."""
 
 FOLLOWER, CANDIDATE, LEADER = 0, 1, 2
 

@@ -55,9 +55,10 @@ from replication.proposal import CHANGING, NOT_LEADER, OVERLOADED, Done, Outcome
 from replication.rolling import Sums
 from replication.said_seldom import SaidSeldom
 from replication.silence import Silence
-from replication.station import Station, Wire, WireEvents
+from replication.station import Station
 from replication.term_bound import TermBound
 from replication.transfer import Transfer
+from replication.wire_events import Wire, WireEvents
 
 Apply = Callable[[int, int, bytes], Any]
 TICK_S = 0.01

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from replication.core import NO_OP
 from replication.frame_bound import TERM_MAX
 from replication.journal import Journal
-from replication.journal_record import ENTRY, META, VOTED, VOTER
+from replication.journal_record import ENTRY, META, NO_OP, VOTED, VOTER
 from replication.journal_segment import Segment
 from replication.journal_sync import create_segment, preamble
 from storage.checkpoint.manifest import Manifest, SnapshotRefused

@@ -40,6 +40,9 @@ VOTER: Final = 1
 VOTED: Final = 2
 """Flags of a META record."""
 
+NO_OP: Final = b"\x01"
+"""An ENTRY's body that is no command: the library's no-op. The only entry of one byte."""
+
 HEAD_SIZE: Final = 32
 OFFSET_MAX: Final = (1 << 32) - 1
 """Offsets are u32: a segment ends far below 4 GiB, however late its fdatasync comes."""

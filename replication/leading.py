@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from replication.core import LEADER, NO_OP
+from replication.core import LEADER
 from replication.frame import Message
+from replication.journal_record import NO_OP
 from replication.options import Peer
 from replication.progress import Follower, Progress
 from replication.station import Station

@@ -36,7 +36,7 @@ from replication.probe import probe
 from replication.refused import Refused
 from replication.rhythm import until_next_s
 from replication.said_seldom import SaidSeldom
-from replication.station import WireEvents
+from replication.wire_events import WireEvents
 from storage.catalog.level import FOUNDED
 
 ACCEPT_RETRY_S = 0.1
@@ -66,7 +66,7 @@ class Identity:
 
 
 class AsyncTransport:
-    """Implements station.Wire. Create it, `attach` the group, `start` it inside the loop, `close` it.
+    """Implements wire_events.Wire. Create it, `attach` the group, `start` it inside the loop, `close` it.
 
     `refusals` keeps, by peer (or remote address), why the last connection was refused; a success clears it.
     """
@@ -155,10 +155,10 @@ class AsyncTransport:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.sleep(0)  # let aborted sockets be closed before the loop is
 
-    # station.Wire
+    # wire_events.Wire
 
     def send(self, peer: str, message: Message) -> bool:
-        """See station.Wire. False also when the peer reads too slowly and this is append_entries."""
+        """See wire_events.Wire. False also when the peer reads too slowly and this is append_entries."""
         connection = self._dialled(peer)
         return connection is not None and connection.send(message)
 

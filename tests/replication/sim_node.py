@@ -10,7 +10,7 @@ from replication.frame import Message
 from replication.group import RaftGroup
 from replication.journal import Journal
 from replication.options import GroupOptions, Vitals
-from replication.station import WireEvents
+from replication.wire_events import WireEvents
 from storage.file.disk import Disk
 
 if TYPE_CHECKING:

@@ -5,10 +5,9 @@ from random import Random
 
 import pytest
 
-from replication.core import NO_OP
 from replication.journal import Journal
 from replication.journal_install import Promises, install_journal
-from replication.journal_record import HEAD_SIZE
+from replication.journal_record import HEAD_SIZE, NO_OP
 from storage.format.rows import Corrupt
 from tests.replication.memory_disk import MemoryDisk, Stopped
 
