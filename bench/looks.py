@@ -22,10 +22,10 @@ from node.dispatcher import Dispatcher
 from node.memory import settle_memory
 from node.retention import Retention
 from node.takeover import Takeover
-from replication.command import Command, DispatchState, Genesis, Unlink
-from replication.envelope import encode_entry
-from replication.journal import Journal
-from replication.machine import Machine
+from replication.apply.machine import Machine
+from replication.command.entry import encode_entry
+from replication.command.registry import Command, DispatchState, Genesis, Unlink
+from replication.journal.journal import Journal
 from storage.catalog.key import DROPPED_MAX, KeyEntry
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch, UnitBatch

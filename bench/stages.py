@@ -32,9 +32,9 @@ from node.dispatcher import Dispatcher, DispatchOptions
 from node.draft import encode_schedule
 from node.memory import settle_memory
 from node.receipt import Receipts
-from replication.command import Command, Genesis, Settle
-from replication.envelope import encode_entry
-from replication.machine import Applied, Machine
+from replication.apply.machine import Applied, Machine
+from replication.command.entry import encode_entry
+from replication.command.registry import Command, Genesis, Settle
 from storage.file.disk import Disk
 from storage.format.message_id import encode_ids
 from storage.format.pieces import at_once

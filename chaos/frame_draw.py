@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from replication.contacts import Contact, Contacts
-from replication.frame import HEADER, PROTOCOL, encode_frame, table
-from replication.frame_bound import INDEX_MAX, MOST, TERM_MAX
-from replication.handshake import Hello
+from replication.wire.contacts import Contact, Contacts
+from replication.wire.frame import HEADER, PROTOCOL, encode_frame, table
+from replication.wire.frame_bound import INDEX_MAX, MOST, TERM_MAX
+from replication.wire.handshake import Hello
 
 KINDS = table(PROTOCOL[1])
 NUMBERS = (0, 1, 2, 7, 1 << 20, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 62, (1 << 63) - 1, (1 << 64) - 1, -1)

@@ -13,7 +13,7 @@ import msgspec
 
 from chaos.event import Answered, Cancelled, Event, Fault, HandedOver, Offered, Settled
 from node.clock import NodeClock
-from replication.apply_move import CODE_REDRIVEN
+from replication.apply.move import CODE_REDRIVEN
 
 E = TypeVar("E", bound=Event)
 

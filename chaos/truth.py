@@ -24,7 +24,7 @@ from chaos.event import (
 )
 from chaos.history import History
 from node.retry import NACKED
-from replication.apply_move import CODE_REDRIVEN
+from replication.apply.move import CODE_REDRIVEN
 from storage.catalog.level import LEVELS
 from storage.format.rows import DELIVERED
 

@@ -7,7 +7,7 @@ here) and what is damage (a fault, here and there); all that differs is that its
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from replication.journal_recovery import recover
+from replication.journal.recovery import recover
 from storage.file.disk import Disk, DiskFailed
 from storage.format.rows import Corrupt, FormatRefused
 

@@ -15,9 +15,9 @@ def new_term(opened: Sequence["DataDirectory"]) -> int:
     """The term to which the journals of these directories, locked by the caller, are lowered. Raises Failure if the
     members are not all here, if they are of several clusters, or if there is no need; Corrupt, FormatRefused."""
     from cli.journal_check import ReadOnlyDisk
-    from replication.frame_bound import TERM_MAX
-    from replication.journal_term import GAP, members_named, read_journal
-    from replication.term_bound import CREDIT
+    from replication.election.term_bound import CREDIT
+    from replication.journal.lower_term import GAP, members_named, read_journal
+    from replication.wire.frame_bound import TERM_MAX
 
     disk, here = ReadOnlyDisk(), [directory.node_id for directory in opened]
     members: set[str] = set()

@@ -1,7 +1,8 @@
 """`hourwheel node`: drain one node, or bring stopped ones back from a term behind which there is none.
 
 A drained node leads nothing and takes no requests, until it is told otherwise or started anew. `journal-term` is
-offline: it talks to no node, and the directories it is given are locked while it works (replication/journal_term.py).
+offline: it talks to no node, and the directories it is given are locked while it works
+(replication/journal/lower_term.py).
 """
 
 import contextlib
@@ -54,7 +55,7 @@ def journal_term(directories: tuple[Path, ...], yes: bool) -> None:
     """
     from cli.journal_check import ReadOnlyDisk
     from cli.journal_term import new_term
-    from replication.journal_term import lower_term, read_journal
+    from replication.journal.lower_term import lower_term, read_journal
     from storage.directory.data_directory import DataDirectory, DirectoryRefused
     from storage.file.disk import Disk, DiskFailed
     from storage.format.rows import Corrupt, FormatRefused

@@ -50,7 +50,7 @@ def command(
 
     Restore one node. The others start with empty data directories and get everything from it.
     """
-    from replication.journal_install import install_restored
+    from replication.journal.install import install_restored
     from storage.checkpoint.manifest import SnapshotRefused
     from storage.directory.restore import RestoreOptions, restore
     from storage.file.disk import Disk, DiskFailed

@@ -41,7 +41,7 @@ def command(config_path: Path, parent: int | None) -> None:
     from api.listening import ListenFailed
     from node.membership import NodeRemoved
     from node.process import run
-    from replication.envelope import UnknownCommand
+    from replication.command.entry import UnknownCommand
     from replication.group import StartRefused
     from storage.directory.data_directory import DirectoryRefused
     from storage.file.disk import DiskFailed

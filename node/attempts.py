@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from node.exhausted import Exhausted
 from node.retry import LEASE_ENDED, MAX_AGE, effective, too_old
-from replication.command import Fail
-from replication.command_handover import DEAD
+from replication.command.handover import DEAD
+from replication.command.registry import Fail
 from storage.format.array import U16, U64
 from storage.format.record import Record
 

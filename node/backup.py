@@ -21,7 +21,7 @@ import structlog
 
 from api.problem import FieldFault, Problem
 from api.snapshot import SnapshotView
-from replication.in_thread import in_thread
+from replication.snapshot.in_thread import in_thread
 from storage.checkpoint.manifest import Manifest
 from storage.checkpoint.pin import Pin
 from storage.directory.backup import BackupRefused, BackupWriter, Room

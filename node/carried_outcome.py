@@ -22,9 +22,9 @@ from node.queues import ENTRY_MOVES_MAX
 from node.receipt import ReceiptColumns
 from node.reign import Reign
 from node.retry import STOPPED, Dead, Retry, decide, effective, error_text
-from replication.apply_settle import ACKED, INVALID, STALE
-from replication.command import Fail, Settle
-from replication.command_handover import AGAIN, DEAD, RETRY
+from replication.apply.settle import ACKED, INVALID, STALE
+from replication.command.handover import AGAIN, DEAD, RETRY
+from replication.command.registry import Fail, Settle
 from storage.format.array import U8
 from storage.format.rows import UNKNOWN
 

@@ -26,8 +26,8 @@ from node.dispatcher import Dispatcher
 from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_MOVES_MAX
 from node.retry import RESTORED
-from replication.command import CatchUp, Fail
-from replication.command_handover import DEAD
+from replication.command.handover import DEAD
+from replication.command.registry import CatchUp, Fail
 from storage.format.array import U64
 from storage.format.position import HOUR_MS
 from storage.format.rows import LEASED, PENDING

@@ -19,10 +19,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from node.config import StorageOptions
-from replication.in_thread import in_thread
-from replication.journal import Journal
-from replication.machine import Machine
-from replication.rhythm import next_look
+from replication.apply.machine import Machine
+from replication.journal.journal import Journal
+from replication.snapshot.in_thread import in_thread
+from replication.wire.rhythm import next_look
 from storage.checkpoint.job import CheckpointJob
 from storage.checkpoint.kept_hours import KeptHours
 

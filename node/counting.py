@@ -23,7 +23,7 @@ from api.duration import render_duration
 from api.message_query import ENDED_STATES, HISTOGRAM_BUCKETS_MAX, OPEN_STATES, CountQuery, HistogramBucket
 from api.problem import FieldFault, Problem
 from node.turns import Turns
-from replication.in_thread import in_thread_until
+from replication.snapshot.in_thread import in_thread_until
 from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED, LEASED, PENDING, Corrupt
 from storage.format.tag_mask import TagFilter
 from storage.hour.hour_table import Extents

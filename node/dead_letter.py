@@ -20,7 +20,7 @@ from node.in_parts import NOT_PROPOSED, unfinished
 from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_MOVES_MAX, GROUP
 from node.retry import reason_of
-from replication.command import Redrive
+from replication.command.registry import Redrive
 from storage.catalog.topic import Topic
 from storage.format.array import U64
 from storage.format.message_id import encode_ids

@@ -36,7 +36,7 @@ from node.strict import Strict
 from node.sweep import Sweep, within_topics
 from node.waited import Waited
 from node.window import MARKS_MAX, Queued
-from replication.command import DispatchState, Realign
+from replication.command.registry import DispatchState, Realign
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.position import HOUR_MS
 from storage.format.rows import LEASED

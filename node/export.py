@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from replication.in_thread import in_thread
+from replication.snapshot.in_thread import in_thread
 from storage.catalog.hour_lengths import settle_count
 from storage.export.export import Export, Exported, ExportRefused
 from storage.export.source import source_of

@@ -2,7 +2,7 @@
 
 from node.config import Config
 from node.entropy import Entropy
-from replication.command import Genesis
+from replication.command.registry import Genesis
 
 
 def genesis_of(config: Config, entropy: Entropy) -> Genesis:

@@ -7,12 +7,12 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from node.config import Config
-from replication.contacts import address_of
-from replication.envelope import is_change
+from replication.command.entry import is_change
 from replication.group import RaftGroup
-from replication.in_thread import in_thread
-from replication.leading import UNSAID_S
-from replication.options import GroupOptions, Vitals
+from replication.raft.leader import UNSAID_S
+from replication.raft.options import GroupOptions, Vitals
+from replication.snapshot.in_thread import in_thread
+from replication.wire.contacts import address_of
 from storage.catalog.level import has
 from storage.file.silence_file import read_silence, write_silence
 

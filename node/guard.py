@@ -2,7 +2,7 @@
 
 The clock guard in one place. A leader knows every clock from the echoes (node/skew.py); a follower knows its own from
 the heartbeats, which carry the median as the leader sees it. Past `[clock] skew_max_ms`, either way, a node is not
-ready (`/readyz`), stands for election after the others (replication/election.py), and a leader that a majority
+ready (`/readyz`), stands for election after the others (replication/election/may_vote.py), and a leader that a majority
 contradicts hands over (node/transfer.py). Nothing here changes what is done with messages.
 
 | who is off | who notices | what happens |

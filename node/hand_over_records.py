@@ -16,7 +16,7 @@ import numpy as np
 from api.ledger import RecordsAsked, RecordsFound
 from api.problem import Problem
 from node.turns import Turns
-from replication.in_thread import in_thread_until
+from replication.snapshot.in_thread import in_thread_until
 from storage.format.array import U64
 from storage.query.delivery_search import DeliverySearch, Found, Search, TooMuch
 

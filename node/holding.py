@@ -16,7 +16,7 @@ import numpy as np
 
 from api.problem import Problem
 from node.dispatcher import Dispatcher
-from replication.command import Unlink
+from replication.command.registry import Unlink
 
 if TYPE_CHECKING:
     from node.reign import Reign

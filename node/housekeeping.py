@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from api.problem import Problem
-from replication.rhythm import next_look
+from replication.wire.rhythm import next_look
 from storage.format.position import HOUR_MS
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from api.ledger import HandOverEntry, LedgerDuplicate, LedgerEntry
 from ledger.columns import CAUSE_WORDS, CLASS_WORDS, LATE_WORDS, LOST_WORDS, Columns, flag_words
 from node.delivery_log import DELIVERED, FAILED, GIVEN_BACK, LATE, PULL, PUSH
 from node.queues import GROUP
-from replication.fence import fence
+from replication.apply.attempt_order import fence
 from storage.format.array import I64, U64
 from storage.format.delivery_record import DELIVERY, END, START, Deliveries
 from storage.format.message_id import encode_ids

@@ -19,11 +19,11 @@ import structlog
 
 from api.problem import Problem
 from node.queues import GROUP
-from replication.command_level import RaiseLevel
-from replication.envelope import encode_entry
-from replication.handshake import Range
-from replication.machine import Applied
-from replication.proposal import NOT_LEADER, OVERLOADED, UNKNOWN
+from replication.apply.machine import Applied
+from replication.command.entry import encode_entry
+from replication.command.level import RaiseLevel
+from replication.raft.proposal import NOT_LEADER, OVERLOADED, UNKNOWN
+from replication.wire.handshake import Range
 from storage.catalog.level import LEVELS, NEEDS, has
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Who the members are, as this node has applied it, and the changes that its leader makes of them.
 
-The table of the catalog decides (storage/catalog/members.py, replication/membership.py); the configuration's peers are
-what a node starts from before it has one. Only then, and to move a member to another address: of a member that is
+The table of the catalog decides (storage/catalog/members.py, replication/raft/members.py); the configuration's peers
+are what a node starts from before it has one. Only then, and to move a member to another address: of a member that is
 listed there, the configured addresses are used.
 
     add      is it a member, or was it; does it answer at both addresses, to that id; has it other data  -> a learner
@@ -26,17 +26,17 @@ from api.member import MemberView
 from api.problem import FieldFault, Problem
 from node.queues import GROUP
 from node.status import CATCHING_UP
-from replication.apply_member import MemberChanged, why_not_added
-from replication.command_member import ADD, PROMOTE, REMOVE, ChangeMember
-from replication.contacts import Contact, Contacts, address_of
-from replication.envelope import encode_entry
-from replication.handshake import UNKNOWN_NODE, Refusal
-from replication.logged_cluster import logged_clusters
-from replication.machine import Applied
-from replication.options import Peer
-from replication.proposal import CHANGING, NOT_LEADER, UNKNOWN
-from replication.rhythm import next_look
-from replication.transport import HEARSAY_MAX
+from replication.apply.machine import Applied
+from replication.apply.member import MemberChanged, why_not_added
+from replication.command.entry import encode_entry
+from replication.command.member import ADD, PROMOTE, REMOVE, ChangeMember
+from replication.journal.logged_cluster import logged_clusters
+from replication.raft.options import Peer
+from replication.raft.proposal import CHANGING, NOT_LEADER, UNKNOWN
+from replication.wire.contacts import Contact, Contacts, address_of
+from replication.wire.handshake import UNKNOWN_NODE, Refusal
+from replication.wire.listener import HEARSAY_MAX
+from replication.wire.rhythm import next_look
 from storage.catalog.members import LEARNER, REMOVED, VOTER, Member
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from node.message_view import EVENTS, Found, find, handed_over_at, newest_lease,
 from node.move_size import move_weight
 from node.queues import CancelOrder, RescheduleOrder
 from node.reign import Reign
-from replication.apply_move import RESCHEDULED
-from replication.apply_settle import CANCELLED, DOUBTFUL, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
+from replication.apply.move import RESCHEDULED
+from replication.apply.settle import CANCELLED, DOUBTFUL, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
 from storage.format.rows import Settles
 from storage.query.lease_end import lease_ends_ms
 

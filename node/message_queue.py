@@ -21,7 +21,7 @@ from api.problem import Problem
 from node.draft import encode_schedule, encode_target
 from node.entropy import Entropy
 from node.queues import GROUP, Section
-from replication.machine import Scheduled
+from replication.apply.machine import Scheduled
 from storage.format.array import U8
 from storage.format.message_id import encode_ids
 from storage.format.position import HOUR_MS
@@ -48,7 +48,7 @@ TOPIC_BYTES = 8 * 1024
 
 @dataclass(slots=True)  # not frozen: setting three fields past the guard doubles the price of a single message's row
 class Placed:
-    """Rows that went through an entry: their ids (S26), due times and statuses (replication.apply_schedule)."""
+    """Rows that went through an entry: their ids (S26), due times and statuses (replication.apply.schedule)."""
 
     ids: npt.NDArray[np.bytes_]
     due_ms: npt.NDArray[np.int64]

@@ -18,8 +18,8 @@ from api.port import HistoryEvent, MessageView, RetryPolicy, Target
 from api.problem import Problem
 from node.queues import GROUP
 from node.retry import describe, reason_of
-from replication.apply_move import CODE_REDRIVEN, CODE_RESCHEDULED
-from replication.unheard import nobody_heard
+from replication.apply.move import CODE_REDRIVEN, CODE_RESCHEDULED
+from replication.apply.unheard import nobody_heard
 from storage.format import rows as states
 from storage.format.array import U64
 from storage.format.message_id import BadId, decode_id

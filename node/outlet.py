@@ -33,7 +33,7 @@ from node.staged import Staged, StagedHandOver
 from node.strict import Strict
 from node.taking import BYTES_MAX, Taking, rows_within
 from node.window import NOTHING, Found, LaneKind, Queued
-from replication.fence import Rows
+from replication.apply.attempt_order import Rows
 from storage.format.array import U16, U64
 from storage.format.tag_mask import TagFilter
 from storage.store import Store

@@ -20,12 +20,12 @@ from node.push_answer import Answer
 from node.push_client import PushClient
 from node.push_target import PushTarget
 from node.watchdog import LoopWatchdog, Watchdog
-from replication.contacts import Contacts
-from replication.handshake import Hello, Range, Refusal
-from replication.journal_writer import Writer, WriterThread
-from replication.link import Address
-from replication.transport import AsyncTransport, Identity
-from replication.wire_events import Wire, WireEvents
+from replication.journal.writer import Writer, WriterThread
+from replication.wire.contacts import Contacts
+from replication.wire.events import Wire, WireEvents
+from replication.wire.handshake import Hello, Range, Refusal
+from replication.wire.link import Address
+from replication.wire.listener import AsyncTransport, Identity
 from storage.file.disk import Disk
 
 

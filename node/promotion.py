@@ -17,8 +17,8 @@ import numpy as np
 
 from api.problem import Problem
 from node.message_view import Found
-from replication.command_promotion import HANDED_ON, Promotion
-from replication.doubtful import DOUBTFUL_FIELD, doubtful_at
+from replication.apply.doubtful import DOUBTFUL_FIELD, doubtful_at
+from replication.command.promotion import HANDED_ON, Promotion
 from storage.catalog.doubt import CLOCKS_MS, NO_DOUBT, Doubt
 from storage.catalog.level import has
 from storage.format.position import MS_PER_TICK

@@ -42,7 +42,9 @@ from node.queues import (
     resolve,
 )
 from node.riding import Riding
-from replication.command import (
+from replication.apply.machine import Applied, TopicPut
+from replication.command.entry import encode_entry
+from replication.command.registry import (
     CatchUp,
     DropTopic,
     Extend,
@@ -55,10 +57,8 @@ from replication.command import (
     Settle,
     Unlink,
 )
-from replication.envelope import encode_entry
 from replication.group import RaftGroup
-from replication.machine import Applied, TopicPut
-from replication.proposal import Outcome
+from replication.raft.proposal import Outcome
 from storage.catalog.level import FOUNDED
 from storage.format.array import U8
 

@@ -30,8 +30,8 @@ from node.push_unit import StagedUnit
 from node.queues import ENTRY_MOVES_MAX
 from node.receipt import Receipts
 from node.retry import STOPPED, Dead, Retry, decide, effective, error_text
-from replication.command import Fail, Settle
-from replication.command_handover import AGAIN, DEAD, RETRY
+from replication.command.handover import AGAIN, DEAD, RETRY
+from replication.command.registry import Fail, Settle
 from storage.format.array import U8, U16, U32, U64
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from api.problem import Problem
-from replication.apply_move import Rescheduled
-from replication.apply_settle import Cancelled
-from replication.command import Cancel, DropTopic, Extend, Fail, Redrive, Reschedule, Settle
-from replication.envelope import Packed
+from replication.apply.move import Rescheduled
+from replication.apply.settle import Cancelled
+from replication.command.entry import Packed
+from replication.command.registry import Cancel, DropTopic, Extend, Fail, Redrive, Reschedule, Settle
 from storage.format.array import U8
 
 GROUP = 0

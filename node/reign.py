@@ -28,9 +28,9 @@ from node.riding import Riding
 from node.steps import Steps
 from node.takeover import Takeover
 from node.term_record import TermRecord
-from replication.apply_settle import ACKED
-from replication.command import Fail, Realign
-from replication.command_handover import DEAD
+from replication.apply.settle import ACKED
+from replication.command.handover import DEAD
+from replication.command.registry import Fail, Realign
 from storage.catalog.level import has
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.position import HOUR_MS

@@ -17,8 +17,8 @@ import numpy as np
 
 from node.clock import NodeClock
 from node.proposer import Proposer
-from replication.command import Unlink
-from replication.machine import Machine
+from replication.apply.machine import Machine
+from replication.command.registry import Unlink
 
 #: Hours in one command; the rest goes in the next round.
 HOURS_MAX = 100

@@ -25,7 +25,7 @@ from typing import Any, Final
 import msgspec
 
 from api.port import RETRY_DEFAULTS
-from replication.unheard import CODE_LEASE_ENDED, CODE_MAX_AGE, CODE_RESTORED, CODE_STOPPED
+from replication.apply.unheard import CODE_LEASE_ENDED, CODE_MAX_AGE, CODE_RESTORED, CODE_STOPPED
 
 TIMEOUT: Final = 1000
 CONNECT: Final = 1001

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from replication.command import DispatchState, Lease, Release
+from replication.command.registry import DispatchState, Lease, Release
 
 
 class Riding(NamedTuple):

@@ -53,14 +53,14 @@ from node.term_record import TermRecord, end_killed
 from node.topic_metrics import TopicMetrics
 from node.transfer import Transfer
 from node.trimming import Trimming, segment_bytes
-from replication.agreement import OddOneOut
-from replication.command import DispatchState
+from replication.apply.machine import Machine
+from replication.command.entry import version_of
+from replication.command.registry import DispatchState
 from replication.driver import GroupDriver
-from replication.envelope import version_of
-from replication.journal import Journal
-from replication.machine import Machine
-from replication.options import Vitals
-from replication.transport import Identity
+from replication.journal.journal import Journal
+from replication.raft.agreement import OddOneOut
+from replication.raft.options import Vitals
+from replication.wire.listener import Identity
 from storage.catalog.level import LEVELS
 from storage.directory.data_directory import DataDirectory
 from storage.file.disk import DiskFailed

@@ -45,8 +45,8 @@ from node.settling import Settling
 from node.takeover import account
 from node.topic_drop import drop_topic
 from node.topic_view import check_target, settings_of, view_topic
-from replication.apply_topic import MISMATCH
-from replication.command import PutTopic
+from replication.apply.topic import MISMATCH
+from replication.command.registry import PutTopic
 from storage.catalog.topic import Topic
 from storage.file.disk import DiskFailed
 from storage.format.rows import Corrupt

@@ -28,10 +28,10 @@ from node.queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX
 from node.receipt import ReceiptColumns, Receipts
 from node.reign import Reign
 from node.retry import NACKED, Retry, decide, effective
-from replication.apply_fail import done_before
-from replication.apply_settle import ACKED, INVALID, STALE
-from replication.command import Extend, Fail, Settle
-from replication.command_handover import AGAIN, DEAD, RETRY
+from replication.apply.fail import done_before
+from replication.apply.settle import ACKED, INVALID, STALE
+from replication.command.handover import AGAIN, DEAD, RETRY
+from replication.command.registry import Extend, Fail, Settle
 from storage.catalog.topic import Topic
 from storage.file.disk import DiskFailed
 from storage.format.array import U8, U64

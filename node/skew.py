@@ -6,7 +6,8 @@ past the median (clock.py): that holds from the first stamp on. And a leader tha
 agreeing with each other, hands leadership to one of them: a clock that is behind would make everything late, and one
 that is ahead everything early, if only by the 500 ms.
 
-What waited on the way counts for neither (replication/median.py, options.py): after a pause it says where clocks were.
+What waited on the way counts for neither (replication/election/median.py, options.py): after a pause it says where
+clocks were.
 
 To contradict is to be farther off than the configured bound, which is at most those 500 ms.
 """
@@ -17,9 +18,9 @@ import math
 import statistics
 
 from node.clock import STEP_MS, NodeClock
+from replication.election.median import Median
 from replication.group import RaftGroup
-from replication.median import Median
-from replication.options import Peer, parted_ms
+from replication.raft.options import Peer, parted_ms
 
 
 class Skew:

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from replication.frame import Message
-from replication.journal_install import Promises, install_journal
-from replication.snapshot_fetch import SnapshotFetcher
-from replication.snapshot_send import SnapshotSender
+from replication.journal.install import Promises, install_journal
+from replication.snapshot.fetch import SnapshotFetcher
+from replication.snapshot.send import SnapshotSender
+from replication.wire.frame import Message
 from storage.checkpoint.manifest import Manifest
 from storage.checkpoint.pin import Pin
 from storage.directory.snapshot_install import Install, discard_install, remove_replaced
@@ -68,9 +68,10 @@ class Snapshots:
         node.group.on_snapshot = self._receive
 
     def _pin(self) -> Pin | None:
-        """The last checkpoint; none while nodes differ and no majority says which is right (replication/agreement.py):
-        this one may be the odd one, and two with its state would be a majority. Where there is nobody to compare with,
-        it is given: with one of three gone, a follower that cannot commit without it may be all there is."""
+        """The last checkpoint; none while nodes differ and no majority says which is right
+        (replication/raft/agreement.py): this one may be the odd one, and two with its state would be a majority. Where
+        there is nobody to compare with, it is given: with one of three gone, a follower that cannot commit without it
+        may be all there is."""
         return None if self._node.group.agreement.split is not None else self._node.store.pin()
 
     def start(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from api.port import Readiness
-from replication.options import Peer
+from replication.raft.options import Peer
 from storage.catalog.members import LEARNER
 
 if TYPE_CHECKING:

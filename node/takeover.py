@@ -29,7 +29,7 @@ from api.handing_on import TOLD_MAX, OpenHandOvers, TakeoverView
 from api.problem import Problem
 from node.lease_book import Span
 from node.sweep import leased_piece
-from replication.command import Lease
+from replication.command.registry import Lease
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.array import I64, U64
 from storage.format.rows import LEASED

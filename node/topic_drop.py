@@ -6,7 +6,7 @@
     when the entry is put together: are there units appended since, and of this topic?  --- yes: count again
             |  no                                                                            too many: count again
             v
-    DropTopic, void unless it stands right behind what was looked at (replication/apply_topic.py) --- void: count again
+    DropTopic, void unless it stands right behind what was looked at (replication/apply/topic.py) --- void: count again
 
 A message of the topic can only become open by a unit that is appended, by a schedule, a move or a redrive; so what was
 counted, and what was appended since, is all there is. Producers are not held up: their message comes first, or makes
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from api.problem import Problem
 from node.counting import Leads
-from replication.apply_topic import DROPPED, MISMATCH, UNKNOWN
-from replication.command import DropTopic
+from replication.apply.topic import DROPPED, MISMATCH, UNKNOWN
+from replication.command.registry import DropTopic
 from storage.catalog.topic import Topic
 from storage.hour.hour_table import Extents
 

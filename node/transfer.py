@@ -33,7 +33,7 @@ from api.handing_on import TOLD_MAX, OpenHandOvers, TakeoverView
 from api.port import ForwardRequest, TransferResult
 from api.problem import Problem
 from node.status import CATCHING_UP
-from replication.options import Peer
+from replication.raft.options import Peer
 from storage.format.rows import LEASED
 
 if TYPE_CHECKING:

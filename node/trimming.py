@@ -11,14 +11,14 @@ A segment goes once a durable checkpoint covers it and nobody needs it. Somebody
   a while, then goes on from the journal. One that stays away costs no more than that; when it comes back it gets a
   snapshot. A peer that keeps up needs what is behind the checkpoint anyway, and that is always kept.
 - who takes over a snapshot: from the snapshot's index on until it has caught up, or it could be stranded again at the
-  moment it is done. The leader bounds that by `snapshot_journal_mb` (replication/snapshot_send.py).
+  moment it is done. The leader bounds that by `snapshot_journal_mb` (replication/snapshot/send.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from replication.journal import SEGMENT_BYTES, Journal
+from replication.journal.journal import SEGMENT_BYTES, Journal
 
 MB = 1 << 20
 _SEGMENTS_KEPT = 8

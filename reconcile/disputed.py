@@ -1,7 +1,7 @@
 """Whether the nodes' copies of an hour say the same: they applied the same entries, so they must, row by row.
 
 A row that is damaged in a copy says nothing. Two whole rows that differ mean that two nodes applied different things,
-which the service itself watches for (replication/agreement.py) and the reconciliation confirms from the files.
+which the service itself watches for (replication/raft/agreement.py) and the reconciliation confirms from the files.
 """
 
 import numpy as np

@@ -5,9 +5,9 @@ for a step, and all that was asked for before the loop comes round is one step: 
 that arrived in one read are counted together, one write of the journal takes all that waits. Nothing waits for a timer;
 the timer is only for heartbeats and elections, and the group says how long it can do without (`rest_s`).
 
-The step hands the journal's bytes to a thread for write and fdatasync (journal_writer.py), and goes on; when they are
-durable the thread says so and the next step releases what waited for it (outbox.py). One write is under way at a time:
-what comes meanwhile is the next one's group.
+The step hands the journal's bytes to a thread for write and fdatasync (journal/writer.py), and goes on; when they are
+durable the thread says so and the next step releases what waited for it (raft/outbox.py). One write is under way at a
+time: what comes meanwhile is the next one's group.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from replication.group import APPLY_LATER, RaftGroup
-from replication.journal_sync import Sync
-from replication.journal_writer import Writer, WriterThread
-from replication.proposal import Outcome
+from replication.journal.sync import Sync
+from replication.journal.writer import Writer, WriterThread
+from replication.raft.proposal import Outcome
 
 LEAST_S = 0.0005
 """The timer is never set to less: its own rounding would make it go off twice."""

@@ -15,17 +15,19 @@ file but through the journal. driver.py turns it with asyncio, tests/replication
 
 Which repair of RAFT.md lives where:
 
-    R1  outbox.py (what leaves waits for the disk), progress.py (the own copy counts when durable), journal.py
-    R2  journal.py, with following.py
-    R3, R4  progress.py        R5  ballot.py, leading.py        R6  election.py, ballot.py        R7  trust.py
-    R8  station.py             R9  journal.py, node/checkpointer.py       R10 snapshot_fetch.py, journal_install.py
-    R11 core.py, journal.py          R13 proposal.py                   R19 core.py
-    R12 `_apply`: a refusal is a result; an exception would come again on every node and every restart, so it ends the
+    R1  raft/outbox.py (what leaves waits for the disk), raft/progress.py (the own copy counts when durable),
+    journal/journal.py R2  journal/journal.py, with raft/follower.py
+    R3, R4  raft/progress.py        R5  raft/votes.py, raft/leader.py        R6  election/may_vote.py, raft/votes.py
+       R7  election/trust.py R8  raft/context.py             R9  journal/journal.py, node/checkpointer.py       R10
+       snapshot/fetch.py, journal/install.py
+    R11 raft/pysyncobj_core.py, journal/journal.py          R13 raft/proposal.py                   R19
+    raft/pysyncobj_core.py R12 `_apply`: a refusal is a result; an exception would come again on every node and every
+    restart, so it ends the
         process. The library stops ticks and network instead and lives on
-    R15, R16  frame.py, handshake.py, link.py, transport.py
+    R15, R16  wire/frame.py, wire/handshake.py, wire/link.py, wire/listener.py
     R17 `max_pending_bytes`, the transport's bounds, the journal's segments
     R18 `max_entry_bytes` is below the frame limit, and an entry is never sent in chunks
-    R20 membership.py (a learner is sent everything and counts for nothing)
+    R20 raft/members.py (a learner is sent everything and counts for nothing)
 
 An entry is applied when it is committed AND durable on this node. Raft needs only the first; the second keeps the
 files behind the journal, so that a checkpoint never covers an entry that a power cut takes from this node's own log.
@@ -37,28 +39,28 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Any
 
-from replication.agreement import Agreement
-from replication.ballot import Ballot
-from replication.core import FOLLOWER, LEADER, Core
-from replication.following import Following
-from replication.frame import SNAPSHOT_KINDS, Message
-from replication.frame_bound import TERM_MAX
-from replication.journal import Journal
-from replication.leading import Leading
-from replication.membership import Roster
-from replication.options import GroupOptions, Vitals
-from replication.outbox import Outbox
-from replication.outlook import Outlook
-from replication.patience import Patience
-from replication.promise import Promises
-from replication.proposal import CHANGING, NOT_LEADER, OVERLOADED, Done, Outcome, Pending
-from replication.rolling import Sums
-from replication.said_seldom import SaidSeldom
-from replication.silence import Silence
-from replication.station import Station
-from replication.term_bound import TermBound
+from replication.election.patience import Patience
+from replication.election.silence import Silence
+from replication.election.term_bound import TermBound
+from replication.group_state import Outlook
+from replication.journal.journal import Journal
+from replication.raft.agreement import Agreement
+from replication.raft.context import Station
+from replication.raft.follower import Following
+from replication.raft.leader import Leading
+from replication.raft.members import Roster
+from replication.raft.options import GroupOptions, Vitals
+from replication.raft.outbox import Outbox
+from replication.raft.promise import Promises
+from replication.raft.proposal import CHANGING, NOT_LEADER, OVERLOADED, Done, Outcome, Pending
+from replication.raft.pysyncobj_core import FOLLOWER, LEADER, Core
+from replication.raft.state_hashes import Sums
+from replication.raft.votes import Ballot
 from replication.transfer import Transfer
-from replication.wire_events import Wire, WireEvents
+from replication.wire.events import Wire, WireEvents
+from replication.wire.frame import SNAPSHOT_KINDS, Message
+from replication.wire.frame_bound import TERM_MAX
+from replication.wire.said_seldom import SaidSeldom
 
 Apply = Callable[[int, int, bytes], Any]
 TICK_S = 0.01
@@ -183,7 +185,7 @@ class RaftGroup(Outlook):
 
     def set_members(self, voters: Collection[str], learners: Collection[str]) -> None:
         """Who counts from now on: call it from `apply` of a change, and once before the first tick, with what the
-        members were after `start_at`'s index. See membership.py."""
+        members were after `start_at`'s index. See raft/members.py."""
         self.roster.set(voters, learners)
         self._core.set_voters(self.roster.others)
         self._leading.set_members()
@@ -247,7 +249,7 @@ class RaftGroup(Outlook):
             self.failure, self._closed = error, True
             self.on_fatal(error)
 
-    # Snapshots: the group only passes their messages on, see snapshot_send.py and snapshot_fetch.py.
+    # Snapshots: the group only passes their messages on, see snapshot/send.py and snapshot/fetch.py.
 
     def send_snapshot(self, peer: str, message: Message) -> bool:
         """Send an offer, a pull or a piece of a snapshot to `peer`; False if it was not taken."""

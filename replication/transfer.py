@@ -11,26 +11,26 @@ TimeoutNow count in a later term; both are put right here. In order, all in the 
    the message. (Leading on until the next term is heard would only lengthen the gap when the message is lost: this way
    an ordinary election follows an election timeout later.)
 3. The target campaigns at once for the next term and no other, without pre-votes, and its requests say that they come
-   of a transfer: voters then grant although they heard a leader a moment ago (ballot.py).
+   of a transfer: voters then grant although they heard a leader a moment ago (raft/votes.py).
 
 Why this cannot make two leaders in one term. A transfer changes when a node campaigns and when a vote may be given,
 never how often: the candidate's term is new to it, each node still gives one vote a term, on disk before it leaves, and
 only to a log that is no shorter than its own. TimeoutNow that comes late is void in any term but the one it names.
 
-Why trust has ended before the new leader can have any. Trust (trust.py) rests on voters staying quiet for 0.4 s after
-they heard the leader of term t. The one vote that breaks this silence is asked for by a transfer, for term u + 1, of
-which only the leader of u could be the origin. If u = t, that leader was untrusted before the message left. If u > t,
-the leader of u was elected, either by voters who had been quiet for long enough, so that the trust of t had run out, or
-by a transfer again: then the same holds one term earlier. So at every moment at most one node trusts itself, transfer
-or not; test_model.py watches that at every step of thousands of random runs.
+Why trust has ended before the new leader can have any. Trust (election/trust.py) rests on voters staying quiet for 0.4
+s after they heard the leader of term t. The one vote that breaks this silence is asked for by a transfer, for term u +
+1, of which only the leader of u could be the origin. If u = t, that leader was untrusted before the message left. If u
+> t, the leader of u was elected, either by voters who had been quiet for long enough, so that the trust of t had run
+out, or by a transfer again: then the same holds one term earlier. So at every moment at most one node trusts itself,
+transfer or not; test_model.py watches that at every step of thousands of random runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from replication.leading import Leading
-from replication.station import Station
+from replication.raft.context import Station
+from replication.raft.leader import Leading
 
 BEAT_S = 0.004
 """How soon the target is asked again where it stands; its echo also says what it has applied."""

@@ -15,13 +15,13 @@ from typing import Final
 
 import node.levels
 import node.server
-import replication.envelope
+import replication.command.entry
 import storage.catalog.checkpoint_record
 import storage.format.rows
 from chaos.simulator.mutant import Patch, patched
-from replication.envelope import UnknownCommand
-from replication.frame import PROTOCOL
-from replication.handshake import Hello
+from replication.command.entry import UnknownCommand
+from replication.wire.frame import PROTOCOL
+from replication.wire.handshake import Hello
 from storage.catalog.level import FOUNDED
 from storage.format.rows import MAGIC_JOURNAL, READS, FormatRefused
 
@@ -29,7 +29,7 @@ FIRST: Final = (FOUNDED, FOUNDED)
 _OLDER: Final[list[Patch]] = [
     (node.levels, "LEVELS", FIRST),
     (node.server, "LEVELS", FIRST),
-    (replication.envelope, "VERSIONS_READ", FIRST),
+    (replication.command.entry, "VERSIONS_READ", FIRST),
     (storage.catalog.checkpoint_record, "LEVELS", FIRST),
     (storage.catalog.checkpoint_record, "VERSIONS", FIRST),
     (storage.format.rows, "READS", {**READS, MAGIC_JOURNAL: FIRST}),

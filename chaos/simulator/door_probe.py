@@ -10,7 +10,7 @@ from chaos.history import History
 from chaos.simulator.stranger import HOST
 from chaos.simulator.transport import SimTransport
 from node.server import Node
-from replication.link import Connection
+from replication.wire.link import Connection
 
 
 class DoorProbe:

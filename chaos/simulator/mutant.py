@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-import replication.apply_settle
+import replication.apply.settle
 import storage.catalog.key
 import storage.checkpoint.states_due
 import storage.state.files
@@ -23,14 +23,14 @@ from node.proposer import Proposer
 from node.queues import GROUP
 from node.reign import Reign
 from node.retention import Retention
-from replication.apply_settle import apply_lease
-from replication.command import Lease
-from replication.door import Door
-from replication.envelope import Envelope, encode_entry
+from replication.apply.machine import Machine
+from replication.apply.settle import apply_lease
+from replication.command.entry import Envelope, encode_entry
+from replication.command.registry import Lease
+from replication.election.trust import Trust
 from replication.group import RaftGroup
-from replication.machine import Machine
-from replication.outbox import Outbox
-from replication.trust import Trust
+from replication.raft.outbox import Outbox
+from replication.wire.door import Door
 from storage.catalog.catalog import Catalog
 from storage.checkpoint.job import CheckpointJob
 from storage.file.outflow import Outflow
@@ -157,7 +157,7 @@ def _without_fence(apply: Callable[..., Any]) -> Callable[..., Any]:
         return np.ones(len(attempt), np.uint64) if ours else np.zeros(len(attempt), np.uint64)
 
     def any_term(store: Any, command: Lease, envelope: Envelope) -> Any:
-        with patched([(replication.apply_settle, "fence", fence)]):
+        with patched([(replication.apply.settle, "fence", fence)]):
             return apply(store, command, envelope)
 
     return any_term

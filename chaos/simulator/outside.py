@@ -33,9 +33,9 @@ from node.forward import Forwarder, lost_answer
 from node.outside import Outside
 from node.push_address import Addresses
 from node.watchdog import Watchdog
-from replication.journal_sync import Sync
-from replication.journal_writer import Writer, Written
-from replication.transport import Identity
+from replication.journal.sync import Sync
+from replication.journal.writer import Writer, Written
+from replication.wire.listener import Identity
 from storage.file.disk import DiskFailed
 
 #: How long dialling the leader may take, as node.forward has it.

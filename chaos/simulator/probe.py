@@ -22,8 +22,8 @@ from chaos.simulator.world import World
 from node.delivery_log import FAILED, PUSH
 from node.queues import GROUP
 from node.server import Node
-from replication.envelope import EntryRefused, Kind, decode_entry
-from replication.fence import fence
+from replication.apply.attempt_order import fence
+from replication.command.entry import EntryRefused, Kind, decode_entry
 from storage.format.array import U64
 from storage.format.batches import SettleBatch
 from storage.format.message_id import encode_ids

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import structs
 
 from chaos.simulator.process import Process
-from replication.leading import UNSAID_S
+from replication.raft.leader import UNSAID_S
 
 USUAL: Final = "usual"
 #: Milliseconds.

@@ -26,7 +26,7 @@ from chaos.simulator.client import Outcome
 from chaos.simulator.load import IDLE, PULL, STRICT_PULL, Caller, code_of
 from chaos.simulator.receivers import Behaviour, Received
 from chaos.simulator.world import EPOCH_S, World
-from replication.journal_install import install_restored
+from replication.journal.install import install_restored
 from storage.directory.restore import RestoreOptions, restore
 from storage.directory.snapshot_install import InstallRefused
 from storage.file.disk import Disk

@@ -19,7 +19,7 @@ from chaos.simulator.network import Socket
 from chaos.simulator.transport import SimTransport
 from chaos.simulator.world import RAFT_PORT, World
 from node.server import Node
-from replication.frame import encode_message
+from replication.wire.frame import encode_message
 
 NOTHING, NODES, CLUSTER = "nothing", "nodes", "cluster"
 KNOWS: Final = (NOTHING, NODES, CLUSTER)
@@ -29,7 +29,7 @@ INVENTED: Final = ("stranger", "someone", "n99")
 PAUSE_S: Final = (0.05, 0.4)
 """Between two connections of one stranger."""
 STAYS_S: Final = (0.1, 2.5)
-"""Longer than a contest for a place takes (replication/door.py)."""
+"""Longer than a contest for a place takes (replication/wire/door.py)."""
 FRAMES_MAX: Final = 16
 """On one connection."""
 GAP_S: Final = 0.1

@@ -11,10 +11,10 @@ from chaos.simulator.build import as_older
 from chaos.simulator.loop import SimLoop
 from chaos.simulator.network import Address, Network
 from chaos.simulator.stream import StreamTransport
-from replication.frame import Message
-from replication.handshake import Hello, Refusal
-from replication.link import Connection
-from replication.transport import AsyncTransport, Identity
+from replication.wire.frame import Message
+from replication.wire.handshake import Hello, Refusal
+from replication.wire.link import Connection
+from replication.wire.listener import AsyncTransport, Identity
 
 #: Within this a duplicate of a message comes.
 DUPLICATE_S = 2.0

@@ -18,7 +18,7 @@ from chaos.simulator.raft_times import USUAL, may_be_older, set_times
 from chaos.simulator.transport import SimTransport
 from chaos.simulator.world import World
 from node.server import Node
-from replication.handshake import Hello, entries_of
+from replication.wire.handshake import Hello, entries_of
 from storage.catalog.level import LEVELS
 
 ASK_S: Final = 1.5

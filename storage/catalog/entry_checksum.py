@@ -1,9 +1,9 @@
 """A checksum over what an entry wrote, for the rolling hash: units, records, settles, catalog rows, unlinked hours.
 
 Two nodes that applied the same entry and differ by one bit in what they wrote differ in this, and so in every rolling
-hash from then on (replication/rolling.py). Taken from the bytes on their way, before anything that depends on when a
-node writes them out (chain, checksums, staging): the same on all nodes, and nothing is read back or copied. CRC32C is
-enough against accidents and runs at memory speed; the rolling hash over it is a cryptographic one.
+hash from then on (replication/raft/state_hashes.py). Taken from the bytes on their way, before anything that depends on
+when a node writes them out (chain, checksums, staging): the same on all nodes, and nothing is read back or copied.
+CRC32C is enough against accidents and runs at memory speed; the rolling hash over it is a cryptographic one.
 """
 
 import google_crc32c

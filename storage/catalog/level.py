@@ -2,7 +2,7 @@
 
 It is part of the replicated state, so all nodes stand at the same level at the same entry. At level 1 a node writes
 every byte as the first builds did: files, entries, receipts, frames and hash. What came later begins at its level in
-`NEEDS`. The leader raises the level by a command of the log (replication/command_level.py) when every member has said
+`NEEDS`. The leader raises the level by a command of the log (replication/command/level.py) when every member has said
 that it reads the next one; it never goes down. From then on a build that does not read it is refused by name.
 """
 

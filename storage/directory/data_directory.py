@@ -37,7 +37,7 @@ from storage.file.disk import Disk
 from storage.format.rows import HEADER_SIZE, Corrupt, FileHeader
 
 CONDEMNED: Final = "CONDEMNED"
-"""A file that says why no node may start on this directory any more; see replication/agreement.py."""
+"""A file that says why no node may start on this directory any more; see replication/raft/agreement.py."""
 
 FORMAT: Final = 1
 STORE_ID_SIZE: Final = 16

@@ -1,7 +1,7 @@
 """SILENCE in a data directory: for how long, at most, this node may still owe a leader its silence after a restart.
 
 One JSON line {"format","silence_ms","checksum"}, replaced by a rename, so that it is the old one or the new one. A
-directory without it is of an older build or new. Why it is kept: replication/silence.py.
+directory without it is of an older build or new. Why it is kept: replication/election/silence.py.
 """
 
 import json

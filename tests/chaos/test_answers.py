@@ -31,7 +31,7 @@ from chaos.event import (
 )
 from chaos.history import History
 from node.retry import NACKED
-from replication.apply_move import CODE_REDRIVEN
+from replication.apply.move import CODE_REDRIVEN
 from storage.catalog.level import LEVELS
 from storage.format.rows import FORWARDED
 from tests.chaos.planted import EPOCH_MS, LEASE_MS, at, hand_over

@@ -12,7 +12,7 @@ from chaos.checker import judge
 from chaos.event import Answered, Cancelled, Event, Fault, GaveBack, HandedOver, Led, Offered, Rescheduled, Settled
 from chaos.history import History
 from chaos.verdict import Verdict
-from replication.apply_move import CODE_REDRIVEN
+from replication.apply.move import CODE_REDRIVEN
 from storage.format.rows import FORWARDED
 from tests.chaos.planted import (
     CANCELLED,

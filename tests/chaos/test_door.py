@@ -14,9 +14,9 @@ from chaos.cluster import Cluster
 from chaos.live.fuzz_frames import cluster_id_of
 from cli.connection import Connection
 from cli.local_cluster import LocalNode
-from replication.contacts import Contact, Contacts
-from replication.frame import HEADER, Message, encode_frame, encode_message
-from replication.handshake import Hello, Refusal, decode_greeting
+from replication.wire.contacts import Contact, Contacts
+from replication.wire.frame import HEADER, Message, encode_frame, encode_message
+from replication.wire.handshake import Hello, Refusal, decode_greeting
 
 WORST = (1 << 32) - 1
 """The largest term that a journal could store once, and the end of a cluster that adopted it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from chaos.frame_draw import KINDS, frame
 from chaos.live.fuzz_frames import fuzz
-from replication.frame import HEADER, FrameRefused, decode_message
+from replication.wire.frame import HEADER, FrameRefused, decode_message
 
 
 def test_frames_of_every_kind_move_nothing(tmp_path: Path) -> None:

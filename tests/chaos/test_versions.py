@@ -9,8 +9,8 @@ import pytest
 import chaos.older_build
 from chaos.older_build import NoOlderBuild, check_out, older_commit, run
 from chaos.versions import NEW, OLD, upgrade
-from replication.envelope import version_of
-from replication.journal import Journal
+from replication.command.entry import version_of
+from replication.journal.journal import Journal
 from storage.file.disk import Disk
 
 IDS = ("n1", "n2", "n3")
@@ -47,7 +47,7 @@ def test_the_older_build_refuses_a_journal_that_may_hold_newer_entries(tmp_path:
 
 _OPEN = """
 from pathlib import Path
-from replication.journal import Journal
+from replication.journal.journal import Journal
 from storage.file.disk import Disk
 from storage.format.rows import FormatRefused
 try:

@@ -11,8 +11,8 @@ from chaos.cluster import Cluster
 from cli.connection import Connection
 from cli.exit_code import ExitCode
 from cli.main import main
-from replication.journal import Journal
-from replication.journal_term import lower_term, read_journal
+from replication.journal.journal import Journal
+from replication.journal.lower_term import lower_term, read_journal
 from storage.file.disk import Disk
 
 WORST = (1 << 32) - 1

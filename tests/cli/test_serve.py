@@ -17,7 +17,7 @@ from cli.exit_code import ExitCode
 from cli.local_cluster import LocalNode, write_config
 from cli.main import main
 from node.config import Config
-from replication.envelope import UnknownCommand
+from replication.command.entry import UnknownCommand
 from storage.directory.data_directory import DataDirectory
 from storage.file.disk import Disk
 from tests.waiting import wait_until

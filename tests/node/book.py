@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from node.dispatcher import Dispatcher
-from replication.command import Command, Lease, PutTopic
-from replication.machine import Applied
+from replication.apply.machine import Applied
+from replication.command.registry import Command, Lease, PutTopic
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.wheel.due import Due

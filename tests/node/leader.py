@@ -10,11 +10,11 @@ import numpy as np
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.exhausted import AttemptLimit
 from node.lease_book import HandOver
-from replication.apply_settle import Cancelled
-from replication.command import Cancel, Command, Fail, Genesis, PutTopic, Realign, Reschedule, Schedule, Settle
-from replication.command_handover import DEAD, RETRY
-from replication.envelope import encode_entry
-from replication.machine import Applied, Machine
+from replication.apply.machine import Applied, Machine
+from replication.apply.settle import Cancelled
+from replication.command.entry import encode_entry
+from replication.command.handover import DEAD, RETRY
+from replication.command.registry import Cancel, Command, Fail, Genesis, PutTopic, Realign, Reschedule, Schedule, Settle
 from storage.file.disk import Disk
 from storage.format.record import Drafts, encode_records
 from storage.format.tag_mask import TagFilter, tags_mask

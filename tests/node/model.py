@@ -15,8 +15,8 @@ from collections.abc import Callable
 import numpy as np
 
 from node.lease_book import HandOver
-from replication.command import DispatchState, Fail, PutTopic, Redrive, Reschedule, Settle
-from replication.command_handover import DEAD, RETRY
+from replication.command.handover import DEAD, RETRY
+from replication.command.registry import DispatchState, Fail, PutTopic, Redrive, Reschedule, Settle
 from storage.format.array import U16, U32, U64
 from storage.format.tag_mask import TagFilter
 from tests.node.book import RecordingWheel

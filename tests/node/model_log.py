@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.lease_book import HandOver
-from replication.command import Command, PutTopic, Schedule
-from replication.envelope import encode_entry
-from replication.machine import Applied
+from replication.apply.machine import Applied
+from replication.command.entry import encode_entry
+from replication.command.registry import Command, PutTopic, Schedule
 from storage.format.array import U16, U64
 from tests.node.book import Book
 from tests.node.leader import GENESIS, HOUR_MS, T0, Replica

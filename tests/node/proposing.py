@@ -13,11 +13,11 @@ from node.clock import NodeClock
 from node.entropy import Entropy
 from node.proposer import Proposer
 from node.riding import Riding
-from replication.command import DispatchState, Lease
-from replication.envelope import decode_entry
+from replication.command.entry import decode_entry
+from replication.command.registry import DispatchState, Lease
 from replication.group import RaftGroup
-from replication.options import GroupOptions
-from replication.proposal import Done, Outcome
+from replication.raft.options import GroupOptions
+from replication.raft.proposal import Done, Outcome
 
 OPTIONS = GroupOptions("n1", ())
 

@@ -9,7 +9,7 @@ from node.attempts import HAND_OVERS_MAX, Attempts, give_up
 from node.exhausted import Exhausted
 from node.retry import MAX_AGE
 from node.server import Node
-from replication.command_handover import DEAD
+from replication.command.handover import DEAD
 from tests.node.push_attempt import record
 
 OLD_MS = 2_000

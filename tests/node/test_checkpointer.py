@@ -14,10 +14,10 @@ import pytest
 
 from node.checkpointer import Checkpointer, phase_of
 from node.config import StorageOptions
+from replication.apply.machine import Machine
 from replication.group import RaftGroup
-from replication.journal import Journal
-from replication.machine import Machine
-from replication.options import GroupOptions, Vitals
+from replication.journal.journal import Journal
+from replication.raft.options import GroupOptions, Vitals
 from storage.checkpoint.job import CheckpointJob
 from storage.file.disk import Disk
 from storage.store import Store

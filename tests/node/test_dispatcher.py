@@ -6,8 +6,8 @@ import pytest
 from node.dispatcher import Dispatcher, DispatchOptions
 from node.lease_book import LeaseBook
 from node.riding import NOTHING_RIDES
-from replication.apply_settle import ACKED, STALE
-from replication.command import DispatchState
+from replication.apply.settle import ACKED, STALE
+from replication.command.registry import DispatchState
 from tests.node.conftest import MakeLeader
 from tests.node.leader import HOUR_MS, LEASE_MS, T0, Leader
 from tests.pace import lines_run

@@ -22,7 +22,7 @@ from node.strict import Strict
 from node.sweep import Sweep
 from node.taking import Taking
 from node.window import LaneKind, Queued, Window
-from replication.command import DispatchState
+from replication.command.registry import DispatchState
 from storage.format.array import U64
 from storage.format.tag_mask import TagFilter
 from storage.store import Store

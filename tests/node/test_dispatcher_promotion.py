@@ -5,8 +5,8 @@ import numpy.typing as npt
 import pytest
 
 from node.riding import NOTHING_RIDES
-from replication.apply_settle import ACKED
-from replication.command import Realign
+from replication.apply.settle import ACKED
+from replication.command.registry import Realign
 from storage.catalog.doubt import CLOCKS_MS
 from tests.node.conftest import MakeLeader
 from tests.node.leader import HOUR_MS, LEASE_MS, T0, Leader

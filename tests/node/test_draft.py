@@ -5,7 +5,7 @@ import numpy as np
 from api.field import pack_headers
 from api.port import MessageIn
 from node.draft import encode_schedule
-from replication.command import Schedule
+from replication.command.registry import Schedule
 from storage.format.record import decode_records, patch
 from storage.format.tag_mask import tags_mask
 

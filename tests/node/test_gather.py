@@ -10,9 +10,9 @@ import pytest
 from api.port import MessageIn
 from node.gather import GATHER_REQUESTS, GATHER_S, Gather
 from node.proposer import Proposer
-from replication.apply_schedule import Fresh, Scheduled
-from replication.command import Settle
-from replication.envelope import decode_entry
+from replication.apply.schedule import Fresh, Scheduled
+from replication.command.entry import decode_entry
+from replication.command.registry import Settle
 from tests.node.proposing import Group, Riders, run, turns
 from tests.virtual_time import passes, virtually
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from node.server import Node
-from replication.agreement import Split
+from replication.raft.agreement import Split
 from tests.node.skewed_nodes import Trio, run_skewed
 from tests.node.three_nodes import leader_of
 from tests.waiting import until

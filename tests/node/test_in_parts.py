@@ -14,7 +14,7 @@ from node.in_parts import in_parts
 from node.move_size import MOVES_A_PAGE
 from node.queues import ENTRY_MOVES_MAX
 from node.server import Node
-from replication.command import Fail
+from replication.command.registry import Fail
 from tests.node.single_node import run_node
 
 COUNT = ENTRY_MOVES_MAX + 200

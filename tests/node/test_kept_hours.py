@@ -12,9 +12,9 @@ from node.clock import NodeClock
 from node.config import StorageOptions
 from node.retention import Retention
 from node.status import Status
-from replication.command import Cancel, Command, DispatchState, Genesis, Schedule, Unlink
-from replication.envelope import encode_entry
-from replication.machine import Machine
+from replication.apply.machine import Machine
+from replication.command.entry import encode_entry
+from replication.command.registry import Cancel, Command, DispatchState, Genesis, Schedule, Unlink
 from storage.file.disk import Disk
 from storage.format.record import Drafts, encode_records
 from storage.store import Store

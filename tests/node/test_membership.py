@@ -11,7 +11,7 @@ from api.problem import Problem
 from chaos.ports import free_ports
 from node.membership import NodeRemoved
 from node.server import Node
-from replication.command_member import REMOVE, ChangeMember
+from replication.command.member import REMOVE, ChangeMember
 from tests.node.place import Place, cluster
 from tests.waiting import until
 

@@ -20,7 +20,7 @@ from node.message_change import MessageChange
 from node.message_view import Found
 from node.reign import Reign
 from node.server import Node
-from replication.apply_settle import CANCELLED, NONE
+from replication.apply.settle import CANCELLED, NONE
 from storage.format.rows import UNIT
 from tests.calls import calls_of
 from tests.node.consumers import ASKS, handed_over

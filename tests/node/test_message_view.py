@@ -12,7 +12,7 @@ from api.port import MessageView
 from api.problem import Problem
 from node.message_view import find, tell, view_message
 from node.retry import LEASE_ENDED, MAX_AGE, STOPPED, TIMEOUT
-from replication.command import DispatchState, Extend, Unlink
+from replication.command.registry import DispatchState, Extend, Unlink
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.message_id import encode_ids
 from storage.format.pieces import at_once

@@ -12,8 +12,8 @@ import pytest
 from api.port import ANONYMOUS, MessageIn, PullIn
 from api.problem import Problem
 from node.server import Node
-from replication.agreement import OddOneOut, Split
-from replication.command import DispatchState, Realign
+from replication.command.registry import DispatchState, Realign
+from replication.raft.agreement import OddOneOut, Split
 from storage.directory.data_directory import CONDEMNED, DataDirectory, DirectoryRefused
 from storage.file.disk import Disk
 from storage.format.batches import UnitBatch

@@ -8,7 +8,7 @@ import pytest
 
 from node.dispatcher import Dispatcher
 from node.exhausted import Exhausted
-from replication.apply_settle import ACKED
+from replication.apply.settle import ACKED
 from storage.format.array import U16, U64
 from storage.format.rows import DEAD
 from tests.node.conftest import MakeLeader

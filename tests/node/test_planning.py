@@ -6,7 +6,7 @@ import pytest
 import node.strict
 from node.lease_book import HandOver
 from node.planning import AHEAD_MS
-from replication.command import PutTopic
+from replication.command.registry import PutTopic
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.array import U64
 from storage.format.rows import LEASED, PENDING

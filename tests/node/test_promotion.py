@@ -9,8 +9,8 @@ import pytest
 
 from node.message_view import Found
 from node.promotion import Promoted
-from replication.command import Promotion
-from replication.command_promotion import HANDED_ON
+from replication.command.promotion import HANDED_ON
+from replication.command.registry import Promotion
 from storage.catalog.doubt import CLOCKS_MS
 from tests.replication.applied_log import T0, Log, placed, risen_log, schedule
 

@@ -12,9 +12,9 @@ from api.port import MessageIn
 from api.problem import Problem
 from node.proposer import Proposer
 from node.queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX, RescheduleOrder
-from replication.command import Fail, Redrive, Reschedule, Settle
-from replication.command_handover import RETRY
-from replication.envelope import decode_entry
+from replication.command.entry import decode_entry
+from replication.command.handover import RETRY
+from replication.command.registry import Fail, Redrive, Reschedule, Settle
 from tests.node.proposing import OPTIONS, Group, Riders, run, turns
 from tests.virtual_time import passes, virtually
 

@@ -9,8 +9,8 @@ from api.port import MessageIn
 from api.problem import Problem
 from node.proposer import Proposer
 from node.queues import ENTRY_MOVES_MAX, MOVE_AGAIN_WEIGHT, CancelOrder, RescheduleOrder
-from replication.command import Cancel, Extend, PutTopic, Reschedule, Settle
-from replication.envelope import decode_entry
+from replication.command.entry import decode_entry
+from replication.command.registry import Cancel, Extend, PutTopic, Reschedule, Settle
 from tests.node.proposing import Group, Riders, run, turns
 from tests.node.test_proposer import fail
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from node.clock import NodeClock
 from node.retention import Retention
-from replication.command import Cancel, DispatchState, Genesis, Schedule
-from replication.envelope import encode_entry
-from replication.machine import Machine
+from replication.apply.machine import Machine
+from replication.command.entry import encode_entry
+from replication.command.registry import Cancel, DispatchState, Genesis, Schedule
 from storage.file.disk import Disk
 from storage.format.record import Drafts, encode_records
 from storage.store import Store

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from api.port import MessageIn
 from node.proposer import Proposer
-from replication.proposal import Outcome
+from replication.raft.proposal import Outcome
 from tests.node.proposing import Group, Riders, run, turns
 
 

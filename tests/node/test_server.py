@@ -10,8 +10,8 @@ import pytest
 from node.clock import STEP_MS, NodeClock
 from node.server import Node
 from node.skew import Skew
-from replication.median import Median
-from replication.options import Peer
+from replication.election.median import Median
+from replication.raft.options import Peer
 
 
 class Leader:

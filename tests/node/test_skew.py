@@ -7,8 +7,8 @@ import pytest
 
 from node.clock import NodeClock
 from node.skew import Skew
-from replication.median import Median
-from replication.options import Peer
+from replication.election.median import Median
+from replication.raft.options import Peer
 
 AWAY = None
 """Of a peer that is down and was not heard in this term."""

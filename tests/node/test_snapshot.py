@@ -15,7 +15,7 @@ import google_crc32c
 from api.port import ANONYMOUS
 from api.problem import Problem
 from node.server import Node
-from replication.frame import Message
+from replication.wire.frame import Message
 from storage.directory.snapshot_install import INSTALL
 from tests.node.restarting import STORAGE, Nodes, fill, play, strand
 from tests.waiting import until

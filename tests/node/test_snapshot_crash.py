@@ -11,7 +11,7 @@ import pytest
 from node.config import Config, parse_config
 from node.outside import Outside
 from node.server import Node
-from replication.journal_install import Promises
+from replication.journal.install import Promises
 from storage.checkpoint.manifest import Manifest, Part
 from storage.checkpoint.pin import checksum_of
 from storage.directory.snapshot_install import Install

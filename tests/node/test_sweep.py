@@ -7,7 +7,7 @@ import pytest
 import node.sweep
 from node.dispatcher import Dispatcher
 from node.ready import Ready
-from replication.command import PutTopic
+from replication.command.registry import PutTopic
 from storage.checkpoint.hour_set import HourSet
 from storage.format.array import U64
 from storage.format.batches import StateColumns

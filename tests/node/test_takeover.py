@@ -13,7 +13,7 @@ from api.problem import Problem
 from node import sweep
 from node.server import Node
 from node.takeover import HANDED_MAX, NEWEST_S, WATCH_S, Takeover
-from replication.command import Lease
+from replication.command.registry import Lease
 from storage.catalog.doubt import CLOCKS_MS
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch

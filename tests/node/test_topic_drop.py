@@ -11,9 +11,9 @@ from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.problem import Problem
 from node.queues import GROUP
 from node.server import Node
-from replication.command import Realign
-from replication.envelope import encode_entry
-from replication.journal_sync import Sync
+from replication.command.entry import encode_entry
+from replication.command.registry import Realign
+from replication.journal.sync import Sync
 from tests.node.single_node import run_node
 from tests.node.three_nodes import leader_of, run_nodes
 

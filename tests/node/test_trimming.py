@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from node.trimming import MB, Trimming, segment_bytes
-from replication.journal import SEGMENT_BYTES, Journal
+from replication.journal.journal import SEGMENT_BYTES, Journal
 
 
 class Kept:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from replication.command import (
+from replication.apply.machine import Applied, Machine
+from replication.command.entry import encode_entry
+from replication.command.handover import DEAD, RETRY
+from replication.command.registry import (
     Cancel,
     Command,
     Extend,
@@ -21,9 +24,6 @@ from replication.command import (
     Schedule,
     Settle,
 )
-from replication.command_handover import DEAD, RETRY
-from replication.envelope import encode_entry
-from replication.machine import Applied, Machine
 from storage.catalog.level import LEVELS
 from storage.file.disk import Disk
 from storage.format.record import Drafts, Record, encode_records

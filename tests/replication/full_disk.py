@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pysyncobj.journal
 
-from replication.journal import Journal
+from replication.journal.journal import Journal
 from storage.file.disk import Disk, DiskFailed
 
 CLONE_NEWNS = 0x00020000

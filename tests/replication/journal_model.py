@@ -7,9 +7,9 @@ a crash it can say which states the files may hold: any from the last durable wr
 from pathlib import Path
 from random import Random
 
-from replication.journal import Journal
-from replication.journal_segment import Entry
-from replication.journal_sync import Sync
+from replication.journal.journal import Journal
+from replication.journal.segment import Entry
+from replication.journal.sync import Sync
 from tests.replication.memory_disk import MemoryDisk, Stopped
 
 HERE = Path("journal")

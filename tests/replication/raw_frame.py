@@ -1,6 +1,6 @@
 """Takes encoded frames apart again, for tests that look at the bytes."""
 
-from replication.frame import HEADER
+from replication.wire.frame import HEADER
 
 
 def split(pieces: list[bytes]) -> tuple[bytes, memoryview, int]:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from replication.frame import PROTOCOL, Message, decode_message, encode_message, speaks
-from replication.proposal import Outcome
+from replication.raft.proposal import Outcome
+from replication.wire.frame import PROTOCOL, Message, decode_message, encode_message, speaks
 from tests.replication.raw_frame import split
 from tests.replication.sim_node import SimNode
 

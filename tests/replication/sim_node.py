@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replication.frame import Message
 from replication.group import RaftGroup
-from replication.journal import Journal
-from replication.options import GroupOptions, Vitals
-from replication.wire_events import WireEvents
+from replication.journal.journal import Journal
+from replication.raft.options import GroupOptions, Vitals
+from replication.wire.events import WireEvents
+from replication.wire.frame import Message
 from storage.file.disk import Disk
 
 if TYPE_CHECKING:

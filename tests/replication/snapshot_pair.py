@@ -5,11 +5,11 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, cast
 
-from replication.frame import Message
 from replication.group import RaftGroup
-from replication.options import Peer
-from replication.snapshot_fetch import SnapshotFetcher
-from replication.snapshot_send import SnapshotSender
+from replication.raft.options import Peer
+from replication.snapshot.fetch import SnapshotFetcher
+from replication.snapshot.send import SnapshotSender
+from replication.wire.frame import Message
 from storage.checkpoint.manifest import Manifest
 from storage.directory.data_directory import DataDirectory
 from storage.directory.snapshot_install import Install, discard_install

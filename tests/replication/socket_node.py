@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from replication.frame import HEADER, Message
-from replication.handshake import Hello, Range, Refusal, decode_greeting
-from replication.link import BACK_OFF_MAX_S, CONNECT_S, Address
-from replication.transport import AsyncTransport, Identity
+from replication.wire.frame import HEADER, Message
+from replication.wire.handshake import Hello, Range, Refusal, decode_greeting
+from replication.wire.link import BACK_OFF_MAX_S, CONNECT_S, Address
+from replication.wire.listener import AsyncTransport, Identity
 from tests.waiting import turns
 
 
@@ -81,7 +81,7 @@ def rests_longest(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
         waits.append(seconds)
         return timeout(seconds)
 
-    monkeypatch.setattr("replication.link.asyncio.timeout", noted)
+    monkeypatch.setattr("replication.wire.link.asyncio.timeout", noted)
     return lambda: waits[-2:] == [CONNECT_S, BACK_OFF_MAX_S]
 
 

@@ -15,16 +15,16 @@ from typing import Any, cast
 
 import pytest
 
-import replication.link
-import replication.transport
+import replication.wire.link
+import replication.wire.listener
 from chaos.ports import free_ports
 from replication.driver import PUT_OFF_S, GroupDriver
 from replication.group import RaftGroup
-from replication.journal import Journal
-from replication.journal_writer import WriterThread
-from replication.options import GroupOptions, Vitals
-from replication.proposal import NOT_LEADER, UNKNOWN
-from replication.transport import AsyncTransport, Identity
+from replication.journal.journal import Journal
+from replication.journal.writer import WriterThread
+from replication.raft.options import GroupOptions, Vitals
+from replication.raft.proposal import NOT_LEADER, UNKNOWN
+from replication.wire.listener import AsyncTransport, Identity
 from storage.file.disk import Disk, DiskFailed
 from tests.replication.socket_node import LOOPS, run
 from tests.waiting import WITHIN_S, turns, until
@@ -134,8 +134,8 @@ def test_a_command_waits_for_no_timer(
     tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between proposal and result there are messages and two writes: without any timer a command is carried out."""
-    monkeypatch.setattr(replication.link, "PING_S", 3_600.0)
-    for module in (replication.link, replication.transport):
+    monkeypatch.setattr(replication.wire.link, "PING_S", 3_600.0)
+    for module in (replication.wire.link, replication.wire.listener):
         monkeypatch.setattr(module, "SILENT_S", 3_600.0)
 
     async def test() -> None:

@@ -6,8 +6,8 @@ from typing import cast
 
 from replication.driver import GroupDriver
 from replication.group import RaftGroup
-from replication.journal_sync import Sync
-from replication.journal_writer import Written
+from replication.journal.sync import Sync
+from replication.journal.writer import Written
 
 
 class Backlog:

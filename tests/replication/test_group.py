@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from replication.group import APPLY_LATER, Apart
-from replication.options import GroupOptions
-from replication.proposal import Outcome
-from replication.station import Diverged
+from replication.raft.context import Diverged
+from replication.raft.options import GroupOptions
+from replication.raft.proposal import Outcome
 from tests.replication.sim_network import SimNetwork
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from replication.frame import Message
-from replication.proposal import NOT_LEADER, Outcome
+from replication.raft.proposal import NOT_LEADER, Outcome
+from replication.wire.frame import Message
 from tests.replication.sim_network import SimNetwork
 from tests.replication.sim_node import SimNode
 

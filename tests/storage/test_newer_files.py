@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import storage.catalog.catalog
-from replication.envelope import version_of
-from replication.journal import Journal
+from replication.command.entry import version_of
+from replication.journal.journal import Journal
 from storage.catalog.catalog import Catalog
 from storage.catalog.checkpoint_record import CheckpointRecord
 from storage.checkpoint.manifest import Manifest

@@ -28,8 +28,8 @@ RULED = [
     "storage/format/rows.py",
     "storage/format/record.py",
     "storage/checkpoint/manifest.py",
-    "replication/journal_record.py",
-    "replication/envelope.py",
+    "replication/journal/record.py",
+    "replication/command/entry.py",
 ]
 
 

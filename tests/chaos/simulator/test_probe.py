@@ -13,9 +13,9 @@ from chaos.simulator.dispatched import Dispatched, replace_call
 from chaos.simulator.probe import Probe
 from node.clock import NodeClock
 from node.planning import Planning
-from replication.command import PutTopic
-from replication.median import Median
-from replication.options import Peer
+from replication.command.registry import PutTopic
+from replication.election.median import Median
+from replication.raft.options import Peer
 from storage.format.message_id import decode_id
 from storage.format.rows import Corrupt
 from storage.wheel.due import Due

@@ -8,7 +8,7 @@ from api.port import ANONYMOUS, MessageIn
 from chaos.simulator.client import Outcome
 from chaos.simulator.world import World
 from node.server import Node
-from replication.journal_record import NO_OP
+from replication.journal.record import NO_OP
 from tests.chaos.simulator.load import Load
 
 CONFIG = {

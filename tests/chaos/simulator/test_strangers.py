@@ -7,7 +7,7 @@ import pytest
 from chaos.event import Intruded
 from chaos.fault_plan import FaultPlan
 from chaos.simulator.run import Run, Running, run_plan
-from replication.door import GUEST_KINDS, UNHEARD_KINDS
+from replication.wire.door import GUEST_KINDS, UNHEARD_KINDS
 
 ALL_QUIET = """plan seed=1 nodes=3 seconds=14
 3 stranger * for=8 knows=nothing

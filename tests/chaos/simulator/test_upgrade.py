@@ -12,7 +12,7 @@ from chaos.history import History
 from chaos.simulator.run import Run, Running, run_plan
 from chaos.simulator.upgrade import ASK_S, Upgrade
 from chaos.simulator.world import World
-from replication.envelope import UnknownCommand
+from replication.command.entry import UnknownCommand
 from storage.catalog.level import LEVELS
 from storage.format.rows import FormatRefused
 

@@ -14,7 +14,7 @@ from chaos.simulator.receivers import Behaviour
 from chaos.simulator.run import at_one_index
 from chaos.simulator.world import World
 from node.server import Node
-from replication.journal_record import NO_OP
+from replication.journal.record import NO_OP
 from storage.directory.verify import verify
 from tests.chaos.simulator.load import Load
 

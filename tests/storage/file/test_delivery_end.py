@@ -8,7 +8,7 @@ import pytest
 from node.boot import read_boot
 from node.delivery_log import PULL, DeliveryLog, Mark
 from node.entropy import Entropy
-from replication.command import DispatchState
+from replication.command.registry import DispatchState
 from storage.file.delivery_end import end_killed_term
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk

@@ -1,0 +1,156 @@
+"""What a failed hand-over does: the message moves to its next try, or it is dead, perhaps with a copy elsewhere.
+
+A Fail is judged like an ack: by the hand-over it names, not by who decided it. So it holds in an entry that a later
+leader completed, where a Lease or a dispatch state of the old one is void: those say what a dispatcher means to do, and
+its windows are gone with it, while a failure was told by the receiver and stays true. If the new leader has handed the
+message over again meanwhile, the fence (term, attempt) makes the old Fail stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from replication.apply.attempt_order import Rows, fence, rounds
+from replication.apply.dead_letter import Copies, copy_dead
+from replication.apply.message_location import settle_everywhere
+from replication.apply.move import CODE_RESCHEDULED, Leaving, Moves, move
+from replication.apply.settle import ACKED, INVALID, STALE
+from replication.apply.unheard import UNHEARD
+from replication.command.entry import Envelope
+from replication.command.handover import AGAIN, DEAD, Fail
+from storage.format.array import U8, U16, U64
+from storage.format.batches import SettleBatch, StateColumns
+from storage.format.record import Record
+from storage.format.record_rewrite import pack_map
+from storage.format.rows import DEAD as DEAD_STATE
+from storage.format.rows import FORWARDED as FORWARDED_STATE
+from storage.format.rows import LEASED as LEASED_STATE
+from storage.format.rows import MOVED as MOVED_STATE
+from storage.format.rows import UNKNOWN as UNKNOWN_STATE
+from storage.store import Store
+
+_EXTENSION_BYTES_MAX = 0xFFFF
+
+
+class Failed(NamedTuple):
+    """A result per row (ACKED: done, now or before by this very hand-over; STALE; INVALID), and what changed."""
+
+    result: U8
+    moves: list[Moves]
+    dead: list[U64]  # places
+    copies: list[Copies]
+
+
+def apply_fail(store: Store, command: Fail, envelope: Envelope, *, floor_ms: int) -> Failed:
+    """Move or end the messages whose hand-overs failed. `floor_ms`: no unit goes before the dispatch state's slot."""
+    claim = fence(command.term, command.attempt)
+    failed = Failed(np.full(len(command.position), STALE, np.uint8), [], [], [])
+    for turn in rounds(command.position, claim):
+        _fail_round(store, command, envelope, floor_ms, claim, turn.rows, failed)
+        failed.result[turn.repeats] = failed.result[turn.repeated]
+    return failed
+
+
+def _fail_round(
+    store: Store, command: Fail, envelope: Envelope, floor_ms: int, claim: U64, rows: Rows, failed: Failed
+) -> None:
+    """Rows that name each unit once."""
+    position, claimed = command.position[rows], claim[rows]
+    states = store.states(position)
+    newest = fence(states.term, states.attempt)
+    taken = (states.state <= LEASED_STATE) & (claimed >= newest)
+    again = done_before(store, position, states, claimed == newest)
+    failed.result[rows[states.state == UNKNOWN_STATE]] = INVALID
+    failed.result[rows[taken | again]] = ACKED
+    # Hand-overs so far: a claim of a later term may be of a lower attempt than the log knows.
+    attempt = np.maximum(command.attempt[rows], states.attempt)
+    retried = command.fate[rows] != DEAD
+    dies, moves = (taken & ~retried).nonzero()[0], (taken & retried).nonzero()[0]
+    if len(dies):
+        _bury(store, command, envelope, floor_ms, rows[dies], attempt[dies], failed)
+    if len(moves):
+        failed.moves.append(_retry(store, command, envelope, floor_ms, rows[moves], attempt[moves]))
+
+
+def done_before(
+    store: Store, position: U64, states: StateColumns, same: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Where a Fail of this very hand-over took effect before: not where a reschedule or redrive after it did."""
+    done: npt.NDArray[np.bool_] = (states.state == DEAD_STATE) & same
+    gone = ((states.state == MOVED_STATE) | (states.state == FORWARDED_STATE)) & same
+    rows = gone.nonzero()[0]
+    if len(rows):
+        done[rows] = store.newest(position[rows])["code"] < CODE_RESCHEDULED
+    return done
+
+
+def _retry(store: Store, command: Fail, envelope: Envelope, floor_ms: int, rows: Rows, attempt: U16) -> Moves:
+    place = command.position[rows]
+    leaving = Leaving(
+        home=store.homes(place),
+        place=place,
+        due_ms=np.maximum(command.due_ms[rows], floor_ms),
+        attempt=np.maximum(attempt, store.units(place)["attempt"]),
+        term=command.term[rows],
+        last_attempt=command.attempt[rows],
+        code=command.code[rows],
+    )
+    records = store.records(place)
+    extensions = [_with_error(record, text) for record, text in zip(records, _texts(command, rows), strict=True)]
+    uncounted = np.fromiter((record.attempt for record in records), np.uint16, len(records))
+    uncounted += (command.fate[rows] == AGAIN) & (uncounted < leaving.attempt)
+    return move(
+        store, leaving, records, envelope,
+        extensions=extensions, uncounted=uncounted, subscription=command.subscription,
+        heard=~np.isin(command.code[rows], UNHEARD),
+    )  # fmt: skip
+
+
+def _bury(
+    store: Store, command: Fail, envelope: Envelope, floor_ms: int, rows: Rows, attempt: U16, failed: Failed
+) -> None:
+    place = command.position[rows]
+    settle_everywhere(
+        store,
+        SettleBatch.of(
+            place,
+            what=DEAD_STATE,
+            at_ms=envelope.now_ms,
+            term=command.term[rows],
+            attempt=command.attempt[rows],
+            node=envelope.node,
+            code=command.code[rows],
+            subscription=command.subscription,
+        ),
+    )
+    failed.dead.append(place)
+    copies = copy_dead(
+        store,
+        place,
+        envelope,
+        floor_ms=floor_ms,
+        code=command.code[rows],
+        attempt=attempt,
+        random=command.random[rows],
+        errors=_texts(command, rows),
+    )
+    if copies is not None:
+        failed.copies.append(copies)
+
+
+def _texts(command: Fail, rows: Rows) -> Sequence[str]:
+    """What each failure said, "" for nothing. A receiver's words may be cut, or no UTF-8 at all."""
+    if not command.texts:
+        return [""] * len(rows)
+    return [command.texts[row].decode(errors="ignore") for row in rows.tolist()]
+
+
+def _with_error(record: Record, text: str) -> dict[str, Any]:
+    """The record's extension with the newest failure's text; without it where both do not fit."""
+    others = {name: value for name, value in record.extension.items() if name != "error"}
+    with_error = others | {"error": text} if text else others
+    return with_error if len(pack_map(with_error)) <= _EXTENSION_BYTES_MAX else others

@@ -1,0 +1,109 @@
+"""Where messages stand: from the home that an id names to the place of the newest unit, and back.
+
+A message that was moved (a retry, another due time) lives at a place that is not its home. What happens to it is
+written there; that it lives there, and how it ended, is written at home as well, so that the home alone answers for it
+and its hour goes only when nobody can ask any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replication.command.entry import Envelope
+from storage.catalog.level import has
+from storage.format.array import U8, U32, U64
+from storage.format.batches import SettleBatch, StateColumns
+from storage.format.record import Record
+from storage.format.rows import FORWARDED as FORWARDED_STATE
+from storage.format.rows import LEASED as LEASED_STATE
+from storage.format.rows import UNKNOWN as UNKNOWN_STATE
+from storage.query.lease_end import lease_ends_ms
+from storage.store import Store
+
+FREE, LEASED, SETTLED, UNKNOWN, MISMATCH = 0, 1, 2, 3, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Messages by home. `states` are those of the places where they live, with all hand-overs ever in `attempt`; of
+    one that ended, its home's. Unknown also for a position that is nobody's home: no id names it."""
+
+    place: U64
+    states: StateColumns
+
+
+def find_standing(store: Store, home: U64) -> Standing:
+    """Where these messages stand."""
+    states = store.states(home)
+    homes = store.homes(home)
+    if homes is home:
+        return Standing(home, states)
+    strangers = homes != home
+    states.state[strangers], states.attempt[strangers] = UNKNOWN_STATE, 0
+    away = (states.state == FORWARDED_STATE).nonzero()[0]
+    if not len(away):
+        return Standing(home, states)
+    place = store.locate(home)
+    there = store.states(place[away])
+    states.state[away] = there.state
+    states.attempt[away] = np.maximum(there.attempt, store.units(place[away])["attempt"])
+    states.term[away] = there.term
+    states.lease_end_ms[away] = there.lease_end_ms
+    return Standing(place, states)
+
+
+def settle_everywhere(store: Store, ends: SettleBatch) -> None:
+    """Record how messages ended: at their places, and at the homes of those that were moved."""
+    homes = store.homes(ends.position)
+    if homes is not ends.position:
+        away = (homes != ends.position).nonzero()[0]
+        if len(away):
+            ends = _twice(ends, homes, away)
+    store.settle(ends)
+
+
+def _twice(ends: SettleBatch, homes: U64, away: npt.NDArray[np.intp]) -> SettleBatch:
+    def joined(column: npt.NDArray[Any], more: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.concatenate([column, more[away]])
+
+    return SettleBatch(
+        position=joined(ends.position, homes),
+        what=joined(ends.what, ends.what),
+        at_ms=joined(ends.at_ms, ends.at_ms),
+        when=joined(ends.when, ends.when),
+        term=joined(ends.term, ends.term),
+        attempt=joined(ends.attempt, ends.attempt),
+        node=joined(ends.node, ends.node),
+        code=joined(ends.code, ends.code),
+        subscription=joined(ends.subscription, ends.subscription),
+    )
+
+
+def revisions(records: Sequence[Record]) -> U32:
+    """How often messages were rescheduled, from 1."""
+    return np.array([record.extension.get("revision", 1) for record in records], np.uint32)
+
+
+def verdicts(store: Store, standing: Standing, wanted: U32, envelope: Envelope) -> U8:
+    """Whether what ends or moves messages on a client's wish may: FREE, or why not. `wanted` revisions, 0: any.
+
+    A unit whose lease has ended by the leader's stamp (storage/query/lease_end.py) is ready again, hence free.
+    """
+    states = standing.states
+    found = np.full(len(wanted), SETTLED, np.uint8)
+    found[states.state == UNKNOWN_STATE] = UNKNOWN
+    found[states.state <= LEASED_STATE] = FREE
+    ends_ms = states.lease_end_ms
+    if has(store.level, "lease-grace"):
+        ends_ms = lease_ends_ms(ends_ms, states.term, envelope.term)
+    found[(states.state == LEASED_STATE) & (ends_ms > envelope.now_ms)] = LEASED
+    rows = ((states.state <= LEASED_STATE) & (wanted > 0)).nonzero()[0]
+    if len(rows):
+        other = revisions(store.records(standing.place[rows])) != wanted[rows]
+        found[rows[other]] = MISMATCH
+    return found

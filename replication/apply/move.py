@@ -1,0 +1,223 @@
+"""How messages move to another due time: the move itself, and the two wishes that are moves, reschedule and redrive.
+
+    home     pending/leased --> forwarded (to the newest place, always) ------> as it ended there
+    old place                   moved                                           (nothing more)
+    new place                   pending --> ...                             --> delivered, cancelled, dead
+
+A move appends the message again where its new due time belongs, with its id, and lets its attempts count on: the new
+unit's `attempt` says how many hand-overs came before. What was known of the old place answers `stale` from then on: a
+receipt names the place it was given at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from replication.apply.attempt_order import Rows, first_of_each, rounds
+from replication.apply.doubtful import DOUBTFUL_FIELD, with_doubt
+from replication.apply.message_location import FREE, UNKNOWN, find_standing, revisions, verdicts
+from replication.apply.schedule import Fresh
+from replication.command.entry import Envelope
+from replication.command.message import Redrive, Reschedule
+from storage.catalog.level import has
+from storage.format.array import I64, U8, U16, U32, U64
+from storage.format.batches import SettleBatch, UnitBatch
+from storage.format.position import GONE
+from storage.format.record import Record
+from storage.format.record_rewrite import redraft
+from storage.format.rows import DEAD as DEAD_STATE
+from storage.format.rows import FORWARDED as FORWARDED_STATE
+from storage.format.rows import LEASED as LEASED_STATE
+from storage.format.rows import MOVED as MOVED_STATE
+from storage.store import Store
+
+RESCHEDULED = FREE  # the other results are those of replication.apply.message_location
+REDRIVEN, NOT_DEAD = 1, 0
+CODE_RESCHEDULED, CODE_REDRIVEN = 2000, 2001
+"""Codes of the records of a move that no failure caused; those of failures are below."""
+
+
+class Moves(NamedTuple):
+    """Messages that were moved, in order."""
+
+    home: U64
+    old: U64
+    fresh: Fresh  # the new units
+
+
+class Leaving(NamedTuple):
+    """Messages about to move, by the places they leave; all columns [n]."""
+
+    home: U64
+    place: U64
+    due_ms: I64  # already clamped
+    attempt: U16  # hand-overs so far
+    # of the settle records
+    term: U32
+    last_attempt: U16
+    code: U16 | int
+
+
+class Rescheduled(NamedTuple):
+    """A result per row: RESCHEDULED, LEASED, SETTLED, UNKNOWN or MISMATCH; the new due time as stored, 0 unless it was
+    rescheduled; revision and place as they are now, 0 for a message that is settled or unknown."""
+
+    result: U8
+    due_ms: I64
+    revision: U32
+    position: U64
+
+
+def move(
+    store: Store,
+    leaving: Leaving,
+    records: Sequence[Record],
+    envelope: Envelope,
+    *,
+    extensions: Sequence[dict[str, Any]],
+    asked_due_ms: I64 | None = None,
+    uncounted: U16 | None = None,
+    subscription: int = 0,
+    heard: npt.NDArray[np.bool_] | None = None,
+) -> Moves:
+    """Append the messages at their new places, with the doubts about where they were, and say so at home and there.
+    `uncounted` attempts do not count for the retry policy any more; what is None stays as it was. `heard`: rows
+    that move because somebody heard what became of the newest hand-over."""
+    extensions = with_doubt(store, leaving.place, extensions, heard)
+    again = redraft(records, asked_due_ms=asked_due_ms, attempts=uncounted, extensions=extensions)
+    units = store.units(leaving.place)
+    batch = UnitBatch(
+        due_ms=leaving.due_ms,
+        size=again.size,
+        topic=units["topic"],
+        tags=units["tags"],
+        kind=units["kind"],
+        priority=units["priority"],
+        attempt=leaving.attempt,
+        flags=units["flags"],
+        records=again.blob,
+        created_ms=np.array([record.created_ms for record in records], np.int64),
+        homes=leaving.home,
+    )
+    position = store.append(batch)
+    abroad = leaving.place != leaving.home
+    rows = np.concatenate([np.arange(len(position)), abroad.nonzero()[0]])
+    what = np.full(len(rows), MOVED_STATE, np.uint8)
+    what[: len(position)] = FORWARDED_STATE
+    code = np.broadcast_to(np.asarray(leaving.code, np.uint16), len(position))
+    store.settle(
+        SettleBatch.of(
+            np.concatenate([leaving.home, leaving.place[abroad]]),
+            what=what,
+            at_ms=envelope.now_ms,
+            when=position.view(np.int64)[rows],
+            term=leaving.term[rows],
+            attempt=leaving.last_attempt[rows],
+            node=envelope.node,
+            code=code[rows],
+            subscription=subscription,
+        )
+    )
+    return Moves(leaving.home, leaving.place, Fresh(position, batch.due_ms, batch.topic, batch.tags, batch.priority))
+
+
+def apply_reschedule(
+    store: Store, command: Reschedule, envelope: Envelope, *, floor_ms: int
+) -> tuple[Rescheduled, list[Moves]]:
+    """Move messages to another due time. A message whose lease still runs is refused, as in a cancel; one in several
+    rows goes from one row's due time to the next one's."""
+    count = len(command.home)
+    answer = Rescheduled(
+        np.full(count, UNKNOWN, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.uint32),
+        np.zeros(count, np.uint64),
+    )  # fmt: skip
+    moved: list[Moves] = []
+    for turn in rounds(command.home, np.arange(count, dtype=np.uint64)):  # no row repeats another
+        moved += _reschedule_round(store, command, envelope, turn.rows, answer, floor_ms)
+    return answer, moved
+
+
+def _reschedule_round(
+    store: Store, command: Reschedule, envelope: Envelope, rows: Rows, answer: Rescheduled, floor_ms: int
+) -> list[Moves]:
+    """Move what may move of rows that name each message once, and write their answers."""
+    home = command.home[rows]
+    standing = find_standing(store, home)
+    place, states = standing.place, standing.states
+    answer.result[rows] = result = verdicts(store, standing, command.revision[rows], envelope)
+    openly = (states.state <= LEASED_STATE).nonzero()[0]
+    records = dict(zip(openly.tolist(), store.records(place[openly]), strict=True))
+    answer.revision[rows[openly]] = revisions(list(records.values()))
+    answer.position[rows[openly]] = place[openly]
+    free = (result == FREE).nonzero()[0]
+    if not len(free):
+        return []
+    now = rows[free]
+    asked_due_ms, revision = command.due_ms[now], answer.revision[now] + np.uint32(1)
+    leaving = Leaving(
+        home=home[free],
+        place=place[free],
+        due_ms=np.maximum(asked_due_ms, floor_ms),
+        attempt=states.attempt[free],
+        term=states.term[free],
+        last_attempt=states.attempt[free],
+        code=CODE_RESCHEDULED,
+    )
+    leaver = [records[row] for row in free.tolist()]
+    doubtful = command.doubtful[now] > 0
+    if not has(store.level, "doubt"):
+        doubtful &= leaving.attempt == 0
+    extensions = [
+        record.extension | {"revision": number} | ({DOUBTFUL_FIELD: True} if doubt else {})
+        for record, number, doubt in zip(leaver, revision.tolist(), doubtful.tolist(), strict=True)
+    ]
+    moves = move(store, leaving, leaver, envelope, extensions=extensions, asked_due_ms=asked_due_ms)
+    answer.due_ms[now], answer.position[now], answer.revision[now] = leaving.due_ms, moves.fresh.position, revision
+    return [moves]
+
+
+def apply_redrive(store: Store, command: Redrive, envelope: Envelope, *, floor_ms: int) -> tuple[U8, list[Moves]]:
+    """Try dead messages again, their attempts counted anew; REDRIVEN or NOT_DEAD per row. One is gone with the hour
+    where it died, though its home may stay: all that changed of it on its way stood there."""
+    states = store.states(command.home)
+    dead = (states.state == DEAD_STATE) & (store.homes(command.home) == command.home)
+    rows = dead.nonzero()[0]
+    rows = rows[first_of_each(command.home[rows])]
+    rows = rows[_has_topic(store, command.home[rows])]
+    place = store.last_places(command.home[rows])
+    gone = place == np.uint64(GONE)
+    if has(store.level, "gone-with-its-place"):
+        rows, place = rows[~gone], place[~gone]
+    else:
+        place[gone] = command.home[rows[gone]]
+    result = np.full(len(command.home), NOT_DEAD, np.uint8)
+    if not len(rows):
+        return result, []
+    result[rows] = REDRIVEN
+    home = command.home[rows]
+    attempt = np.maximum(states.attempt[rows], store.units(place)["attempt"])
+    asked_due_ms = command.due_ms[rows]
+    leaving = Leaving(
+        home=home,
+        place=place,
+        due_ms=np.maximum(asked_due_ms, floor_ms),
+        attempt=attempt,
+        term=states.term[rows],
+        last_attempt=states.attempt[rows],
+        code=CODE_REDRIVEN,
+    )
+    records = store.records(place)
+    extensions = [record.extension for record in records]
+    moves = move(store, leaving, records, envelope, extensions=extensions, asked_due_ms=asked_due_ms, uncounted=attempt)
+    return result, [moves]
+
+
+def _has_topic(store: Store, homes: U64) -> npt.NDArray[np.bool_]:
+    """Whose topic was not dropped since they died: nobody could ever take the others."""
+    topics = store.units(homes)["topic"]
+    gone = [number for number in set(topics.tolist()) if store.catalog.topic_by_number(number) is None]
+    return ~np.isin(topics, gone)

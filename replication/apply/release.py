@@ -1,0 +1,47 @@
+"""How a lease is taken back whose hand-over was never begun.
+
+In strict mode a Lease is committed before the hand-over, so it can happen that there is none after all: the message is
+cancelled or moved, leadership is given away, the consumer has gone. The leader that leased it knows that nobody got it,
+and a new leader knows it of pushes planned for a time that has not come yet.
+
+The unit is pending again, and its attempts are those that were made: the number that was given back is given to the
+next hand-over. No receipt bears it, for it was in no answer and on no wire.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from replication.apply.attempt_order import fence, first_of_each
+from replication.command.entry import Envelope
+from replication.command.handover import Release
+from storage.format.array import U8
+from storage.format.batches import SettleBatch
+from storage.format.rows import LEASED, PLANNED_BEFORE, RELEASED
+from storage.store import Store
+
+
+def apply_release(store: Store, command: Release, envelope: Envelope) -> U8:
+    """Take leases back; 1 where one was: the newest one of an open unit, by the very hand-over named."""
+    states = store.states(command.position)
+    named = fence(command.term, command.attempt) == fence(states.term, states.attempt)
+    rows = ((states.state == LEASED) & named).nonzero()[0]
+    rows = rows[first_of_each(command.position[rows])]
+    result = np.zeros(len(command.position), np.uint8)
+    result[rows] = 1
+    if len(rows):
+        position = command.position[rows]
+        before = store.before_newest(position)
+        store.settle(
+            SettleBatch.of(
+                position,
+                what=RELEASED,
+                at_ms=envelope.now_ms,
+                term=before["term"],
+                attempt=before["attempt"],
+                node=envelope.node,
+                code=store.newest(position)["code"] & np.uint16(PLANNED_BEFORE),
+                subscription=command.subscription,
+            )
+        )
+    return result

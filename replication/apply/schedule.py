@@ -1,0 +1,170 @@
+"""How new messages become units: topics named for the first time, keys that are taken, the clamp, the append.
+
+No Python work per message; only rows with a key cost a look-up each, for a key is an index of its own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from replication.command.entry import Envelope
+from replication.command.registry import ON_CONFLICT, Key, Schedule
+from storage.catalog.key import KeyEntry
+from storage.format.array import I64, U8, U32, U64
+from storage.format.batches import UnitBatch
+from storage.format.position import GONE
+from storage.format.record import KIND_MESSAGE, RANDOM_WORD, record_edges
+from storage.format.rows import UNIT_KEYED, UNKNOWN
+from storage.store import Store
+
+NEW, REPLAYED, CONFLICT, KEPT = 0, 1, 2, 3
+
+
+class Fresh(NamedTuple):
+    """The rows that became units, as stored."""
+
+    position: U64
+    due_ms: I64
+    topic: U32
+    tags: U64
+    priority: U8
+
+
+class Scheduled(NamedTuple):
+    """A result per row. For REPLAYED, CONFLICT and KEPT rows position, random and due are the key's holder's: what a
+    replayed request was answered, and of others when the message is due by now."""
+
+    position: U64
+    random: U64
+    due_ms: I64
+    status: U8
+    fresh: Fresh
+    created_topics: tuple[int, ...]
+
+
+def apply_schedule(store: Store, command: Schedule, envelope: Envelope, *, floor_ms: int) -> Scheduled:
+    """Append the rows whose key is free (or that have none). `floor_ms` is the start of the slot the dispatch state
+    names: a unit too late for its slot is put there; the asked due time stays in the log."""
+    numbers, created = _topic_numbers(store, command, envelope)
+    topic = numbers[command.topic]
+    words = np.frombuffer(command.blob, np.uint64)
+    edges = record_edges(command.size)
+    random = words[edges[:-1] + RANDOM_WORD]
+    due_ms = np.maximum(command.due_ms, floor_ms)
+    tags = command.tags.copy() if len(command.tags) else np.zeros(len(topic), np.uint64)
+    status = np.zeros(len(topic), np.uint8)
+    flags = np.zeros(len(topic), np.uint32)
+    rows: npt.NDArray[np.intp] | slice = slice(None)
+    holders: Holders = {}
+    if command.keys:
+        flags[[key.row for key in command.keys]] |= UNIT_KEYED
+        holders = _holders(store, command, topic, envelope, status)
+    if holders:
+        rows = np.flatnonzero(status == NEW)
+        words = _gather(words, edges[rows], edges[rows + 1])
+    n = len(topic) - len(holders)
+    batch = UnitBatch(
+        due_ms=due_ms[rows],
+        size=command.size[rows],
+        topic=topic[rows],
+        tags=tags[rows],
+        kind=np.full(n, KIND_MESSAGE, np.uint8),
+        priority=np.zeros(n, np.uint8),
+        attempt=np.zeros(n, np.uint16),
+        flags=flags[rows],
+        records=words.view(np.uint8),
+        created_ms=envelope.now_ms,
+    )
+    fresh = Fresh(store.append(batch), batch.due_ms, batch.topic, batch.tags, batch.priority)
+    position = fresh.position
+    if holders:
+        position = np.zeros(len(topic), np.uint64)
+        position[rows] = fresh.position
+    _take_keys(store, command, topic, status, position, random, due_ms)
+    for row, (holder, of_row) in holders.items():
+        if of_row is not None:  # the same key twice in this command: the first row holds it
+            position[row], random[row], due_ms[row] = position[of_row], random[of_row], due_ms[of_row]
+        else:
+            assert holder is not None
+            position[row], random[row] = holder.position, holder.random
+            due_ms[row] = holder.due_ms if status[row] == REPLAYED else _due_now(store, holder)
+    return Scheduled(position, random, due_ms, status, fresh, tuple(created))
+
+
+def _topic_numbers(store: Store, command: Schedule, envelope: Envelope) -> tuple[U32, list[int]]:
+    """The number of each of the command's topics; one never configured is created with defaults."""
+    created: list[int] = []
+    numbers = np.empty(len(command.topics), np.uint32)
+    for i, name in enumerate(command.topics):
+        topic = store.catalog.topic(name, command.namespace)
+        if topic is None:
+            topic = store.catalog.put_topic(name, {}, now_ms=envelope.now_ms, namespace=command.namespace)
+            created.append(topic.number)
+        numbers[i] = topic.number
+    return numbers, created
+
+
+Holders = dict[int, tuple[KeyEntry | None, int | None]]
+
+
+def _holders(store: Store, command: Schedule, topic: U32, envelope: Envelope, status: U8) -> Holders:
+    """For each row whose key is taken, who holds it; sets the row's status."""
+    holders: Holders = {}
+    here: dict[tuple[int, bytes], Key] = {}
+    for key in command.keys:
+        name = (int(topic[key.row]), key.key)
+        earlier = here.get(name)
+        if earlier is not None:
+            holders[key.row] = (None, earlier.row)
+            status[key.row] = _verdict(key, earlier.fingerprint)
+            continue
+        holder = store.catalog.key(*name)
+        if holder is not None and _holds(store, holder, envelope):
+            holders[key.row] = (holder, None)
+            status[key.row] = _verdict(key, holder.fingerprint)
+        else:
+            here[name] = key
+    return holders
+
+
+def _due_now(store: Store, holder: KeyEntry) -> int:
+    """When the holder of a key is due, where it stands by now; as it was scheduled, if that hour is gone."""
+    home = np.array([holder.position], np.uint64)
+    if store.states(home).state[0] == UNKNOWN or (place := store.last_place(holder.position)) == GONE:
+        return holder.due_ms
+    return int(store.units(np.array([place], np.uint64))["due_ms"][0])
+
+
+def _verdict(key: Key, fingerprint: bytes) -> int:
+    if key.fingerprint == fingerprint:
+        return REPLAYED
+    return KEPT if ON_CONFLICT[key.on_conflict] == "keep" else CONFLICT
+
+
+def _holds(store: Store, holder: KeyEntry, envelope: Envelope) -> bool:
+    """Whether a key is still taken: until its message has been settled for the key retention."""
+    genesis = store.catalog.genesis
+    assert genesis is not None
+    settled_ms = store.settled_at(holder.position)
+    return settled_ms is None or settled_ms + genesis.key_retention_ms >= envelope.now_ms
+
+
+def _take_keys(
+    store: Store, command: Schedule, topic: U32, status: U8, position: U64, random: U64, due_ms: I64
+) -> None:
+    for key in command.keys:
+        if status[key.row] == NEW:
+            row = key.row
+            entry = KeyEntry(int(position[row]), int(random[row]), key.fingerprint, int(due_ms[row]))
+            store.catalog.put_key(int(topic[row]), key.key, entry)
+
+
+def _gather(words: U64, starts: I64, ends: I64) -> U64:
+    """The words of the records [start, end), one behind the other."""
+    lengths = ends - starts
+    shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    gathered: U64 = words[np.arange(len(shift)) + shift]
+    return gathered

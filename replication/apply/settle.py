@@ -1,0 +1,286 @@
+"""How hand-overs, acks, longer leases and cancels change units. All vectorised: columns in, a result per row out.
+
+The life of a unit, as its settle records tell it:
+
+                      Lease, Extend            Settle
+    pending ------------------------> leased ---------> delivered
+       |  ^                             |
+       |  +--- the lease ends (no record: time decides)
+       |  Cancel                                        (Fail: fail.py; moves: move.py)
+       +-----------------> cancelled   (leased with the lease still running: refused)
+
+A lease whose hand-over was never begun is taken back by a Release (release.py).
+
+An ack settles an unsettled unit if its (term, attempt) is not older than the newest lease, whether or not the log knows
+that lease: a leader that dies takes its last hand-overs' Leases with it, but the work was done. An Extend and a Fail
+are judged the same way.
+
+Leases and what answers them name places; cancels name homes (message_location.py says what these are).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from replication.apply.attempt_order import Rows, fence, first_of_each, rounds
+from replication.apply.doubtful import DOUBTFUL_FIELD, doubtful_at, planned_before
+from replication.apply.message_location import (
+    FREE,
+    LEASED,
+    MISMATCH,
+    SETTLED,
+    UNKNOWN,
+    Standing,
+    find_standing,
+    settle_everywhere,
+    verdicts,
+)
+from replication.command.entry import Envelope
+from replication.command.handover import Extend, Lease, Settle
+from replication.command.message import Cancel
+from storage.catalog.level import has
+from storage.format.array import I64, U8, U16, U64
+from storage.format.batches import SettleBatch
+from storage.format.rows import BY_RECEIPT, PLANNED, PLANNED_BEFORE
+from storage.format.rows import CANCELLED as CANCELLED_STATE
+from storage.format.rows import DELIVERED as DELIVERED_STATE
+from storage.format.rows import LEASED as LEASED_STATE
+from storage.format.rows import UNKNOWN as UNKNOWN_STATE
+from storage.store import Store
+
+__all__ = [
+    "ACKED",
+    "CANCELLED",
+    "DOUBTFUL",
+    "EXTENDED",
+    "INVALID",
+    "KNOWN",
+    "LEASED",
+    "MISMATCH",
+    "NONE",
+    "SETTLED",
+    "STALE",
+    "UNKNOWN",
+    "Cancelled",
+    "Extended",
+    "apply_cancel",
+    "apply_extend",
+    "apply_lease",
+    "apply_settle",
+]
+
+ACKED, STALE, INVALID = 0, 1, 2
+EXTENDED = ACKED
+CANCELLED = FREE
+NONE, KNOWN, DOUBTFUL = 0, 1, 2  # what is known of hand-overs before a cancel
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """A result per row: `result` CANCELLED, LEASED, SETTLED, UNKNOWN or MISMATCH; `attempts` made before; `prior`."""
+
+    result: U8
+    attempts: U16
+    prior: U8
+
+
+class Extended(NamedTuple):
+    """A result per row (EXTENDED, STALE, INVALID); and the leases that took effect, as columns of their own."""
+
+    result: U8
+    position: U64
+    attempt: U16
+    lease_end_ms: I64
+
+
+def apply_lease(store: Store, command: Lease, envelope: Envelope) -> U8:
+    """Record hand-overs; 1 where the Lease took effect. A Lease of a settled or unknown unit, or one not newer than
+    the newest, is a no-op."""
+    states = store.states(command.position)
+    newer = fence(np.uint32(envelope.term), command.attempt) > fence(states.term, states.attempt)
+    effective = (states.state <= LEASED_STATE) & newer & first_of_each(command.position)
+    rows = effective.nonzero()[0]
+    if len(rows):
+        again = states.attempt[rows] > 0
+        before = planned_before(store, command.position[rows], again) if again.any() else np.uint16(0)
+        store.settle(
+            SettleBatch.of(
+                command.position[rows],
+                what=LEASED_STATE,
+                at_ms=command.handed_over_ms[rows],
+                when=command.lease_end_ms[rows],
+                term=envelope.term,
+                attempt=command.attempt[rows],
+                node=envelope.node,
+                code=before | np.uint16(PLANNED if command.planned else 0),
+                subscription=command.subscription,
+            )
+        )
+    return effective.astype(np.uint8)
+
+
+def apply_settle(store: Store, command: Settle, envelope: Envelope) -> tuple[U8, U64]:
+    """Ack; returns a result per row (ACKED, STALE, INVALID) and the positions settled now. The same unit may stand in
+    several rows: a client that acks twice in one request."""
+    claim = fence(command.term, command.attempt)
+    result = np.full(len(command.position), STALE, np.uint8)
+    settled: list[U64] = []
+    for turn in rounds(command.position, claim):
+        taken = _settle_round(store, command, envelope, claim, turn.rows, result)
+        result[turn.repeats] = result[turn.repeated]
+        settled.append(command.position[taken])
+    return result, settled[0] if len(settled) == 1 else np.concatenate([np.empty(0, np.uint64), *settled])
+
+
+def _settle_round(store: Store, command: Settle, envelope: Envelope, claim: U64, rows: Rows, result: U8) -> Rows:
+    """Ack rows that name each unit once and write their results; returns those that settled their unit."""
+    position, claimed = command.position[rows], claim[rows]
+    states = store.states(position)
+    newest = fence(states.term, states.attempt)
+    taken = (states.state <= LEASED_STATE) & (claimed >= newest)
+    again = (states.state == DELIVERED_STATE) & (claimed == newest)
+    result[rows[states.state == UNKNOWN_STATE]] = INVALID
+    result[rows[taken | again]] = ACKED
+    acked = rows[taken]
+    if len(acked):
+        settle_everywhere(
+            store,
+            SettleBatch.of(
+                command.position[acked],
+                what=DELIVERED_STATE,
+                at_ms=envelope.now_ms,
+                term=command.term[acked],
+                attempt=command.attempt[acked],
+                node=envelope.node,
+                code=command.code[acked],
+                subscription=command.subscription,
+            ),
+        )
+    return acked
+
+
+def apply_extend(store: Store, command: Extend, envelope: Envelope) -> Extended:
+    """Let leases end later: never earlier than they end by now, of several rows by one hand-over at the latest end.
+    Below level 3 the last row's end counts, earlier or later."""
+    claim = fence(command.term, command.attempt)
+    result = np.full(len(command.position), STALE, np.uint8)
+    lease_end_ms = command.lease_end_ms.copy()
+    extended: list[Rows] = []
+    for turn in rounds(command.position, claim):
+        if has(store.level, "extend-later"):
+            np.maximum.at(lease_end_ms, turn.repeated, lease_end_ms[turn.repeats])
+        else:
+            lease_end_ms[turn.repeated] = lease_end_ms[turn.repeats]
+        extended.append(_extend_round(store, command, envelope, claim, lease_end_ms, turn.rows, result))
+        result[turn.repeats] = result[turn.repeated]
+    rows = np.concatenate([np.empty(0, np.intp), *extended])
+    return Extended(result, command.position[rows], command.attempt[rows], lease_end_ms[rows])
+
+
+def _extend_round(
+    store: Store, command: Extend, envelope: Envelope, claim: U64, lease_end_ms: I64, rows: Rows, result: U8
+) -> Rows:
+    """Extend rows that name each unit once and write their results and ends; returns those that took effect.
+
+    The record is that of the lease again, with another end: when and by whom the unit was handed over stays the newest
+    record's to say, unless the log never knew of this hand-over.
+    """
+    position, claimed = command.position[rows], claim[rows]
+    states = store.states(position)
+    newest = fence(states.term, states.attempt)
+    taken = (states.state <= LEASED_STATE) & (claimed >= newest)
+    result[rows[states.state == UNKNOWN_STATE]] = INVALID
+    result[rows[taken]] = EXTENDED
+    now = rows[taken]
+    if not len(now):
+        return now
+    known = (states.state[taken] == LEASED_STATE) & (claimed[taken] == newest[taken])
+    lease = store.newest(position[taken])
+    if has(store.level, "extend-later"):
+        lease_end_ms[now] = np.maximum(lease_end_ms[now], np.where(known, states.lease_end_ms[taken], 0))
+    store.settle(
+        SettleBatch.of(
+            position[taken],
+            what=LEASED_STATE,
+            at_ms=np.where(known, lease["at_ms"], envelope.now_ms),
+            when=lease_end_ms[now],
+            term=command.term[now],
+            attempt=command.attempt[now],
+            node=np.where(known, lease["node"], envelope.node),
+            code=_extended_code(store, lease["code"], known),
+            subscription=command.subscription,
+        )
+    )
+    return now
+
+
+def _extended_code(store: Store, code: U16, known: npt.NDArray[np.bool_]) -> U16:
+    """The code of an extended lease. Who extends it was handed the message, so it is not planned any more."""
+    if not has(store.level, "by-receipt"):
+        return np.zeros(len(code), np.uint16)
+    by_receipt = ~known | (code & np.uint16(BY_RECEIPT) > 0)
+    return (code & np.uint16(PLANNED_BEFORE)) | np.where(by_receipt, BY_RECEIPT, 0).astype(np.uint16)
+
+
+def apply_cancel(store: Store, command: Cancel, envelope: Envelope) -> tuple[Cancelled, U64]:
+    """Cancel; returns a result per row and the places cancelled now. Cancelled twice is cancelled both times, with the
+    same answer."""
+    count = len(command.home)
+    answer = Cancelled(np.empty(count, np.uint8), np.empty(count, np.uint16), np.empty(count, np.uint8))
+    places: list[U64] = []
+    for turn in rounds(command.home, command.revision.astype(np.uint64)):
+        places.append(_cancel_round(store, command, envelope, turn.rows, answer))
+        for column in (answer.result, answer.attempts, answer.prior):
+            column[turn.repeats] = column[turn.repeated]
+    return answer, np.concatenate([np.empty(0, np.uint64), *places])
+
+
+def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows, answer: Cancelled) -> U64:
+    """Cancel rows that name each message once and write their answers; returns the places cancelled."""
+    home = command.home[rows]
+    standing = find_standing(store, home)
+    states = standing.states
+    result = verdicts(store, standing, command.revision[rows], envelope)
+    free = (result == FREE).nonzero()[0]
+    prior = _priors(store, home, standing, command.doubtful[rows] > 0, free)
+    again = (states.state == CANCELLED_STATE).nonzero()[0]
+    if len(again):
+        result[again] = CANCELLED
+        prior[again] = store.cancel_priors(home[again])
+    answer.result[rows], answer.attempts[rows], answer.prior[rows] = result, states.attempt, prior
+    if len(free):
+        settle_everywhere(
+            store,
+            SettleBatch.of(
+                standing.place[free],
+                what=CANCELLED_STATE,
+                at_ms=envelope.now_ms,
+                term=states.term[free],
+                attempt=states.attempt[free],
+                node=envelope.node,
+                code=prior[free].astype(np.uint16),
+            ),
+        )
+    cancelled: U64 = standing.place[free]
+    return cancelled
+
+
+def _priors(store: Store, home: U64, standing: Standing, doubtful: npt.NDArray[np.bool_], free: Rows) -> U8:
+    """What is known of hand-overs before, where they are cancelled now. `doubtful`: what the leader says.
+
+    A doubt wins over what is known, and a message that was moved has it in its record. Below level 3 what is known won.
+    """
+    known, place = standing.states.attempt > 0, standing.place
+    wins = has(store.level, "doubt")
+    if wins:
+        doubtful[free] |= doubtful_at(store, store.doubt, place[free])
+    moved = free[(place[free] != home[free]) & (wins | ~known[free])]
+    if len(moved):
+        doubtful[moved] |= [DOUBTFUL_FIELD in record.extension for record in store.records(place[moved])]
+    if wins:
+        return np.where(doubtful, DOUBTFUL, np.where(known, KNOWN, NONE)).astype(np.uint8)
+    return np.where(known, KNOWN, np.where(doubtful, DOUBTFUL, NONE)).astype(np.uint8)

@@ -1,0 +1,82 @@
+"""How a PutTopic changes a topic's settings, and a DropTopic removes it.
+
+No node looks through its hours for messages of a topic that is dropped: that would hold up apply. The leader has
+looked, in its own time; and the command is void unless it stands in the log right behind what the leader looked at, and
+nothing was appended in its own entry before it. All nodes have the same log up to there, so it is empty on all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from replication.apply.doubtful import STRICT_DOUBT, STRICT_SINCE
+from replication.command.entry import Envelope
+from replication.command.registry import DropTopic, PutTopic
+from storage.catalog.doubt import NO_DOUBT
+from storage.catalog.level import has
+from storage.catalog.topic import Topic
+from storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPut:
+    """Result of PutTopic: the whole topic; `changed` is False when `revision` was not the client's."""
+
+    topic: Topic | None
+    changed: bool
+
+
+def apply_put_topic(store: Store, command: PutTopic, envelope: Envelope) -> TopicPut:
+    """Create a topic or change its settings."""
+    topic = store.catalog.topic(command.name, command.namespace)
+    if command.revision and (topic is None or topic.revision != command.revision):
+        return TopicPut(topic, False)
+    old = {} if command.replace or topic is None else topic.settings
+    settings = _merged(old, command.settings)
+    settings.pop(STRICT_SINCE, None)
+    settings.pop(STRICT_DOUBT, None)
+    if settings.get("handover") == "strict":
+        before = topic.settings if topic is not None else {}
+        settings[STRICT_SINCE] = before.get(STRICT_SINCE, envelope.now_ms)
+        doubt = NO_DOUBT if topic is None else store.doubt
+        # Until the leader of the term has said what it doubts there may be more to doubt than is kept.
+        said = topic is None or store.doubt.term == envelope.term
+        if STRICT_DOUBT in before or (STRICT_SINCE not in before and said and has(store.level, "doubt")):
+            settings[STRICT_DOUBT] = before.get(STRICT_DOUBT, doubt.until_ms)
+    return TopicPut(
+        store.catalog.put_topic(command.name, settings, now_ms=envelope.now_ms, namespace=command.namespace), True
+    )
+
+
+DROPPED, UNKNOWN, MISMATCH, CHANGED = 0, 1, 2, 3
+"""Results of DropTopic: done; no such topic; another revision; something may have come since the leader looked."""
+
+
+def apply_drop_topic(store: Store, command: DropTopic, index: int) -> tuple[int, Topic | None]:
+    """Remove the topic; the result, and the topic as it was. Its number is never given again, so what it leaves behind
+    (ended messages, their keys) belongs to no other topic."""
+    topic = store.catalog.topic(command.name, command.namespace)
+    if topic is None:
+        return UNKNOWN, None
+    if command.revision not in (0, topic.revision):
+        return MISMATCH, topic
+    if index != command.index or store.unit_count != command.units:
+        return CHANGED, topic
+    store.catalog.drop_topic(topic.number)
+    return DROPPED, topic
+
+
+def _merged(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """`old` with what `change` sets. None takes a setting away; a map, such as the target, is merged by its fields."""
+    merged = dict(old)
+    for name, value in change.items():
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, dict):
+            before = merged.get(name)
+            fields = {**(before if isinstance(before, dict) else {}), **value}
+            merged[name] = {field: item for field, item in fields.items() if item is not None}
+        else:
+            merged[name] = value
+    return merged

@@ -1,0 +1,99 @@
+"""Columns in a section's payload: arrays one behind the other, each padded to 8 bytes, viewed in place when read.
+
+A section whose columns do not fit its length is refused before anything is applied, so that a short or hostile entry
+gives the same error on every node.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from replication.command.entry import EntryRefused, pad8
+from storage.format.array import I64
+from storage.format.position import HOUR_MAX, HOUR_MS
+
+DUE_MS_MAX = (HOUR_MAX + 1) * HOUR_MS - 1
+"""The last millisecond that an hour partition can stand for."""
+
+_LENGTH = struct.Struct("<II")
+
+
+def pack_columns(*columns: npt.NDArray[Any]) -> list[bytes]:
+    """Each column's bytes, padded to 8."""
+    packed = [np.ascontiguousarray(column).tobytes() for column in columns]
+    return [data + bytes(pad8(len(data))) for data in packed]
+
+
+def pack_map(value: dict[str, Any]) -> bytes:
+    """A length, then msgpack, padded to 8: for the few things of a command that are not columns."""
+    data: bytes = msgpack.packb(value)
+    return _LENGTH.pack(len(data), 0) + data + bytes(pad8(len(data)))
+
+
+def filled(value: Any, what: type, name: str) -> Any:
+    """`value`, which must be a `what`. Raises `EntryRefused`."""
+    if not isinstance(value, what) or (what is int and isinstance(value, bool)):
+        raise EntryRefused(f"{name}: {what.__name__} expected, found {type(value).__name__}")
+    return value
+
+
+def check_due(due_ms: I64) -> None:
+    """Due times may lie in the past, where apply clamps them, but not beyond the last hour. Raises `EntryRefused`."""
+    if len(due_ms) and due_ms[due_ms.argmax()] > DUE_MS_MAX:
+        raise EntryRefused(f"due at {int(due_ms.max())} ms; at most {DUE_MS_MAX}")
+
+
+class ColumnReader:
+    """Reads what `pack_map` and `pack_column` wrote, in the same order. Raises `EntryRefused` when it does not fit."""
+
+    def __init__(self, payload: memoryview, rows: int) -> None:
+        self._payload = payload
+        self._rows = rows
+        self._at = 0
+
+    def column(self, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """A read-only view of the next column, `rows` long."""
+        kind = np.dtype(dtype)
+        at = self._take(self._rows * kind.itemsize)
+        return np.frombuffer(self._payload, kind, self._rows, at)
+
+    def bytes(self, length: int) -> memoryview:
+        """A view of the next `length` bytes; skips their padding."""
+        at = self._take(length)
+        return self._payload[at : at + length]
+
+    def map(self) -> dict[str, Any]:
+        """The next msgpack map."""
+        length, _ = _LENGTH.unpack(self._raw(_LENGTH.size))
+        try:
+            value = msgpack.unpackb(self.bytes(length), raw=False, strict_map_key=False)
+        except (ValueError, TypeError, msgpack.UnpackException) as broken:
+            raise EntryRefused(f"map of {length} bytes is not msgpack: {broken}") from None
+        if not isinstance(value, dict):
+            raise EntryRefused(f"map expected, found {type(value).__name__}")
+        return value
+
+    def _take(self, length: int) -> int:
+        """Where the next `length` bytes begin; moves on past their padding."""
+        at = self._at
+        if length < 0 or at + length > len(self._payload):
+            raise EntryRefused(f"column of {length} bytes at byte {at} past the section's {len(self._payload)} bytes")
+        self._at = at + length + pad8(length)
+        return at
+
+    def _raw(self, length: int) -> memoryview:
+        if self._at + length > len(self._payload):
+            raise EntryRefused(f"{length} bytes at byte {self._at} past the section's {len(self._payload)} bytes")
+        data = self._payload[self._at : self._at + length]
+        self._at += length
+        return data
+
+    def end(self) -> None:
+        """Nothing may follow the last column but its padding."""
+        if self._at < len(self._payload):
+            raise EntryRefused(f"{len(self._payload) - self._at} bytes after the last column")

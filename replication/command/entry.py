@@ -1,0 +1,185 @@
+"""The bytes of one Raft entry: an envelope that carries every input of `apply`, then sections, each one command.
+
+Why sections: group commit turns all that waits on the leader (hand-overs, acks, cancels, new messages, the dispatch
+state) into ONE entry, hence one journal write and one fdatasync. The order of the sections is fixed by their kind, so
+that within an entry the dispatch state takes effect before the units that it clamps, the Leases of earlier hand-overs
+before a Cancel that must see them, what consumers say of a hand-over before what clients want of its message, and the
+Release of one that was leased and never begun before the Cancel that takes its message away.
+
+Little endian, everything padded to 8 bytes so that columns can be viewed in place:
+
+```
+0        1      2        4         8            16      18          20               24          32
++--------+------+--------+---------+------------+-------+-----------+----------------+-----------+
+|version |kind  |group   |term     |now_ms      |node   |sections   |extension_len   |reserved   |
+|u8      |u8    |u16     |u32      |i64         |u16    |u16        |u32             |u64 = 0    |
++--------+------+--------+---------+------------+-------+-----------+----------------+-----------+
+```
+then the extension: msgpack map (empty today; actor and trace later), zero padded; then per section:
+```
++--------+--------+-------+--------+------------------+--------------------------------+
+|kind u8 |ver u8  |u16 = 0|rows u32|length u64        | payload, zero padded to 8      |
++--------+--------+-------+--------+------------------+--------------------------------+
+```
+
+`version` is the level that its leader had applied (storage/catalog/level.py). How an entry is applied follows from the
+level that is applied before it, not from its version: one that was proposed just before the level rose has the old
+version.
+
+`term` is the term in which the leader DECIDED; the entry's own term comes from Raft. What the dispatcher decided is
+ignored where the two differ (an entry that a later leader completed was decided by a leader that is gone).
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import msgpack
+
+from storage.catalog.level import FOUNDED, LEVELS
+
+VERSIONS_READ = LEVELS
+_HEAD = struct.Struct("<BBHIqHHIQ")
+_SECTION = struct.Struct("<BBHIQ")
+_COMMANDS = 1
+_CHANGE = 2  # the same, with a change of members among them: told without reading the sections
+MAX_EXTENSION_BYTES = 64 * 1024
+
+
+class Kind(IntEnum):
+    """The commands, numbered in the order in which an entry applies them. Numbers are never reused."""
+
+    GENESIS = 1
+    CHANGE_MEMBER = 2
+    RAISE_LEVEL = 3
+    REALIGN = 10
+    DISPATCH_STATE = 11
+    PROMOTION = 12
+    LEASE = 20
+    SETTLE = 21
+    FAIL = 22
+    EXTEND = 23
+    RELEASE = 24
+    CANCEL = 30
+    RESCHEDULE = 31
+    REDRIVE = 32
+    PUT_TOPIC = 40
+    DROP_TOPIC = 41
+    SCHEDULE = 50
+    UNLINK = 60
+    CATCH_UP = 61
+
+
+_KINDS: Final = {int(kind): kind for kind in Kind}
+
+
+class EntryRefused(Exception):
+    """These bytes are malformed: every node refuses them alike and goes on."""
+
+
+class UnknownCommand(Exception):
+    """A version or command that this node does not know: it must stop, for the others may know it."""
+
+
+class Section(NamedTuple):
+    """One command inside an entry: its kind, how many rows it has, and its payload (a view, not a copy)."""
+
+    kind: Kind
+    rows: int
+    payload: memoryview
+
+
+class Envelope(NamedTuple):
+    """What every command of an entry shares: who decided, in which term, and the leader's stamp."""
+
+    group: int
+    term: int
+    node: int
+    now_ms: int
+    sections: tuple[Section, ...]
+    version: int = FOUNDED
+
+
+def _kind_of(kinds: set[Kind]) -> int:
+    return _CHANGE if Kind.CHANGE_MEMBER in kinds else _COMMANDS
+
+
+def is_change(entry: bytes) -> bool:
+    """Whether an entry of the log changes the members (replication/raft/members.py)."""
+    return len(entry) >= _HEAD.size and entry[1] == _CHANGE
+
+
+def version_of(entry: bytes) -> int:
+    """The version of an entry of the log, which is that of the builds that can read it. A no-op is of the first."""
+    return max(FOUNDED, entry[0]) if len(entry) >= _HEAD.size else FOUNDED
+
+
+def pad8(length: int) -> int:
+    """Bytes of zero that bring `length` to a multiple of 8."""
+    return -length % 8
+
+
+Packed = tuple[Kind, int, list[bytes]]  # kind, rows, payload pieces
+
+
+def encode_entry(
+    *, group: int, term: int, node: int, now_ms: int, sections: list[Packed], version: int = FOUNDED
+) -> bytes:
+    """Join sections (kind, rows, payload pieces) into one entry. The pieces are copied once, by the join.
+
+    Sections are put in the order of their kind: it is the order of effect, not the caller's business.
+    """
+    assert 0 < len(sections) < 1 << 16
+    extension = msgpack.packb({})
+    envelope_kind = _kind_of({section[0] for section in sections})
+    pieces = [
+        _HEAD.pack(version, envelope_kind, group, term, now_ms, node, len(sections), len(extension), 0),
+        extension,
+        bytes(pad8(len(extension))),
+    ]
+    for kind, rows, payload in sorted(sections, key=lambda section: section[0]):
+        length = sum(map(len, payload))
+        pieces.append(_SECTION.pack(kind, 1, 0, rows, length))
+        pieces += payload
+        pieces.append(bytes(pad8(length)))
+    return b"".join(pieces)
+
+
+def decode_entry(entry: bytes) -> Envelope:
+    """Read an entry. Raises `UnknownCommand` for an unknown version or kind, `EntryRefused` for what does not fit."""
+    view = memoryview(entry)
+    if len(view) < _HEAD.size:
+        raise EntryRefused(f"entry of {len(view)} bytes is shorter than its envelope of {_HEAD.size}")
+    version, kind, group, term, now_ms, node, count, extension_len, reserved = _HEAD.unpack_from(view)
+    envelope_kind, envelope_version = kind, version
+    if not VERSIONS_READ[0] <= version <= VERSIONS_READ[1] or kind not in (_COMMANDS, _CHANGE) or reserved:
+        raise UnknownCommand(
+            f"envelope version {version}, kind {kind}: this node reads versions {VERSIONS_READ[0]} to "
+            f"{VERSIONS_READ[1]} of kinds {_COMMANDS} and {_CHANGE}; upgrade it before it joins this cluster"
+        )
+    if extension_len > MAX_EXTENSION_BYTES:
+        raise EntryRefused(f"extension of {extension_len} bytes; at most {MAX_EXTENSION_BYTES}")
+    at = _HEAD.size + extension_len + pad8(extension_len)
+    sections = []
+    for _ in range(count):
+        if at + _SECTION.size > len(view):
+            raise EntryRefused(f"section header at byte {at} past the entry's end {len(view)}")
+        kind, version, flags, rows, length = _SECTION.unpack_from(view, at)
+        at += _SECTION.size
+        known = _KINDS.get(kind)
+        if version != 1 or flags or known is None:
+            raise UnknownCommand(f"command kind {kind} version {version} flags {flags} is unknown to this node")
+        if at + length > len(view):
+            raise EntryRefused(f"section of {length} bytes at byte {at} past the entry's end {len(view)}")
+        sections.append(Section(known, rows, view[at : at + length]))
+        at += length + pad8(length)
+    if at != len(view):
+        raise EntryRefused(f"{len(view) - at} bytes after the last section")
+    kinds = [section.kind for section in sections]
+    if kinds != sorted(kinds):
+        raise EntryRefused(f"sections out of order: {kinds}")
+    if envelope_kind != _kind_of(set(kinds)):
+        raise EntryRefused(f"an entry of kind {envelope_kind} with sections {kinds}")
+    return Envelope(group, term, node, now_ms, tuple(sections), envelope_version)

@@ -1,0 +1,42 @@
+"""The command that raises the level of the cluster, and how it is applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from replication.command.column import ColumnReader, filled, pack_map
+from replication.command.entry import EntryRefused, Kind, Packed, Section
+from storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseLevel:
+    """Raise the level to `level`. `basis` is the log index of the newest change of the members that its proposer had
+    applied: made on another basis it is void, for nobody asked the new member what it reads. The envelope that holds it
+    has the version `level`, so a build that does not read that version stops at it."""
+
+    level: int
+    basis: int
+
+    def pack(self) -> Packed:
+        """As a section."""
+        return Kind.RAISE_LEVEL, 1, [pack_map({"level": self.level, "basis": self.basis})]
+
+    @classmethod
+    def unpack(cls, section: Section) -> RaiseLevel:
+        """From a section; raises `EntryRefused`."""
+        reader = ColumnReader(section.payload, section.rows)
+        value = reader.map()
+        reader.end()
+        level, basis = (filled(value.get(name), int, name) for name in ("level", "basis"))
+        if level < 2:
+            raise EntryRefused(f"a level raised to {level}; every cluster begins at 1")
+        return cls(level, basis)
+
+
+def apply_raise_level(store: Store, command: RaiseLevel) -> bool:
+    """Raise the level; whether it rose. It never goes down, and the same command twice changes nothing."""
+    if command.basis != store.catalog.members.index or command.level <= store.level:
+        return False
+    store.level = command.level
+    return True

@@ -1,0 +1,46 @@
+"""The command that says how its leader came to lead, and what is in doubt since; and how it is applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from replication.command.column import DUE_MS_MAX, ColumnReader, filled, pack_map
+from replication.command.entry import EntryRefused, Kind, Packed, Section
+from storage.catalog.doubt import Doubt
+from storage.catalog.level import has
+from storage.store import Store
+
+HANDED_ON = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """The first word of a leader. It was elected: what was in the log, and due by `until_ms`, the one before may have
+    handed over without a record (storage/catalog/doubt.py). Or that one gave leadership to it, and the log has all
+    (HANDED_ON)."""
+
+    until_ms: int
+
+    def pack(self) -> Packed:
+        """As a section."""
+        return Kind.PROMOTION, 1, [pack_map({"until_ms": self.until_ms})]
+
+    @classmethod
+    def unpack(cls, section: Section) -> Promotion:
+        """From a section; raises `EntryRefused`."""
+        reader = ColumnReader(section.payload, section.rows)
+        value = reader.map()
+        reader.end()
+        until_ms = filled(value.get("until_ms"), int, "until_ms")
+        if not HANDED_ON <= until_ms <= DUE_MS_MAX:
+            raise EntryRefused(f"until_ms {until_ms}; {HANDED_ON} to {DUE_MS_MAX} expected")
+        return cls(until_ms)
+
+
+def apply_promotion(store: Store, command: Promotion, term: int) -> None:
+    """After an election all that is there and due by then is in doubt; what was before stays so."""
+    if not has(store.level, "doubt"):
+        return
+    if command.until_ms != HANDED_ON:
+        store.doubt = Doubt.at(store.span, max(command.until_ms, store.doubt.until_ms))
+    store.doubt = replace(store.doubt, term=term)

@@ -1,0 +1,121 @@
+"""Whether this leader may act as one: heartbeats, the echoes of a majority, a window that counts from sending.
+
+Why not the library's notion. pysyncobj stays leader for 30 s without hearing anybody (repair R7: two leaders for 30 s),
+and it takes the time of RECEIPT of an answer as proof of life: a leader that was paused reads old answers on waking and
+believes in itself. Here every heartbeat carries the leader's monotonic time of sending; followers send it back at once,
+never behind an fdatasync. What a majority echoed was sent at time s, so each of them received it at s or later and
+votes for nobody else before s plus the silence that its echo says it owes (silence.py), 0.4 s by default. The leader
+trusts itself for a share of that, 0.25 s of 0.4 s: no other leader can have been elected by then, whatever happened to
+messages and processes in between. Clocks need only run at about the same rate; they are never compared.
+
+The share is the configured trust to the configured silence of this node. So a voter that owes less than this node
+shortens the trust that its echo gives, and one that owes more lengthens it, to at most `STRETCH_MAX` times the
+configured. Each voter gives trust until a moment of its own; the majority has it until the moment that so many of them
+reach. A later echo that gives less takes nothing back: what was owed before is owed still.
+
+A peer whose disk has forgotten is not recorded: it may have forgotten a vote for somebody else. A learner is recorded
+and not counted until it has a vote; what it echoed as a learner counts then, for it owes the same silence.
+
+The same echoes decide when to step down (`holds`): the library counts answers to append_entries, which wait for the
+follower's disk, so a slow disk would depose a healthy leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from replication.election.silence import STEPS
+
+NEVER = float("-inf")
+STRETCH_MAX: Final = STEPS[-1]
+
+
+class Trust:
+    """Newest echoed stamp of each peer, and until when it gives trust, in seconds of the leader's monotonic clock.
+
+    `window_s` and `fallback_s` are for voters that owe `silence_s`. Invariant: no stamp is later than the moment at
+    which it was recorded, and trust from it ends before the silence that was owed for it.
+    """
+
+    def __init__(self, peers: Collection[str], *, window_s: float, fallback_s: float, silence_s: float) -> None:
+        assert window_s < fallback_s < silence_s, (window_s, fallback_s, silence_s)
+        self._stamps = dict.fromkeys(peers, NEVER)
+        self._owed: dict[str, float] = {}  # by the newest echo
+        self._trusted = dict.fromkeys(peers, NEVER)
+        self._held = dict.fromkeys(peers, NEVER)
+        self._silence_s = silence_s
+        self._counting = frozenset(peers)
+        self._own_counts = True
+        self._window_s = window_s
+        self._fallback_s = fallback_s
+        self._grace = NEVER
+        self._until = self._reached(self._trusted)  # kept, since it is asked for with every message
+
+    def set_members(self, peers: Collection[str], voters: Collection[str], *, own: bool) -> None:
+        """From now on `peers` are all others, `voters` those whose echoes count; `own`: this node counts itself."""
+        self._stamps = {peer: self._stamps.get(peer, NEVER) for peer in peers}
+        self._trusted = {peer: self._trusted.get(peer, NEVER) for peer in peers}
+        self._held = {peer: self._held.get(peer, NEVER) for peer in peers}
+        self._counting = frozenset(voters)
+        self._own_counts = own
+        self._look()
+
+    def lead(self, now: float) -> None:
+        """A new term begins: what was echoed before says nothing about it."""
+        for peer in self._stamps:
+            self.forget(peer)
+        self._grace = now
+
+    def resumed(self, now: float) -> None:
+        """The process stood still: answers may be waiting unread, so do not step down before reading them."""
+        self._grace = now
+
+    def echoed(self, peer: str, stamp: float, owed_s: float, now: float) -> None:
+        """`peer` sent back the stamp of a heartbeat of this term, and owes so long a silence for it. A stamp from the
+        future is nobody's echo."""
+        if self._stamps.get(peer, stamp) < stamp <= now:
+            self._stamps[peer], self._owed[peer] = stamp, owed_s
+            stretch = min(owed_s / self._silence_s, STRETCH_MAX)
+            self._trusted[peer] = max(self._trusted[peer], stamp + stretch * self._window_s)
+            self._held[peer] = max(self._held[peer], stamp + stretch * self._fallback_s)
+            self._look()
+
+    def forget(self, peer: str) -> None:
+        """The peer came back with another disk: what it echoed before is void."""
+        if peer in self._stamps:
+            self._stamps[peer] = self._trusted[peer] = self._held[peer] = NEVER
+            self._owed.pop(peer, None)
+            self._look()
+
+    def confirmed(self, now: float) -> float:
+        """The latest time of sending that a majority of the voters (this node, if one, with now) has echoed; -inf if
+        none."""
+        return _or(self._reached(self._stamps), now)
+
+    def until(self, now: float) -> float:
+        """Monotonic time at which trust ends."""
+        return _or(self._until, now + self._window_s)
+
+    def holds(self, now: float) -> bool:
+        """Whether to stay leader at all: a majority was heard within the fallback time."""
+        return now < max(_or(self._reached(self._held), now + self._fallback_s), self._grace + self._fallback_s)
+
+    @property
+    def pace(self) -> float:
+        """1, or the share of this node's silence that the voter owes who owes the least: trust lasts no longer."""
+        owed = (self._owed.get(peer, self._silence_s) for peer in self._counting)
+        return min(1.0, min(owed, default=self._silence_s) / self._silence_s)
+
+    def _look(self) -> None:
+        self._until = self._reached(self._trusted)
+
+    def _reached(self, moments: Mapping[str, float]) -> float | None:
+        """The latest moment that a majority of the voters has reached; None where this node alone is one."""
+        ordered = sorted((moments[peer] for peer in self._counting), reverse=True)
+        needed = (len(ordered) + self._own_counts) // 2 + 1 - self._own_counts
+        return ordered[needed - 1] if needed else None
+
+
+def _or(reached: float | None, own: float) -> float:
+    return own if reached is None else reached

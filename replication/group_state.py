@@ -1,0 +1,142 @@
+"""What a node sees of its Raft group: who leads, how far the log is, who the others are. It changes nothing.
+
+The other half of RaftGroup (group.py), which sets these attributes and moves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from replication.election.median import Median
+from replication.election.silence import Silence
+from replication.journal.journal import Journal
+from replication.raft.agreement import Agreement
+from replication.raft.follower import NEVER, Following
+from replication.raft.leader import Leading
+from replication.raft.members import Roster
+from replication.raft.options import GroupOptions, Peer
+from replication.raft.proposal import Pending
+from replication.raft.pysyncobj_core import CANDIDATE, LEADER, Core
+
+
+class Outlook:
+    """Read-only properties; `established` and what stands below are RaftGroup's to set."""
+
+    options: GroupOptions
+    journal: Journal
+    agreement: Agreement
+    roster: Roster
+    silence: Silence
+    established: bool
+    _closed: bool
+    _monotonic: Callable[[], float]
+    _core: Core
+    _following: Following
+    _leading: Leading
+    _pending: Pending
+    _change_index: int
+
+    @property
+    def role(self) -> str:
+        """`leader`, `candidate`, `follower`, or `learner` while the node may not vote."""
+        if self._core.state == LEADER:
+            return "leader"
+        if not self.journal.voter or not self.roster.votes:
+            return "learner"
+        return "candidate" if self._core.state == CANDIDATE else "follower"
+
+    @property
+    def is_leader(self) -> bool:
+        """Leader by its own knowledge; there may be a newer one. See `trusted`."""
+        return self._core.state == LEADER and not self._closed
+
+    @property
+    def term(self) -> int:
+        """Current term."""
+        return self._core.term
+
+    @property
+    def leader_id(self) -> str | None:
+        """The leader of the current term, None if there is none or it has been silent for an election timeout."""
+        leader = self._core.leader_id
+        if leader is None or leader == self.options.node_id:
+            return leader
+        options = self.options
+        spread_s = options.election_max_s - options.election_min_s
+        silent_s = self._monotonic() - self._following.heard_s
+        return leader if silent_s < self.silence.promise_s + spread_s else None
+
+    @property
+    def commit_index(self) -> int:
+        """On a majority of disks up to here."""
+        return self._core.commit_index
+
+    @property
+    def applied_index(self) -> int:
+        """Applied here up to here; never past `commit_index` nor past what this node's own disk has."""
+        return self._core.applied_index
+
+    @property
+    def last_index(self) -> int:
+        """End of the log, durable or not."""
+        return self._core.last_index
+
+    @property
+    def low_water(self) -> int:
+        """Every configured peer is known to have the log up to here: the journal before it can go."""
+        return self._leading.low_water if self.is_leader else self._following.low_water
+
+    @property
+    def known_commit(self) -> int:
+        """The newest commit index heard of; this node may still lack entries up to it."""
+        return max(self._core.commit_index, self._following.leader_commit)
+
+    @property
+    def agreed_index(self) -> int:
+        """A majority of the members was heard to have the same state after this entry, and so has this node."""
+        return self.agreement.agreed_index
+
+    @property
+    def median(self) -> Median | None:
+        """The median of the nodes' clocks as a leader told it last; None before."""
+        return self._following.median.told
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of proposals without an outcome."""
+        return self._pending.bytes
+
+    @property
+    def trusted_until(self) -> float:
+        """Monotonic second at which the right to hand over ends, -inf if there is none. Counted from sending."""
+        return self._leading.trust.until(self._monotonic()) if self.is_leader and self.established else NEVER
+
+    def trusted(self, now: float) -> bool:
+        """Whether this node may act as the leader at monotonic second `now`: ask again after every await."""
+        return self.is_leader and self.established and now < self._leading.trust.until(now)
+
+    @property
+    def untrusted_s(self) -> float:
+        """Seconds in which this node led and was not sure to, since the start."""
+        return self._leading.untrusted_s
+
+    @property
+    def released(self) -> bool:
+        """Whether the leader said last that this node, which is leaving (`Vitals.leaving`), may go: it has no need of
+        it for a majority, or no need of a majority."""
+        return self._following.released
+
+    @property
+    def outnumbered(self) -> bool:
+        """As leader: the nodes that stay are no majority. Those that leave wait until `let_go`."""
+        return self.is_leader and self._leading.outnumbered()
+
+    @property
+    def peers(self) -> dict[str, Peer]:
+        """What is known of the peers, by node id: complete on the leader, elsewhere `connected` only. Live objects."""
+        return self._leading.survey()
+
+    @property
+    def changing(self) -> bool:
+        """Whether this leader has proposed a change of the members that it has not applied yet."""
+        return self.is_leader and self._change_index > self._core.applied_index

@@ -1,0 +1,367 @@
+"""pysyncobj's journal as it should be: nothing that depends on a write leaves the node before the write is on disk.
+
+The stock journal never syncs before success is answered, cuts identical entries and writes them again, keeps the whole
+log in memory, rewrites itself in place and dies of SIGBUS on a full disk (R1, R2, R9, R11, R14, R17). Here a write is
+buffered and numbered (`write_seq`); one `Sync` after the other makes them durable off the event loop (`durable_seq`);
+whoever sends what depends on a write waits for its number.
+
+What R2 needs: pysyncobj answers every append_entries by first deleting all that follows `prevLogIdx`, though most of it
+is about to come again. So deleting only shortens the *view*. `add` of an identical (index, term) lengthens it again;
+a different one is a conflict and truncates for real; `setRaftCommitIndex`, with which pysyncobj ends the handling of
+every such message, gives back what was not contradicted. Not earlier: between the two pysyncobj computes its commit
+index as min(leader's, end of log), which is right only while the log ends with what this message has verified.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import overload
+
+import pysyncobj.journal
+
+from replication.journal.log import Log
+from replication.journal.record import ENTRY, KIND_AT, META, TRUNCATE, VOTED, VOTER
+from replication.journal.recovery import NO_CLUSTER, Recovered, recover
+from replication.journal.segment import Entry, Segment
+from replication.journal.sync import Sync, preamble
+from storage.file.disk import Disk
+from storage.format.rows import MAGIC_JOURNAL, FileHeader
+
+SEGMENT_BYTES = 64 << 20
+TAIL_BYTES = 4 << 20
+SLICE_BYTES = 8 << 20
+
+
+def _first_version(_: bytes) -> int:
+    return 1
+
+
+class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has no types
+    """The log of one Raft group, with its term, vote, voter flag and commit index. All but Sync.run is for the loop.
+
+    Positions given to and by pysyncobj (`len`, `[i]`, deleteEntriesFrom) count from the first entry of the view; our
+    own names say `index`. Invariants: view <= last_index; durable_index <= last_index; durable_seq <= write_seq.
+    Only DiskFailed and Corrupt are raised, and both end the process.
+    """
+
+    def __init__(
+        self, found: Recovered, disk: Disk, group: int, segment_bytes: int, log: Log, version_of: Callable[[bytes], int]
+    ) -> None:
+        """For `open` only."""
+        self.created = found.created
+        """Whether there was no journal: the directory is new, or somebody emptied it."""
+        self.write_seq = self.durable_seq = 0
+        """Numbers of the newest buffered and the newest durable write since the start."""
+        self.written_bytes = 0
+        """Bytes handed to the disk since the start: tells when a checkpoint is due."""
+        self.durable_index = log.last
+        """All entries up to this index are on this disk."""
+        self.voter = found.voter
+        self.cluster_id = found.cluster_id
+        self._disk, self._group, self._segment_bytes = disk, group, segment_bytes
+        self._segments = found.segments
+        self._active = found.segments[-1]
+        self._log = log
+        self._version_of, self._version = version_of, self._active.version
+        self._view = log.last
+        self._cleared = False
+        self._term, self._vote = found.term, found.vote
+        self._commit = self._commit_kept = max(1, min(found.commit, log.last))  # R11: never past the log
+        self._pending: list[bytes] = []
+        self._flight: Sync | None = None
+        self._doomed: list[Segment] = []
+        self._sealed = found.sealed
+        self._seal()
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        *,
+        disk: Disk,
+        group: int = 0,
+        cluster_id: bytes | None = None,
+        segment_bytes: int = SEGMENT_BYTES,
+        tail_bytes: int = TAIL_BYTES,
+        slice_bytes: int = SLICE_BYTES,
+        version_of: Callable[[bytes], int] = _first_version,
+    ) -> "Journal":
+        """Open or create the journal in `directory` (which exists); blocks for a few fdatasyncs.
+
+        `cluster_id`: 16 bytes, None before Genesis. `segment_bytes`: a new segment is begun past it. `tail_bytes`: what
+        of the log's end is kept in memory. `slice_bytes`: what one slice may hold. `version_of`: of a command; with
+        the first of a newer version a segment of that version is begun, which older builds refuse by name. Raises
+        Corrupt, FormatRefused (see replication/journal/recovery.py), DiskFailed.
+        """
+        found = recover(directory, disk, group, cluster_id)
+        log = Log(disk, found.segments, found.next, tail_bytes, slice_bytes)
+        return cls(found, disk, group, segment_bytes, log, version_of)
+
+    # What pysyncobj calls.
+
+    def add(self, command: bytes, idx: int, term: int) -> None:
+        """Append the entry; or, behind a deletion, take it back if it is the one that stood there."""
+        log = self._log
+        if (self._view != log.last or self._cleared) and self._take_back(idx, term):
+            return
+        if idx != log.next and log.next and log.first > log.last:
+            self._truncate(1)  # an emptied log may start anew anywhere
+        segment = self._active
+        offset = segment.size
+        self._pending += (segment.head(ENTRY, idx, term, command), command)
+        log.append((command, idx, term))
+        segment.place(idx, term, offset, len(command))
+        self._version = max(self._version, self._version_of(command))
+        self._view = idx
+        self.write_seq += 1
+
+    def clear(self) -> None:
+        """Empty the view. What is added next decides: an entry of the log keeps what follows it, others start anew."""
+        self._settle()
+        self._cleared = True
+
+    def deleteEntriesFrom(self, entryFrom: int) -> None:
+        """Shorten the view to its first `entryFrom` entries. They come back unless something else is added."""
+        self._settle()
+        self._view = min(self._log.last, self._log.first + entryFrom - 1)
+
+    def deleteEntriesTo(self, entryTo: int) -> None:
+        """Drop the first `entryTo` entries; whole segments of them are unlinked, the rest is back after a restart."""
+        index = min(self._log.first + entryTo, self._log.last + 1)
+        self.trim(min(index, self._log.last))
+        self._log.forget(index)
+
+    @overload
+    def __getitem__(self, item: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, item: slice) -> list[Entry]: ...
+
+    def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
+        """An entry, or a beginning of those a slice names: as many as `slice_bytes` holds, at least two of them.
+
+        Two, since pysyncobj takes a slice of one to mean that nothing follows. Its loops go on where a slice ended.
+        """
+        first = self._log.first
+        if isinstance(item, slice):
+            start, stop, step = item.indices(len(self))
+            assert step == 1, f"slice with step {step}"
+            return self._log.entries(first + start, first + stop) if start < stop else []
+        index = first + item if item >= 0 else self._view + 1 + item
+        if not first <= index <= self._view or self._cleared:
+            raise IndexError(f"journal position {item} of {len(self)}")
+        return self._log.entry(index)
+
+    def __len__(self) -> int:
+        """Entries in the view."""
+        return 0 if self._cleared else self._view - self._log.first + 1
+
+    def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
+        """Buffer term and vote. No message that shows them may leave before `durable_seq` has reached `write_seq`."""
+        if (term, votedForNodeId) == (self._term, self._vote):
+            return
+        assert term >= self._term, f"term {term} after {self._term}"
+        self._term, self._vote = term, votedForNodeId
+        self._write_meta()
+
+    def getCurrentTerm(self) -> int:
+        """The term set last, or found at the start."""
+        return self._term
+
+    def getVotedForNodeId(self) -> str | None:
+        """Whom this node voted for in the current term."""
+        return self._vote
+
+    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
+        """Remember a commit index (it never goes back) and give back what a deletion took and nothing contradicted."""
+        self._settle()
+        self._commit = max(self._commit, raftCommitIndex)
+
+    def getRaftCommitIndex(self) -> int:
+        """The commit index; at the start the one kept last, but never past the end of the log (R11)."""
+        return self._commit
+
+    def onOneSecondTimer(self) -> None:
+        """Keep the commit index, if it moved. Its record also proves the writes before it, see recovery."""
+        self.keep_commit()
+
+    def keep_commit(self) -> None:
+        """The same, now: it goes with the next sync."""
+        if self._commit != self._commit_kept:
+            self._write_meta()
+
+    def _destroy(self) -> None:
+        self.close()
+
+    # Our own.
+
+    @property
+    def first_index(self) -> int:
+        """Index of the oldest entry kept; last_index + 1 if there is none."""
+        return self._log.first
+
+    @property
+    def last_index(self) -> int:
+        """Index of the newest entry, also while a deletion hides it."""
+        return self._log.last
+
+    def term_at(self, index: int) -> int | None:
+        """Term of the entry at `index`, None if it is not in the log. Reads no file."""
+        return self._log.term(index)
+
+    def set_voter(self, voter: bool) -> None:
+        """Buffer the voter flag. It is durable before any vote leaves: a vote waits for its own, later record."""
+        if voter != self.voter:
+            self.voter = voter
+            self._write_meta()
+
+    def set_cluster_id(self, cluster_id: bytes) -> None:
+        """Genesis is applied: segments begun from now on carry the cluster's id (16 bytes)."""
+        assert self.cluster_id in (NO_CLUSTER, cluster_id), "the journal of another cluster"
+        self.cluster_id = cluster_id
+
+    def trim(self, to_index: int) -> None:
+        """Entries below `to_index` are covered by a durable checkpoint: their whole segments go, one with each sync."""
+        self._settle()
+        assert to_index <= self._log.last, f"trim to {to_index} of {self._log.last}"
+        busy = self._flight.segment if self._flight else self._active
+        while self._segments[0] not in (busy, self._active):
+            oldest = self._segments[0]
+            if oldest.offsets and oldest.end > to_index:
+                break
+            self._doomed.append(self._segments.pop(0))
+        self._log.forget(next((segment.first for segment in self._segments if segment.offsets), self._log.last + 1))
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the segments hold that are not given up yet, on disk or on the way there."""
+        return sum(segment.size for segment in self._segments)
+
+    def bytes_from(self, index: int) -> int:
+        """What the journal holds from the segment of this entry on: what keeping it costs."""
+        return sum(segment.size for segment in self._segments if segment.end > index or segment is self._active)
+
+    def first_within(self, limit_bytes: int) -> int:
+        """The oldest entry of the newest whole segments that are `limit_bytes` together; the last is always kept."""
+        first, held = self._log.last, 0
+        for segment in reversed(self._segments):
+            held += segment.size
+            if held > limit_bytes and segment is not self._active:
+                break
+            first = segment.first if segment.offsets else first
+        return first
+
+    def collect(self) -> Sync | None:
+        """Gather what waits to be written; None if there is nothing or a sync is under way. Run it in a thread.
+
+        Raises what the last sync failed with: there is no other try.
+        """
+        if self._flight is not None:
+            if self._flight.error is not None:
+                raise self._flight.error
+            return None
+        self._settle()
+        if not self._pending and not self._doomed:
+            return None
+        active, pending = self._active, self._pending
+        self._pending = []  # also if empty: the list is the thread's from here on
+        sync = self._flight = Sync(self._disk, active, pending, self.write_seq, self._log.last)
+        if pending:
+            self.written_bytes += active.size - active.batch
+            self._sealed = len(pending) == 2 and pending[0][KIND_AT] == META
+            active.batch = active.size
+            if active.size >= self._segment_bytes or active.version < self._version:
+                sync.next = self._begin_segment()
+        if self._doomed:
+            sync.doomed = self._doomed.pop(0)
+        return sync
+
+    def done(self, sync: Sync) -> None:
+        """The sync has run: what it carried is durable. Raises what it failed with."""
+        assert sync is self._flight, "a sync that is not under way"
+        if sync.error is not None:
+            raise sync.error
+        assert sync.ran, "done before run"
+        self._flight = None
+        self.durable_seq = sync.seq
+        self.durable_index = sync.last
+        self._log.evict(sync.last)
+
+    def sync_now(self) -> None:
+        """Make all that waits durable before returning; blocks. For tests, start and shutdown."""
+        assert self._flight is None or self._flight.error is not None, "a sync is under way"
+        while sync := self.collect():
+            sync.run()
+            self.done(sync)
+
+    def close(self) -> None:
+        """Make all durable, prove the last write by a record behind it, close the files. After a failed sync: close."""
+        if self._flight is None:
+            self.sync_now()
+            self._seal()
+        else:
+            ended = self._flight.ran or self._flight.error is not None
+            assert ended, "a sync is under way"  # one that ran and was not accounted for: the node failed meanwhile
+        for segment in [*self._segments, *self._doomed]:
+            if segment.fd >= 0:
+                self._disk.close(segment.fd)
+                segment.fd = -1
+
+    # How.
+
+    def _take_back(self, idx: int, term: int) -> bool:
+        """Behind a deletion: True if the entry is the one that stood at its place; else what stood there is gone."""
+        same = self._log.term(idx) == term
+        if self._cleared:
+            self._cleared = False
+            if same:
+                self._log.forget(idx)
+            else:
+                self._truncate(1)
+        else:
+            assert idx == self._view + 1, f"entry {idx} behind {self._view}"
+            if not same:
+                self._truncate(idx)
+        self._view = idx if same else self._log.last
+        return same
+
+    def _settle(self) -> None:
+        """Give back what a deletion hid and nothing contradicted."""
+        self._view = self._log.last
+        self._cleared = False
+
+    def _truncate(self, index: int) -> None:
+        """Entries from `index` on are gone, on disk too once this record is durable."""
+        self._pending.append(self._active.head(TRUNCATE, index, self._term, b""))
+        self.write_seq += 1
+        self._log.truncate(index)
+        self.durable_index = min(self.durable_index, index - 1)
+        if self._flight is not None:
+            self._flight.last = min(self._flight.last, index - 1)
+
+    def _write_meta(self) -> None:
+        commit, term, flags, vote = self._meta()
+        self._pending += (self._active.head(META, commit, term, vote, flags), vote)
+        self._commit_kept = self._commit
+        self.write_seq += 1
+
+    def _meta(self) -> tuple[int, int, int, bytes]:
+        """(commit, term, flags, vote) of a META record."""
+        flags = (VOTER if self.voter else 0) | (VOTED if self._vote is not None else 0)
+        return self._commit, self._term, flags, (self._vote or "").encode()
+
+    def _begin_segment(self) -> tuple[Segment, bytes]:
+        """The active segment is full, or of an older version: what is added from now on goes to the next one."""
+        segment = Segment(self._active.path.parent, self._active.sequence + 1, self._version)
+        header = FileHeader(MAGIC_JOURNAL, self._group, 0, self.cluster_id, segment.version)
+        data = preamble(segment, header, self._log.next, self.term_at(self._log.last) or 0, self._meta())
+        self._segments.append(segment)
+        self._active = segment
+        self._sealed = True  # all before it is durable before it exists
+        self._commit_kept = self._commit
+        return segment, data
+
+    def _seal(self) -> None:
+        """Unless a META stands alone in the last write, write one: that proves all before it durable, see recovery."""
+        if not self._sealed:
+            self._write_meta()
+            self.sync_now()

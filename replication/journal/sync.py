@@ -1,0 +1,109 @@
+"""One write of the journal: gathered on the event loop, carried out in a thread, accounted for on the loop again.
+
+The thread does the system calls and nothing else, so the loop never waits for a disk and the journal needs no lock.
+There is one at a time, and a failed one is final: a second fdatasync may report success without the data being there.
+"""
+
+from pathlib import Path
+
+from replication.journal.record import META, OPENING, opening_body
+from replication.journal.segment import NEW_SUFFIX, Segment
+from storage.file.disk import Disk
+from storage.format.rows import FileHeader
+
+GATHER_BYTES = 1 << 16
+"""Pieces below this size are joined before they are written; larger ones (bodies) go to the disk uncopied."""
+
+
+class Sync:
+    """What one write carries: `pieces` for `segment` from `offset` on, then perhaps a segment to begin, one to unlink.
+
+    `seq` is the write_seq it makes durable. `last` is the last index it makes durable; the loop lowers it when a
+    conflict truncates the log meanwhile. `run` is for a thread; everything else belongs to the loop.
+    """
+
+    def __init__(self, disk: Disk, segment: Segment, pieces: list[bytes], seq: int, last: int) -> None:
+        self.segment = segment
+        self.offset = segment.batch
+        self.seq = seq
+        self.last = last
+        self.next: tuple[Segment, bytes] | None = None
+        self.doomed: Segment | None = None
+        self.ran = False
+        self.error: BaseException | None = None
+        self._disk = disk
+        self._pieces = pieces
+
+    def run(self) -> None:
+        """Write and fdatasync; blocks. Raises DiskFailed, after which the process has to end.
+
+        Touches only the pieces and the files named here: the loop appends to other lists and never to these files.
+        """
+        try:
+            if self._pieces:
+                self._write()
+                self._disk.fdatasync(self.segment.fd)
+            if self.next is not None:
+                create_segment(self._disk, *self.next)
+            if self.doomed is not None:
+                remove_segment(self._disk, self.doomed)
+        except BaseException as error:
+            self.error = error
+            raise
+        self.ran = True
+
+    def _write(self) -> None:
+        fd, offset = self.segment.fd, self.offset
+        small: list[bytes] = []
+        size = 0
+        for piece in self._pieces:
+            large = len(piece) >= GATHER_BYTES
+            if small and (large or size >= GATHER_BYTES):
+                self._disk.write(fd, b"".join(small), offset)
+                offset += size
+                small, size = [], 0
+            if large:
+                self._disk.write(fd, piece, offset)
+                offset += len(piece)
+            else:
+                small.append(piece)
+                size += len(piece)
+        if small:
+            self._disk.write(fd, b"".join(small), offset)
+
+
+def preamble(segment: Segment, header: FileHeader, index: int, term: int, meta: tuple[int, int, int, bytes]) -> bytes:
+    """The bytes a segment is born with: header, OPENING, META. Takes their places in `segment`.
+
+    `index` and `term` are the next index and the last entry's term; `meta` is (commit, term, flags, vote): older
+    segments may be unlinked, so every segment repeats it.
+    """
+    body = opening_body(segment.sequence)
+    opening = segment.head(OPENING, index, term, body) + body
+    commit, current, flags, vote = meta
+    data = header.encode() + opening + segment.head(META, commit, current, vote, flags) + vote
+    segment.batch = segment.size
+    assert len(data) == segment.size
+    return data
+
+
+def create_segment(disk: Disk, segment: Segment, data: bytes) -> None:
+    """Make a segment durable under its name. Its bytes come before its name, its name before its use."""
+    new = segment.path.with_suffix(NEW_SUFFIX)
+    segment.fd = disk.open_write(new)
+    disk.write(segment.fd, data, 0)
+    disk.fdatasync(segment.fd)
+    disk.rename(new, segment.path)
+    disk.fsync_directory(directory_of(segment))
+
+
+def remove_segment(disk: Disk, segment: Segment) -> None:
+    """Unlink the oldest segment, durably before the next one goes: what a crash leaves is always an unbroken suffix."""
+    disk.unlink(segment.path)
+    disk.fsync_directory(directory_of(segment))
+    disk.close(segment.fd)
+
+
+def directory_of(segment: Segment) -> Path:
+    """The journal's directory."""
+    return segment.path.parent

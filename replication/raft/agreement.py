@@ -1,0 +1,158 @@
+"""Whether the nodes hold the same state: the leader names an index, every node says its rolling hash there.
+
+    leader                                     follower
+    heartbeat: check_index = 1207     ->       (has applied 1207)
+                                      <-       echo: sum_index = 1207, sum = 9f..
+    a majority of all members, itself counted, stands at 9f..: agreed
+    heartbeat: agreed_index = 1207,
+               agreed_sum = 9f..      ->       the same here: fine. Another: it asks all others itself (`sum_asked`),
+                                               and if a majority says the same, it is the odd one out and stops
+
+No message of its own while all agree, no disk, no wait: a round is as long as a round trip, or a second where a node
+has not applied the index yet (it is asked again later; a difference does not go away). The leader that finds itself
+against a majority is the odd one out like any other and stops, and the others elect one of them.
+
+A hash says by which version it was made (state_hashes.py). One of another version than this node's is no opinion: it
+agrees with nobody and differs from nobody.
+
+Without a majority on one side nobody can say who is wrong: nobody stops, `split` says who stands where, and it is
+decided when one more node is heard. No node stops on the word of one other, be that the leader: a follower that is told
+to differ hears it from a majority before it stops, so one node that has gone mad cannot stop the rest. Only the hash is
+compared; why a node differs (a bug, a bit of memory, an edited file) it does not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from replication.raft.state_hashes import Sums, comparable
+
+ASK_AGAIN = 40
+"""Heartbeats for which one index is asked about, before a newer one is: some node may not remember it any more."""
+ROUND_S = 1.0
+"""How long a round waits for nodes that are connected and have not applied its index."""
+
+
+class OddOneOut(Exception):
+    """What this node applied had another effect than on a majority of the members. Its data is not to be trusted."""
+
+    def __init__(self, node_id: str, index: int, own: bytes, agreed: bytes) -> None:
+        super().__init__(
+            f"node {node_id} differs from the majority: after entry {index} its state has the hash {own.hex()}, "
+            f"a majority of the cluster has {agreed.hex()}. Its data is not to be trusted, so it stops and does not "
+            "start on this directory again: keep a copy of the directory for the cause, remove it, and start the node; "
+            "with an empty directory it rejoins and is built anew from the others"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Nodes that differ without a majority on one side: the hash of each that was heard, after entry `index`."""
+
+    index: int
+    sums: Mapping[str, bytes]
+
+    def __str__(self) -> str:
+        stand = ", ".join(f"{node_id} at {held.hex()[:12]}" for node_id, held in sorted(self.sums.items()))
+        return f"after entry {self.index} nodes differ and no majority agrees: {stand}"
+
+
+class Agreement:
+    """The leader's side, and what is agreed as every node knows it. `agreed_index` and `agreed_sum`: the newest hash
+    that a majority was heard to have, (0, b"") before the first in this process."""
+
+    def __init__(self, node_id: str, sums: Sums) -> None:
+        self.agreed_index = 0
+        self.agreed_sum = b""
+        self.split: Split | None = None
+        self.differing: tuple[str, ...] = ()
+        """Members that were found to stand elsewhere than the majority in this reign; they stop."""
+        self.asked = 0
+        """Index of the round, 0 while there is nothing to compare."""
+        self._accused = 0
+        self._asks = 0
+        self._witnesses: dict[str, bytes] = {}
+        self._node_id = node_id
+        self._sums = sums
+        self._said: dict[str, bytes] = {}
+        self._until = float("-inf")
+
+    def lead(self) -> None:
+        """A reign begins: what was heard as leader before says nothing."""
+        self.asked, self.split, self.differing = 0, None, ()
+        self._said.clear()
+        self._until = float("-inf")
+
+    def sum_at(self, index: int) -> bytes:
+        """This node's hash after the entry at `index`; b"" if it has none to tell."""
+        return self._sums.at(index) or b""
+
+    def tick(self, now: float, voters: Collection[str], connected: Collection[str]) -> None:
+        """Begin the next round if this one is over: all of the `connected` peers answered, or it took too long.
+        `voters` are all others that count."""
+        if self.asked and now < self._until and not set(connected) <= self._said.keys():
+            return
+        newest = self._sums.newest
+        if newest > self.asked or now >= self._until:
+            self.asked, self._until = newest, now + ROUND_S
+            self._said.clear()
+            self._decide(voters)
+
+    def answered(self, peer: str, index: int, held: bytes, voters: Collection[str]) -> None:
+        """`peer` stands at this hash after the entry at `index`. Raises OddOneOut if a majority differs from us."""
+        if index == self.asked and index:
+            self._said[peer] = held
+            self._decide(voters)
+
+    def forget(self, peer: str) -> None:
+        """What it said is no opinion any more: its disk was emptied, or it is no member. A split that it was one side
+        of is none."""
+        self._said.pop(peer, None)
+        if self.split is not None:
+            sums = {node_id: held for node_id, held in self.split.sums.items() if node_id != peer}
+            self.split = Split(self.split.index, sums) if len(set(sums.values())) > 1 else None
+
+    def heard(self, index: int, held: bytes) -> int:
+        """The leader says that a majority stands at this hash. An index at which to ask all others, 0 if there is no
+        need: this node stands there too, or cannot tell."""
+        own = self._sums.at(index)
+        if own is None or not comparable(own, held):
+            return 0
+        if own == held:
+            self.agreed_index, self.agreed_sum, self._accused = index, held, 0
+            return 0
+        if not self._accused or self._asks >= ASK_AGAIN:
+            self._accused, self._asks = index, 0
+            self._witnesses.clear()
+        self._asks += 1
+        return self._accused
+
+    def told(self, peer: str, index: int, held: bytes, voters: Collection[str], majority: int) -> None:
+        """Asked, `peer` says that it stands at this hash; b"" if it cannot tell. Raises OddOneOut when a `majority` of
+        the `voters` stands at one hash that is not this node's."""
+        own = self._sums.at(index)
+        if index != self._accused or own is None or not held or not comparable(own, held):
+            return
+        self._witnesses[peer] = held
+        stands = [said for witness, said in self._witnesses.items() if witness in voters]
+        if held != own and stands.count(held) >= majority:
+            raise OddOneOut(self._node_id, index, own, held)
+
+    def _decide(self, voters: Collection[str]) -> None:
+        own = self._sums.at(self.asked)
+        if own is None:
+            return
+        said = {peer: held for peer, held in self._said.items() if comparable(own, held)}
+        held = said | {self._node_id: own}
+        stands = [own, *(held[peer] for peer in voters if peer in held)]
+        most = max(stands, key=stands.count)
+        if stands.count(most) <= (len(voters) + 1) // 2:
+            if len(set(stands)) > 1:
+                self.split = Split(self.asked, held)
+            return
+        if most != own:
+            raise OddOneOut(self._node_id, self.asked, own, most)
+        self.agreed_index, self.agreed_sum, self.split = self.asked, most, None
+        odd = [peer for peer, said in held.items() if said != most]
+        self.differing = tuple(sorted({*self.differing, *odd}))

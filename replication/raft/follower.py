@@ -1,0 +1,185 @@
+"""The follower's side: entries and heartbeats of the leader. The library checks and appends; this guards its edges.
+
+The library commits min(leader's commit, end of the own log). That is right for a log that was cut behind every message,
+as the stock library does. Ours keeps what was not contradicted (R2), and what stands behind the last entry of a message
+may be another leader's: so the commit index is lowered to what the message itself proves before the library sees it,
+and a heartbeat, which proves nothing, commits only what was proven before in this term (`_verified`).
+
+What is committed here is in every later leader's log. A message that begins before that point (one that came again, a
+leader that searches for where logs agree) is shortened to begin behind it: the library would cut its log down to there
+first, and cry that applied entries are lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from replication.election.median import MedianHeard
+from replication.raft.context import Diverged, Station
+from replication.raft.pysyncobj_core import FOLLOWER, LEADER
+from replication.raft.votes import Ballot
+from replication.wire.frame import Message
+
+NEVER = float("-inf")
+
+
+class Following:
+    """What this node heard of leaders. `_verified` is (term, index): up to index the log is that term's leader's."""
+
+    def __init__(self, station: Station, ballot: Ballot) -> None:
+        self.heard_s = NEVER
+        """Monotonic second at which a leader of the then current term was heard last."""
+        self.answering = 0
+        """Number of the append_entries the library is handling, for its answer."""
+        self.answered: tuple[str, Message] | None = None
+        """The newest answer to append_entries, and whom it was for."""
+        self.low_water = 0
+        """What the leader last said every peer has."""
+        self.released = False
+        """Whether the leader said last that this node, which is leaving, is not needed for a majority any more."""
+        self.leader_commit = 0
+        """What the leader last said is committed; this node may not have it yet."""
+        self.median = MedianHeard(station.options.heartbeat_s)
+        self._station = station
+        self._core = station.core
+        self._ballot = ballot
+        self._verified = (0, 0)
+        self._beat = (0, NEVER)  # term and moment of the newest heartbeat
+
+    @property
+    def handlers(self) -> dict[str, Callable[[str, Message], None]]:
+        """The kinds of message this part takes."""
+        return {
+            "append_entries": self._append_entries,
+            "heartbeat": self._heartbeat,
+            "sum_asked": self._sum_asked,
+            "sum_told": self._sum_told,
+        }
+
+    def may_forget(self, leader: str, term: int, index: int) -> bool:
+        """Whether this node may forget its log for a snapshot up to `index` that `leader` offered in `term`.
+
+        It may if it forgets nothing that it acknowledged and the snapshot does not hold. What it acknowledged in this
+        term is `_verified`. What it acknowledged in earlier terms and was committed is in this leader's log, and the
+        leader found no entry of this node's that it still has, so all such entries are older than its journal, which
+        begins before `index`. What was not committed nobody was promised.
+
+        A leader that is right about its own journal never offers less than `_verified`: those entries are in its log,
+        so it would have found them. This node asks all the same, for what it forgets cannot be acknowledged again.
+        """
+        core, (known_term, known) = self._core, self._verified
+        follows = core.state == FOLLOWER and core.leader_id == leader and core.term == term
+        return follows and core.commit_index < index and (known_term != term or known <= index)
+
+    def connected(self, peer: str) -> None:
+        """A connection to or from the peer is new. If it leads, what it was answered last may be lost: it sent as soon
+        as its own connection was up, and ours was not yet. It would wait `resend_s`; to hear it twice does no harm."""
+        if self.answered is not None and self._core.leader_id == peer:
+            told, message = self.answered
+            if told == peer and message["term"] == self._core.term:
+                self._station.outbox.send(peer, message)
+
+    def _heard(self) -> None:
+        self.heard_s = self._station.monotonic()
+        self._ballot.heard_leader(self.heard_s)
+
+    def _listen(self, wish_s: float) -> None:
+        """A heartbeat came: how long a silence is owed for it, by its gap to the one before and the leader's wish."""
+        station, core = self._station, self._core
+        now, before = station.monotonic(), self._beat
+        self._beat = (core.term, now)
+        if before[0] == core.term:
+            station.patience.saw(now - before[1], now)
+        station.silence.want(max(wish_s, station.patience.silence_s(now)), now)
+
+    def _append_entries(self, peer: str, message: Message) -> None:
+        core, journal = self._core, self._station.journal
+        if self._station.stale(peer, message):
+            return
+        self._check(peer, message)
+        self._heard()
+        self.answering = message["seq"]
+        message = self._shortened(message)
+        previous = message["prevLogIdx"]
+        proven = previous + len(message["entries"])
+        core.handle(peer, message | {"commit_index": min(message["commit_index"], proven)})
+        if journal.term_at(previous) == message["prevLogTerm"]:
+            term, verified = self._verified
+            self._verified = (core.term, max(verified, proven) if term == core.term else proven)
+
+    def _check(self, peer: str, message: Message) -> None:
+        """Two leaders in one term, or another committed entry, cannot be unless a disk lost what it had promised."""
+        core = self._core
+        if message["term"] == core.term and core.state == LEADER:
+            raise Diverged(f"{peer} leads term {core.term}, and so does this node: a vote was given twice")
+        before = (b"", message["prevLogIdx"], message["prevLogTerm"])
+        for _command, index, term in (before, *message["entries"]):
+            if index > core.commit_index:
+                return
+            here = self._station.journal.term_at(index)
+            if here not in (term, None):
+                raise Diverged(f"{peer} has entry {index} of term {term}, committed here is one of term {here}")
+
+    def _shortened(self, message: Message) -> Message:
+        """The same, without what is committed here already."""
+        committed = self._core.commit_index
+        skip = committed - message["prevLogIdx"]
+        if skip <= 0:
+            return message
+        term = self._station.journal.term_at(committed)
+        assert term is not None, "the last committed entry is always kept"
+        return message | {"prevLogIdx": committed, "prevLogTerm": term, "entries": message["entries"][skip:]}
+
+    def _heartbeat(self, peer: str, message: Message) -> None:
+        core, station = self._core, self._station
+        if station.stale(peer, message):
+            return
+        if message["term"] > core.term:
+            core.adopt(message["term"])
+        if core.leader_id != peer:
+            if core.state == LEADER:
+                raise Diverged(f"{peer} leads term {core.term}, and so does this node: a vote was given twice")
+            core.follow(peer)
+        station.promises.showed(peer, core.term, message["durable_index"])
+        now, stamp_s = station.monotonic(), message["stamp_us"] / 1e6
+        median_ms, slack_ms = message["median_ms"], message["median_slack_ms"]
+        counts = self.median.hear((peer, core.term), stamp_s, median_ms, now, slack_ms)
+        self._ballot.heard_heartbeat(core.term, message["last_index"], median_ms if counts else None)
+        self._listen(message["wish_ms"] / 1000)
+        self._heard()
+        self.low_water, self.leader_commit = message["low_water"], message["commit_index"]
+        self.released = message["released"]
+        term, verified = self._verified
+        if term == core.term:
+            core.commit_index = max(core.commit_index, min(message["commit_index"], verified))
+        vitals, index = station.vitals(), message["check_index"]
+        held = station.agreement.sum_at(index)
+        echo = {
+            "type": "echo",
+            "term": core.term,
+            "stamp_us": message["stamp_us"],
+            "wall_ms": vitals.wall_ms,
+            "applied_index": core.applied_index,
+            "free_bytes": vitals.free_bytes,
+            "low": vitals.low,
+            "retiring": vitals.retiring,
+            "leaving": vitals.leaving,
+            "busy": vitals.busy,
+            "voter": station.journal.voter,
+            "silence_ms": int(station.silence.promise_s * 1000),  # rounded down: never more than is owed
+            "sum_index": index if held else 0,
+            "sum": held,
+        }
+        station.wire.send(peer, echo)  # never behind an fdatasync: it says that we listen, not that we have anything
+        doubtful = station.agreement.heard(message["agreed_index"], message["agreed_sum"])
+        for other in station.peers if doubtful else ():
+            station.wire.send(other, {"type": "sum_asked", "index": doubtful})
+
+    def _sum_asked(self, peer: str, message: Message) -> None:
+        index = message["index"]
+        told = {"type": "sum_told", "index": index, "sum": self._station.agreement.sum_at(index)}
+        self._station.wire.send(peer, told)
+
+    def _sum_told(self, peer: str, message: Message) -> None:
+        roster = self._station.roster
+        self._station.agreement.told(peer, message["index"], message["sum"], roster.others, roster.majority)

@@ -1,0 +1,270 @@
+"""The leader's side: heartbeats, entries, answers; what is committed, and whether to lead at all.
+
+progress.py keeps the book on the followers and election/trust.py on their echoes; this turns both into messages. A
+heartbeat is small and its echo waits for nobody's disk, so trust depends on processes and network only; append_entries
+carry the log and are answered when it is on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from replication.election.trust import NEVER, Trust
+from replication.journal.record import NO_OP
+from replication.raft.context import Station
+from replication.raft.options import Peer
+from replication.raft.progress import Follower, Progress
+from replication.raft.pysyncobj_core import LEADER
+from replication.wire.frame import Message
+
+UNSAID_S = 0.4
+"""What a voter of a build before protocol 2 owes, whose echoes do not say: the default of its configuration, or this
+node's own, if that is less."""
+
+
+def _nothing() -> None:
+    return
+
+
+class Leading:
+    """What this node does as leader. `peers` are the live records of all others, also while it is not."""
+
+    def __init__(self, station: Station) -> None:
+        options = station.options
+        self.peers = {peer: Peer(peer) for peer in station.peers}
+        self.trust = Trust(
+            station.peers,
+            window_s=options.trust_s,
+            fallback_s=options.fallback_s,
+            silence_s=options.election_min_s,
+        )
+        self._station = station
+        self._core = station.core
+        self._progress = Progress(station.peers, resend_s=options.resend_s, idle_s=options.idle_s)
+        self.next_beat = NEVER
+        """When heartbeats go out again, while this node leads."""
+        self._members_index = 0
+        self._stores: dict[str, bytes] = {}  # of all that ever connected: one may become a member later
+        self.untrusted_s = 0.0
+        """Seconds since the start in which this node led and was not sure to, once it had been."""
+        self._sure_until = NEVER
+        self.on_trusted: Callable[[], None] = _nothing
+        """Trust is there again after it had ended, or for the first time."""
+        self.lets_go = False
+        """Nodes that leave may go though they leave no majority behind: nothing needs one any more."""
+
+    @property
+    def handlers(self) -> dict[str, Callable[[str, Message], None]]:
+        """The kinds of message this part takes."""
+        return {"next_node_idx": self._answered, "echo": self._echo}
+
+    def set_members(self) -> None:
+        """The roster has changed: book new members in, removed ones out."""
+        roster, last = self._station.roster, self._core.last_index
+        for gone in sorted(self.peers.keys() - set(roster.peers)):
+            self._station.agreement.forget(gone)
+        self.peers = {peer: self.peers.get(peer) or Peer(peer) for peer in roster.peers}
+        for peer in self.peers.values():
+            peer.store_id = self._stores.get(peer.node_id, b"")
+            peer.learner = peer.node_id in roster.learners
+        self._members_index = self._core.applied_index + 1
+        self.next_beat = NEVER  # they learn at once what is committed
+        self.trust.set_members(roster.peers, roster.others, own=roster.votes)
+        self._progress.set_members(roster.peers, roster.others, own=roster.votes, last_index=last)
+
+    def begin(self, now: float) -> None:
+        """This node became leader; its no-op is not yet in the log."""
+        self._progress.lead(self._core.last_index)
+        self.trust.lead(now)
+        self._station.agreement.lead()
+        self.next_beat = now
+        self._sure_until = NEVER
+        self.lets_go = False
+
+    def tick(self, now: float) -> None:
+        """Commit what a majority has; step down if no majority listens."""
+        core, index = self._core, self._progress.majority_index(self._station.journal.durable_index)
+        # Only an entry of the own term is committed by counting (figure 8 of the Raft paper); it brings the rest along.
+        if index > core.commit_index and self._station.journal.term_at(index) == core.term:
+            core.commit_index = index
+        if self._is_out() or not self.trust.holds(now):
+            core.step_down()
+
+    def keep_time(self, now: float) -> None:
+        """Heartbeats that are due. They go before anything that takes time: trust counts from `now`."""
+        if now >= self.next_beat:
+            voters = self._station.roster.others
+            self._station.agreement.tick(now, voters, [peer for peer in voters if self._station.wire.connected(peer)])
+            self._beat_all(now)
+
+    def send(self, now: float) -> None:
+        """Heartbeats and entries that are due."""
+        self.keep_time(now)
+        last = self._core.last_index
+        for follower in self._progress.followers.values():
+            if self._progress.due(follower, last, now) and self._station.wire.connected(follower.peer):
+                self._append(follower, last, now)
+
+    def _is_out(self) -> bool:
+        """Whether its own removal is applied here, and by a majority of those that stay. Sooner they would not know
+        that it is committed, and might need a vote of this node, which ends."""
+        roster = self._station.roster
+        if roster.votes:
+            return False
+        aware = sum(self.peers[voter].applied_index >= self._members_index for voter in roster.others)
+        return aware >= roster.majority
+
+    @property
+    def _beat_s(self) -> float:
+        return self._station.options.heartbeat_s * self.trust.pace
+
+    def _beat_all(self, now: float) -> None:
+        self.next_beat = now + self._beat_s
+        self._station.silence.want(self._station.patience.silence_s(now), now)
+        told = self._heartbeat(now)
+        for peer in self._station.peers:
+            self._station.wire.send(peer, self._told(peer, told))
+
+    def connected(self, peer: str, store_id: bytes) -> None:
+        """A connection to or from the peer is new. Another store_id: its disk was wiped, it has nothing any more."""
+        former, self._stores[peer] = self._stores.get(peer, store_id), store_id
+        known = self.peers.get(peer)
+        if known is None:
+            return
+        if former != store_id:
+            self.forget(peer)
+        known.store_id = store_id
+        self._progress.reconnected(peer, self._core.last_index)
+
+    def forget(self, peer: str) -> None:
+        """The peer has forgotten what it acknowledged: its disk was wiped, or is an old copy of itself."""
+        if peer in self.peers:
+            self._progress.forget(peer)
+            self.trust.forget(peer)
+            self._station.agreement.forget(peer)
+
+    def survey(self) -> dict[str, Peer]:
+        """The peers with all that is known now."""
+        for peer in self.peers.values():
+            follower = self._progress.followers[peer.node_id]
+            peer.connected = self._station.wire.connected(peer.node_id)
+            peer.match_index, peer.stranded = follower.match, follower.stranded
+            peer.remembers, peer.voter = follower.voter, follower.voter and follower.counts
+        return self.peers
+
+    @property
+    def low_water(self) -> int:
+        """Every peer is known to have the log up to here, so nobody needs the journal before it."""
+        return min((f.match for f in self._progress.followers.values()), default=self._core.applied_index)
+
+    def beat(self, peer: str, now: float) -> None:
+        """A heartbeat to this peer alone, out of turn: it learns what is committed and says what it has applied."""
+        self._station.wire.send(peer, self._told(peer, self._heartbeat(now)))
+
+    def outnumbered(self) -> bool:
+        """Whether the nodes that are up and do not leave, this one perhaps among them, are no majority."""
+        staying = int(self._station.roster.votes and not self._station.vitals().leaving)
+        staying += sum(peer.voter and peer.connected and not peer.leaving for peer in self.survey().values())
+        return staying < self._station.roster.majority
+
+    def _told(self, peer: str, heartbeat: Message) -> Message:
+        return heartbeat | {"released": self.peers[peer].leaving and (self.lets_go or not self.outnumbered())}
+
+    def _heartbeat(self, now: float) -> Message:
+        vitals, agreement = self._station.vitals(), self._station.agreement
+        durable = self._station.journal.durable_index
+        ahead_ms, slack_ms = vitals.ahead_ms()
+        self._station.promises.made(self._core.term, durable)
+        return {
+            "type": "heartbeat",
+            "term": self._core.term,
+            "stamp_us": int(now * 1e6),  # rounded down: never later than the sending
+            "wall_ms": vitals.wall_ms,
+            "commit_index": self._core.commit_index,
+            "last_index": self._core.last_index,
+            "low_water": self.low_water,
+            "wish_ms": int(self._station.patience.silence_s(now) * 1000),
+            "released": False,
+            "median_ms": max(0, vitals.wall_ms - ahead_ms),
+            "median_slack_ms": slack_ms,
+            "durable_index": durable,
+            "check_index": agreement.asked,
+            "agreed_index": agreement.agreed_index,
+            "agreed_sum": agreement.agreed_sum,
+        }
+
+    def _append(self, follower: Follower, last: int, now: float) -> None:
+        previous = follower.next - 1
+        term = self._station.journal.term_at(previous)
+        follower.stranded = term is None
+        if term is None:
+            return
+        message = {
+            "type": "append_entries",
+            "term": self._core.term,
+            "seq": self._progress.sent(follower, previous, now),
+            "commit_index": self._core.commit_index,
+            "prevLogIdx": previous,
+            "prevLogTerm": term,
+            "entries": [] if follower.backing_off else self._batch(follower.next, last),
+        }
+        if not self._station.wire.send(follower.peer, message):
+            follower.seq = 0
+
+    def _batch(self, start: int, last: int) -> list[tuple[bytes, int, int]]:
+        if start > last:
+            return []
+        options = self._station.options
+        entries = self._core.entries(start, options.max_batch_entries)
+        size = 0
+        for count, entry in enumerate(entries):
+            size += len(entry[0])
+            if size > options.max_batch_bytes and count:
+                return entries[:count]
+        return entries
+
+    def _answered(self, peer: str, message: Message) -> None:
+        if message["term"] != self._core.term or self._core.state != LEADER or peer not in self.peers:
+            return  # R5: the library takes an answer of any term
+        if message["success"] and message["next_node_idx"] <= self._core.last_index + 1:
+            self._station.promises.showed(peer, message["term"], message["next_node_idx"] - 1)
+        self._progress.followers[peer].voter = message["voter"]
+        self._progress.answered(
+            peer,
+            seq=message["seq"],
+            next_index=message["next_node_idx"],
+            reset=message["reset"],
+            success=message["success"],
+            last_index=self._core.last_index,
+        )
+
+    def _echo(self, peer: str, message: Message) -> None:
+        if message["term"] != self._core.term or self._core.state != LEADER or peer not in self.peers:
+            return
+        now, stamp = self._station.monotonic(), message["stamp_us"] / 1e6
+        self.peers[peer].echoed(message, now, stamp, self._station.vitals().wall_ms)
+        self._station.agreement.answered(peer, message["sum_index"], message["sum"], self._station.roster.others)
+        follower = self._progress.followers[peer]
+        follower.voter = message["voter"]
+        if follower.voter:
+            self._trust(peer, stamp, message["silence_ms"] / 1000, now)
+        elif follower.match == self._core.last_index and now - follower.nudged_s >= self._station.options.nudge_s:
+            # It has all there is and waits for a committed entry made after it came (CatchUp): give it one.
+            follower.nudged_s = now
+            self._core.append(NO_OP)
+
+    def _trust(self, peer: str, stamp: float, owed_s: float, now: float) -> None:
+        """A voter's echo: trust goes on. What came between is lateness, for the silence to bridge."""
+        trust, options = self.trust, self._station.options
+        confirmed, before = trust.confirmed(now), self._sure_until
+        trust.echoed(peer, stamp, owed_s or min(UNSAID_S, options.election_min_s), now)
+        self.next_beat = min(self.next_beat, now + self._beat_s)
+        if trust.confirmed(now) > confirmed > NEVER:
+            self._station.patience.saw((now - confirmed) * options.election_min_s / options.trust_s, now)
+        until = trust.until(now)
+        if until > now:
+            returned, self._sure_until = now >= before, until
+            if returned and before > NEVER:
+                self.untrusted_s += now - before
+            if returned:
+                self.on_trusted()

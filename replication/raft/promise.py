@@ -1,0 +1,123 @@
+"""What nodes are known to have promised, so that one which comes back with less does not vote as if it had not.
+
+An old copy of a data directory that is put back (a VM's snapshot, a restored backup of one node) is whole, passes every
+checksum, and has forgotten votes it gave and entries it acknowledged. Raft has no answer to that: with one other node
+such a copy can elect a leader without an acknowledged entry. But the others remember. A node's promises only grow, in
+the order of (term, index): it has voted, stood or led in `term`, and has all entries up to `index` of that term's
+leader on its disk. Each is made durable before the message that shows it leaves, so a node that is what it was never
+stands below what any message of it ever showed.
+
+So whoever is connected says `standing`: what I have promised myself, and what I know that you have. Who finds itself
+below what others know gives up its vote and is handled like a wiped disk: it follows, and votes again when a leader
+has committed, without it, an entry made after that (election/may_vote.py, CatchUp). A leader that finds a follower
+below what it knows takes back everything it believed to be on its disk.
+
+A node talks over the connection it dials and hears over the one that the peer dials. So one that was restarted is often
+heard before it can be told: what it has forgotten is kept for the greeting that reaches it.
+
+What a node knows of others is kept in memory only, from the messages to itself. So it stays undetected when no node
+that remembers is reached before the vote: all of them were restarted too, or are cut off, or the only one that heard
+the promise is gone; and when nothing was promised between the copy and the end. docs/guarantees.md says what follows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from replication.journal.journal import Journal
+from replication.raft.pysyncobj_core import Core
+from replication.wire.frame import Message
+
+Promise = tuple[int, int]
+"""(term, index), compared in this order."""
+
+NOTHING: Promise = (0, 0)
+log = logging.getLogger("hourwheel.promise")
+
+
+class Promises:
+    """One node's own promises and those of the others it knows.
+
+    `distrust(why)` is called when this node has less than others know, `forget(peer)` when a peer has. Invariant: `own`
+    never goes back; it is at least what this node's disk had when it started.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        journal: Journal,
+        send: Callable[[str, Message], bool],
+        distrust: Callable[[], None],
+        forget: Callable[[str], None],
+    ) -> None:
+        self.own: Promise = (core.term, journal.last_index)
+        self._admitted = NOTHING  # the most that others knew and this node had forgotten
+        self._known: dict[str, Promise] = {}
+        self._forgotten: dict[str, Promise] = {}  # by peer, until it stands there again; it may not have been told yet
+        self._stores: dict[str, bytes] = {}
+        self._send = send
+        self._distrust = distrust
+        self._forget = forget
+
+    @property
+    def handlers(self) -> dict[str, Callable[[str, Message], None]]:
+        """The kinds of message this part takes."""
+        return {"standing": self._standing}
+
+    def made(self, term: int, index: int = 0) -> None:
+        """This node is about to show that it promised so much."""
+        self.own = max(self.own, (term, index))
+
+    def showed(self, peer: str, term: int, index: int = 0) -> None:
+        """A message of `peer` showed that it had promised so much."""
+        self._known[peer] = max(self._known.get(peer, NOTHING), (term, index))
+
+    def greet(self, peer: str, store_id: bytes) -> None:
+        """A connection was made: say where this node stands, and what it knows of the peer. One that works on another
+        directory than before was wiped: it has forgotten what it promised on the former one, and knows that."""
+        if self._stores.setdefault(peer, store_id) != store_id:
+            self._stores[peer] = store_id
+            self._known.pop(peer, None)
+            self._forgotten.pop(peer, None)
+        self._greet(peer)
+
+    def _greet(self, peer: str) -> None:
+        known = max(self._known.get(peer, NOTHING), self._forgotten.get(peer, NOTHING))
+        self._send(
+            peer,
+            {
+                "type": "standing",
+                "term": self.own[0],
+                "index": self.own[1],
+                "known_term": known[0],
+                "known_index": known[1],
+            },
+        )
+
+    def _standing(self, peer: str, message: Message) -> None:
+        stands, known = (message["term"], message["index"]), self._known.get(peer, NOTHING)
+        if stands < known:
+            log.error(
+                "%s stands at term %d, entry %d and had promised term %d, entry %d: an old copy of its data directory",
+                peer,
+                *stands,
+                *known,
+            )
+            self._known[peer] = stands
+            self._forgotten[peer] = max(known, self._forgotten.get(peer, NOTHING))
+            self._forget(peer)
+            self._greet(peer)
+        elif stands >= self._forgotten.get(peer, NOTHING):
+            self._forgotten.pop(peer, None)
+        told = (message["known_term"], message["known_index"])
+        if told > max(self.own, self._admitted):
+            log.error(
+                "this data directory is an old copy: it stands at term %d, entry %d, and %s knows of a promise of term "
+                "%d, entry %d; the node gives up its vote until it has caught up",
+                *self.own,
+                peer,
+                *told,
+            )
+            self._admitted = told
+            self._distrust()

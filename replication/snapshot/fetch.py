@@ -1,0 +1,256 @@
+"""The follower's side of a snapshot: builds aside what the leader offers, piece by piece, and says when it is whole.
+
+The follower asks and the leader answers, so nobody is sent what he cannot take, and whoever dies leaves nothing to be
+cleaned up at the other end. What is on the disk is the only memory: with every pull goes the checksum of what this node
+has of that piece already, from an earlier try, another leader's snapshot, or its own hours, and the leader sends the
+rest. So going on after a crash, a change of leader or of the offer is the same as beginning.
+
+Nothing of the old state is touched until all of the new one is there, synced and read back
+(storage/directory/snapshot_install.py). Whatever is wrong before that (a piece that stays damaged, another cluster's
+manifest, too little space) ends this try with a line in the log; the leader offers again. `ready` is called at the end,
+on the loop, and ends the node, which puts the new state in place by one rename and starts again (node/snapshot.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+import google_crc32c
+
+from replication.group import RaftGroup
+from replication.snapshot.in_thread import in_thread_behind
+from replication.wire.frame import Message
+from replication.wire.frame_bound import FILES_MAX, PIECE_BYTES_MAX
+from storage.checkpoint.manifest import Manifest, Part, Place, SnapshotRefused, parts_of
+from storage.directory.snapshot_install import Install, PieceRefused
+from storage.format.rows import Corrupt, FormatRefused
+
+ANSWER_S = 2.0
+"""A pull that is not answered is repeated after this."""
+PATIENCE = 8
+"""So many times: then the leader is gone, and the next offer counts."""
+DAMAGED_MAX = 3
+"""How often one piece may come damaged."""
+AGAIN_S = 2.0
+AGAIN_MAX_S = 60.0
+"""After a try that failed by itself offers are not listened to for so long at first and at the most; it doubles."""
+
+CLEAR_S = 10.0
+
+log = logging.getLogger("hourwheel.snapshot")
+
+
+class Gone(Exception):
+    """The offer does not hold any more: its leader has another one, or is gone."""
+
+
+class SnapshotFetcher:
+    """Takes offers one after the other, the newest first. `run` works until it is cancelled.
+
+    `build(manifest)` makes or goes on with what is aside, in a thread. `cluster_id()` is None while this node has
+    none. `spare_bytes()` is what may be written before the reserve is touched. `clear()`, in a thread and while nothing
+    is fetched, removes what an earlier try left if it is not needed any more, and says whether that is settled.
+    `remove()`, in a thread and before anything is fetched, removes a piece of what earlier snapshots replaced, and says
+    whether there is more.
+    `ready(install, manifest)` ends the node.
+    """
+
+    def __init__(
+        self,
+        group: RaftGroup,
+        build: Callable[[Manifest], Install],
+        *,
+        cluster_id: Callable[[], bytes | None],
+        spare_bytes: Callable[[], int],
+        clear: Callable[[], bool],
+        remove: Callable[[], bool],
+        ready: Callable[[Install, Manifest], None],
+    ) -> None:
+        self.index = 0
+        """The entry up to which the snapshot under way goes; 0 if there is none."""
+        self.done_bytes = self.total_bytes = 0
+        """Of it, what is here and right, and all."""
+        self.failures = 0
+        """Tries that failed by themselves since the start."""
+        self._group = group
+        self._build = build
+        self._cluster_id = cluster_id
+        self._spare_bytes = spare_bytes
+        self._clear = clear
+        self._remove = remove
+        self._ready = ready
+        self._offer: tuple[str, Message] | None = None
+        self._wake = asyncio.Event()
+        self._answer: Message | None = None
+        self._deaf = False
+
+    def receive(self, peer: str, message: Message) -> None:
+        """An offer or a piece from `peer`, of the current term."""
+        group = self._group
+        if group.is_leader or group.leader_id != peer:
+            return
+        if message["type"] == "snapshot_piece":
+            self._answer = message
+            self._wake.set()
+        elif (
+            not self._deaf
+            and not self._known(peer, message)
+            and group.may_install(peer, message["term"], message["index"])
+        ):
+            self._offer = (peer, message)
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled. Raises DiskFailed, which is final, as everywhere."""
+        while await in_thread_behind(self._remove):
+            pass
+        clear = False
+        while True:
+            while self._offer is None:
+                self._wake.clear()
+                try:
+                    async with asyncio.timeout(None if clear else CLEAR_S):
+                        await self._wake.wait()
+                except TimeoutError:
+                    clear = await in_thread_behind(self._clear)
+            peer, offer = self._offer
+            try:
+                await self._fetch(peer, offer)
+            except Gone as gone:
+                log.warning("the snapshot of %s at entry %d is not fetched to its end: %s", peer, offer["index"], gone)
+            except (SnapshotRefused, Corrupt, FormatRefused) as refused:
+                log.error("the snapshot of %s at entry %d is refused: %s", peer, offer["index"], refused)
+                await self._rest()
+            finally:
+                self.index = self.done_bytes = self.total_bytes = 0
+                if self._offer == (peer, offer):
+                    self._offer = None
+
+    # How.
+
+    def _known(self, peer: str, offer: Message) -> bool:
+        """Whether it is the one that is being fetched, offered again."""
+        if self._offer is None:
+            return False
+        of, known = self._offer
+        return of == peer and (known["term"], known["number"]) == (offer["term"], offer["number"])
+
+    async def _rest(self) -> None:
+        """It failed by itself and would again: let some time go by."""
+        self._offer, self._deaf = None, True
+        self.failures += 1
+        await asyncio.sleep(min(AGAIN_MAX_S, AGAIN_S * 2 ** (self.failures - 1)))
+        self._deaf = False
+
+    async def _fetch(self, peer: str, offer: Message) -> None:
+        self.index, self.total_bytes = offer["index"], offer["bytes"]
+        manifest = await self._manifest(peer, offer)
+        install = await in_thread_behind(self._build, manifest)
+        lacking, spare = install.bytes_lacking, self._spare_bytes()
+        if lacking > spare:
+            raise SnapshotRefused(f"it needs {lacking} bytes, and {spare} are free above the reserve")
+        log.info("fetching the snapshot of %s at entry %d: %d bytes lack", peer, self.index, lacking)
+        for place in manifest.places(together=offer["together"]):
+            await self._fetch_piece(peer, offer, install, place)
+        await self._verify(peer, offer, install)
+        if not self._group.may_install(peer, offer["term"], self.index):
+            raise Gone("the log goes on without it")
+        self._ready(install, manifest)
+        await asyncio.Event().wait()  # the node ends, and this with it
+
+    async def _manifest(self, peer: str, offer: Message) -> Manifest:
+        parts: list[bytes] = []
+        for offset in range(0, offer["manifest_bytes"], PIECE_BYTES_MAX):
+            size = min(PIECE_BYTES_MAX, offer["manifest_bytes"] - offset)
+            piece = await self._pull(peer, offer, Place(0, offset, size))
+            parts.append(piece["data"])
+        data = b"".join(parts)
+        if len(data) != offer["manifest_bytes"] or google_crc32c.value(data) != offer["crc"]:
+            raise SnapshotRefused("its manifest does not match the offer")
+        manifest = await in_thread_behind(_read_manifest, data)
+        own = self._cluster_id()
+        if own not in (None, manifest.cluster_id):
+            raise SnapshotRefused(
+                f"it is of cluster {manifest.cluster_id.hex()}, this node of {own.hex() if own else ''}"
+            )
+        if manifest.applied_index != offer["index"] or len(manifest.files) > FILES_MAX:
+            raise SnapshotRefused(f"its manifest goes up to entry {manifest.applied_index}")
+        return manifest
+
+    async def _fetch_piece(self, peer: str, offer: Message, install: Install, place: Place) -> None:
+        parts = parts_of(install.manifest.files, place)
+        for tries in range(1, DAMAGED_MAX + 1):
+            known, crc = await in_thread_behind(_known, install, parts)
+            piece = await self._pull(peer, offer, place, known, crc)
+            right, data = piece["known"], piece["data"]
+            try:
+                if right not in (0, known):
+                    raise PieceRefused(f"{right} bytes at {place} are said to be right, of {known}")
+                if data or right < place.size:
+                    await in_thread_behind(install.put, parts, right, data, piece["crc"])
+                break
+            except PieceRefused as refused:
+                log.warning("a piece of %s is damaged: %s", peer, refused)
+                if tries == DAMAGED_MAX:
+                    raise
+        self.done_bytes += place.size
+
+    async def _verify(self, peer: str, offer: Message, install: Install) -> None:
+        """Read all of it back, telling the leader now and then that this node is alive."""
+        verifying = asyncio.ensure_future(in_thread_behind(install.verify))
+        try:
+            while not (await asyncio.wait([verifying], timeout=ANSWER_S))[0]:
+                self._ask(peer, offer, Place(0, 0, 0))
+            verifying.result()
+        except (SnapshotRefused, Corrupt, FormatRefused):
+            await in_thread_behind(install.discard)  # what is wrong in it cannot be told: all of it is fetched again
+            raise
+        finally:
+            if not verifying.done():
+                verifying.cancel()
+                await asyncio.wait([verifying])
+
+    async def _pull(self, peer: str, offer: Message, place: Place, known: int = 0, crc: int = 0) -> Message:
+        """Ask until the answer to this very question comes. Raises Gone."""
+        asked = (offer["number"], place.file, place.offset)
+        for _ in range(PATIENCE):
+            self._ask(peer, offer, place, known, crc)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ANSWER_S):
+                    while True:
+                        self._check(peer, offer)
+                        answer, self._answer = self._answer, None
+                        if answer is None:
+                            self._wake.clear()
+                            await self._wake.wait()
+                        elif answer["number"] == offer["number"] and answer["gone"]:
+                            raise Gone("its leader has let go of it")
+                        elif (answer["number"], answer["file"], answer["offset"]) == asked:
+                            return answer
+        raise Gone(f"{peer} did not answer for {PATIENCE * ANSWER_S:.0f} s")
+
+    def _check(self, peer: str, offer: Message) -> None:
+        if self._offer != (peer, offer):
+            raise Gone("there is a newer offer")
+        if self._group.term != offer["term"]:
+            raise Gone(f"its term {offer['term']} is over")
+
+    def _ask(self, peer: str, offer: Message, place: Place, known: int = 0, crc: int = 0) -> None:
+        pull = {"type": "snapshot_pull", "term": offer["term"], "number": offer["number"], **place._asdict()}
+        self._group.send_snapshot(peer, pull | {"known": known, "crc": crc})
+
+
+def _read_manifest(data: bytes) -> Manifest:
+    """In a thread; with the names of its files, which are many."""
+    manifest = Manifest.decode(data)
+    assert manifest.files, "a snapshot has its catalog"
+    return manifest
+
+
+def _known(install: Install, parts: list[Part]) -> tuple[int, int]:
+    """In a thread: length and CRC32C of what is here of a piece; 0 and 0 if nothing is."""
+    data = install.have(parts)
+    return (len(data), google_crc32c.value(data)) if data else (0, 0)

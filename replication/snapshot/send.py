@@ -1,0 +1,318 @@
+"""The leader's side of a snapshot: what a follower asks for is read from a pinned checkpoint, a piece at a time.
+
+```
+leader                                            follower
+  stranded: pin the last durable checkpoint
+  offer (number, index, bytes)          ------->    builds aside what it lacks (fetch.py)
+  <-------  pull (file, offset, size, what it knows of it)
+  piece (the rest of it, with its checksum)  --->   one at a time, until all is there
+                                                    verifies, switches by one rename, starts again
+  its log matches behind the index: the pin goes, the journal behind it is kept until it has caught up
+```
+A follower is stranded when what it needs next is no longer in the journal: it was away for longer than the journal is
+kept (node/trimming.py), or came back with an empty disk. Files are numbered in the manifest's order from 1; 0 is the
+manifest. A piece may go on in the files behind its first: the offer says so (`together`, since protocol 4).
+
+What the leader's loop does for it is a handful of small steps per piece: pieces are read in a thread, at most one is on
+its way to a follower, all of them together are paced, and none is larger than a heartbeat can wait for. So the pace,
+and nothing else, decides how much of the disk and of the processor catching up may take.
+
+A snapshot under way has to end even if messages pour in faster than ever. Therefore `hold` names the entry from which
+on the journal must stay for those that catch up, from the pin until the follower has reached the last checkpoint; past
+`hold_bytes` of journal, or when nothing is heard of the follower for IDLE_S, it is given up, and begun anew if need be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import google_crc32c
+
+from replication.group import RaftGroup
+from replication.snapshot.in_thread import in_thread
+from replication.wire.frame import Message
+from replication.wire.rhythm import next_look
+from storage.checkpoint.manifest import TOGETHER, Files, Place, parts_of
+from storage.checkpoint.pin import Pin
+
+LOOK_S = 0.1
+BEGIN_S = 0.25
+"""So often it is looked whether somebody is stranded."""
+OFFER_S = 1.0
+"""An offer that is not taken up is repeated after this."""
+IDLE_S = 30.0
+"""A follower that asks for nothing and applies nothing for this long is given up."""
+LOOK_LATE_S = 0.002
+LATE_S = 0.005
+YIELDS, YIELD_MAX_S = 4, 0.25
+"""Before each piece that is sent: a timer of the loop. One that comes later than LATE_S shows that the loop is wanted
+elsewhere, and the piece waits for YIELDS times as long, at most YIELD_MAX_S: 4 MiB/s are the least."""
+
+FILE_COST = 4096
+"""To open one more file for a piece counts as so many bytes of it."""
+
+log = logging.getLogger("hourwheel.snapshot")
+
+
+class Spawn(Protocol):
+    """Runs beside everything else; whatever it raises ends the node."""
+
+    def __call__(self, work: Coroutine[Any, Any, None], /) -> object: ...
+
+
+@dataclass(slots=True)
+class Sending:
+    """One snapshot on its way. Invariant: `pin` is held until `installed` or over, whichever comes first."""
+
+    peer: str
+    term: int
+    """In which it was found to be stranded. In another one it may have been given what it lacked, by another leader."""
+    number: int
+    pin: Pin
+    heard_s: float
+    index: int = 0
+    manifest: bytes = b""
+    files: Files = ()
+    bytes: int = 0
+    sent_bytes: int = 0
+    offered_s: float = float("-inf")
+    match: int = 0
+    busy: bool = True
+    """A thread reads from the pin."""
+    installed: bool = False
+    over: bool = False
+    released: bool = False
+
+    @property
+    def needs(self) -> int:
+        """The oldest entry this follower needs the journal from."""
+        return self.match if self.installed else self.index
+
+
+class SnapshotSender:
+    """Serves all followers of one leader. `run` looks after them until it is cancelled; `receive` takes their pulls.
+
+    `rate_bytes_s`: pieces of all followers together. `hold_bytes`: how much journal may be kept for one.
+    """
+
+    def __init__(
+        self,
+        group: RaftGroup,
+        pin: Callable[[], Pin | None],
+        *,
+        checkpoint_index: Callable[[], int],
+        monotonic: Callable[[], float],
+        spawn: Spawn,
+        rate_bytes_s: int,
+        hold_bytes: int,
+    ) -> None:
+        self.sendings: dict[str, Sending] = {}
+        self.sent_bytes = 0
+        """Bytes of pieces sent since the start."""
+        self.given_up = 0
+        """Snapshots that did not come to their end."""
+        self._group = group
+        self._pin = pin
+        self._checkpoint_index = checkpoint_index
+        self._monotonic = monotonic
+        self._spawn = spawn
+        self._rate_bytes_s = rate_bytes_s
+        self._hold_bytes = hold_bytes
+        self._number = 0
+        self._free_s = 0.0  # when the pace allows the next piece
+
+    def hold(self) -> int | None:
+        """From this entry on the journal is needed by those that catch up; None if there are none."""
+        return min((sending.needs for sending in self.sendings.values()), default=None)
+
+    async def run(self) -> None:
+        """Until cancelled: offer to whom is stranded, give up whom nothing is heard of."""
+        try:
+            while True:
+                self._look()
+                await (asyncio.sleep(LOOK_S) if self.sendings else next_look(BEGIN_S))
+        finally:
+            for peer in list(self.sendings):
+                self._end(peer)
+
+    def receive(self, peer: str, message: Message) -> None:
+        """A pull of `peer`. One that comes while another of it is being answered is a repetition, and ignored."""
+        sending = self.sendings.get(peer)
+        known = sending is not None and (sending.term, sending.number) == (message["term"], message["number"])
+        if sending is None or not known or sending.installed:
+            self._group.send_snapshot(peer, _piece(message, gone=True))
+            return
+        sending.heard_s = self._monotonic()
+        if message["size"] and not sending.busy:
+            sending.busy = True
+            self._spawn(self._answer(sending, message))
+
+    # How.
+
+    def _look(self) -> None:
+        group = self._group
+        if not group.is_leader:
+            for peer in list(self.sendings):
+                self._end(peer)
+            return
+        peers = group.peers
+        for peer in list(self.sendings):
+            if peer in peers and self.sendings[peer].term == group.term:
+                self._attend(self.sendings[peer], connected=peers[peer].connected, match=peers[peer].match_index)
+            else:
+                self._end(peer)  # removed from the cluster, or a matter of an earlier term
+        for peer, known in peers.items():
+            if known.stranded and known.connected and peer not in self.sendings:
+                self._begin(peer)
+
+    def _begin(self, peer: str) -> None:
+        pin = self._pin()
+        if pin is None:
+            return  # no checkpoint yet, so nothing was trimmed either: it is stranded no more at the next look
+        self._number += 1
+        sending = self.sendings[peer] = Sending(
+            peer, self._group.term, self._number, pin, self._monotonic(), pin.applied_index
+        )
+        self._spawn(self._prepare(sending))
+
+    def _attend(self, sending: Sending, *, connected: bool, match: int) -> None:
+        now = self._monotonic()
+        if match >= sending.index:
+            if not sending.installed:
+                sending.installed = True
+                self._release(sending)
+            if match > sending.match:
+                sending.match, sending.heard_s = match, now
+            if match >= self._checkpoint_index():
+                log.info("%s has taken over the snapshot at entry %d", sending.peer, sending.index)
+                self._end(sending.peer)
+                return
+        if now - sending.heard_s > IDLE_S:
+            self._give_up(sending, f"nothing was heard of it for {IDLE_S:.0f} s")
+            return
+        if self._group.journal.bytes_from(sending.needs) > self._hold_bytes:
+            self._give_up(sending, f"the journal behind it has grown past {self._hold_bytes >> 20} MiB")
+            return
+        waits = connected and not sending.busy and not sending.installed
+        if waits and now - max(sending.heard_s, sending.offered_s) >= OFFER_S:
+            self._offer(sending, now)
+
+    def _give_up(self, sending: Sending, why: str) -> None:
+        self.given_up += 1
+        log.warning("the snapshot at entry %d for %s is given up: %s", sending.index, sending.peer, why)
+        self._end(sending.peer)
+
+    def _end(self, peer: str) -> None:
+        sending = self.sendings.pop(peer)
+        sending.over = True
+        self._release(sending)
+
+    def _release(self, sending: Sending) -> None:
+        """Let the pin go, unless a thread reads from it: then that one's task does."""
+        if not sending.busy and not sending.released:
+            sending.released = True
+            sending.pin.release()
+
+    def _idle(self, sending: Sending) -> None:
+        """The thread is back."""
+        sending.busy = False
+        if sending.over or sending.installed:
+            self._release(sending)
+
+    def _offer(self, sending: Sending, now: float) -> None:
+        sending.offered_s = now
+        self._group.send_snapshot(
+            sending.peer,
+            {
+                "type": "snapshot_offer",
+                "term": sending.term,
+                "number": sending.number,
+                "index": sending.index,
+                "bytes": sending.bytes,
+                "manifest_bytes": len(sending.manifest),
+                "crc": google_crc32c.value(sending.manifest),
+                "together": True,
+            },
+        )
+
+    async def _prepare(self, sending: Sending) -> None:
+        """Copy what has to be copied for the pin, and make the first offer."""
+
+        def prepare() -> tuple[bytes, Files, int]:
+            manifest = sending.pin.prepare()
+            return manifest.encode(), manifest.files, manifest.total_bytes
+
+        try:
+            sending.manifest, sending.files, sending.bytes = await in_thread(prepare)
+        finally:
+            self._idle(sending)
+        if not sending.over:
+            log.info(
+                "%s needs what the journal no longer has: offering the snapshot at entry %d, %d bytes",
+                *(sending.peer, sending.index, sending.bytes),
+            )
+            sending.heard_s = self._monotonic()
+            self._offer(sending, sending.heard_s)
+
+    async def _room(self) -> None:
+        """Wait until the loop has room for a piece: it is late where hand-overs would be."""
+        until_s = self._monotonic() + LOOK_LATE_S
+        await asyncio.sleep(LOOK_LATE_S)
+        late_s = self._monotonic() - until_s
+        if late_s > LATE_S:
+            await asyncio.sleep(min(YIELDS * late_s, YIELD_MAX_S))
+
+    async def _answer(self, sending: Sending, pull: Message) -> None:
+        try:
+            await asyncio.sleep(self._free_s - self._monotonic())  # the pace
+            if sending.over:
+                return
+            piece = await in_thread(self._read, sending, pull)
+            if piece["data"]:  # what is known costs the loop nothing, and after a change of leader most is
+                await self._room()
+        finally:
+            self._idle(sending)
+        cost = len(piece["data"]) + piece["known"] // 4  # what is known already is only read
+        cost += FILE_COST * max(0, len(parts_of(sending.files, _place(pull))) - 1)
+        self._free_s = max(self._free_s, self._monotonic()) + cost / self._rate_bytes_s
+        if not sending.over and self._group.is_leader and self._group.send_snapshot(sending.peer, piece):
+            sending.sent_bytes += len(piece["data"]) + piece["known"]
+            self.sent_bytes += len(piece["data"])
+
+    @staticmethod
+    def _read(sending: Sending, pull: Message) -> Message:
+        """In a thread: the piece, without the beginning that the follower has right."""
+        place, known = _place(pull), pull["known"]
+        if place.file == 0:
+            data = sending.manifest[place.offset : place.offset + place.size]
+        else:
+            parts = parts_of(sending.files, place)
+            if sum(part.size for part in parts) < place.size or len(parts) > TOGETHER:
+                return _piece(pull, gone=True)
+            data = b"".join([sending.pin.read(*part) for part in parts])
+        if not 0 < known <= len(data) or google_crc32c.value(data[:known]) != pull["crc"]:
+            known = 0
+        return _piece(pull, known=known, data=data[known:])
+
+
+def _place(pull: Message) -> Place:
+    return Place(pull["file"], pull["offset"], pull["size"])
+
+
+def _piece(pull: Message, *, known: int = 0, data: bytes = b"", gone: bool = False) -> Message:
+    """The answer to a pull. `gone`: there is no such snapshot here, or no such place in it."""
+    return {
+        "type": "snapshot_piece",
+        "term": pull["term"],
+        "number": pull["number"],
+        "file": pull["file"],
+        "offset": pull["offset"],
+        "known": known,
+        "gone": gone,
+        "crc": google_crc32c.value(data),
+        "data": data,
+    }

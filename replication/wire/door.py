@@ -1,0 +1,145 @@
+"""Who may come in by the Raft port, before there is TLS: strangers, guests, and whose place is taken.
+
+A connection that has not said hello is a **stranger**. STRANGERS_MAX of them are kept. One more closes the oldest of
+the address that has most, so whoever holds many keeps nobody else out.
+
+A peer without a cluster id is a **guest** of a node that has one: a node with an empty disk, which cannot know the id
+before somebody told it. A guest is believed to be the member it names only while the node at that member's own address,
+which this node dials, says the same store id. What it may say is in GUEST_KINDS. It asks and it acknowledges, and its
+acknowledgements count for nothing. So nothing that comes without the id moves a term, a vote or a leader:
+
+| a guest says | it is |
+|---|---|
+| `census`, `pre_vote`, `snapshot_pull` | answered, at the member's own address; nothing here changes |
+| `census_answer` | heard: the asker has a cluster id, so it does not take itself for the first node whatever is said |
+| `next_node_idx` | heard with `voter` false: the leader sends what comes next, and counts it for no majority |
+| `echo`, `standing`, `sum_asked`, `sum_told`, `stale_term`, `committed`, `pre_vote_ok`, `response_vote` | not heard |
+| all else: what only a leader or a candidate says | refused by name: the connection is closed |
+
+A connection that was made before this node had the id stays what it was for GUEST_S, in which the others learn the id
+too and dial again. A guest is closed after GUEST_S as well, unless it pulls a snapshot: it may have an id by now.
+
+**A place is kept.** A member has one connection to this node. Somebody who says to be that member while the connection
+stands gets it only if the one who holds it does not answer a ping within CONTEST_S. A real member that comes back after
+a cut meets nobody who answers. Who says another store id than the node at the member's own address has to outlast that
+one in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from replication.wire.frame import Message, encode_message
+from replication.wire.handshake import Hello, Refusal
+from replication.wire.link import Connection
+from replication.wire.said_seldom import SaidSeldom
+
+STRANGERS_MAX: Final = 64
+"""Connections that have not said hello, or whose place is contested."""
+CONTEST_S: Final = 0.7
+"""Longer than a peer's pause between two pings, shorter than the second that whoever dials waits for an answer."""
+LATE_S: Final = 0.05
+GUEST_S: Final = 5.0
+CONNECTED: Final = "connected"
+GUEST_KINDS: Final = frozenset(("census", "census_answer", "pre_vote", "snapshot_pull", "next_node_idx"))
+UNHEARD_KINDS: Final = frozenset(
+    ("echo", "standing", "sum_asked", "sum_told", "stale_term", "committed", "pre_vote_ok", "response_vote")
+)
+
+
+class Door:
+    """The strangers of one node, and who gets a member's place.
+
+    `incoming` is the transport's table of connections that members made. `dialled` gives the one that this node made
+    to a member. `admit` and `refuse` end a greeting.
+    """
+
+    def __init__(
+        self,
+        incoming: dict[str, Connection],
+        dialled: Callable[[str], Connection | None],
+        admit: Callable[[Connection, Hello], None],
+        refuse: Callable[[Connection, Hello, Refusal], None],
+        seldom: SaidSeldom,
+    ) -> None:
+        self.strangers: dict[Connection, None] = {}  # in the order of arrival
+        self._incoming = incoming
+        self._dialled = dialled
+        self._admit = admit
+        self._refuse = refuse
+        self._seldom = seldom
+
+    def make_room(self) -> None:
+        """Another stranger comes: close the oldest of the address that has most, if there are too many."""
+        if len(self.strangers) < STRANGERS_MAX:
+            return
+        share = Counter(stranger.host for stranger in self.strangers)
+        most = max(share.values())
+        oldest = next(stranger for stranger in self.strangers if share[stranger.host] == most)
+        del self.strangers[oldest]
+        oldest.abort()
+
+    def knock(self, connection: Connection, said: Hello, own: Hello) -> None:
+        """A peer with an acceptable hello: let it in, or see first whether its place is really free."""
+        holder = self._holder(said, own)
+        if holder is None:
+            self._admit(connection, said)
+            return
+        asked_s = asyncio.get_running_loop().time()
+        holder.write(encode_message({"type": "ping"}, holder.protocol))
+        self._decide_at(asked_s + CONTEST_S, connection, said, own, (holder, asked_s))
+
+    def heard(self, guest: Connection, message: Message) -> Message | None:
+        """What is heard of a guest's message, None if nothing: see the table above."""
+        assert guest.hello is not None, "not greeted"
+        kind, peer = message["type"], guest.hello.node_id
+        if kind not in GUEST_KINDS:
+            if kind not in UNHEARD_KINDS:
+                self._seldom.warning("%s of %s is refused: it has no cluster id", kind, peer)
+                guest.abort()
+            return None
+        there = self._dialled(peer)
+        if there is None or there.hello is None or there.hello.store_id != guest.hello.store_id:
+            return None
+        if kind == "snapshot_pull":
+            guest.pulled_s = guest.heard_s
+        return message | {"voter": False} if "voter" in message else message
+
+    def _holder(self, said: Hello, own: Hello) -> Connection | None:
+        """The living connection that speaks against this hello, None if there is none."""
+        dialled, former = self._dialled(said.node_id), self._incoming.get(said.node_id)
+        there = dialled.hello if dialled is not None and dialled.alive else None
+        if there is not None and there.store_id != said.store_id:
+            return dialled
+        if former is None or not former.alive or former.hello is None:
+            return None
+        if said.cluster_id is not None and former.hello.cluster_id is None:
+            return None
+        confirmed = there is not None and former.hello.store_id != said.store_id
+        return None if confirmed else former
+
+    def _decide_at(
+        self, at_s: float, connection: Connection, said: Hello, own: Hello, asked: tuple[Connection, float]
+    ) -> None:
+        asyncio.get_running_loop().call_at(at_s, self._decide, at_s, connection, said, own, asked)
+
+    def _decide(
+        self, at_s: float, connection: Connection, said: Hello, own: Hello, asked: tuple[Connection, float]
+    ) -> None:
+        now, (holder, asked_s) = asyncio.get_running_loop().time(), asked
+        if connection not in self.strangers:
+            return
+        if now - at_s > LATE_S:  # this process stood still: an answer may wait unread
+            self._decide_at(now + LATE_S, connection, said, own, asked)
+            return
+        standing = self._holder(said, own)
+        if standing is holder and holder.heard_s <= asked_s:
+            holder.abort()
+        elif standing is not None:
+            detail = f"{said.node_id} is connected with {own.node_id} already, and that connection answers"
+            self._refuse(connection, said, Refusal(CONNECTED, detail))
+            return
+        self._admit(connection, said)

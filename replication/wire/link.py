@@ -1,0 +1,375 @@
+"""One TCP connection between two nodes, and the task that keeps the outgoing one up.
+
+Messages to a peer go over the connection this node dials, messages from it come over the one it dials. A direction
+that is cut then breaks alone, and nobody has to agree on whose connection survives when both dial at once.
+
+Why not the library's connections (R16, R17): a healed partition takes it 28 s to reconnect, and its send buffers grow
+without bound. Here an attempt to connect gets one second, the pause between attempts grows to at most one second and
+ends early when the peer is heard dialling us, a silent connection is closed after two seconds (a ping goes out every
+half), and a peer that does not read loses first its entries, then the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import cast
+
+from replication.wire.frame import (
+    FRAME_BYTES_MAX,
+    HELLO_BYTES_MAX,
+    PROTOCOL,
+    FrameReader,
+    FrameRefused,
+    Message,
+    decode_message,
+    encode_message,
+    speaks,
+)
+from replication.wire.handshake import Hello, HelloRefused, Refusal, decode_greeting
+from replication.wire.rhythm import until_next_s
+
+CONNECT_S = 1.0
+PING_S = 0.5
+SILENT_S = 2.0
+BACK_OFF_FIRST_S = 0.05
+BACK_OFF_MAX_S = 1.0
+OUTBOX_BYTES_MAX = 64 * 1024 * 1024
+"""Unsent bytes at which a connection is given up: the peer does not read."""
+OUTBOX_APPEND_MAX = 16 * 1024 * 1024
+"""Unsent bytes at which append_entries are dropped: they would only queue behind what is stuck."""
+JOIN_BYTES = 128 * 1024
+"""Frames below this are joined and sent with one system call; larger ones are handed over piece by piece, uncopied."""
+
+Address = tuple[str, int]
+log = logging.getLogger("hourwheel.transport")
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Frames in and out of one socket. The first frame is a greeting, given to `greeted`; then come messages.
+
+    `opened` is set by the owner once both sides agree; until then a frame may be 4 KiB at most. Anything that is no
+    frame of ours closes the connection and nothing else.
+    """
+
+    def __init__(
+        self,
+        greeted: Callable[[Connection, Hello | Refusal], None],
+        received: Callable[[Connection, Message], None],
+        lost: Callable[[Connection], None],
+        complain: Callable[..., None] = log.warning,
+    ) -> None:
+        self.hello: Hello | None = None
+        """What the peer said of itself, once it was accepted."""
+        self.protocol = PROTOCOL[0]
+        """What both sides speak, once the peer was accepted."""
+        self.guest = False
+        """Accepted without a cluster id, by a node that has one (door.py)."""
+        self.pulled_s = float("-inf")
+        """When it asked for a piece of a snapshot last."""
+        self._loop = asyncio.get_running_loop()
+        self.born_s = self.heard_s = self._loop.time()
+        self._reader = FrameReader(self._frame, HELLO_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        self._greeted = greeted
+        self._received = received
+        self._lost = lost
+        self._complain = complain
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+
+    def open(self, hello: Hello, protocol: int) -> None:
+        """The peer is who it should be: from now on frames are messages of this protocol, up to the full size."""
+        self.hello, self.protocol = hello, protocol
+        self._reader.trust(FRAME_BYTES_MAX)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the socket is connected."""
+        self._transport = cast(asyncio.Transport, transport)  # asyncio and uvloop set TCP_NODELAY on every TCP socket
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: the socket is closed."""
+        self._transport = None
+        self._reader.close()
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._lost(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """asyncio: where to put what arrives."""
+        return self._reader.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """asyncio: that much arrived."""
+        self.heard_s = self._loop.time()
+        try:
+            self._reader.received(nbytes)
+        except FrameRefused as error:
+            who = self.hello.node_id if self.hello else self.remote
+            self._complain("closing the connection with %s: %s", who, error)
+            if isinstance(error, HelloRefused):
+                self.finish(error.refusal.encode())
+            else:
+                self.abort()
+
+    def _frame(self, meta: bytes, blob: memoryview, crc: int) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return  # refused or replaced: what it still sends does not count
+        if self.hello is None:
+            self._greeted(self, decode_greeting(meta))
+            return
+        message = decode_message(meta, blob, crc, self.protocol)
+        if message["type"] == "ping":
+            self.write(encode_message({"type": "pong"}, self.protocol))
+        elif message["type"] != "pong":
+            self._received(self, message)
+
+    @property
+    def remote(self) -> str:
+        """The other end's address, for messages."""
+        return str(self._transport.get_extra_info("peername")) if self._transport else "?"
+
+    @property
+    def host(self) -> str:
+        """The other end's address without its port."""
+        name = self._transport.get_extra_info("peername") if self._transport else None
+        return str(name[0]) if isinstance(name, tuple) else "?"
+
+    @property
+    def unsent(self) -> int:
+        """Bytes handed over that the socket has not taken yet."""
+        return self._transport.get_write_buffer_size() if self._transport else 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a socket that is not being closed."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def write(self, pieces: list[bytes]) -> None:
+        """Send one frame."""
+        if not self.alive:
+            return
+        transport = cast(asyncio.Transport, self._transport)
+        if len(pieces) > 1 and sum(map(len, pieces)) < JOIN_BYTES:
+            transport.write(b"".join(pieces))
+        else:
+            for piece in pieces:
+                transport.write(piece)
+
+    def send(self, message: Message) -> bool:
+        """Send a message; False if too much is unsent, or the peer's build does not know such messages. A peer that
+        reads nothing at all loses the connection."""
+        if not speaks(self.protocol, message["type"]):
+            return False
+        unsent = self.unsent
+        if unsent > OUTBOX_APPEND_MAX and message["type"] == "append_entries":
+            return False
+        if unsent > OUTBOX_BYTES_MAX:
+            log.warning("closing the connection with %s: it does not read, %d bytes are unsent", self.remote, unsent)
+            self.abort()
+            return False
+        self.write(encode_message(message, self.protocol))
+        return self.alive
+
+    def finish(self, pieces: list[bytes]) -> None:
+        """Send a last frame and close."""
+        self.write(pieces)
+        if self._transport is not None:
+            self._transport.close()
+
+    def end(self) -> None:
+        """Send what is not sent yet, for SILENT_S at most, and close."""
+        self.finish([])
+        self._loop.call_later(SILENT_S, self.abort)
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def renewed_by(self, said: Hello) -> bool:
+        """Whether the peer that says this now is the one here, which has learned its cluster since."""
+        return (
+            self.alive
+            and not self.guest
+            and self.hello is not None
+            and (self.hello.store_id, self.hello.cluster_id) == (said.store_id, None)
+            and said.cluster_id is not None
+        )
+
+    def stand_behind(self, former: Connection) -> None:
+        """Read nothing more before that one has ended: for CONNECT_S at most, since a stranger may have made it."""
+        assert self._transport is not None, "not connected"
+        self._transport.pause_reading()
+        former.closed.add_done_callback(self._go_on)
+        self._loop.call_later(CONNECT_S, former.abort)
+
+    def _go_on(self, _: asyncio.Future[None]) -> None:
+        if self.alive:
+            self.heard_s = self._loop.time()
+            cast(asyncio.Transport, self._transport).resume_reading()
+
+
+class Incoming(dict[str, Connection]):
+    """The connections that members made, by member.
+
+    A renewed one goes on to carry what its member says until that has heard that the new one stands. So it is read to
+    its end, and the new one stands behind it until then: nothing is lost, and the order is kept.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._behind: dict[str, Connection] = {}
+
+    def admit(self, connection: Connection, said: Hello) -> None:
+        """It takes the place of the one that this member made before."""
+        peer = said.node_id
+        former, other = self.get(peer), self._behind.pop(peer, None)
+        if other is not None:
+            other.abort()
+        if former is not None and former.renewed_by(said):
+            self._behind[peer] = connection
+            connection.stand_behind(former)
+            return
+        if former is not None:
+            former.abort()
+        self[peer] = connection
+
+    def lost(self, connection: Connection) -> None:
+        """It has ended."""
+        peer = connection.hello.node_id if connection.hello is not None else ""
+        if self._behind.get(peer) is connection:
+            del self._behind[peer]
+        elif self.get(peer) is connection:
+            del self[peer]
+            if peer in self._behind:
+                self[peer] = self._behind.pop(peer)
+
+    def all(self) -> list[Connection]:
+        """Also those that stand behind another."""
+        return [*self.values(), *self._behind.values()]
+
+
+class Dialler:
+    """Keeps the connection to one peer up until `close`.
+
+    `accept` judges the peer's hello, `up` is told of each connection, `ended` of the end of the task.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        address: Address,
+        hello: Callable[[str], Hello],
+        accept: Callable[[str, Hello | Refusal], Refusal | None],
+        up: Callable[[str, Hello], None],
+        ended: Callable[[asyncio.Task[None]], None],
+    ) -> None:
+        self.peer = peer
+        self.connection: Connection | None = None
+        """The connection in use, None while there is none."""
+        self.address = address
+        self._hello = hello
+        self._accept = accept
+        self._up = up
+        self._renewing = False
+        self._wake = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"dial {peer}")
+        self._task.add_done_callback(ended)
+
+    def hurry(self) -> None:
+        """The peer is known to be up: do not wait for the rest of the pause."""
+        self._wake.set()
+
+    def renew(self) -> None:
+        """Dial again, within PING_S: this node knows its cluster, and says it in its hello. The old connection stands
+        until the new one does, and what was sent on it arrives (`Incoming`)."""
+        self._renewing = True
+
+    def end(self) -> None:
+        """End the task and the connection, soon."""
+        self._task.cancel()
+        if self.connection is not None:
+            self.connection.abort()
+
+    async def close(self) -> None:
+        """End the task and the connection."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self.connection is not None:
+            self.connection.abort()
+
+    async def _run(self) -> None:
+        pause = BACK_OFF_FIRST_S
+        while True:
+            self._wake.clear()
+            if await self._converse():
+                pause = BACK_OFF_FIRST_S
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                pause = min(2 * pause, BACK_OFF_MAX_S)
+
+    async def _converse(self) -> bool:
+        """Connections from dialling to the end of the last; False if none came to be. One that is renewed stands until
+        the new one does."""
+        opened = await self._open()
+        try:
+            if opened is None:
+                return False
+            while opened is not None:
+                former, (self.connection, said) = self.connection, opened
+                if former is not None:
+                    former.end()
+                self._up(self.peer, said)
+                opened = await self._keep(self.connection)
+            return True
+        finally:
+            former, self.connection = self.connection, None
+            if former is not None:
+                former.abort()
+
+    async def _open(self) -> tuple[Connection, Hello] | None:
+        """A connection on which both sides agreed, and what the peer said."""
+        loop = asyncio.get_running_loop()
+        greeting: asyncio.Future[Hello | Refusal | None] = loop.create_future()
+
+        def greeted(_: Connection, said: Hello | Refusal | None = None) -> None:
+            if not greeting.done():
+                greeting.set_result(said)
+
+        connection, opened = Connection(greeted, lambda *_: None, greeted), False
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await loop.create_connection(lambda: connection, *self.address)
+                self._renewing = False  # this hello says all that there is to say
+                hello = self._hello(self.peer)
+                connection.write(hello.encode(hello.form))
+                said = await greeting
+            if said is None or self._accept(self.peer, said) is not None or isinstance(said, Refusal):
+                return None
+            connection.open(said, hello.shared(said))
+            opened = True
+            return connection, said
+        except (OSError, TimeoutError, UnicodeError):  # the last: a host that is no name
+            return None
+        finally:
+            if not opened:
+                connection.abort()
+
+    async def _keep(self, connection: Connection) -> tuple[Connection, Hello] | None:
+        """Until it ends (None), or there is a newer one in its place."""
+        loop = asyncio.get_running_loop()
+        checked = loop.time()
+        while not connection.closed.done():
+            if self._renewing:
+                return await self._open()
+            await asyncio.wait([connection.closed], timeout=until_next_s(PING_S))
+            now, late = loop.time(), loop.time() - checked > 2 * PING_S
+            checked = now
+            # After a pause of ours (`late`) answers may wait unread: silence is judged the next time.
+            if not late and now - connection.heard_s > SILENT_S:
+                return None
+            connection.write(encode_message({"type": "ping"}, connection.protocol))
+        return None

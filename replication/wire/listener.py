@@ -1,0 +1,393 @@
+"""The wire of a Raft group: asyncio connections to every peer, and a listener that outlives a shortage of descriptors.
+
+What R15 and R16 ask for, against the library's transport: no pickle, only the frames of frame.py after a hello that
+handshake.py accepts; no utility or read-only peers, so no stranger reads payloads or changes the membership; one EMFILE
+does not close the listener for good (the library's does, and libuv's stream server treats it as fatal too, which is why
+accepting is done here by hand); reconnecting takes at most a second once the peer is back.
+
+A peer has at most one connection in each direction. A new incoming one replaces the old: what the old process still had
+in flight does not count. When a peer's directory changes (`store_id`) all its other connections go, so no message of
+its former life is heard after `peer_connected` has announced the new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from replication.wire.contacts import Contact, Contacts, address_of
+from replication.wire.door import GUEST_S, Door
+from replication.wire.events import WireEvents
+from replication.wire.frame import Message
+from replication.wire.handshake import (
+    REMOVED,
+    Hello,
+    Range,
+    Refusal,
+    check,
+    entries_of,
+    in_own_words,
+    newer,
+)
+from replication.wire.link import PING_S, SILENT_S, Address, Connection, Dialler, Incoming, log
+from replication.wire.probe import probe
+from replication.wire.refused import Refused
+from replication.wire.rhythm import until_next_s
+from replication.wire.said_seldom import SaidSeldom
+from storage.catalog.level import FOUNDED
+
+ACCEPT_RETRY_S = 0.1
+HEARSAY_MAX = 1 << 40
+"""So many entries the change of another's list of members may be ahead of the own log: decades of a busy cluster."""
+_SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+def _nothing(*_: object) -> None:
+    return
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who this node is. `store_id` names its data directory (at most 64 bytes); `formats`: name -> (oldest, newest);
+    `level` is the cluster's, as far as it is applied here."""
+
+    node_id: str
+    store_id: bytes
+    cluster_id: bytes | None = None
+    formats: dict[str, Range] = field(default_factory=dict)
+    level: int = FOUNDED
+
+
+class AsyncTransport:
+    """Implements wire_events.Wire. Create it, `attach` the group, `start` it inside the loop, `close` it.
+
+    `refusals` keeps, by peer (or remote address), why the last connection was refused; a success clears it.
+    """
+
+    def __init__(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> None:
+        self._seldom = SaidSeldom(log, _now)
+        self._refused = Refused(self._seldom, _now)
+        self.refusals = self._refused.by_peer
+        self._identity = identity
+        self._listen = listen
+        everybody = {identity.node_id: listen, **peers}
+        self.contacts = self._own = Contacts(
+            0, tuple(Contact(node_id, f"{host}:{port}", "") for node_id, (host, port) in everybody.items())
+        )
+        """The members this node knows of: its own list, and beside it those of the newest other list it believed."""
+        self._heard = Contacts()
+        self.believed: Callable[[int], bool] = lambda index: index <= HEARSAY_MAX
+        """Whether another's list of members, as of the change at this index, is to be believed."""
+        self.logged: Callable[[bytes], bool] = lambda cluster_id: False
+        """Whether the Genesis of that cluster stands in the own log, not applied (journal/logged_cluster.py)."""
+        self.on_contacts: Callable[[], None] = _nothing
+        """`contacts` is another, by what a peer said."""
+        self.on_removed: Callable[[str], None] = _nothing
+        """A peer says that this node was removed from the cluster, in these words."""
+        self._events: WireEvents | None = None
+        self._diallers: dict[str, Dialler] = {}
+        self._incoming = Incoming()
+        self._door = Door(self._incoming, self._dialled, self._admit, self._turn_away, self._seldom)
+        self._founded_s = float("-inf")
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._socket: socket.socket | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._swept_s = 0.0
+
+    def attach(self, events: WireEvents) -> AsyncTransport:
+        """Who is told of messages and connections; the `transport_factory` of RaftGroup."""
+        self._events = events
+        return self
+
+    @property
+    def address(self) -> Address:
+        """Where it listens: the port is the real one if 0 was asked for."""
+        assert self._socket is not None, "not started"
+        host, port = self._socket.getsockname()[:2]
+        return str(host), int(port)
+
+    async def start(self) -> None:
+        """Listen and dial. Raises OSError when the address cannot be had (in use, not of this machine)."""
+        family = socket.AF_INET6 if ":" in self._listen[0] else socket.AF_INET
+        server = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.setblocking(False)
+            server.bind(self._listen)
+            server.listen(64)
+        except BaseException:
+            server.close()
+            raise
+        self._socket = server
+        asyncio.get_running_loop().add_reader(server.fileno(), self._acceptable)
+        self._begin()
+
+    def _begin(self) -> None:
+        """It listens: dial the others."""
+        loop = asyncio.get_running_loop()
+        self._swept_s = loop.time()
+        self._sweeper = loop.call_later(until_next_s(PING_S), self._sweep)
+        self._dial()
+
+    async def close(self) -> None:
+        """Stop listening, close everything."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        for timer in (self._sweeper, self._retry):
+            if timer is not None:
+                timer.cancel()
+        self._sweeper = None  # from here on nobody new is dialled
+        for dialler in list(self._diallers.values()):
+            await dialler.close()
+        for connection in [*self._door.strangers, *self._incoming.all()]:
+            connection.abort()
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # let aborted sockets be closed before the loop is
+
+    # wire_events.Wire
+
+    def send(self, peer: str, message: Message) -> bool:
+        """See wire_events.Wire. False also when the peer reads too slowly and this is append_entries."""
+        connection = self._dialled(peer)
+        return connection is not None and connection.send(message)
+
+    def connected(self, peer: str) -> bool:
+        """Whether the connection to `peer` is up."""
+        connection = self._dialled(peer)
+        return connection is not None and connection.alive
+
+    def reads(self) -> dict[str, Range]:
+        """Which versions of entries each peer reads that is connected both ways, as it said on both connections: the
+        leader proposes only what every member reads."""
+        found = {}
+        for peer, dialler in self._diallers.items():
+            lines = (dialler.connection, self._incoming.get(peer))
+            said = [entries_of(line.hello.formats) for line in lines if line and line.alive and line.hello]
+            if len(said) == len(lines):
+                found[peer] = min(said, key=lambda span: span[1])
+        return found
+
+    def set_level(self, level: int) -> None:
+        """The level rose: a peer that does not read it is refused from now on, and one that is connected goes."""
+        self._identity = replace(self._identity, level=level)
+        for connection in self._connections():
+            if connection.hello and entries_of(connection.hello.formats)[1] < level:
+                connection.abort()
+
+    def set_cluster_id(self, cluster_id: bytes) -> None:
+        """Genesis is applied: from now on others of another cluster are refused, and those connected already go. Who is
+        dialled hears the id at once, and takes this node for a guest no longer."""
+        if self._identity.cluster_id == cluster_id:
+            return
+        self._identity = replace(self._identity, cluster_id=cluster_id)
+        for connection in self._connections():
+            theirs = connection.hello.cluster_id if connection.hello else None
+            if theirs not in (None, cluster_id):
+                connection.abort()
+        if self._sweeper is not None:
+            self._founded_s = asyncio.get_running_loop().time()
+            for dialler in self._diallers.values():
+                dialler.renew()
+
+    # Members.
+
+    def set_contacts(self, contacts: Contacts) -> None:
+        """This node's own list, by what it has applied: dial who is new, part with who is on no list any more."""
+        self._own = self._own.merged(contacts)
+        self._meet()
+
+    def _meet(self) -> None:
+        if self._heard.index <= self._own.index:
+            self._heard = Contacts()
+        self.contacts = self._own.beside(self._heard)
+        if self._sweeper is not None:
+            self._dial()
+
+    async def probe(self, node_id: str, address: Address) -> Hello | Refusal | None:
+        """What a node at this address says to a hello meant for `node_id`; None if nothing that speaks so answers."""
+        return await probe(self._hello(node_id), address)
+
+    def _dial(self) -> None:
+        """Diallers for all members but this node, and connections with nobody else."""
+        own = self._identity.node_id
+        wanted = {each.id: address_of(each.raft) for each in self.contacts.members if each.id != own}
+        for peer, dialler in list(self._diallers.items()):
+            if wanted.get(peer) != dialler.address:
+                dialler.end()
+                del self._diallers[peer]
+        for connection in self._incoming.all():
+            if connection.hello is not None and connection.hello.node_id not in wanted:
+                connection.abort()
+        for peer in sorted(wanted.keys() - self._diallers.keys()):
+            self._diallers[peer] = Dialler(peer, wanted[peer], self._hello, self._judge, self._up, self._ended)
+
+    # Greetings.
+
+    def _hello(self, to: str, *, guest: bool = False) -> Hello:
+        """What this node says of itself. A guest is told neither cluster nor members: it may be anybody."""
+        own = self._identity
+        who = (own.node_id, to, own.store_id)
+        if guest:
+            return Hello(*who, None, own.formats, level=own.level)
+        return Hello(*who, own.cluster_id, own.formats, contacts=self.contacts, level=own.level)
+
+    def _judge(self, peer: str, said: Hello | Refusal) -> Refusal | None:
+        """What `peer`, whom this node dialled, answered."""
+        refusal = in_own_words(said, peer) if isinstance(said, Refusal) else check(self._hello(peer), said)
+        if refusal is None and isinstance(said, Hello) and said.node_id != peer:
+            refusal = Refusal("wrong-address", f"at the address of {peer} there is {said.node_id}")
+        if refusal is not None:
+            self._refused.note(peer, refusal)
+            if isinstance(said, Refusal) and refusal.reason == REMOVED and self._own.lists(peer):
+                self.on_removed(refusal.detail)
+        return refusal
+
+    def _up(self, peer: str, hello: Hello) -> None:
+        """A connection with `peer`, in either direction, was agreed on."""
+        self.refusals.pop(peer, None)
+        for connection in self._connections():
+            other = connection.hello
+            if other is not None and other.node_id == peer and other.store_id != hello.store_id:
+                connection.abort()
+        if self.believed(hello.contacts.index) and newer(self._hello(peer), hello):
+            self._heard = hello.contacts
+            self._meet()
+            self.on_contacts()
+        assert self._events is not None, "nothing attached"
+        self._events.peer_connected(peer, hello.store_id)
+
+    def _dialled(self, peer: str) -> Connection | None:
+        dialler = self._diallers.get(peer)
+        return dialler.connection if dialler is not None else None
+
+    def _connections(self) -> list[Connection]:
+        dialled = [dialler.connection for dialler in self._diallers.values() if dialler.connection]
+        return [*dialled, *self._incoming.all()]
+
+    # Accepting.
+
+    def _acceptable(self) -> None:
+        if self._socket is None:
+            return
+        loop = asyncio.get_running_loop()
+        for _ in range(16):
+            try:
+                accepted, _address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _SHORTAGE:
+                    raise
+                log.warning("cannot accept a connection: %s; trying again", error)
+                loop.remove_reader(self._socket.fileno())
+                self._retry = loop.call_later(ACCEPT_RETRY_S, self._listen_again)
+                return
+            accepted.setblocking(False)
+            self._accepted(accepted)
+
+    def _accepted(self, accepted: socket.socket) -> None:
+        self._door.make_room()
+        task = asyncio.get_running_loop().create_task(self._adopt(accepted))
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A task that ends with an error ended by a mistake of ours: the node would be deaf without knowing it."""
+        self._tasks.pop(task, None)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._events is not None:
+            self._events.fail(error)
+
+    def _listen_again(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().add_reader(self._socket.fileno(), self._acceptable)
+
+    async def _adopt(self, accepted: socket.socket) -> None:
+        connection = Connection(self._greeted, self._received, self._lost, self._seldom.warning)
+        self._door.strangers[connection] = None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
+        except OSError:
+            self._door.strangers.pop(connection, None)
+            accepted.close()
+            return
+        if connection.hello is None and connection not in self._door.strangers:
+            connection.abort()  # it had to make room before there was a socket to close
+
+    def _greeted(self, connection: Connection, said: Hello | Refusal) -> None:
+        if isinstance(said, Refusal):
+            connection.abort()
+            return
+        own = self._hello(said.node_id)
+        if said.contacts.index and not self.believed(said.contacts.index):
+            said = replace(said, contacts=Contacts())
+        refusal = check(own, said)
+        if refusal is None:
+            self._door.knock(connection, said, own)
+        else:
+            self._turn_away(connection, said, refusal)
+
+    def _turn_away(self, connection: Connection, said: Hello, refusal: Refusal) -> None:
+        own = self._hello(said.node_id)
+        self._refused.note(said.node_id if self.contacts.lists(said.node_id) else connection.host, refusal)
+        connection.finish(replace(refusal, formats=own.formats).encode(own.shared(said)))
+
+    def _admit(self, connection: Connection, said: Hello) -> None:
+        """The peer is in. Of a guest no more is believed than that it may be the member (door.py)."""
+        self._door.strangers.pop(connection, None)
+        connection.guest = self._identity.cluster_id is not None and said.cluster_id is None
+        own = self._hello(said.node_id, guest=connection.guest)
+        connection.open(said, own.shared(said))
+        self._incoming.admit(connection, said)
+        connection.write(own.encode(connection.protocol))
+        if not connection.guest:
+            self._up(said.node_id, said)
+        if said.node_id in self._diallers:
+            self._diallers[said.node_id].hurry()
+
+    def _received(self, connection: Connection, message: Message) -> None:
+        assert connection.hello is not None
+        assert self._events is not None
+        peer = connection.hello.node_id
+        if self._incoming.get(peer) is not connection:
+            return
+        heard = self._door.heard(connection, message) if connection.guest else message
+        if heard is not None:
+            self._events.receive(peer, heard)
+
+    def _lost(self, connection: Connection) -> None:
+        self._door.strangers.pop(connection, None)
+        self._incoming.lost(connection)
+
+    def _sweep(self) -> None:
+        """Close incoming connections that are silent, and strangers that do not say hello."""
+        now = asyncio.get_running_loop().time()
+        paused, self._swept_s = now - self._swept_s > SILENT_S / 2, now
+        if not paused:
+            for connection in [*self._door.strangers, *self._incoming.values()]:
+                silent = now - (connection.heard_s if connection.hello else connection.born_s) > SILENT_S
+                if silent or self._overstays(connection, now):
+                    connection.abort()
+        if self._identity.cluster_id is None:
+            said = {line.hello.cluster_id for line in self._connections() if line.hello}
+            proven = [cluster_id for cluster_id in said if cluster_id is not None and self.logged(cluster_id)]
+            if proven:
+                self.set_cluster_id(proven[0])
+        self._sweeper = asyncio.get_running_loop().call_later(until_next_s(PING_S), self._sweep)
+
+    def _overstays(self, connection: Connection, now: float) -> bool:
+        """Whether it came without a cluster id, and may have one by now."""
+        if self._identity.cluster_id is None or connection.hello is None or connection.hello.cluster_id is not None:
+            return False
+        return now - max(connection.born_s, connection.pulled_s, self._founded_s) > GUEST_S

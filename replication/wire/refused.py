@@ -1,0 +1,42 @@
+"""Why connections were refused: kept by peer for the status page, said in the log now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from replication.wire.handshake import Refusal
+from replication.wire.said_seldom import SaidSeldom
+
+AGAIN_S = 60.0
+"""The same refusal of the same peer is logged again after this."""
+KEPT_MAX = 64
+
+
+class Refused:
+    """`by_peer`: the last refusal of each peer, or address. Strangers cannot make it grow. `now`: monotonic seconds."""
+
+    def __init__(self, seldom: SaidSeldom, now: Callable[[], float]) -> None:
+        self.by_peer: dict[str, Refusal] = {}
+        self._seldom = seldom
+        self._now = now
+        self._said_s: dict[tuple[str, str], float] = {}
+
+    def note(self, whom: str, refusal: Refusal) -> None:
+        """A connection with `whom` was refused, by this node or by the other."""
+        now = self._now()
+        last_s = self._said_s.pop((whom, refusal.reason), -AGAIN_S)
+        if now - last_s >= AGAIN_S:  # said now and then, not with every attempt
+            last_s = now
+            note = f" [{refusal.note}]" if refusal.note else ""
+            self._seldom.error("no connection with %s: %s (%s)%s", whom, refusal.detail, refusal.reason, note)
+        self._said_s[whom, refusal.reason] = last_s
+        self.by_peer[whom] = refusal
+        _bound(self.by_peer)
+        _bound(self._said_s)
+
+
+def _bound(kept: dict[Any, Any]) -> None:
+    """Forget the oldest."""
+    while len(kept) > KEPT_MAX:
+        del kept[next(iter(kept))]

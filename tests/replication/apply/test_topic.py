@@ -1,0 +1,112 @@
+"""Topics that are dropped: only where the log is as the leader saw it, and never with a message left to hand over."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from replication.apply.topic import CHANGED, DROPPED, MISMATCH, UNKNOWN
+from replication.command.registry import DropTopic, PutTopic
+from storage.catalog.topic import Topic
+from tests.replication.applied_log import GENESIS, T0, Log, ack, fail, lease, placed, redrive, schedule
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    """A founded log with a topic t."""
+    log = Log(tmp_path)
+    log.apply(GENESIS)
+    log.apply(PutTopic("default", "t", {"paused": True}, replace=True))
+    yield log
+    log.store.close()
+
+
+def _drop(log: Log, *, index: int = 0, units: int = 0, revision: int = 0) -> DropTopic:
+    """As of a leader that has just looked, or so far off."""
+    return DropTopic("default", "t", log.index + 1 + index, log.store.unit_count + units, revision)
+
+
+def _topic(log: Log) -> Topic:
+    topic = log.store.catalog.topic("t")
+    assert topic is not None
+    return topic
+
+
+class _Told:
+    """A listener that keeps what it hears of topics."""
+
+    def __init__(self) -> None:
+        self.topics: list[tuple[int, dict[str, object]]] = []
+
+    def on_topic(self, number: int, settings: dict[str, object]) -> None:
+        """See replication.machine.Listener."""
+        self.topics.append((number, settings))
+
+
+def test_drop(log: Log) -> None:
+    """The name is free; a topic of that name made again is another one, with settings of its own."""
+    old, told = _topic(log), _Told()
+    log.machine.listener = told  # type: ignore[assignment]
+    assert log.apply(_drop(log)).results == (DROPPED,)
+    assert told.topics == [(old.number, {})]
+    assert log.store.catalog.topic("t") is None
+    assert log.apply(_drop(log)).results == (UNKNOWN,)
+    log.apply(PutTopic("default", "t", {}, replace=True))
+    assert (_topic(log).number > old.number, _topic(log).settings, _topic(log).revision) == (True, {}, 1)
+
+
+def test_void_unless_all_is_as_it_was(log: Log) -> None:
+    """At another place in the log, with other units, of another revision: nothing is done."""
+    log.apply(schedule(T0 + 5_000))
+    for changes, result in (
+        ({"index": 1}, CHANGED),
+        ({"index": -1}, CHANGED),
+        ({"units": -1}, CHANGED),
+        ({"revision": 2}, MISMATCH),
+    ):
+        assert log.apply(_drop(log, **changes)).results == (result,)
+    assert _topic(log).revision == 1
+    assert log.apply(_drop(log, revision=1)).results == (DROPPED,)
+
+
+def test_what_comes_in_the_same_entry(log: Log) -> None:
+    """A message that is made due again before it is in the way; one that is scheduled after it makes the topic anew."""
+    (home,) = placed(log.apply(schedule(T0 + 5_000, topic="t")))
+    log.apply(lease(home))
+    log.apply(fail((home, 1, 1), dead=True))
+    redriven, dropped = log.apply(redrive(home), _drop(log)).results
+    assert (redriven.tolist(), dropped) == ([1], CHANGED)
+    log.apply(lease(log.place(home), attempt=2))
+    log.apply(ack((log.place(home), 1, 2)))
+    old = _topic(log)
+    dropped, scheduled = log.apply(_drop(log), schedule(T0 + 9_000, topic="t")).results
+    assert (dropped, _topic(log).number > old.number) == (DROPPED, True)
+    assert log.store.units(scheduled.position)["topic"].tolist() == [_topic(log).number]
+
+
+def test_the_dead_of_a_dropped_topic_stay_dead(log: Log) -> None:
+    """A redrive that was under way: due again without a topic, nobody could ever take it, and its hour would stay for
+    good."""
+    (home, other) = placed(log.apply(schedule(T0 + 5_000, topic="t"), schedule(T0 + 5_000, topic="u")), 0) + placed(
+        log.apply(schedule(T0 + 5_000, topic="u"))
+    )
+    for each in (home, other):
+        log.apply(lease(each))
+        log.apply(fail((each, 1, 1), dead=True))
+    assert log.apply(_drop(log)).results == (DROPPED,)
+    assert log.apply(redrive(home, other)).results[0].tolist() == [0, 1]
+    assert log.place(home) == home
+
+
+def test_all_nodes_do_the_same(log: Log, tmp_path: Path) -> None:
+    """The same log on another store, restarted in between, has the same topics and the same hash."""
+    log.apply(schedule(T0 + 5_000))
+    log.apply(_drop(log, units=1))
+    log.apply(_drop(log))
+    (tmp_path / "other").mkdir()
+    other = Log(tmp_path / "other")
+    for index, term, entry in log.entries:
+        other.machine.apply(index, term, entry)
+    assert other.machine.rolling_hash == log.machine.rolling_hash
+    assert other.store.catalog.topics() == log.store.catalog.topics()
+    other.store.close()

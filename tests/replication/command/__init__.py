@@ -1,0 +1,1 @@
+"""Tests of the bytes of entries and commands."""

@@ -1,0 +1,188 @@
+"""The entry's bytes: what goes in comes out, and what does not fit is refused before anything is applied."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replication.command.entry import EntryRefused, Kind, UnknownCommand, decode_entry, encode_entry
+from replication.command.registry import (
+    UNPACK,
+    Cancel,
+    CatchUp,
+    ChangeMember,
+    Command,
+    DispatchState,
+    DropTopic,
+    Extend,
+    Fail,
+    Genesis,
+    Key,
+    Lease,
+    Promotion,
+    PutTopic,
+    RaiseLevel,
+    Realign,
+    Redrive,
+    Release,
+    Reschedule,
+    Schedule,
+    Settle,
+    Unlink,
+)
+from storage.format.record import Drafts, encode_records
+
+RECORDS = encode_records(
+    Drafts(bodies=[b"{}", b"[1, 2, 3, 4]"], asked_due_ms=np.array([10, 20]), random=np.array([5, 6], np.uint64))
+)
+COMMANDS: list[Command] = [
+    Genesis(b"c" * 16, b"s" * 32, ("n1", "n2", "n3"), 1000, 2000),
+    ChangeMember("add", "n4", 17, "h:7500", "h:7400"),
+    RaiseLevel(2, 17),
+    Realign(1_700_000_000, 1_700_000_000_500, 12),
+    DispatchState(1_700_000_000, 5, 11),
+    Promotion(1_700_000_001_500),
+    Lease(
+        np.array([1, 2], np.uint64), np.array([1, 1], np.uint16), np.array([5, 6], np.int64), np.array([3, 4], np.int64)
+    ),
+    Settle(np.array([1], np.uint64), np.array([7], np.uint32), np.array([2], np.uint16), np.array([200], np.uint16)),
+    Fail(
+        np.array([1, 2], np.uint64),
+        np.array([7, 8], np.uint32),
+        np.array([2, 3], np.uint16),
+        np.array([500, 1000], np.uint16),
+        np.array([1, 2], np.uint8),
+        np.array([9_000, 0], np.int64),
+        np.array([3, 4], np.uint64),
+        (b"went away", b""),
+    ),
+    Extend(np.array([3], np.uint64), np.array([7], np.uint32), np.array([2], np.uint16), np.array([99], np.int64)),
+    Release(np.array([4, 5], np.uint64), np.array([6, 7], np.uint32), np.array([1, 3], np.uint16)),
+    Cancel(np.array([9, 10, 11], np.uint64), np.array([0, 1, 0], np.uint8), np.array([0, 0, 4], np.uint32)),
+    Reschedule(np.array([12], np.uint64), np.array([77], np.int64), np.array([2], np.uint32), np.array([1], np.uint8)),
+    Redrive(np.array([13, 14], np.uint64), np.array([78, 79], np.int64)),
+    PutTopic("default", "orders", {"paused": True}, replace=False, revision=3),
+    DropTopic("default", "orders", 77, 1_000, 3),
+    Schedule(
+        ("a", "b"),
+        np.array([10, 20], np.int64),
+        RECORDS.size,
+        RECORDS.blob,
+        np.array([0, 1], np.uint16),
+        np.array([1, 2], np.uint64),
+        (Key(1, b"k", b"f" * 16, 1),),
+    ),
+    Unlink(np.array([472_222], np.int64)),
+    CatchUp(1_700_000_000_000, done=True),
+]
+
+
+def entry_of(*commands: Command) -> bytes:
+    """An entry with these commands as sections."""
+    return encode_entry(group=0, term=7, node=2, now_ms=123, sections=[command.pack() for command in commands])
+
+
+def same(one: Command, other: Command) -> bool:
+    """Whether two commands have equal fields; arrays compare by content."""
+    if type(one) is not type(other):
+        return False
+    for name in type(one).__dataclass_fields__:
+        left, right = getattr(one, name), getattr(other, name)
+        if isinstance(left, np.ndarray):
+            if left.dtype != right.dtype or not np.array_equal(left, right):
+                return False
+        elif isinstance(left, bytes | memoryview):
+            if bytes(left) != bytes(right):
+                return False
+        elif left != right:
+            return False
+    return True
+
+
+def test_every_command_comes_back_in_the_order_of_its_kind() -> None:
+    """All commands in one entry, given in reverse: each is read back equal, in the order of effect."""
+    envelope = decode_entry(entry_of(*reversed(COMMANDS)))
+    assert (envelope.term, envelope.node, envelope.now_ms) == (7, 2, 123)
+    assert [section.kind for section in envelope.sections] == sorted(Kind)
+    for section, command in zip(envelope.sections, COMMANDS, strict=True):
+        assert same(UNPACK[section.kind](section), command), section.kind
+
+
+@given(st.integers(0, 10**6), st.integers(0, 255))
+def test_no_byte_of_an_entry_can_crash_the_reader(at: int, value: int) -> None:
+    """Whatever one byte becomes, the reader gives commands or one of its two refusals."""
+    entry = bytearray(entry_of(*COMMANDS))
+    entry[at % len(entry)] = value
+    try:
+        envelope = decode_entry(bytes(entry))
+        for section in envelope.sections:
+            UNPACK[section.kind](section)
+    except (EntryRefused, UnknownCommand):
+        pass
+
+
+@pytest.mark.parametrize("length", range(0, 200, 7))
+def test_a_short_entry_is_refused(length: int) -> None:
+    """Cut anywhere, an entry is refused, not read in part."""
+    with pytest.raises(EntryRefused):
+        decode_entry(entry_of(*COMMANDS)[:length])
+
+
+def test_an_unknown_command_or_version_stops_the_node_by_name() -> None:
+    """What the others may know and this node does not is another error than a broken entry."""
+    entry = bytearray(entry_of(DispatchState(1, 2, 3)))
+    entry[0] = 4
+    with pytest.raises(UnknownCommand, match="version 4, kind 1: this node reads versions 1 to 3"):
+        decode_entry(bytes(entry))
+    entry = bytearray(entry_of(DispatchState(1, 2, 3)))
+    entry[40] = 77
+    with pytest.raises(UnknownCommand, match="kind 77"):
+        decode_entry(bytes(entry))
+
+
+def test_a_schedule_whose_sizes_do_not_add_up_is_refused() -> None:
+    """Records are cut out of the blob by their sizes: they must fill it exactly."""
+    broken = Schedule(
+        ("a",), np.array([1], np.int64), np.array([16], np.uint32), bytes(24), np.array([0], np.uint16),
+        np.empty(0, np.uint64),
+    )  # fmt: skip
+    section = decode_entry(entry_of(broken)).sections[0]
+    with pytest.raises(EntryRefused, match="16 bytes by their sizes, 24 bytes found"):
+        Schedule.unpack(section)
+
+
+HEX_WIDTH = 80
+GOLDEN = Path(__file__).parents[1] / "golden" / "entry_v1.hex"
+
+
+def test_planned_leases_say_so() -> None:
+    """The word stands in the map, and is absent where it is not so: fast Leases are what they were."""
+    one = np.ones(1, np.int64)
+    lease = Lease(one.astype(np.uint64), one.astype(np.uint16), one, one, planned=True)
+    (section,) = decode_entry(entry_of(lease)).sections
+    assert same(Lease.unpack(section), lease)
+    assert b"planned" not in entry_of(COMMANDS[4])
+
+
+def test_golden_bytes(pytestconfig: pytest.Config) -> None:
+    """An entry with a command of every kind is, byte for byte, what version 1 wrote: journals hold it."""
+    shown = entry_of(*(command for command in COMMANDS if not isinstance(command, RaiseLevel | Promotion))).hex()
+    text = "".join(shown[at : at + HEX_WIDTH] + "\n" for at in range(0, len(shown), HEX_WIDTH))
+    if pytestconfig.getoption("--golden"):
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()
+
+
+def test_a_cancel_or_reschedule_need_not_name_revision_or_doubt() -> None:
+    """Empty columns go as zeros: any revision, no doubt."""
+    home, due = np.array([4, 5], np.uint64), np.array([1, 2], np.int64)
+    cancels, moves = decode_entry(entry_of(Cancel(home, np.zeros(2, np.uint8)), Reschedule(home, due))).sections
+    assert Cancel.unpack(cancels).revision.tolist() == [0, 0]
+    assert (Reschedule.unpack(moves).revision.tolist(), Reschedule.unpack(moves).doubtful.tolist()) == ([0, 0], [0, 0])
+
+
+def test_the_dispatch_state_costs_the_same_for_one_unit_or_a_million() -> None:
+    """A6: the entry's size does not depend on what was dispatched."""
+    assert len(entry_of(DispatchState(1, 1, 1))) == len(entry_of(DispatchState(1, 1_000_000, 10**12))) == 80

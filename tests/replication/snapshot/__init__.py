@@ -1,0 +1,1 @@
+"""Tests of a checkpoint on its way to a follower."""

@@ -1,0 +1,1 @@
+"""Tests of frames, handshakes and connections."""
