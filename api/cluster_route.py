@@ -7,8 +7,8 @@ from api.answer import JSON, Answer
 from api.document import Fields, read_object
 from api.exchange import Exchange
 from api.field import Fault, wrong_type
-from api.member import read_level
 from api.problem import Problem
+from api.read_member import read_level
 from api.route import Route
 
 _NODE_ID = re.compile(r"[^\x00-\x20\x7f]{1,64}")

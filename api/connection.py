@@ -9,7 +9,7 @@ the same. What is not HTTP at all is answered in the same shape as every other e
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from aiohttp import StreamReader, web, web_protocol
 from aiohttp.http import RawRequestMessage
@@ -17,6 +17,7 @@ from aiohttp.http import RawRequestMessage
 from api.answering import Answering, Refuse
 from api.budget import UNCOUNTED_BYTES
 from api.framing import Framing, behind, header_too_large, is_alone, is_too_large
+from api.host import Host
 from api.problem import Problem
 from api.stage import (
     ANSWER_BYTES_PER_S,
@@ -37,9 +38,6 @@ from api.stage import (
 from api.traceback import let_go
 from api.watch import descriptor_of
 
-if TYPE_CHECKING:
-    from api.listener import Listener
-
 #: Stages in which a request is awaited.
 _AWAITING: Final = (HEADER, IDLE)
 #: Those in which a request is here whole, and its answer is not.
@@ -54,14 +52,14 @@ class Connection(Answering):
     """aiohttp's protocol with the stages of `api.stage` and our error shape."""
 
     __slots__ = (
-        *("_ahead_s", "_cut_off", "_framing", "_held", "_is_upgrade", "_leaves", "_listener", "_newest"),
+        *("_ahead_s", "_cut_off", "_framing", "_held", "_host", "_is_upgrade", "_leaves", "_newest"),
         *("_unparsed", "_unparsed_ahead", "_until_s"),
         *("ended", "half_closed", "is_ascii", "oversized", "since_s", "stage"),
     )
 
-    def __init__(self, listener: "Listener", refuse: Refuse) -> None:
-        super().__init__(listener, refuse)
-        self._listener = listener
+    def __init__(self, host: Host, refuse: Refuse) -> None:
+        super().__init__(cast(web.Server, host), refuse)
+        self._host = host
         self.stage = HEADER
         self.since_s = 0.0  # loop time at which the stage began, or the wait in it
         self._until_s = _NEVER_S  # loop time at which the stage has lasted too long
@@ -90,7 +88,7 @@ class Connection(Answering):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """It is closed, by whomever."""
-        self._listener.closings.add(partial(self._end, exc))
+        self._host.closings.add(partial(self._end, exc))
 
     def _end(self, exc: BaseException | None) -> None:
         """End what is done for it."""
@@ -113,7 +111,7 @@ class Connection(Answering):
         elif body is None:
             self._header_goes_on(data, awaited)
         if self.ended is not None:
-            self._listener.watch.again(self)
+            self._host.watch.again(self)
 
     def _feed(self, body: StreamReader, data: bytes) -> bool:
         """A piece comes while the newest body is under way. Whether that ended in it."""
@@ -246,7 +244,7 @@ class Connection(Answering):
         if self.half_closed and self.stage is WORKING:
             self._until_s = self._loop.time() + HALF_CLOSED_MAX_S
         if not self.half_closed:
-            self._listener.closings.add(self.force_close)
+            self._host.closings.add(self.force_close)
         return True
 
     def force_close(self) -> None:
@@ -259,7 +257,7 @@ class Connection(Answering):
     def end_wait_soon(self) -> None:
         """End the wait of the request at work, if it still waits when its turn to end has come."""
         if self.ended is not None:
-            self._listener.endings.add(self.ended)
+            self._host.endings.add(self.ended)
 
     def _end_wait(self) -> None:
         if self.ended is not None:
@@ -295,12 +293,12 @@ class Connection(Answering):
         """The request at work waits for what may not come for long."""
         self.ended, self._leaves = ended, False
         self.since_s = self._loop.time()
-        self._listener.watch.begin(self)
+        self._host.watch.begin(self)
 
     def waited(self) -> None:
         """It waits no more."""
         self.ended = None
-        self._listener.watch.end(self)
+        self._host.watch.end(self)
 
     def awaits_its_end(self) -> int | None:
         """The descriptor of the socket, where a request waits and nothing but the client's end is to come soon."""
@@ -311,7 +309,7 @@ class Connection(Answering):
 
     def has_left(self) -> bool:
         """Whether the client has gone, or has closed its side, while its request waits; read or not."""
-        return self.ended is not None and (self._leaves or self._listener.watch.has_left(self))
+        return self.ended is not None and (self._leaves or self._host.watch.has_left(self))
 
     def asks_nothing(self) -> bool:
         """Whether no part of a request is here."""
@@ -330,7 +328,7 @@ class Connection(Answering):
             self.ended()
             return
         if self.stage in (HEADER, READING):
-            self._say(self._listener.budget.full())
+            self._say(self._host.budget.full())
         elif self.transport is not None and self.stage is ANSWERING:
             self.transport.abort()
         self.force_close()
@@ -360,8 +358,8 @@ class Connection(Answering):
             return
         size = transport.get_write_buffer_size()
         self._enter(ANSWERING, ANSWER_MAX_S + size / ANSWER_BYTES_PER_S)
-        with self._listener.budget.unread(size):
-            self._listener.unburden(self)
+        with self._host.budget.unread(size):
+            self._host.unburden(self)
             await self._drain_helper()
 
     def answered(self, body: StreamReader) -> None:

@@ -7,7 +7,7 @@ is asked to.
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -23,10 +23,31 @@ from api.watch import descriptor_of, has_shut
 
 if TYPE_CHECKING:
     from api.connection import Connection
-    from api.server import Server
 
 #: A body has to be complete this long after its header.
 BODY_MAX_S: Final = 30.0
+
+
+class Serving(Protocol):
+    """What an exchange and its handler may ask of the server (server.py)."""
+
+    port: Port
+    draining: bool
+
+    def stamp(self) -> str:
+        """Date, node and term as header lines."""
+
+    def date(self) -> str:
+        """The Date header's line."""
+
+    def keeps(self, exchange: "Exchange") -> bool:
+        """Whether the connection stays open after this answer."""
+
+    async def pass_on(self, exchange: "Exchange") -> Answer:
+        """Pass the request to the leader as it came, and its answer back."""
+
+    def end_waits(self, node_id: str, number: int | None = None) -> int:
+        """End the waits that a node passed on, or the one of this number there. Returns how many."""
 
 
 class Exchange:
@@ -37,7 +58,7 @@ class Exchange:
         *("port", "principal", "request", "request_id", "server", "target"),
     )
 
-    def __init__(self, server: "Server", request: web.BaseRequest, request_id: str, principal: Principal) -> None:
+    def __init__(self, server: Serving, request: web.BaseRequest, request_id: str, principal: Principal) -> None:
         self.server = server
         self.port: Port = server.port
         self.request = request

@@ -11,13 +11,13 @@ for the node's health begins at once: a load balancer would take the node for de
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast
 
+from api.answering import Refuse
 from api.connection import Connection
+from api.host import Host
+from api.loop_turn import Crowd
 from api.stage import HEADER_MAX_S, Stage
-
-if TYPE_CHECKING:
-    from api.listener import Listener
 
 #: Read at once of a body whose bytes only have to be kept, and of all else.
 LARGE_BYTES: Final = 256 * 1024
@@ -26,17 +26,44 @@ SMALL_BYTES: Final = 4 * 1024
 _NO_TIME_S: Final = float("inf")
 
 
+class Room(Host, Protocol):
+    """What an inlet may ask of whoever keeps all connections (listener.py). `opened`: those of which the client has
+    asked for nothing yet, the oldest first. `small` and `large`: what all of them read into. `health`: how requests
+    begin that wait for nobody."""
+
+    loop: asyncio.AbstractEventLoop
+    opened: "dict[Inlet, None]"
+    small: memoryview
+    large: memoryview
+    refuse: Refuse
+    health: tuple[bytes, ...]
+
+    @property
+    def beginnings(self) -> Crowd:
+        """Connections that ask for something for the first time, a few at a time."""
+
+    @property
+    def readings(self) -> Crowd:
+        """Connections that have sent more than is read at once."""
+
+    def admits(self) -> bool:
+        """Whether there is room for one more connection, if need be in place of another."""
+
+    def turn_away(self, transport: asyncio.Transport) -> None:
+        """Tell a client that there is no room, and close."""
+
+
 class Inlet(asyncio.BufferedProtocol):
     """Of one client. It counts as a connection itself until it has one."""
 
-    __slots__ = ("_first", "_into", "_listener", "_transport", "connection", "since_s")
+    __slots__ = ("_first", "_into", "_room", "_transport", "connection", "since_s")
 
     stage: Final = Stage.OPENED
 
-    def __init__(self, listener: "Listener") -> None:
-        self._listener = listener
+    def __init__(self, room: Room) -> None:
+        self._room = room
         self._transport: asyncio.Transport | None = None  # of a client that was admitted
-        self._into = listener.small
+        self._into = room.small
         self._first = b""  # the client's first piece, while it waits for its turn to begin
         self.connection: Connection | None = None
         self.since_s = 0.0  # loop time at which it was opened, while nothing was asked
@@ -45,31 +72,31 @@ class Inlet(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected. One too many is told so and closed."""
-        listener, opened = self._listener, cast(asyncio.Transport, transport)
-        if not listener.admits():
-            listener.turn_away(opened)
+        room, opened = self._room, cast(asyncio.Transport, transport)
+        if not room.admits():
+            room.turn_away(opened)
             return
         self._transport = opened
-        self.since_s = listener.loop.time()
-        listener.budget.connections += 1
-        listener.opened[self] = None
+        self.since_s = room.loop.time()
+        room.budget.connections += 1
+        room.opened[self] = None
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """It is closed, by whomever."""
         connection, self.connection = self.connection, None
         self._forget()
         if self._transport is not None:
-            self._listener.budget.connections -= 1
-            self._listener.opened.pop(self, None)
+            self._room.budget.connections -= 1
+            self._room.opened.pop(self, None)
             self._transport = None
         if connection is not None:
             connection.connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next piece goes. All connections share it: it is taken before another one is read."""
-        connection, listener = self.connection, self._listener
+        connection, room = self.connection, self._room
         kept = connection.only_kept(LARGE_BYTES) if connection is not None else 0
-        self._into = listener.large[:kept] if kept > SMALL_BYTES else listener.small
+        self._into = room.large[:kept] if kept > SMALL_BYTES else room.small
         return self._into
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -79,12 +106,12 @@ class Inlet(asyncio.BufferedProtocol):
             self._take(self.connection, piece)
         elif self._transport is not None:
             self._first = piece
-            if piece.startswith(self._listener.health):
+            if piece.startswith(self._room.health):
                 self._begin()
             else:
                 self._transport.pause_reading()
                 self.since_s = _NO_TIME_S
-                self._listener.beginnings.add(self._begin)
+                self._room.beginnings.add(self._begin)
 
     def _begin(self) -> None:
         """Its turn has come; who has gone meanwhile is forgotten."""
@@ -100,7 +127,7 @@ class Inlet(asyncio.BufferedProtocol):
         connection.data_received(piece)
         waits = connection.more and (len(piece) == LARGE_BYTES or not connection.only_kept(1))
         if waits and connection.hold_reading():
-            self._listener.readings.add(self._read_on)
+            self._room.readings.add(self._read_on)
         return waits
 
     def _read_on(self) -> None:
@@ -108,20 +135,20 @@ class Inlet(asyncio.BufferedProtocol):
         if self.connection is not None:
             self.connection.read_on()
             if self.connection.ended is not None:
-                self._listener.watch.again(self.connection)
+                self._room.watch.again(self.connection)
 
     def eof_received(self) -> bool:
         """The client has sent all that it will. Where it has asked for nothing it is closed, soon."""
         if self.connection is not None:
             return self.connection.eof_received()
-        self._listener.closings.add(self._close)
+        self._room.closings.add(self._close)
         return True
 
     def make_connection(self) -> Connection:
         """From now on its requests are parsed and answered."""
         assert self._transport is not None, "a client that was not admitted asks for nothing"
-        del self._listener.opened[self]
-        self.connection = Connection(self._listener, self._listener.refuse)
+        del self._room.opened[self]
+        self.connection = Connection(self._room, self._room.refuse)
         self.connection.connection_made(self._transport)
         return self.connection
 
@@ -150,7 +177,7 @@ class Inlet(asyncio.BufferedProtocol):
     def make_room(self) -> None:
         """Close it for another; who waits to begin is told why."""
         if self._first and self._transport is not None:
-            self._transport.write(self._listener.refuse(self._listener.budget.full()).whole())
+            self._transport.write(self._room.refuse(self._room.budget.full()).whole())
         self._close()
 
     def end(self) -> None:
@@ -174,4 +201,4 @@ class Inlet(asyncio.BufferedProtocol):
         """It begins nothing any more: a turn is for who is there, and nobody counts the piece."""
         if self._first:
             self._first = b""
-            self._listener.beginnings.remove(self._begin)
+            self._room.beginnings.remove(self._begin)

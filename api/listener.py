@@ -128,7 +128,7 @@ class Listener(web.Server):
 
         return self._first(self._next_out, lambda each: each.may_go(), order)
 
-    def unburden(self, newest: Connection) -> None:
+    def unburden(self, newest: object) -> None:
         """Where answers that nobody reads hold too much, close who has left one unread for longest: who reads stands
         there for a moment."""
         if self.budget.is_unread():

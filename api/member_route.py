@@ -5,8 +5,9 @@ from typing import Final
 from api.answer import JSON, Answer
 from api.document import Fields, read_object
 from api.exchange import Exchange
-from api.member import MemberView, read_address, read_new_id
+from api.member import MemberView
 from api.problem import FieldFault, Problem
+from api.read_member import read_address, read_new_id
 from api.route import Route
 
 _READ: Final = {"id": read_new_id, "raft": read_address, "http": read_address}

@@ -128,5 +128,5 @@ def _body(one: Delivery) -> str:
     return '"body":' + one.body.decode()
 
 
-ROUTES: Final = (Route("POST", "/v1/topics/{topic}/pull", pull, waits=True),)
+ROUTES: Final = (Route("POST", "/v1/topics/{topic}/pull", pull, waits=True, nothing=NO_MESSAGES),)
 """What this file serves."""

@@ -24,8 +24,9 @@ class Route(msgspec.Struct, frozen=True):
     """One method on one path pattern (`{name}` stands for a segment).
 
     `leader`: only the leader answers, other nodes pass the request on, except when `stays` says it may be answered
-    here. `batch`: the larger limit of body bytes. `waits`: may wait for long; ends when the node drains. `health`: is
-    answered while draining.
+    here. `batch`: the larger limit of body bytes. `waits`: may wait for long; ends when the node drains. `nothing`: the
+    body that answers a wait for which nobody may be left, where one says that nothing was given. `health`: is answered
+    while draining.
     """
 
     method: str
@@ -35,6 +36,7 @@ class Route(msgspec.Struct, frozen=True):
     stays: Callable[[Exchange], bool] | None = None
     batch: bool = False
     waits: bool = False
+    nothing: bytes = b""
     health: bool = False
 
 

@@ -19,20 +19,6 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from api import (
-    cluster_route,
-    count_route,
-    dead_route,
-    handing_on_route,
-    ledger_route,
-    member_route,
-    message_route,
-    node_route,
-    pull_route,
-    receipt_route,
-    snapshot_route,
-    topic_route,
-)
 from api.answer import PROBLEM, Answer, http_date
 from api.exchange import Exchange
 from api.framing import header_too_large, is_too_large
@@ -47,21 +33,6 @@ from api.route import Route, RouteTable
 from api.site import refuse_other_sites
 
 _log = logging.getLogger("api")
-
-ROUTES: Final = (
-    *message_route.ROUTES,
-    *topic_route.ROUTES,
-    *pull_route.ROUTES,
-    *receipt_route.ROUTES,
-    *dead_route.ROUTES,
-    *ledger_route.ROUTES,
-    *count_route.ROUTES,
-    *cluster_route.ROUTES,
-    *member_route.ROUTES,
-    *snapshot_route.ROUTES,
-    *handing_on_route.ROUTES,
-    *node_route.ROUTES,
-)
 
 REQUEST_ID: Final = "X-Request-Id"
 _IDEMPOTENCY_KEY: Final = "Idempotency-Key"
@@ -100,9 +71,9 @@ class _Wait:
 
 
 class Server:
-    """One node's HTTP server. Made by `serve`; ended by `close`."""
+    """One node's HTTP server. Made by `api.serve`; ended by `close`."""
 
-    def __init__(self, port: Port, routes: Sequence[Route] = ROUTES) -> None:
+    def __init__(self, port: Port, routes: Sequence[Route]) -> None:
         self.port = port
         #: From the first call of `drain`: only health routes are answered.
         self.draining = False
@@ -274,16 +245,17 @@ class Server:
             wait.ended = True
             self._cancel_wait(wait)
 
-        connection.wait(end)
         try:
-            if connection.unwatched() or ONCE in headers:
-                connection.end_wait_soon()
+            if route.nothing:
+                connection.wait(end)
+                if connection.unwatched() or ONCE in headers:
+                    connection.end_wait_soon()
             return await self._run(route, exchange)
         except asyncio.CancelledError:
             if not (self.draining or wait.ended) or exchange.request.transport is None:
                 raise
             if wait.ended:
-                return exchange.answer(200, pull_route.NO_MESSAGES)
+                return exchange.answer(200, route.nothing)
             raise (_unanswered() if exchange.passed_on else draining()) from None
         finally:
             connection.waited()
@@ -387,10 +359,3 @@ def _no_idempotency_header(route: Route) -> Problem:
     instead = "; a message carries its key in the field key" if route.pattern.startswith("/v1/messages") else ""
     detail = f"the header {_IDEMPOTENCY_KEY} is part of the contract but not supported yet{instead}"
     return Problem("not-supported-yet", detail, errors=[FieldFault("", detail, header=_IDEMPOTENCY_KEY)])
-
-
-async def serve(port: Port, host: str, listen_port: int) -> Server:
-    """A running server on `host:listen_port` (0: any free port, see `Server.address`). `ListenFailed` if it cannot."""
-    server = Server(port)
-    await server.listen(host, listen_port)
-    return server

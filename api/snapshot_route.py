@@ -8,8 +8,8 @@ import msgspec
 from api.answer import JSON, Answer
 from api.document import Fields, read_object
 from api.exchange import Exchange
+from api.read_backup import read_directory
 from api.route import Route
-from api.snapshot import read_directory
 
 _SNAPSHOT: Final = Fields({"directory": read_directory})
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from api.port import ForwardAnswer, ForwardRequest, Port
-from api.server import serve
+from api.serve import serve
 from node.boot import read_boot
 from node.clock import NodeClock
 from node.entropy import Entropy

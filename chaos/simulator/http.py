@@ -13,6 +13,7 @@ from typing import cast
 from aiohttp import web
 
 from api.port import ForwardAnswer, ForwardRequest, Port
+from api.serve import ROUTES
 from api.server import Server
 
 _HEAD_END = b"\r\n\r\n"
@@ -93,7 +94,7 @@ class Routes:
     """The routes of one node, over its port."""
 
     def __init__(self, port: Port) -> None:
-        self._server = Server(port)
+        self._server = Server(port, ROUTES)
 
     def drain(self) -> None:
         """See api.server."""

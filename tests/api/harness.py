@@ -10,7 +10,8 @@ import aiohttp
 import msgspec
 
 from api.port import ForwardAnswer, ForwardRequest
-from api.server import Server, serve
+from api.serve import serve
+from api.server import Server
 from tests.api.memory_port import MemoryPort
 
 

@@ -1,14 +1,17 @@
 """Clients that have closed their side of the connection: they get their answer, but nobody waits for them for long."""
 
 import asyncio
+from typing import cast
 
 import pytest
 
 import api.connection
 import api.server
 from api.connection import Connection
+from api.snapshot import SnapshotView
 from tests.api.harness import run, running
 from tests.api.test_stage import message
+from tests.waiting import turns, until
 
 
 def test_who_closes_its_side_after_the_request_is_answered() -> None:
@@ -55,6 +58,31 @@ def test_what_takes_long_ends_where_the_client_has_closed_its_side(monkeypatch: 
             writer.write_eof()
             assert await reader.read() == b""
             await ended.wait()
+            writer.close()
+
+    run(story())
+
+
+def test_who_asks_for_a_backup_and_closes_its_side_is_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was answered as a pull that found nothing: `{"messages":[]}`, with 200."""
+
+    async def story() -> None:
+        async with running() as client:
+            write, half_closed = client.port.snapshot, asyncio.Event()
+
+            async def snapshot(directory: str | None) -> SnapshotView:
+                await half_closed.wait()
+                return await write(directory)
+
+            monkeypatch.setattr(client.port, "snapshot", snapshot)
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            writer.write(b"POST /v1/cluster/snapshot HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+            writer.write_eof()
+            await until(lambda: any(cast(Connection, each).half_closed for each in client.server._listener.connections))
+            await turns()
+            half_closed.set()
+            answer = await reader.read()
+            assert b'"directory":' in answer, answer
             writer.close()
 
     run(story())

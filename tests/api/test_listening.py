@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from api.listening import ACCEPTS, ListenFailed, listen
-from api.server import serve
+from api.serve import serve
 from tests.api.harness import run, running
 from tests.api.memory_port import MemoryPort
 

@@ -4,7 +4,7 @@ import pytest
 
 from api.problem import Problem
 from api.route import RouteTable
-from api.server import ROUTES
+from api.serve import ROUTES
 
 _TABLE = RouteTable(ROUTES)
 

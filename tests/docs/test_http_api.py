@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from api.route import RouteTable
-from api.server import ROUTES
+from api.serve import ROUTES
 from node.server import Node
 from storage.catalog.level import LEVELS
 from tests.docs.page import Request, compare, examples, read_command, send, send_plainly
