@@ -2,36 +2,36 @@
 
 from typing import Final
 
-from api import (
-    cluster_route,
-    count_route,
-    dead_route,
-    handing_on_route,
-    ledger_route,
-    member_route,
-    message_route,
-    node_route,
-    pull_route,
-    receipt_route,
-    snapshot_route,
-    topic_route,
+from api.http.server import Server
+from api.port.port import Port
+from api.routes import (
+    backup,
+    cluster,
+    count,
+    dead,
+    leadership,
+    ledger,
+    member,
+    message,
+    node,
+    pull,
+    receipt,
+    topic,
 )
-from api.port import Port
-from api.server import Server
 
 ROUTES: Final = (
-    *message_route.ROUTES,
-    *topic_route.ROUTES,
-    *pull_route.ROUTES,
-    *receipt_route.ROUTES,
-    *dead_route.ROUTES,
-    *ledger_route.ROUTES,
-    *count_route.ROUTES,
-    *cluster_route.ROUTES,
-    *member_route.ROUTES,
-    *snapshot_route.ROUTES,
-    *handing_on_route.ROUTES,
-    *node_route.ROUTES,
+    *message.ROUTES,
+    *topic.ROUTES,
+    *pull.ROUTES,
+    *receipt.ROUTES,
+    *dead.ROUTES,
+    *ledger.ROUTES,
+    *count.ROUTES,
+    *cluster.ROUTES,
+    *member.ROUTES,
+    *backup.ROUTES,
+    *leadership.ROUTES,
+    *node.ROUTES,
 )
 
 

@@ -23,9 +23,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from api.batch import BatchIn, read_batch, render_batch
-from api.port import Limits, ScheduleResult
-from api.pull_route import render_pull
+from api.port.port import Limits, ScheduleResult
+from api.read.batch import BatchIn, read_batch, render_batch
+from api.routes.pull import render_pull
 from bench.load import FAR_MS, line
 from node.delivery import make_deliveries
 from node.dispatcher import Dispatcher, DispatchOptions

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import aiohttp
 
-from api.ledger import LedgerSight
-from api.timestamp import parse_time
+from api.port.ledger import LedgerSight
+from api.port.timestamp import parse_time
 from chaos.event import Accounted, Answered, Looked, Summed
 from chaos.history import History
 from cli.local_cluster import LocalNode

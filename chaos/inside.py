@@ -35,8 +35,8 @@ class Ended(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Settled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The first node that applied an entry put down what it did with a message: by `what`, a state of storage.format,
-    and `code`, of the hand-over (term, attempt)."""
+    """The first node that applied an entry put down what it did with a message: by `what`, a state of
+    storage.format.rows, and `code`, of the hand-over (term, attempt)."""
 
     message_id: str
     index: int

@@ -14,7 +14,12 @@ from cli.local_cluster import python_of
 ROOT = Path(__file__).resolve().parent.parent
 NAMED = Path(__file__).with_name("older-commit")
 
-_SAY = "import replication.frame as f; print(f.__file__, *f.PROTOCOL)"
+#: Builds before the rooms have the frame elsewhere.
+_SAY = (
+    "from importlib import import_module, util; "
+    "f = import_module('replication.wire.frame' if util.find_spec('replication.wire') else 'replication.frame'); "
+    "print(f.__file__, *f.PROTOCOL)"
+)
 
 
 class NoOlderBuild(Exception):

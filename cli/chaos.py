@@ -49,7 +49,7 @@ class _Duration(click.ParamType[float]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds."""
-        from api.duration import BadDuration, parse_duration
+        from api.port.duration import BadDuration, parse_duration
 
         if isinstance(value, float):
             return value

@@ -119,7 +119,7 @@ def _share(text: str) -> float:
 
 def _manner(status: int, delay: str, fail: str, secret: str | None) -> Manner:
     """Checks the options. Raises click's BadParameter."""
-    from api.duration import BadDuration, parse_duration
+    from api.port.duration import BadDuration, parse_duration
 
     try:
         delay_s = parse_duration(number_or_text(delay)) / 1000

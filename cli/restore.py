@@ -105,7 +105,7 @@ def _address(option: str, value: str | None) -> str | None:
 
 def _catch_up(value: str) -> "CatchUp | None":
     """The policy as it is kept: None hands over everything."""
-    from api.duration import BadDuration, parse_duration
+    from api.port.duration import BadDuration, parse_duration
     from storage.catalog.overdue import CatchUp
 
     if value == "all":

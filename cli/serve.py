@@ -38,7 +38,7 @@ def command(config_path: Path, parent: int | None) -> None:
         config = load_config(config_path)
     except ConfigError as error:
         raise Failure(ExitCode.CONFIG, str(error)) from None
-    from api.listening import ListenFailed
+    from api.http.listening import ListenFailed
     from node.membership import NodeRemoved
     from node.process import run
     from replication.command.entry import UnknownCommand

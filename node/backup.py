@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from api.problem import FieldFault, Problem
-from api.snapshot import SnapshotView
+from api.port.backup import SnapshotView
+from api.port.problem import FieldFault, Problem
 from replication.snapshot.in_thread import in_thread
 from storage.checkpoint.manifest import Manifest
 from storage.checkpoint.pin import Pin
@@ -43,7 +43,7 @@ class Backups:
         self._running = False
 
     async def write(self, directory: str | None) -> SnapshotView:
-        """See api.snapshot.SnapshotPort.snapshot."""
+        """See api.port.backup.SnapshotPort.snapshot."""
         node = self._node
         parent = self._place(directory)
         if node.draining:

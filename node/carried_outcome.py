@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from api.handing_on import PushOutcome
-from api.problem import Problem
+from api.port.leadership import PushOutcome
+from api.port.problem import Problem
 from node.in_parts import in_parts, refusals_of, unfinished
 from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_MOVES_MAX

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import structlog
 
-from api.problem import Problem
+from api.port.problem import Problem
 from node.dispatcher import Dispatcher
 from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_MOVES_MAX

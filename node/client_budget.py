@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from api.budget import Budget
+from api.port.budget import Budget
 from node.config import Limits
 from node.descriptor import CONNECTIONS_MIN, connections_max, raise_descriptors
 from node.memory import memory_bytes

@@ -21,9 +21,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
-from api.budget import CONNECTIONS_MAX
-from api.duration import BadDuration, parse_duration, render_duration
-from api.port import DELAY_LEVELS_MS
+from api.port.budget import CONNECTIONS_MAX
+from api.port.duration import BadDuration, parse_duration, render_duration
+from api.port.port import DELAY_LEVELS_MS
 
 DAY_MS = 86_400_000
 

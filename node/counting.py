@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from api.duration import render_duration
-from api.message_query import ENDED_STATES, HISTOGRAM_BUCKETS_MAX, OPEN_STATES, CountQuery, HistogramBucket
-from api.problem import FieldFault, Problem
+from api.port.duration import render_duration
+from api.port.problem import FieldFault, Problem
+from api.port.queries import ENDED_STATES, HISTOGRAM_BUCKETS_MAX, OPEN_STATES, CountQuery, HistogramBucket
 from node.turns import Turns
 from replication.snapshot.in_thread import in_thread_until
 from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED, LEASED, PENDING, Corrupt
@@ -79,7 +79,7 @@ class Counting:
         return total.count
 
     async def histogram(self, query: CountQuery, step_ms: int, leads: Leads) -> Sequence[HistogramBucket]:
-        """The same by due time (see api.port)."""
+        """The same by due time (see api.port.port)."""
         origin_ms = query.from_ms or 0
         which, tally = self._which(query), DueTally(origin_ms, step_ms, HISTOGRAM_BUCKETS_MAX)
         try:

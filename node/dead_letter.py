@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from api.message_query import BulkResult, DeadMessage, DeadPage, DeadQuery
-from api.problem import FieldFault, Problem
+from api.port.problem import FieldFault, Problem
+from api.port.queries import BulkResult, DeadMessage, DeadPage, DeadQuery
 from node.in_parts import NOT_PROPOSED, unfinished
 from node.move_size import move_pieces, move_weights
 from node.queues import ENTRY_MOVES_MAX, GROUP

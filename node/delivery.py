@@ -11,7 +11,7 @@ from itertools import repeat
 
 import msgspec
 
-from api.port import Delivery
+from api.port.port import Delivery
 from node.lease_book import HandOver
 from node.message_view import dead_of
 from node.queues import GROUP

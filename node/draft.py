@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from api.port import MessageIn, RetryPolicy, Target
+from api.port.port import MessageIn, RetryPolicy, Target
 from replication.command.registry import ON_CONFLICT, Key, Schedule
 from storage.format.record import Drafts, encode_records
 from storage.format.tag_mask import tags_mask

@@ -23,9 +23,9 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from api.port import ForwardAnswer, ForwardRequest
-from api.problem import Problem
-from api.pull_route import NO_MESSAGES
+from api.port.port import ForwardAnswer, ForwardRequest
+from api.port.problem import Problem
+from api.routes.pull import NO_MESSAGES
 from node.give_back import GiveBack, Sending, is_pull
 
 #: How long a request waits for a leader to appear.

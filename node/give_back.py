@@ -22,9 +22,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from api.handing_on import FORWARDED, WAIT
-from api.port import ForwardAnswer, ForwardRequest
-from api.problem import Problem
+from api.port.leadership import FORWARDED, WAIT
+from api.port.port import ForwardAnswer, ForwardRequest
+from api.port.problem import Problem
 
 log = structlog.get_logger()
 

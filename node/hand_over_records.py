@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from api.ledger import RecordsAsked, RecordsFound
-from api.problem import Problem
+from api.port.ledger import RecordsAsked, RecordsFound
+from api.port.problem import Problem
 from node.turns import Turns
 from replication.snapshot.in_thread import in_thread_until
 from storage.format.array import U64
@@ -45,7 +45,7 @@ class HandOverRecords:
         self._large = _Searches(node, DeliverySearch(deliveries, node.disk), LARGE_MAX)
 
     async def find(self, asked: RecordsAsked) -> RecordsFound:
-        """See api.ledger.LedgerPort.hand_over_records. Raises Problem `over-limit`, and DiskFailed."""
+        """See api.port.ledger.LedgerPort.hand_over_records. Raises Problem `over-limit`, and DiskFailed."""
         found = await self.search(np.frombuffer(asked.homes, np.uint64), asked.from_ms, asked.until_ms)
         node = self._node
         return RecordsFound(

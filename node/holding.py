@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from api.problem import Problem
+from api.port.problem import Problem
 from node.dispatcher import Dispatcher
 from replication.command.registry import Unlink
 

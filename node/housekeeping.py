@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from api.problem import Problem
+from api.port.problem import Problem
 from replication.wire.rhythm import next_look
 from storage.format.position import HOUR_MS
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
-from api.loop_turn import LoopTurn
-from api.problem import Problem
+from api.port.loop_turn import LoopTurn
+from api.port.problem import Problem
 from node.all_of import all_ended
 from storage.format.array import U8
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 #: Refusals that say of an entry that it was not proposed.
 NOT_PROPOSED: Final = ("no-leader", "draining", "over-limit")
-#: The result of a row whose piece was refused, beside those of replication.apply_settle.
+#: The result of a row whose piece was refused, beside those of replication.apply.settle.
 NOT_KNOWN: Final = 3
 #: Pieces of one request that wait to be written: small requests of others stand behind no more of them.
 WAITING_PIECES: Final = 2

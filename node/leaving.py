@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from api.handing_on import DrainView
-from api.port import ForwardRequest
-from api.problem import Problem
+from api.port.leadership import DrainView
+from api.port.port import ForwardRequest
+from api.port.problem import Problem
 from node.push import DRAIN_S, PASS_ON_S
 from node.transfer import LINGER_S, QUIESCE_S
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from api.ledger import (
+from api.port.ledger import (
     CLASSES,
     HandOverEntry,
     LedgerEntry,
@@ -36,7 +36,7 @@ from api.ledger import (
     RecordsAsked,
     RecordsFound,
 )
-from api.problem import FieldFault, Problem
+from api.port.problem import FieldFault, Problem
 from ledger.bucket import BUCKET_UNITS, Topic
 from ledger.columns import CLASS_WORDS
 from ledger.summary import Summary
@@ -102,11 +102,11 @@ class Ledgers:
         self._turns = Turns("ledgers", WAITING_MAX, TAKE_TURNS)
 
     async def records(self, asked: RecordsAsked) -> RecordsFound:
-        """See api.ledger.LedgerPort.hand_over_records."""
+        """See api.port.ledger.LedgerPort.hand_over_records."""
         return await self._records.find(asked)
 
     async def page(self, query: LedgerQuery, leads: Leads) -> LedgerPage:
-        """See api.ledger.LedgerPort.ledger."""
+        """See api.port.ledger.LedgerPort.ledger."""
         after = _read_cursor(query.cursor)
         wanted = None
         if query.classes is not None:
@@ -132,7 +132,7 @@ class Ledgers:
         return LedgerPage(items[: query.limit], self._window(query, seen), cursor)
 
     async def summary(self, query: LedgerQuery, leads: Leads) -> LedgerSummary:
-        """See api.ledger.LedgerPort.ledger_summary."""
+        """See api.port.ledger.LedgerPort.ledger_summary."""
         summary, seen = Summary(), _Seen()
         judging = partial(self._judged, query, None, PIECE, seen, leads)
         async with self._turns.shared() as turn, aclosing(judging(turn)) as pieces:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from api.ledger import RecordsAsked, RecordsFound
-from api.port import ForwardRequest
-from api.problem import Problem
+from api.port.ledger import RecordsAsked, RecordsFound
+from api.port.port import ForwardRequest
+from api.port.problem import Problem
 from storage.format.array import U64
 from storage.format.delivery_record import DELIVERY, Deliveries, read_deliveries
 from storage.format.rows import Corrupt, join_rows

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from api.ledger import HandOverEntry, LedgerDuplicate, LedgerEntry
+from api.port.ledger import HandOverEntry, LedgerDuplicate, LedgerEntry
 from ledger.columns import CAUSE_WORDS, CLASS_WORDS, LATE_WORDS, LOST_WORDS, Columns, flag_words
 from node.delivery_log import DELIVERED, FAILED, GIVEN_BACK, LATE, PULL, PUSH
 from node.queues import GROUP

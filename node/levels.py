@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from api.problem import Problem
+from api.port.problem import Problem
 from node.queues import GROUP
 from replication.apply.machine import Applied
 from replication.command.entry import encode_entry
@@ -70,7 +70,7 @@ class Levels:
             raise self._not_yet(NEEDS[feature])
 
     async def upgrade(self, level: int | None) -> int:
-        """See api.member.MemberPort."""
+        """See api.port.member.MemberPort."""
         wanted = LEVELS[1] if level is None else level
         if self.level >= wanted:
             return self.level

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from api.member import MemberView
-from api.problem import FieldFault, Problem
+from api.port.member import MemberView
+from api.port.problem import FieldFault, Problem
 from node.queues import GROUP
 from node.status import CATCHING_UP
 from replication.apply.machine import Applied
@@ -125,7 +125,7 @@ class Membership:
     # -- changes
 
     async def add(self, node_id: str, raft: str, http: str) -> MemberView:
-        """See api.member.MemberPort."""
+        """See api.port.member.MemberPort."""
         self._leads()
         known = self.table.find(node_id)
         if known is not None and known.role != REMOVED and (known.raft, known.http) == (raft, http):
@@ -145,7 +145,7 @@ class Membership:
         return await self._change(ChangeMember(ADD, node_id, self.table.index, raft, http))
 
     async def remove(self, node_id: str) -> MemberView:
-        """See api.member.MemberPort."""
+        """See api.port.member.MemberPort."""
         self._leads()
         member = self.table.find(node_id)
         if member is None:

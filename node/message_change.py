@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from api.port import CancelResult, RescheduleResult
-from api.problem import FieldFault, Problem
-from api.timestamp import render_time
+from api.port.port import CancelResult, RescheduleResult
+from api.port.problem import FieldFault, Problem
+from api.port.timestamp import render_time
 from node.message_view import EVENTS, Found, find, handed_over_at, newest_lease, revision_of, tell, unknown_message
 from node.move_size import move_weight
 from node.queues import CancelOrder, RescheduleOrder

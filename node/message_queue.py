@@ -16,8 +16,8 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
-from api.port import MessageIn
-from api.problem import Problem
+from api.port.port import MessageIn
+from api.port.problem import Problem
 from node.draft import encode_schedule, encode_target
 from node.entropy import Entropy
 from node.queues import GROUP, Section

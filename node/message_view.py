@@ -13,9 +13,9 @@ import msgpack
 import numpy as np
 from msgspec.structs import replace
 
-from api.loop_turn import in_turns
-from api.port import HistoryEvent, MessageView, RetryPolicy, Target
-from api.problem import Problem
+from api.port.loop_turn import in_turns
+from api.port.port import HistoryEvent, MessageView, RetryPolicy, Target
+from api.port.problem import Problem
 from node.queues import GROUP
 from node.retry import describe, reason_of
 from replication.apply.move import CODE_REDRIVEN, CODE_RESCHEDULED

@@ -15,7 +15,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 
-from api.port import Port
+from api.port.port import Port
 from node.outside import Outside, Serving
 
 _BEATS: int = 3
@@ -55,7 +55,7 @@ class Announced(Outside):
         self._notifier = notifier
 
     async def serve(self, port: Port, host: str, listen_port: int) -> Serving:
-        """The HTTP server. Raises api.listening.ListenFailed."""
+        """The HTTP server. Raises api.http.listening.ListenFailed."""
         serving = await super().serve(port, host, listen_port)
         self._notifier.tell("READY=1")
         return serving

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from api.port import ForwardAnswer, ForwardRequest, Port
+from api.port.port import ForwardAnswer, ForwardRequest, Port
 from api.serve import serve
 from node.boot import read_boot
 from node.clock import NodeClock
@@ -30,7 +30,7 @@ from storage.file.disk import Disk
 
 
 class Transport(Wire, Protocol):
-    """The connections to the peers, as replication.transport has them."""
+    """The connections to the peers, as replication.wire.listener has them."""
 
     refusals: dict[str, Refusal]
     contacts: Contacts
@@ -90,7 +90,7 @@ class Receivers(Protocol):
 
 
 class Serving(Protocol):
-    """A running HTTP server, as api.server has it."""
+    """A running HTTP server, as api.http.server has it."""
 
     def drain(self) -> None: ...
 
@@ -137,5 +137,5 @@ class Outside:
         return LoopWatchdog(held_ms)
 
     async def serve(self, port: Port, host: str, listen_port: int) -> Serving:
-        """The HTTP server. Raises api.listening.ListenFailed."""
+        """The HTTP server. Raises api.http.listening.ListenFailed."""
         return await serve(port, host, listen_port)

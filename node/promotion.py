@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from api.problem import Problem
+from api.port.problem import Problem
 from node.message_view import Found
 from replication.apply.doubtful import DOUBTFUL_FIELD, doubtful_at
 from replication.command.promotion import HANDED_ON, Promotion

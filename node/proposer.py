@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from api.port import MessageIn
+from api.port.port import MessageIn
 from node.clock import NodeClock
 from node.entropy import Entropy
 from node.gather import Gather
@@ -167,7 +167,7 @@ class Proposer:
         return await future
 
     def settle(self, settle: Settle, weight: int | None = None) -> asyncio.Future[U8]:
-        """A result per row: ACKED, STALE or INVALID (replication.apply_settle). `weight`: of its rows, None: their
+        """A result per row: ACKED, STALE or INVALID (replication.apply.settle). `weight`: of its rows, None: their
         number."""
         future = self._settles.add(settle, weight)
         self.kick()
@@ -188,14 +188,14 @@ class Proposer:
         return future
 
     def cancel(self, order: CancelOrder) -> asyncio.Future[tuple[int, int, int]]:
-        """(result, attempts, prior) of replication.apply_settle. A future, because the unit is held as long as it is
+        """(result, attempts, prior) of replication.apply.settle. A future, because the unit is held as long as it is
         open, however long the caller waits."""
         future = self._cancels.add(order)
         self.kick()
         return future
 
     def reschedule(self, order: RescheduleOrder) -> asyncio.Future[tuple[int, int, int]]:
-        """(result, due_ms, revision) of replication.apply_move.Rescheduled. A future, as of `cancel`."""
+        """(result, due_ms, revision) of replication.apply.move.Rescheduled. A future, as of `cancel`."""
         future = self._reschedules.add(order)
         self.kick()
         return future
@@ -213,7 +213,7 @@ class Proposer:
         return result
 
     async def drop_topic(self, judge: Callable[[], DropTopic | None]) -> int | None:
-        """A result of replication.apply_topic; None if `judge`, asked when the entry is put together, gave none."""
+        """A result of replication.apply.topic; None if `judge`, asked when the entry is put together, gave none."""
         future = self._drops.add(judge)
         self.kick()
         return await future

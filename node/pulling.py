@@ -24,9 +24,9 @@ from functools import partial
 from itertools import chain, count
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from api.loop_turn import Crowd
-from api.port import PULL_BYTES_MAX, TOPIC_DEFAULTS, Delivery, PullIn
-from api.problem import Problem
+from api.port.loop_turn import Crowd
+from api.port.port import PULL_BYTES_MAX, TOPIC_DEFAULTS, Delivery, PullIn
+from api.port.problem import Problem
 from node.attempts import settings_of
 from node.delivery import make_deliveries
 from node.delivery_log import PULL

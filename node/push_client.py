@@ -25,8 +25,8 @@ from typing import Any, Final
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-from api.loop_turn import Line
-from api.traceback import let_go
+from api.port.loop_turn import Line
+from api.port.traceback import let_go
 from node.push_address import Addresses
 from node.push_answer import Answer, failed
 from node.push_deadline import Deadlines

@@ -19,9 +19,9 @@ import msgspec
 import numpy as np
 import structlog
 
-from api.handing_on import OUTCOMES_MAX, PushOutcome
-from api.port import ForwardRequest
-from api.problem import Problem
+from api.port.leadership import OUTCOMES_MAX, PushOutcome
+from api.port.port import ForwardRequest
+from api.port.problem import Problem
 from node.delivery_log import DELIVERED, FAILED, GIVEN_BACK, PUSH
 from node.entropy import Entropy
 from node.move_size import move_pieces, move_weight

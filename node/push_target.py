@@ -24,7 +24,7 @@ from urllib.parse import quote
 import msgpack
 from yarl import URL
 
-from api.timestamp import render_time
+from api.port.timestamp import render_time
 from node.push_address import literal
 from node.push_signature import sign, signing_key
 from node.retry import BAD_URL, NO_TARGET

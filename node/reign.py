@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from api.problem import Problem
+from api.port.problem import Problem
 from node.attempts import Attempts, give_up
 from node.catching_up import CatchingUp
 from node.dispatcher import Dispatcher, DispatchOptions
@@ -323,7 +323,7 @@ class Reign:
         """The newest of them were not proposed."""
         self.dispatcher.returned()
 
-    # -- what the machine applied (replication.machine.Listener)
+    # -- what the machine applied (replication.apply.machine.Listener)
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
         """New units. Those that were only moved `on_moved` told of before."""

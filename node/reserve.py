@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from api.problem import Problem
+from api.port.problem import Problem
 from storage.file.disk import Disk
 from storage.file.kept_free import reserve_bytes
 

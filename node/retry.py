@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-from api.port import RETRY_DEFAULTS
+from api.port.port import RETRY_DEFAULTS
 from replication.apply.unheard import CODE_LEASE_ENDED, CODE_MAX_AGE, CODE_RESTORED, CODE_STOPPED
 
 TIMEOUT: Final = 1000
@@ -73,7 +73,7 @@ _DOUBLINGS_MAX: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What counts for one message: `api.port.RetryPolicy` with nothing left open. `max_age_ms` 0: no limit."""
+    """What counts for one message: `api.port.port.RetryPolicy` with nothing left open. `max_age_ms` 0: no limit."""
 
     max_attempts: int
     min_backoff_ms: int

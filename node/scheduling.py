@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from api.port import FAILED, MessageIn, ScheduleResult
-from api.problem import FieldFault, Problem
+from api.port.port import FAILED, MessageIn, ScheduleResult
+from api.port.problem import FieldFault, Problem
 from node.message_queue import Part
 from node.queues import problem_of
 from storage.store import Store

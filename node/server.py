@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
-from api.duration import parse_duration
-from api.port import Limits
-from api.problem import Problem
-from api.server import GRACE_S
+from api.http.server import GRACE_S
+from api.port.duration import parse_duration
+from api.port.port import Limits
+from api.port.problem import Problem
 from node.backup import Backups
 from node.checkpointer import Checkpointer, phase_of
 from node.client_budget import client_budget

@@ -1,4 +1,5 @@
-"""The node as the HTTP layer sees it (api.port.Port): asks that this node leads, and passes on to the parts that do it.
+"""The node as the HTTP layer sees it (api.port.port.Port): asks that this node leads, and passes on to the parts that
+do it.
 
 Linearizable reads need no entry: the leader answers from what it has applied while its trust window runs, for within it
 no other leader can have committed anything.
@@ -10,12 +11,12 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from api.budget import Budget
-from api.handing_on import DrainView, OpenHandOvers, PushOutcome, TakeoverView
-from api.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger, RecordsAsked, RecordsFound
-from api.member import MemberView
-from api.message_query import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
-from api.port import (
+from api.port.backup import SnapshotView
+from api.port.budget import Budget
+from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView
+from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger, RecordsAsked, RecordsFound
+from api.port.member import MemberView
+from api.port.port import (
     CancelResult,
     Delivery,
     ForwardAnswer,
@@ -32,8 +33,8 @@ from api.port import (
     TopicView,
     TransferResult,
 )
-from api.problem import Problem
-from api.snapshot import SnapshotView
+from api.port.problem import Problem
+from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
 from node.carried_outcome import take_outcomes
 from node.dead_letter import DeadLetters
 from node.ledger import Ledgers
@@ -76,7 +77,7 @@ def _reads_files(
 
 
 class Service:
-    """Implements api.port.Port for one node; `node` owns the parts."""
+    """Implements api.port.port.Port for one node; `node` owns the parts."""
 
     def __init__(self, node: Node, limits: Limits, budget: Budget) -> None:
         self._node = node

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from api.loop_turn import in_turns
-from api.port import TOPIC_DEFAULTS
-from api.problem import Problem
+from api.port.loop_turn import in_turns
+from api.port.port import TOPIC_DEFAULTS
+from api.port.problem import Problem
 from node.delivery_log import DELIVERED, GIVEN_BACK, LATE, PULL
 from node.ended import done_by, given_back_before, pieces_of, states_of
 from node.in_parts import NOT_KNOWN, in_pieces, unfinished

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from api.port import Readiness
+from api.port.port import Readiness
 from replication.raft.options import Peer
 from storage.catalog.members import LEARNER
 

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from api.handing_on import TOLD_MAX, OpenHandOvers, TakeoverView
-from api.problem import Problem
+from api.port.leadership import TOLD_MAX, OpenHandOvers, TakeoverView
+from api.port.problem import Problem
 from node.lease_book import Span
 from node.sweep import leased_piece
 from replication.command.registry import Lease

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from api.problem import Problem
+from api.port.problem import Problem
 from node.counting import Leads
 from replication.apply.topic import DROPPED, MISMATCH, UNKNOWN
 from replication.command.registry import DropTopic

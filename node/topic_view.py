@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from api.port import RETRY_DEFAULTS, TOPIC_DEFAULTS, RetryPolicy, Target, TopicChange, TopicView
-from api.problem import FieldFault, Problem
+from api.port.port import RETRY_DEFAULTS, TOPIC_DEFAULTS, RetryPolicy, Target, TopicChange, TopicView
+from api.port.problem import FieldFault, Problem
 from storage.catalog.topic import Topic
 
 _PLAIN: Final = ("mode", "lease_ms", "handover", "paused")

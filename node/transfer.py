@@ -29,9 +29,9 @@ import msgspec
 import numpy as np
 import structlog
 
-from api.handing_on import TOLD_MAX, OpenHandOvers, TakeoverView
-from api.port import ForwardRequest, TransferResult
-from api.problem import Problem
+from api.port.leadership import TOLD_MAX, OpenHandOvers, TakeoverView
+from api.port.port import ForwardRequest, TransferResult
+from api.port.problem import Problem
 from node.status import CATCHING_UP
 from replication.raft.options import Peer
 from storage.format.rows import LEASED

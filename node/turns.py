@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from api.problem import Problem
+from api.port.problem import Problem
 
 
 class Turns:

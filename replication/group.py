@@ -15,18 +15,15 @@ file but through the journal. driver.py turns it with asyncio, tests/replication
 
 Which repair of RAFT.md lives where:
 
-    R1  raft/outbox.py (what leaves waits for the disk), raft/progress.py (the own copy counts when durable),
-    journal/journal.py R2  journal/journal.py, with raft/follower.py
-    R3, R4  raft/progress.py        R5  raft/votes.py, raft/leader.py        R6  election/may_vote.py, raft/votes.py
-       R7  election/trust.py R8  raft/context.py             R9  journal/journal.py, node/checkpointer.py       R10
-       snapshot/fetch.py, journal/install.py
-    R11 raft/pysyncobj_core.py, journal/journal.py          R13 raft/proposal.py                   R19
-    raft/pysyncobj_core.py R12 `_apply`: a refusal is a result; an exception would come again on every node and every
-    restart, so it ends the
-        process. The library stops ticks and network instead and lives on
+    R1  raft/outbox.py (what leaves waits for the disk), raft/progress.py (the own copy counts when durable)
+    R2  journal/journal.py, raft/follower.py           R3, R4   raft/progress.py
+    R5  raft/votes.py, raft/leader.py                  R6       election/may_vote.py, raft/votes.py
+    R7  election/trust.py                              R8       raft/context.py
+    R9  journal/journal.py, node/checkpointer.py       R10      snapshot/fetch.py, journal/install.py
+    R11, R19  raft/pysyncobj_core.py                   R13      raft/proposal.py
+    R12 `_apply`: a refusal is a result; an exception would come again everywhere, so it ends the process
     R15, R16  wire/frame.py, wire/handshake.py, wire/link.py, wire/listener.py
-    R17 `max_pending_bytes`, the transport's bounds, the journal's segments
-    R18 `max_entry_bytes` is below the frame limit, and an entry is never sent in chunks
+    R17, R18  `max_pending_bytes`, the transport's bounds, segments; `max_entry_bytes` is below the frame limit
     R20 raft/members.py (a learner is sent everything and counts for nothing)
 
 An entry is applied when it is committed AND durable on this node. Raft needs only the first; the second keeps the

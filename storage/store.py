@@ -231,7 +231,7 @@ class Store:
 
     def last_places(self, homes: U64) -> U64:
         """Where the messages born at these positions stand, in order, ended or not: as given where they were never
-        moved, storage.position.GONE where that place is unlinked."""
+        moved, storage.format.position.GONE where that place is unlinked."""
         return last_places(self._hours, homes)
 
     def last_place(self, home: int) -> int:

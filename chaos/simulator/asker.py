@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from api.ledger import MessageLedger
-from api.message_query import BulkResult, DeadQuery
-from api.port import ANONYMOUS, KEPT, MessageView, ScheduleResult
+from api.port.ledger import MessageLedger
+from api.port.port import ANONYMOUS, KEPT, MessageView, ScheduleResult
+from api.port.queries import BulkResult, DeadQuery
 from chaos.account import OUTSIDE, tells_all
 from chaos.event import (
     Accounted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Literal
 
-from api.port import ANONYMOUS, CancelResult, RescheduleResult
+from api.port.port import ANONYMOUS, CancelResult, RescheduleResult
 from chaos.event import Answered, Cancelled, Event, Rescheduled
 from chaos.history import History
 from chaos.simulator.client import Outcome

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from api.port import ForwardAnswer, ForwardRequest, Port
-from api.problem import Problem
+from api.port.port import ForwardAnswer, ForwardRequest, Port
+from api.port.problem import Problem
 from chaos.simulator.loop import Scheduler
 from chaos.simulator.network import Network, Socket
 from chaos.simulator.outside import Parcel, Reply, Request
@@ -77,7 +77,8 @@ class Client:
         body: bytes = b"",
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """The same over HTTP, answered by the real routes: the value is an api.port.ForwardAnswer of any status."""
+        """The same over HTTP, answered by the real routes: the value is an api.port.port.ForwardAnswer of any
+        status."""
         headers = {"Content-Type": "application/json"} if body else {}
         request = ForwardRequest(method, target, headers, body)
         self._ask(_Asking(self, request, f"{method} {target}", done), timeout_s)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from api.port import ANONYMOUS, Delivery, PullIn
+from api.port.port import ANONYMOUS, Delivery, PullIn
 from chaos.event import Acked, DeadLettered, Event, Extended, GaveBack, HandedOver, Pulled
 from chaos.history import History
 from chaos.simulator.client import Outcome

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from api.port import ANONYMOUS, MessageIn, PullIn
+from api.port.port import ANONYMOUS, MessageIn, PullIn
 from chaos.fault_draw import CROWD_FIRST_HOUR, CROWD_HOURS, CROWD_WEIGHT
 from chaos.simulator.client import Outcome
 from chaos.simulator.load import RETRY_S, Caller

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.port import ANONYMOUS
+from api.port.port import ANONYMOUS
 from chaos.simulator.client import Outcome
 from chaos.simulator.world import World
 

@@ -1,7 +1,7 @@
 """Requests that are HTTP: what one node asks of another by itself, and whatever a test sends as bytes.
 
-They are answered by the real routes of `api.server`, over an object that looks like aiohttp's request as far as those
-look at it. Only the parser and the socket are left out.
+They are answered by the real routes of `api.http.server`, over an object that looks like aiohttp's request as far as
+those look at it. Only the parser and the socket are left out.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import cast
 
 from aiohttp import web
 
-from api.port import ForwardAnswer, ForwardRequest, Port
+from api.http.server import Server
+from api.port.port import ForwardAnswer, ForwardRequest, Port
 from api.serve import ROUTES
-from api.server import Server
 
 _HEAD_END = b"\r\n\r\n"
 
@@ -53,7 +53,7 @@ class _Connection:
         self.written += data
 
     def goes_on(self) -> bool:
-        """See api.connection."""
+        """See api.http.connection."""
         return True
 
     def needs_no_body(self) -> None:
@@ -67,7 +67,7 @@ class _Connection:
         """No other connection needs its room."""
 
     def waited(self) -> None:
-        """See api.connection."""
+        """See api.http.connection."""
 
     def has_left(self) -> bool:
         """Its client stays."""
@@ -97,7 +97,7 @@ class Routes:
         self._server = Server(port, ROUTES)
 
     def drain(self) -> None:
-        """See api.server."""
+        """See api.http.server."""
         self._server.drain()
 
     async def answer(self, request: ForwardRequest) -> ForwardAnswer:

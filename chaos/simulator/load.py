@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from api.port import (
+from api.port.port import (
     ANONYMOUS,
     CONFLICT,
     FAILED,
@@ -22,7 +22,7 @@ from api.port import (
     ScheduleResult,
     TopicChange,
 )
-from api.problem import Problem
+from api.port.problem import Problem
 from chaos.event import Answered, Offered
 from chaos.history import History
 from chaos.simulator.client import Outcome

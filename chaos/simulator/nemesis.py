@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from api.port import ANONYMOUS, TransferResult
+from api.port.port import ANONYMOUS, TransferResult
 from chaos.aim import Aim
 from chaos.event import Crashed, Fault, Transferred
 from chaos.fault_plan import Fault as PlannedFault

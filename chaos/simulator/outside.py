@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from api.port import Delivery, ForwardAnswer, ForwardRequest, Port
-from api.problem import Problem
+from api.port.port import Delivery, ForwardAnswer, ForwardRequest, Port
+from api.port.problem import Problem
 from chaos.simulator.disk import SimDisk
 from chaos.simulator.http import Routes
 from chaos.simulator.loop import SimLoop

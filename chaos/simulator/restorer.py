@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from api.ledger import MessageLedger
-from api.port import ANONYMOUS, CancelResult, Delivery, PullIn
-from api.snapshot import SnapshotView
+from api.port.backup import SnapshotView
+from api.port.ledger import MessageLedger
+from api.port.port import ANONYMOUS, CancelResult, Delivery, PullIn
 from chaos.account import OUTSIDE, tells_all
 from chaos.check.restored import held
 from chaos.event import Answered, BackedUp, Recalled

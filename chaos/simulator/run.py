@@ -22,7 +22,7 @@ import numpy as np
 import node.carried_outcome
 import node.dead_letter
 import node.settling
-from api.port import ANONYMOUS
+from api.port.port import ANONYMOUS
 from chaos.bounds import Bounds
 from chaos.event import Acked, Answered, Begun, Cancelled, Crashed, DeadLettered, Digest, Event, HandedOver, Held
 from chaos.fault_plan import FaultPlan

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from api.ledger import LedgerQuery, LedgerSummary
-from api.message_query import CountQuery
-from api.port import ANONYMOUS
+from api.port.ledger import LedgerQuery, LedgerSummary
+from api.port.port import ANONYMOUS
+from api.port.queries import CountQuery
 from chaos.account import tells_all
 from chaos.event import Counted, Summed
 from chaos.history import History

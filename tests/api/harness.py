@@ -9,9 +9,9 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from api.port import ForwardAnswer, ForwardRequest
+from api.http.server import Server
+from api.port.port import ForwardAnswer, ForwardRequest
 from api.serve import serve
-from api.server import Server
 from tests.api.memory_port import MemoryPort
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from api.handing_on import DrainView, OpenHandOvers, PushOutcome, TakeoverView
-from api.member import MemberView
-from api.port import Principal, TransferResult
-from api.problem import FieldFault, Problem
-from api.snapshot import SnapshotView
+from api.port.backup import SnapshotView
+from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView
+from api.port.member import MemberView
+from api.port.port import Principal, TransferResult
+from api.port.problem import FieldFault, Problem
 from tests.api.memory_ledger import MemoryLedger
 
 

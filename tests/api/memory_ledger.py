@@ -1,6 +1,6 @@
 """The part of tests.api.memory_port that is about the ledger: two messages, one of them delivered twice."""
 
-from api.ledger import (
+from api.port.ledger import (
     HandOverEntry,
     LedgerDuplicate,
     LedgerEntry,
@@ -12,7 +12,7 @@ from api.ledger import (
     RecordsAsked,
     RecordsFound,
 )
-from api.problem import Problem
+from api.port.problem import Problem
 
 AT_MS = 1_790_000_000_125
 

@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from api.budget import Budget
-from api.message_query import BulkResult, CountQuery, DeadMessage, DeadPage, DeadQuery, HistogramBucket
-from api.port import (
+from api.port.budget import Budget
+from api.port.port import (
     CONFLICT,
     FAILED,
     KEPT,
@@ -38,8 +37,9 @@ from api.port import (
     TopicChange,
     TopicView,
 )
-from api.problem import Problem
-from api.timestamp import render_time
+from api.port.problem import Problem
+from api.port.queries import BulkResult, CountQuery, DeadMessage, DeadPage, DeadQuery, HistogramBucket
+from api.port.timestamp import render_time
 from tests.api.memory_cluster import MemoryCluster
 
 NOW_MS = 1_795_227_020_125  # the port's clock unless a test moves it: 2026-11-21T02:10:20.125Z

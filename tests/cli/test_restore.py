@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 import node.catching_up as node_catching_up
-from api.message_query import DeadQuery
-from api.port import ANONYMOUS, MessageIn, PullIn
-from api.problem import Problem
+from api.port.port import ANONYMOUS, MessageIn, PullIn
+from api.port.problem import Problem
+from api.port.queries import DeadQuery
 from cli.exit_code import ExitCode
 from cli.main import main
 from node.server import Node

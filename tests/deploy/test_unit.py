@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from api.server import GRACE_S
+from api.http.server import GRACE_S
 from cli.exit_code import ExitCode
 from cli.main import COMMANDS
 from node.leaving import LEAVE_S

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from api.route import RouteTable
+from api.http.route import RouteTable
 from api.serve import ROUTES
 from node.server import Node
 from storage.catalog.level import LEVELS

@@ -70,7 +70,7 @@ class RecordingWheel(SecondWheel):
 
 @dataclass(slots=True)
 class Book:
-    """Listens for a dispatcher, if there is one (replication.machine.Listener)."""
+    """Listens for a dispatcher, if there is one (replication.apply.machine.Listener)."""
 
     units: dict[int, Unit] = field(default_factory=dict)  # by place
     places: dict[int, int] = field(default_factory=dict)  # home -> newest place

@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from api.port import ANONYMOUS, Delivery, MessageIn, PullIn
+from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn
 from node.server import Node
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from api.port import ANONYMOUS, MessageIn
-from api.problem import Problem
+from api.port.port import ANONYMOUS, MessageIn
+from api.port.problem import Problem
 from chaos.ports import free_ports
 from node.config import parse_config
 from node.membership import NodeRemoved

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from api.port import ANONYMOUS, MessageIn, MessageView, TopicChange
+from api.port.port import ANONYMOUS, MessageIn, MessageView, TopicChange
 from node.server import Node
 from tests.node.single_node import run_node
 

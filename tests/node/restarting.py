@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from api.port import ANONYMOUS, MessageIn
-from api.problem import Problem
+from api.port.port import ANONYMOUS, MessageIn
+from api.port.problem import Problem
 from chaos.ports import free_ports
 from node.config import Config, parse_config
 from node.server import Node

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import node.backup as node_backup
-from api.port import ANONYMOUS, MessageIn
-from api.problem import Problem
+from api.port.port import ANONYMOUS, MessageIn
+from api.port.problem import Problem
 from node.server import Node
 from storage.directory.backup import BackupWriter, read_manifest, verify_backup
 from storage.file.disk import Disk

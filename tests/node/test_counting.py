@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import node.counting
-from api.message_query import ENDED_STATES, OPEN_STATES, CountQuery, HistogramBucket
-from api.port import ANONYMOUS, Delivery, MessageIn, MessageView, PullIn, TopicChange
-from api.problem import Problem
+from api.port.port import ANONYMOUS, Delivery, MessageIn, MessageView, PullIn, TopicChange
+from api.port.problem import Problem
+from api.port.queries import ENDED_STATES, OPEN_STATES, CountQuery, HistogramBucket
 from node.server import Node
 from storage.format.position import HOUR_MS
 from storage.format.record import Record

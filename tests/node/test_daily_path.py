@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from api.field import pack_headers
-from api.message_query import DeadMessage, DeadQuery
-from api.port import (
+from api.port.port import (
     ANONYMOUS,
     CONFLICT,
     NEW,
@@ -25,7 +23,9 @@ from api.port import (
     RetryPolicy,
     TopicChange,
 )
-from api.problem import Problem
+from api.port.problem import Problem
+from api.port.queries import DeadMessage, DeadQuery
+from api.read.field import pack_headers
 from node.server import Node
 from tests.node.single_node import run_node
 from tests.waiting import until

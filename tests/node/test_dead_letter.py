@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from api.message_query import BulkResult, DeadMessage, DeadQuery
-from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
-from api.problem import Problem
+from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
+from api.port.problem import Problem
+from api.port.queries import BulkResult, DeadMessage, DeadQuery
 from node.queues import ENTRY_MOVES_MAX
 from node.server import Node
 from storage.format.array import U64

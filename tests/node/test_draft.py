@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from api.field import pack_headers
-from api.port import MessageIn
+from api.port.port import MessageIn
+from api.read.field import pack_headers
 from node.draft import encode_schedule
 from replication.command.registry import Schedule
 from storage.format.record import decode_records, patch

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from api.port import ANONYMOUS, MessageIn
+from api.port.port import ANONYMOUS, MessageIn
 from node.clock import NodeClock
 from node.server import Node
 from storage.catalog.level import LEVELS

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from api.port import ANONYMOUS, MessageIn, PullIn
-from api.problem import Problem
+from api.port.port import ANONYMOUS, MessageIn, PullIn
+from api.port.problem import Problem
 from node.server import Node
 from storage.file.disk import DiskFailed
 from storage.format.record import Record

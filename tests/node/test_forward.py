@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from api.port import ForwardAnswer, ForwardRequest
-from api.problem import Problem
+from api.port.port import ForwardAnswer, ForwardRequest
+from api.port.problem import Problem
 from node.forward import Forwarder
 from tests.waiting import until
 

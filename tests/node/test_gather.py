@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from api.port import MessageIn
+from api.port.port import MessageIn
 from node.gather import GATHER_REQUESTS, GATHER_S, Gather
 from node.proposer import Proposer
 from replication.apply.schedule import Fresh, Scheduled

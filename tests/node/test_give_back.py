@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from api.port import ANONYMOUS, ForwardAnswer, ForwardRequest, MessageIn, PullIn, TopicChange
+from api.port.port import ANONYMOUS, ForwardAnswer, ForwardRequest, MessageIn, PullIn, TopicChange
 from node.forward import ANSWER_TIMEOUT_S
 from node.give_back import WAITS, GiveBack, is_pull
 from node.server import Node

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from api.ledger import RecordsAsked
-from api.port import ANONYMOUS, MessageIn, PullIn
-from api.problem import Problem
+from api.port.ledger import RecordsAsked
+from api.port.port import ANONYMOUS, MessageIn, PullIn
+from api.port.problem import Problem
 from node.hand_over_records import LARGE_MAX, QUICK_HOMES
 from node.server import Node
 from storage.query.delivery_search import DeliverySearch, Found, Search

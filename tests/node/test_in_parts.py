@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from api.message_query import BulkResult, DeadQuery
-from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
-from api.problem import Problem
+from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
+from api.port.problem import Problem
+from api.port.queries import BulkResult, DeadQuery
 from node.in_parts import in_parts
 from node.move_size import MOVES_A_PAGE
 from node.queues import ENTRY_MOVES_MAX

@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from api.port import ANONYMOUS, MessageIn, PullIn
-from api.problem import Problem
+from api.port.port import ANONYMOUS, MessageIn, PullIn
+from api.port.problem import Problem
 from node.server import Node
 from tests.node.pushing import LOOPBACK, in_state, put, schedule, view
 from tests.node.receiver import Request, answer, read_request, receiver

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from api.ledger import LedgerQuery, LedgerSummary, RecordsAsked, RecordsFound
-from api.port import ANONYMOUS, MessageIn, PullIn
-from api.problem import Problem
+from api.port.ledger import LedgerQuery, LedgerSummary, RecordsAsked, RecordsFound
+from api.port.port import ANONYMOUS, MessageIn, PullIn
+from api.port.problem import Problem
 from ledger.bucket import SPAN, Rows
 from node.ledger_judging import COVER_AFTER_MS
 from node.server import Node

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from api.ledger import MessageLedger
-from api.port import ANONYMOUS, Delivery, MessageIn, PullIn
+from api.port.ledger import MessageLedger
+from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn
 from node.ledger import Ledgers, _Seen
 from node.ledger_judging import AHEAD_MS, COVER_AFTER_MS, _not_yet
 from node.server import Node

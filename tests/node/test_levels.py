@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api.problem import Problem
+from api.port.problem import Problem
 from node.server import Node
 from storage.catalog.level import LEVELS
 from tests.node.place import Place, cluster

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from api import loop_turn
-from api.port import ANONYMOUS, Delivery, MessageIn
-from api.problem import Problem
+from api.port import loop_turn
+from api.port.port import ANONYMOUS, Delivery, MessageIn
+from api.port.problem import Problem
 from node.delivery_log import DELIVERED, GIVEN_BACK, LATE
 from node.ended import LOOK_UNITS
 from node.in_parts import WAITING_PIECES
@@ -33,7 +33,7 @@ def test_who_goes_away_during_the_look_leaves_no_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: str
 ) -> None:
     """The look went on as a task of its own, which no budget counted: a client that came and went filled the memory."""
-    monkeypatch.setattr("api.loop_turn.HELD_MAX_S", 0.0)
+    monkeypatch.setattr("api.port.loop_turn.HELD_MAX_S", 0.0)
     monkeypatch.setattr(Store, "are_known", lambda self, positions: False)
 
     async def play(node: Node) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.problem import Problem
+from api.port.problem import Problem
 from chaos.ports import free_ports
 from node.membership import NodeRemoved
 from node.server import Node

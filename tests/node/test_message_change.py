@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from api.port import ANONYMOUS
-from api.problem import Problem
+from api.port.port import ANONYMOUS
+from api.port.problem import Problem
 from node import message_change, message_view
 from node.dispatcher import Dispatcher
 from node.holding import Holding

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 import node.message_queue
-from api.field import pack_headers
-from api.port import MessageIn
-from api.problem import Problem
+from api.port.port import MessageIn
+from api.port.problem import Problem
+from api.read.field import pack_headers
 from node.entropy import Entropy
 from node.message_queue import MessageQueue
 from storage.format.position import HOUR_MS

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from api.port import MessageView
-from api.problem import Problem
+from api.port.port import MessageView
+from api.port.problem import Problem
 from node.message_view import find, tell, view_message
 from node.retry import LEASE_ENDED, MAX_AGE, STOPPED, TIMEOUT
 from replication.command.registry import DispatchState, Extend, Unlink
@@ -145,7 +145,7 @@ def test_b8_a_long_story_is_read_in_turns_and_as_of_one_moment(log: Log, monkeyp
     for number in range(100):
         log.apply(reschedule((home, T0 + number)))
     id = encode_ids(0, np.array([home], np.uint64), np.array([log.record(home).random], np.uint64))[0].decode()
-    monkeypatch.setattr("api.loop_turn.HELD_MAX_S", 0.0)
+    monkeypatch.setattr("api.port.loop_turn.HELD_MAX_S", 0.0)
     turns, moves = 0, 2
 
     async def others() -> None:

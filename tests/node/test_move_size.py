@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.port import ANONYMOUS, Delivery, MessageIn, PullIn
+from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn
 from node.move_size import BYTES_A_MOVE, move_pieces, move_weight, move_weights
 from node.queues import ENTRY_MOVES_MAX
 from node.server import Node

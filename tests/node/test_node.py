@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from api.field import pack_headers
-from api.port import ANONYMOUS, NEW, REPLAYED, Delivery, MessageIn, PullIn, TopicChange
-from api.problem import Problem
+from api.port.port import ANONYMOUS, NEW, REPLAYED, Delivery, MessageIn, PullIn, TopicChange
+from api.port.problem import Problem
+from api.read.field import pack_headers
 from node.server import Node
 from tests.node.single_node import run_node
 from tests.waiting import until

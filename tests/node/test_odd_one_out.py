@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from api.port import ANONYMOUS, MessageIn, PullIn
-from api.problem import Problem
+from api.port.port import ANONYMOUS, MessageIn, PullIn
+from api.port.problem import Problem
 from node.server import Node
 from replication.command.registry import DispatchState, Realign
 from replication.raft.agreement import OddOneOut, Split

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.loop_turn import in_turns
-from api.port import ANONYMOUS
-from api.problem import Problem
+from api.port.loop_turn import in_turns
+from api.port.port import ANONYMOUS
+from api.port.problem import Problem
 from node.ended import LOOK_HOURS, LOOK_UNITS, pieces_of, states_of
 from node.server import Node
 from node.settling import FEW

@@ -7,9 +7,9 @@ import asyncio
 import numpy as np
 import pytest
 
-from api.field import pack_headers
-from api.port import MessageIn
-from api.problem import Problem
+from api.port.port import MessageIn
+from api.port.problem import Problem
+from api.read.field import pack_headers
 from node.proposer import Proposer
 from node.queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX, RescheduleOrder
 from replication.command.entry import decode_entry

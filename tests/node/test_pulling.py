@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
-from api.problem import Problem
+from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
+from api.port.problem import Problem
 from node.outlet import EXHAUSTED_MAX
 from node.reign import TRUST_RETRY_MS, Reign
 from node.server import Node

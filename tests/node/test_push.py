@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from api.field import pack_headers
-from api.port import ANONYMOUS, MessageIn, PullIn, Target
+from api.port.port import ANONYMOUS, MessageIn, PullIn, Target
+from api.read.field import pack_headers
 from node.push_address import Addresses
 from node.server import Node
 from storage.file.delivery_file import delivery_files, read_delivery_file

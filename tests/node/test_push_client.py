@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import api.loop_turn
-from api.loop_turn import Line
+import api.port.loop_turn
+from api.port.loop_turn import Line
 from node.push_answer import ANSWER_BYTES_MAX, Answer, retry_after_ms
 from node.retry import (
     BROKEN,
@@ -343,7 +343,7 @@ def test_bytes_that_nobody_asked_for_end_the_connection() -> None:
 def test_b11_first_connections_begin_as_the_loop_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """2,300 receivers of one topic that never answer: making a connection to each at once held the loop for a second.
     A receiver with a connection gets its next one at once."""
-    monkeypatch.setattr(api.loop_turn, "HELD_MAX_S", 0.0)
+    monkeypatch.setattr(api.port.loop_turn, "HELD_MAX_S", 0.0)
     rounds = 0
     begun = calls_of(monkeypatch, aiohttp.TCPConnector, "connect", lambda *_: rounds)
 

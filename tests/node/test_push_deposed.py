@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import node.push
-from api.loop_turn import Line
-from api.port import ANONYMOUS, MessageIn
+from api.port.loop_turn import Line
+from api.port.port import ANONYMOUS, MessageIn
 from node.server import Node
 from tests.node.pushing import LOOPBACK, in_state, put, schedule, view
 from tests.node.receiver import Request, answer, answering, read_request, receiver

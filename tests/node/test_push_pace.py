@@ -5,7 +5,7 @@ import re
 import socket
 from pathlib import Path
 
-from api.port import ANONYMOUS, MessageIn, TopicChange
+from api.port.port import ANONYMOUS, MessageIn, TopicChange
 from node.push_lane import ILL_MS
 from node.server import Node
 from tests.node.pushing import in_state, play, put, schedule

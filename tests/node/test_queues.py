@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from api.port import MessageIn
-from api.problem import Problem
+from api.port.port import MessageIn
+from api.port.problem import Problem
 from node.proposer import Proposer
 from node.queues import ENTRY_MOVES_MAX, MOVE_AGAIN_WEIGHT, CancelOrder, RescheduleOrder
 from replication.command.entry import decode_entry

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from api.port import ANONYMOUS, MessageIn, PullIn
+from api.port.port import ANONYMOUS, MessageIn, PullIn
 from node.server import Node
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk, DiskFailed

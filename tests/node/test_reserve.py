@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from api.port import ANONYMOUS, MessageIn
-from api.problem import Problem
+from api.port.port import ANONYMOUS, MessageIn
+from api.port.problem import Problem
 from node.reserve import Reserve
 from node.server import Node
 from storage.file.disk import Disk

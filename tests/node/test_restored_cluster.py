@@ -9,7 +9,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from api.port import ANONYMOUS, MessageIn, PullIn
+from api.port.port import ANONYMOUS, MessageIn, PullIn
 from chaos.ports import free_ports
 from cli.main import main
 from node.config import parse_config

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from api.ledger import LedgerQuery, MessageLedger
-from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
+from api.port.ledger import LedgerQuery, MessageLedger
+from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from cli.main import main
 from ledger.terms import terms_of
 from node.clock import NodeClock

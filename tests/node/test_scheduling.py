@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from api.port import ANONYMOUS, FAILED, NEW, MessageIn, Target, TopicChange
-from api.problem import Problem
+from api.port.port import ANONYMOUS, FAILED, NEW, MessageIn, Target, TopicChange
+from api.port.problem import Problem
 from node.server import Node
 from tests.node.single_node import run_node
 

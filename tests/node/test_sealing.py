@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from api.port import MessageIn
+from api.port.port import MessageIn
 from node.proposer import Proposer
 from replication.raft.proposal import Outcome
 from tests.node.proposing import Group, Riders, run, turns

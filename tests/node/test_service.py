@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from api.budget import Budget
-from api.port import ANONYMOUS, Limits, TopicChange
-from api.problem import Problem
+from api.port.budget import Budget
+from api.port.port import ANONYMOUS, Limits, TopicChange
+from api.port.problem import Problem
 from node.server import Node
 from node.service import Service
 from storage.file.disk import Disk

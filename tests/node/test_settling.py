@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from api.port import ANONYMOUS, Delivery, MessageIn, PullIn
-from api.problem import Problem
+from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn
+from api.port.problem import Problem
 from node.delivery_log import DELIVERED, LATE
 from node.ended import LOOK_UNITS
 from node.server import Node

@@ -12,8 +12,8 @@ from typing import Any
 
 import google_crc32c
 
-from api.port import ANONYMOUS
-from api.problem import Problem
+from api.port.port import ANONYMOUS
+from api.port.problem import Problem
 from node.server import Node
 from replication.wire.frame import Message
 from storage.directory.snapshot_install import INSTALL

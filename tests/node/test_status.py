@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from api.port import ANONYMOUS, MessageIn, PullIn
+from api.port.port import ANONYMOUS, MessageIn, PullIn
 from node.metrics import COUNTER, TABLE
 from node.server import Node
 from tests.node.single_node import run_node

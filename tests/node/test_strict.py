@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from api.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
-from api.problem import Problem
+from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
+from api.port.problem import Problem
 from node.message_view import EVENTS, find, newest_lease
 from node.server import Node
 from storage.catalog.doubt import CLOCKS_MS

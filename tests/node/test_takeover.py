@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.handing_on import OpenHandOvers
-from api.port import ANONYMOUS, MessageIn, PullIn
-from api.problem import Problem
+from api.port.leadership import OpenHandOvers
+from api.port.port import ANONYMOUS, MessageIn, PullIn
+from api.port.problem import Problem
 from node import sweep
 from node.server import Node
 from node.takeover import HANDED_MAX, NEWEST_S, WATCH_S, Takeover

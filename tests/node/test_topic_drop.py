@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import node.topic_drop
-from api.message_query import CountQuery
-from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
-from api.problem import Problem
+from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
+from api.port.problem import Problem
+from api.port.queries import CountQuery
 from node.queues import GROUP
 from node.server import Node
 from replication.command.entry import encode_entry

@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 import node.topic_metrics
-from api.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
+from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from node.metrics import TABLE, Metrics
 from node.server import Node
 from node.topic_metrics import LABELLED_MAX, OTHERS, SWAPS_MAX, TOUCHED_MAX, TopicMetrics

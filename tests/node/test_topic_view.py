@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from api.port import ANONYMOUS, RetryPolicy, Target, TopicChange
-from api.problem import Problem
+from api.port.port import ANONYMOUS, RetryPolicy, Target, TopicChange
+from api.port.problem import Problem
 from node.server import Node
 from tests.node.single_node import run_node
 

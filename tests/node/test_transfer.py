@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from api.port import ANONYMOUS, MessageIn, PullIn
-from api.problem import Problem
+from api.port.port import ANONYMOUS, MessageIn, PullIn
+from api.port.problem import Problem
 from node.forward import Forwarder
 from node.server import Node
 from node.transfer import QUIESCE_S

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from api.problem import Problem
+from api.port.problem import Problem
 from node.turns import Turns
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import node.outlet
 import node.pulling
-from api.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
-from api.problem import Problem
+from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
+from api.port.problem import Problem
 from node.reign import Reign
 from node.server import Node
 from storage.format.tag_mask import tags_mask

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api.port import ANONYMOUS, MessageIn, PullIn, Target, TopicChange
+from api.port.port import ANONYMOUS, MessageIn, PullIn, Target, TopicChange
 from chaos.ports import free_ports
 from node.push_lane import Lane
 from node.push_stage import BITE_UNITS, TURN_BYTES

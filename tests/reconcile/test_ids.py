@@ -17,7 +17,7 @@ RANDOMS = st.integers(0, (1 << 50) - 1)
 @examples(100)
 @given(st.lists(st.tuples(HOMES, RANDOMS), max_size=20), st.integers(0, 4095))
 def test_there_and_back(named: list[tuple[int, int]], group: int) -> None:
-    """Ids written by the column are those of storage.message_id, and come back as they went."""
+    """Ids written by the column are those of storage.format.message_id, and come back as they went."""
     homes, randoms = (np.array(column, U64) for column in zip(*named, strict=True)) if named else ([], [])
     homes, randoms = np.asarray(homes, U64), np.asarray(randoms, U64)
     texts = id_column(group, homes, randoms)

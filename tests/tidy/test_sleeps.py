@@ -13,7 +13,7 @@ HOMES = ("tests/waiting.py", "tests/virtual_time.py")
 
 #: File -> what sleeps there, and why it must: each is a part that the test plays, not a wait of the test.
 PARTS = {
-    "tests/api/test_connection.py": ["a client that drips its header"],
+    "tests/api/http/test_connection.py": ["a client that drips its header"],
     "tests/chaos/simulator/test_loop.py": ["asyncio.sleep itself, on virtual time"],
     "tests/node/test_push_client_bad.py": [
         "a receiver that drips its header",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.port import ANONYMOUS, Delivery, MessageIn, PullIn, ScheduleResult, TopicChange
+from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, ScheduleResult, TopicChange
 from chaos.simulator.client import Client, Outcome
 from chaos.simulator.world import World
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import storage.checkpoint.hour_set
-from api.port import ANONYMOUS, MessageIn
+from api.port.port import ANONYMOUS, MessageIn
 from chaos.fault_plan import FaultPlan
 from chaos.simulator.client import Outcome
 from chaos.simulator.cost import BOUNDS, CALLS, Meter, _owner, counted, free

@@ -1,6 +1,6 @@
 """A node that stops while another is down: whoever stays lets it go, and stands still no longer than it has to."""
 
-from api.port import ANONYMOUS, MessageIn, TopicChange
+from api.port.port import ANONYMOUS, MessageIn, TopicChange
 from chaos.simulator.client import Outcome
 from chaos.simulator.receivers import Behaviour
 from chaos.simulator.world import World

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.timestamp import render_time
+from api.port.timestamp import render_time
 from chaos.simulator.client import Outcome
 from chaos.simulator.world import World
 from storage.format.position import HOUR_MS

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api.port import ANONYMOUS, MessageIn, PullIn, TopicChange
+from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from chaos.simulator.client import Outcome
 from chaos.simulator.world import World
 

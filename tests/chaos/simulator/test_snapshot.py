@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.port import ANONYMOUS, MessageIn
+from api.port.port import ANONYMOUS, MessageIn
 from chaos.simulator.world import World
 from tests.chaos.simulator.load import Load
 from tests.chaos.simulator.test_world import finish

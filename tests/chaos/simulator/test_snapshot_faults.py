@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from api.port import ANONYMOUS, MessageIn
+from api.port.port import ANONYMOUS, MessageIn
 from chaos.simulator.client import Outcome
 from chaos.simulator.world import World
 from node.server import Node

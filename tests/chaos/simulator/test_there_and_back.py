@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from api.port import ANONYMOUS
+from api.port.port import ANONYMOUS
 from chaos.check.duplicates import repeats
 from chaos.event import Offered, Sure
 from chaos.fault_plan import FaultPlan

@@ -39,7 +39,7 @@ class _Told:
         self.topics: list[tuple[int, dict[str, object]]] = []
 
     def on_topic(self, number: int, settings: dict[str, object]) -> None:
-        """See replication.machine.Listener."""
+        """See replication.apply.machine.Listener."""
         self.topics.append((number, settings))
 
 

@@ -59,8 +59,8 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
     """While another process has the directory, nobody else gets it; when that process is killed, it is free."""
     make(tmp_path)
     code = (
-        "import sys; from pathlib import Path; from storage.disk import Disk\n"
-        "from storage.data_directory import DataDirectory\n"
+        "import sys; from pathlib import Path; from storage.file.disk import Disk\n"
+        "from storage.directory.data_directory import DataDirectory\n"
         "held = DataDirectory.open(Path(sys.argv[1]), 'n1', Disk(), bytes(16)); print('held', flush=True)\n"
         "sys.stdin.read()"
     )

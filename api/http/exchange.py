@@ -1,0 +1,264 @@
+"""One request and what its handler needs to answer it.
+
+The exchange reads the body within the route's limit and the time allowed, checks its media type, and makes answers that
+carry the headers of the contract. It is made for every request, so it holds plain attributes and does nothing before it
+is asked to.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from urllib.parse import parse_qsl
+
+import msgspec
+from aiohttp import hdrs, web
+
+from api.http.answer import JSON, Answer
+from api.http.watch import descriptor_of, has_shut
+from api.port.budget import UNCOUNTED_BYTES
+from api.port.loop_turn import Line, LoopTurn
+from api.port.port import Port, Principal
+from api.port.problem import FieldFault, Problem, draining
+from api.port.traceback import let_go
+
+if TYPE_CHECKING:
+    from api.http.connection import Connection
+
+#: A body has to be complete this long after its header.
+BODY_MAX_S: Final = 30.0
+
+
+class Serving(Protocol):
+    """What an exchange and its handler may ask of the server (server.py)."""
+
+    port: Port
+    draining: bool
+
+    def stamp(self) -> str:
+        """Date, node and term as header lines."""
+
+    def date(self) -> str:
+        """The Date header's line."""
+
+    def keeps(self, exchange: "Exchange") -> bool:
+        """Whether the connection stays open after this answer."""
+
+    async def pass_on(self, exchange: "Exchange") -> Answer:
+        """Pass the request to the leader as it came, and its answer back."""
+
+    def end_waits(self, node_id: str, number: int | None = None) -> int:
+        """End the waits that a node passed on, or the one of this number there. Returns how many."""
+
+
+class Exchange:
+    """A request on its way through a handler. `params` are the path's, decoded; `principal` is who asks."""
+
+    __slots__ = (
+        *("_data", "_held", "bytes_max", "connection", "line", "once", "params", "passed_on"),
+        *("port", "principal", "request", "request_id", "server", "target"),
+    )
+
+    def __init__(self, server: Serving, request: web.BaseRequest, request_id: str, principal: Principal) -> None:
+        self.server = server
+        self.port: Port = server.port
+        self.request = request
+        self.connection = cast("Connection", request.protocol)
+        self.request_id = request_id
+        self.principal = principal
+        self.target = request.raw_path
+        self.params: Mapping[str, str] = {}
+        self.bytes_max = self.port.limits.request_bytes_max
+        self.once = False  # whatever its body says, it waits for nothing
+        self.passed_on = False  # to the leader, which may have done what was asked
+        self._data: bytes | None = None  # the body, once it was read
+        self._held = 0  # bytes of the node's budget
+        self.line: Line | None = None  # in which requests of its kind begin
+
+    async def go_on(self) -> None:
+        """Until there is time for more of it: what was waited for may have come for hundreds at once."""
+        if self.line is not None:
+            await self.line.turn()
+
+    # What came
+
+    def query(self, known: Collection[str], planned: Collection[str] = ()) -> dict[str, str]:
+        """The query's parameters; an unknown one is refused like an unknown field."""
+        _, _, text = self.target.partition("?")
+        if not text:
+            return {}
+        try:
+            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=32, errors="strict")
+        except ValueError as error:
+            detail = f"the query cannot be read: {error}; it has 32 parameters at most, in UTF-8"
+            raise Problem("invalid-field", detail, errors=[FieldFault("", detail)]) from None
+        values: dict[str, str] = {}
+        for name, value in pairs:
+            code, detail = "invalid-field", f'"{name[:40]}" stands in the query twice; send it once'
+            if name in planned:
+                code, detail = (
+                    "not-supported-yet",
+                    f"{name} is of the contract but not supported yet; leave it out",
+                )
+            elif name not in known:
+                hint = f"known: {', '.join(known) or 'none'}"
+                code, detail = "unknown-field", f'"{name[:40]}" is not a parameter here; {hint}'
+            elif name not in values:
+                values[name] = value
+                continue
+            raise Problem(code, detail, errors=[FieldFault("", detail, parameter=name[:40])])
+        return values
+
+    def if_match(self) -> int | None:
+        """The revision of If-Match; None without the header or with `*`."""
+        text = self.request.headers.get("If-Match")
+        if text is None or text.strip() == "*":
+            return None
+        digits = text.strip().removeprefix("W/").strip('"')
+        if digits.isascii() and digits.isdigit() and len(digits) <= 15:
+            return int(digits)
+        detail = 'If-Match holds a revision as its ETag gave it, such as "3"'
+        raise Problem("invalid-field", detail, errors=[FieldFault("", detail, header="If-Match")])
+
+    def require_type(self, accepted: Collection[str]) -> None:
+        """Refuse a body of another media type. Without a Content-Type the first of `accepted` is assumed."""
+        headers = self.request.headers
+        sent = headers.get(hdrs.CONTENT_TYPE)
+        if sent is not None and sent not in accepted and sent.partition(";")[0].strip().lower() not in accepted:
+            raise Problem(
+                "unsupported-media-type",
+                f'"{sent[:60]}" is not taken here; send Content-Type: {" or ".join(accepted)}',
+            )
+
+    async def read(self) -> bytes:
+        """The whole body, as often as it is asked for. `too-large` past the limit, `request-timeout` when it does not
+        come, 415 if encoded."""
+        if self._data is None:
+            self._data = await self._read()
+        return self._data
+
+    async def _read(self) -> bytes:
+        content = self.request.content
+        encoding = self.request.headers.get(hdrs.CONTENT_ENCODING)
+        if encoding is not None and encoding.lower() != "identity":
+            raise Problem(
+                "unsupported-media-type", f'Content-Encoding "{encoding[:40]}" is not taken; send the body plain'
+            )
+        try:
+            if content.is_eof():
+                data = content.read_nowait(-1)
+                if len(data) > self.bytes_max:
+                    raise self._too_large(len(data))
+                if len(data) > UNCOUNTED_BYTES:
+                    self.hold(len(data))
+                return data
+            return await self._read_slowly()
+        except (ConnectionResetError, RuntimeError) as error:  # the latter, where it was closed before
+            if self.gone():
+                let_go(error)
+                raise asyncio.CancelledError from None
+            raise
+        except web.RequestPayloadError as error:
+            if self.server.draining:
+                raise draining() from None
+            raise Problem("malformed-request", f"the body is not what the header says: {error}") from None
+
+    async def read_optional(self, accepted: Collection[str]) -> bytes:
+        """A body that may be left out, `{}` then. Its type counts only when it is there: clients name one without."""
+        data = await self.read()
+        if not data:
+            return b"{}"
+        self.require_type(accepted)
+        return data
+
+    def check_size(self) -> None:
+        """Refuse a body that is announced to be too large before anything else is looked at, on every node alike."""
+        content = self.request.content
+        announced = content.total_bytes if content.is_eof() else self.request.content_length
+        if announced is not None and announced > self.bytes_max:
+            raise self._too_large(announced)
+
+    async def _read_slowly(self) -> bytes:
+        self.check_size()
+        announced = self.request.content_length or 0
+        if announced > UNCOUNTED_BYTES:
+            self.hold(announced)
+        if self.request.headers.get(hdrs.EXPECT, "").lower() == "100-continue" and self.request.transport is not None:
+            self.request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        chunks: list[bytes] = []
+        size = 0
+        turn = LoopTurn()
+        try:
+            async with asyncio.timeout(BODY_MAX_S):
+                while chunk := await self.request.content.readany():
+                    chunks.append(chunk)
+                    size += len(chunk)
+                    if self.request.content.total_bytes > size:
+                        await turn.give_way()  # one that comes in small chunks takes as long as a large batch
+                    else:
+                        turn.begin_anew()  # it waits for the client, and others have had the loop
+                    if size > self.bytes_max:
+                        raise self._too_large(size)
+                    if size > max(self._held, UNCOUNTED_BYTES):
+                        self.hold(size - self._held)
+        except TimeoutError:
+            raise Problem("request-timeout", f"the body was not complete {BODY_MAX_S:.0f} s after its header") from None
+        return b"".join(chunks)
+
+    def _too_large(self, size: int) -> Problem:
+        return Problem(
+            "too-large", f"a request to this route holds at most {self.bytes_max} bytes, got {size}; send less at once"
+        )
+
+    def hold(self, size: int) -> None:
+        """Count so many bytes more among those of the node's budget, until the request is answered. `busy`."""
+        self.port.budget.take(size)
+        self._held += size
+
+    def release(self) -> None:
+        """What was read of it is gone."""
+        if self._held:
+            self.port.budget.give(self._held)
+            self._held = 0
+
+    # What goes back
+
+    def gone(self) -> bool:
+        """Whether the client's connection is closed or about to be, or the client left a request that waits: nothing is
+        handed over to it any more."""
+        transport = self.request.transport
+        return transport is None or transport.is_closing() or self.connection.has_left()
+
+    def has_shut(self) -> bool:
+        """Whether the client has closed its side, or the connection."""
+        transport = self.request.transport
+        return transport is None or self.gone() or has_shut(descriptor_of(transport))
+
+    def answer(
+        self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """An answer with the contract's headers."""
+        return Answer.of(
+            status,
+            body,
+            content_type,
+            stamp=f"{self.server.stamp()}X-Request-Id: {self.request_id}\r\n",
+            headers=headers,
+            keep_alive=self.server.keeps(self),
+            bodyless=self.request.method == "HEAD",
+        )
+
+    def relay(self, status: int, body: bytes, content_type: str, headers: Mapping[str, str]) -> Answer:
+        """Another node's answer: its Hourwheel-Node and -Term (among `headers`) stand for ours."""
+        return Answer.of(
+            status,
+            body,
+            content_type,
+            stamp=f"{self.server.date()}X-Request-Id: {self.request_id}\r\n",
+            headers=headers,
+            keep_alive=self.server.keeps(self),
+            bodyless=self.request.method == "HEAD",
+        )
+
+    def document(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+        """An answer with a JSON document."""
+        return self.answer(status, msgspec.json.encode(value), JSON, headers)

@@ -1,0 +1,176 @@
+"""All connections of clients: in which order they begin, read and end, and which of them make room for others."""
+
+import asyncio
+from collections.abc import Callable
+from heapq import nsmallest
+from typing import Any, Final, cast
+
+from aiohttp import web
+
+from api.http.answering import Refuse
+from api.http.connection import Connection
+from api.http.inlet import LARGE_BYTES, SMALL_BYTES, Inlet
+from api.http.listening import ACCEPTS
+from api.http.stage import LINGER_PAUSE_S, Stage
+from api.http.watch import Watch
+from api.port.budget import Budget
+from api.port.loop_turn import CLOSED_A_TURN, Crowd, Pieces
+
+#: Who has asked for something makes no room for so long, if another keeps the node waiting for longer.
+IDLE_LEAST_S: Final = 2.0
+#: Connections looked at in a piece.
+LOOK_AT: Final = 1_000
+#: So many that may make room are found in one look at all.
+OUT_AT: Final = 64
+
+#: Connections that ask for something for the first time, each time the loop comes round: 0.1 ms each, and what is done
+#: for them on top.
+BEGUN_A_TURN: Final = 6
+#: And those that go on reading.
+READ_A_TURN: Final = 2
+
+#: Where nobody may make room the next look at all connections comes so much later: one at 10,000 takes a millisecond.
+FULL_S: Final = 0.05
+#: Clients that are told in peace that there is no room, at a time: all others may see a reset.
+TURNED_AWAY_MAX: Final = 32
+
+#: A client's connection, before and after it asks for something.
+Client = Connection | Inlet
+#: Connections, and since when each stands as it did.
+Stood = list[tuple[float, Client]]
+
+
+class Beginnings(Crowd):
+    """One at a time, while the loop accepts as many connections as it can: who connects by the thousand is to be
+    accepted faster than it connects, or a look at the node's health stands behind it in the kernel's backlog."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop, BEGUN_A_TURN)
+        self.came = 0
+        """Connections since the loop came round."""
+
+    def few(self) -> int:
+        """See Crowd."""
+        came, self.came = self.came, 0
+        return 1 if came >= ACCEPTS else super().few()
+
+
+class Listener(web.Server):
+    """Where there are as many connections as may be, one that keeps the node waiting makes room. The end of a
+    connection ends the work for it, soon."""
+
+    def __init__(
+        self, handler: Callable[..., object], refuse: Refuse, budget: Budget, health: tuple[bytes, ...] = ()
+    ) -> None:
+        """`health`: how requests begin that wait for nobody."""
+        super().__init__(handler)  # type: ignore[arg-type]
+        self.loop = self._loop
+        #: Of waits of which nobody knows whether anybody waits.
+        self.endings = Crowd(self.loop)
+        #: Of connections that are closed, or whose client is gone.
+        self.closings = Crowd(self.loop, CLOSED_A_TURN)
+        #: Of connections that ask for something for the first time.
+        self.beginnings = Beginnings(self.loop)
+        #: Of connections that have sent more than is read at once.
+        self.readings = Crowd(self.loop, READ_A_TURN)
+        #: Of connections whose requests wait, where many do.
+        self.watch = Watch(self.loop)
+        self.small, self.large = memoryview(bytearray(SMALL_BYTES)), memoryview(bytearray(LARGE_BYTES))
+        self.budget = budget
+        self.refuse = refuse
+        self.health = health
+        #: Those whose client has asked for nothing yet, the oldest first.
+        self.opened: dict[Inlet, None] = {}
+        #: Who makes room next, the first one last, and since when each stands as it did; and whose answer goes next.
+        self._next_out: Stood = []
+        self._next_unread: Stood = []
+        self._full_until_s = 0.0  # nobody who may make room is looked for until then
+        self._turned_away: set[asyncio.Transport] = set()  # they are closed in a moment
+
+    def admits(self) -> bool:
+        """Whether there is room for one more connection, if need be in place of another."""
+        self.beginnings.came += 1
+        if self.budget.connections < self.budget.connections_max:
+            return True
+        now_s = self.loop.time()
+        if now_s < self._full_until_s:
+            return False
+        longest = self._take_longest()
+        if longest is None:
+            self._full_until_s = now_s + FULL_S
+            return False
+        longest.make_room()
+        return True
+
+    def turn_away(self, transport: asyncio.Transport) -> None:
+        """Tell a client that there is no room. It has a moment to read that: what it has sent meanwhile is dropped, and
+        a connection that is closed with bytes unread is reset."""
+        transport.write(self.refuse(self.budget.full()).whole())
+        if len(self._turned_away) == TURNED_AWAY_MAX:
+            transport.close()
+            return
+        self._turned_away.add(transport)
+        transport.write_eof()
+        self.loop.call_later(LINGER_PAUSE_S, self._close_turned_away, transport)
+
+    def _close_turned_away(self, transport: asyncio.Transport) -> None:
+        self._turned_away.discard(transport)
+        transport.close()
+
+    def _take_longest(self) -> Client | None:
+        """Who makes room: those that ask for nothing, longest first; but who has just asked makes no room while another
+        keeps the node waiting for longer. Else who sends thousands of requests but for their last byte has those
+        closed that are used all the time, such as the other nodes'."""
+        fresh_s = self.loop.time() - IDLE_LEAST_S
+
+        def order(each: Client) -> tuple[bool, float]:
+            return not each.asks_nothing() or each.since_s > fresh_s, each.since_s
+
+        return self._first(self._next_out, lambda each: each.may_go(), order)
+
+    def unburden(self, newest: object) -> None:
+        """Where answers that nobody reads hold too much, close who has left one unread for longest: who reads stands
+        there for a moment."""
+        if self.budget.is_unread():
+
+            def leaves_unread(each: Client) -> bool:
+                return each.stage is Stage.ANSWERING and each is not newest and each.may_go()
+
+            longest = self._first(self._next_unread, leaves_unread, lambda each: each.since_s)
+            if longest is not None:
+                longest.make_room()
+
+    def _first(self, those: Stood, fits: Callable[[Client], bool], order: Callable[[Client], Any]) -> Client | None:
+        """The first of those who still stand as they did. A look at all connections finds some, for who comes next
+        too."""
+        for looked in (False, True):
+            if looked:
+                fitting = (each for each in self._all() if fits(each))
+                those[:] = [(each.since_s, each) for each in reversed(nsmallest(OUT_AT, fitting, order))]
+            while those:
+                since_s, connection = those.pop()
+                if connection.since_s == since_s and fits(connection):
+                    return connection
+        return None
+
+    def _all(self) -> list[Client]:
+        return [*self.opened, *cast(list[Connection], self.connections)]
+
+    def close_overdue(self, now_s: float) -> Pieces[None]:
+        """Close connections that stood at one stage for too long."""
+        for number, each in enumerate(self._all()):
+            if number % LOOK_AT == LOOK_AT - 1:
+                yield
+            each.close_overdue(now_s)
+
+    def pre_shutdown(self) -> None:
+        """Close those that ask for nothing. Whoever waits to begin is answered, and so is who sends a body."""
+        for transport in list(self._turned_away):
+            self._close_turned_away(transport)
+        for each in list(self.opened):
+            each.end()
+        for connection in cast(list[Connection], self.connections):
+            if connection.stage in (Stage.READING, Stage.LINGERING):
+                connection.refuse_body()
+            else:
+                connection.close()

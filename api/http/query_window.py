@@ -1,0 +1,76 @@
+"""Which messages of a topic: a window of time, a tag, a state; as parameters of a query and as fields of a body."""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from api.http.exchange import Exchange
+from api.port.problem import FieldFault, Problem
+from api.port.timestamp import BadTime, parse_time, render_time
+from api.read.field import Fault, read_tags, wrong_type
+
+#: Entries of a page, where nothing is said, and at most.
+PAGE: Final = 100
+PAGE_MAX: Final = 1_000
+
+WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+def read_time(value: object) -> int:
+    """A time in ms."""
+    try:
+        return parse_time(value)
+    except BadTime as error:
+        raise Fault("invalid-field", str(error)) from None
+
+
+def read_tag(value: object) -> str:
+    """One tag."""
+    if type(value) is not str:
+        raise wrong_type("a string", value)
+    try:
+        return read_tags([value])[0]
+    except Fault as fault:
+        raise Fault(fault.code, fault.detail) from None
+
+
+def query_time(text: str) -> int:
+    """A time in a query: digits alone are milliseconds."""
+    if " " in text:
+        raise Fault("invalid-field", f'"{text[:40]}" holds a space: a + in a query stands for one; write %2B, or Z')
+    return read_time(int(text) if WHOLE.fullmatch(text) else text)
+
+
+def query_limit(text: str) -> int:
+    """How many a page holds."""
+    if not WHOLE.fullmatch(text) or not 1 <= int(text) <= PAGE_MAX:
+        raise Fault("invalid-field", f'a page holds 1 to {PAGE_MAX}, got "{text[:20]}"')
+    return int(text)
+
+
+def read_query(
+    exchange: Exchange, checkers: Mapping[str, Callable[[str], Any]], planned: Collection[str] = ()
+) -> dict[str, Any]:
+    """The query's parameters, checked; a `Problem` that names all that are at fault."""
+    values: dict[str, Any] = {}
+    faults: list[tuple[str, FieldFault]] = []
+    for name, text in exchange.query(checkers, planned).items():
+        try:
+            values[name] = checkers[name](text)
+        except Fault as fault:
+            faults.append((fault.code, FieldFault("", fault.detail, parameter=name)))
+    if faults:
+        code, first = min(faults, key=lambda each: each[0])  # what is invalid stays so; what is planned comes after
+        more = f" (and {len(faults) - 1} more, see errors)" if len(faults) > 1 else ""
+        raise Problem(code, f"{first.parameter}: {first.detail}{more}", errors=[fault for _, fault in faults])
+    return values
+
+
+def check_window(values: Mapping[str, Any], pointer: str = "") -> None:
+    """`invalid-field` when `from` is after `to`; `pointer` is where `from` stands if it is in the body."""
+    from_ms, to_ms = values.get("from"), values.get("to")
+    if from_ms is not None and to_ms is not None and from_ms > to_ms:
+        detail = f"from is not after to, got {render_time(from_ms)} and {render_time(to_ms)}"
+        raise Problem(
+            "invalid-field", detail, errors=[FieldFault(pointer, detail, parameter="" if pointer else "from")]
+        )

@@ -1,0 +1,362 @@
+"""The HTTP server of a node: finds the route, passes requests on to the leader, turns refusals into problems.
+
+It stands on aiohttp's low-level server, not on web.Application: with our own route table, and answers that leave as
+one write (`api.http.answer`), a request costs about half. What every request goes through, in order: request id, route
+(404, 405), draining (503), principal, leadership (pass on or 503 no-leader), handler. Whatever a handler raises that is
+not a `Problem` is logged with its traceback and answered 500 with the request id to look for; nothing else about it
+leaves.
+"""
+
+import asyncio
+import itertools
+import logging
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from api.http.answer import PROBLEM, Answer, http_date
+from api.http.exchange import Exchange
+from api.http.framing import header_too_large, is_too_large
+from api.http.inlet import Inlet
+from api.http.listener import Listener
+from api.http.listening import listen
+from api.http.route import Route, RouteTable
+from api.http.site import refuse_other_sites
+from api.port.leadership import FORWARDED, ONCE, WAIT
+from api.port.loop_turn import Line, in_turns
+from api.port.port import ANONYMOUS, ForwardRequest, Port, Principal
+from api.port.problem import FieldFault, Problem, draining, readable
+
+_log = logging.getLogger("api")
+
+REQUEST_ID: Final = "X-Request-Id"
+_IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+#: Methods of which no body is read.
+_BODILESS: Final = ("GET", "DELETE")
+#: Request headers that mean something to the leader; the rest ends here.
+_PASSED_ON: Final = ("Content-Type", "Content-Encoding", "If-Match", "Accept", _IDEMPOTENCY_KEY)
+_PASSED_ON_BY_RAW: Final = {name.lower().encode(): name for name in _PASSED_ON}
+#: Headers of the leader's answer that are the contract's, by lower-case name.
+_PASSED_BACK: Final = {
+    name.lower(): name
+    for name in (
+        ("Location", "ETag", "Retry-After", "Allow", "Idempotency-Replayed") + ("Hourwheel-Node", "Hourwheel-Term")
+    )
+}
+_SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
+
+#: How often the watchdog looks at connections, and how long requests at work are waited for at the end.
+WATCH_EVERY_S: Final = 1.0
+GRACE_S: Final = 10.0
+#: No grace is this much: aiohttp takes 0 as no limit, and a node that failed would live as long as a slow request.
+NO_GRACE_S: Final = 0.05
+#: How long a server that drains leaves the waits to whom it passed them on.
+PASSED_ON_S: Final = 0.5
+
+
+@dataclass(slots=True, eq=False)
+class _Wait:
+    """A request that may wait for long: the node that passed it on, its number there, and whether that ended it."""
+
+    task: "asyncio.Task[Any]"
+    came_by: str
+    number: str
+    ended: bool = False
+    cancelled: bool = False  # its task was: once
+
+
+class Server:
+    """One node's HTTP server. Made by `api.serve`; ended by `close`."""
+
+    def __init__(self, port: Port, routes: Sequence[Route]) -> None:
+        self.port = port
+        #: From the first call of `drain`: only health routes are answered.
+        self.draining = False
+        self._table = RouteTable(routes)
+        self._direct = {(route.method, route.pattern): route for route in routes if "{" not in route.pattern}
+        health = tuple(f"{route.method} {route.pattern} ".encode() for route in routes if route.health)
+        self._listener = Listener(self.handle, self._refuse_bytes, port.budget, health)
+        self._sockets: list[asyncio.Server] = []
+        self._watchdog: asyncio.Task[None] | None = None
+        self._waiting: dict[_Wait, None] = {}
+        self._numbers = itertools.count(1)
+        # Each has its time: who asks for a thousand large messages does not keep those waiting who send and pull.
+        self._questions, self._orders = Line(self._listener.loop), Line(self._listener.loop)
+        self._id_prefix = f"{port.node_id}-{port.now_ms():x}-"
+        self._stamp = ("", -1, -1)
+
+    # The life of the server
+
+    async def listen(self, host: str, listen_port: int) -> None:
+        """Open the socket. `ListenFailed` with the reason."""
+        self._sockets = await listen(partial(Inlet, self._listener), host, listen_port)
+        self._watchdog = asyncio.get_running_loop().create_task(self._watch())
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port listened on (the port given by the system when 0 was asked for)."""
+        assert self._sockets, "listen first"
+        name = self._sockets[0].sockets[0].getsockname()
+        return name[0], name[1]
+
+    def drain(self) -> None:
+        """Refuse new work with 503 `draining` and end every wait with it. Idempotent; health routes go on.
+
+        Waits that were passed on have a moment: the leader is asked to end them (`end_waits`), for what it has just
+        handed over to one of them would be lost on a connection that closes, and come again after its lease."""
+        if self.draining:
+            return
+        self.draining = True
+        if self.port.leads():
+            self._cancel_waits()
+        else:
+            asyncio.get_running_loop().call_later(PASSED_ON_S, self._cancel_waits)
+
+    def _cancel_waits(self) -> None:
+        for wait in self._waiting:
+            self._listener.endings.add(partial(self._cancel_wait, wait))
+
+    def _cancel_wait(self, wait: _Wait) -> None:
+        if wait not in self._waiting or wait.cancelled:
+            return
+        if wait.task is asyncio.current_task():  # it reads its body, and what stands behind it came with that
+            self._listener.endings.add(partial(self._cancel_wait, wait))
+            return
+        wait.cancelled = True
+        wait.task.cancel()
+
+    def end_waits(self, node_id: str, number: int | None = None) -> int:
+        """End the waits that this node passed on, or the one of this number there: each is answered as one that found
+        nothing. Returns how many."""
+        named = None if number is None else str(number)
+        waits = [wait for wait in self._waiting if wait.came_by == node_id]
+        passed_on = [wait for wait in waits if named in (None, wait.number)]
+        for wait in passed_on:
+            wait.ended = True
+            self._listener.endings.add(partial(self._cancel_wait, wait))
+        return len(passed_on)
+
+    async def close(self, grace_s: float = GRACE_S) -> None:
+        """Drain, stop listening, let requests at work finish for `grace_s`, close all connections. Idempotent."""
+        self.drain()
+        for each in self._sockets:
+            each.close()
+        self._sockets = []
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watchdog
+            self._watchdog = None
+        self._listener.pre_shutdown()  # idle connections close now; without it they are waited for
+        await self._listener.shutdown(max(grace_s, NO_GRACE_S))
+        self._listener.watch.close()
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(WATCH_EVERY_S)
+            await in_turns(self._listener.close_overdue(loop.time()))
+
+    # The way of a request
+
+    async def handle(self, request: web.BaseRequest) -> Answer:
+        """Answer one request. Raises nothing but cancellation (the client has gone)."""
+        request_id = request.headers.get(REQUEST_ID)
+        if request_id is None or _SANE_ID.fullmatch(request_id) is None:
+            request_id = f"{self._id_prefix}{next(self._numbers)}"
+        exchange = Exchange(self, request, request_id, self._principal(request))
+        try:
+            self._check(exchange)
+            route = self._direct.get((request.method, exchange.target))
+            if route is None:
+                route, exchange.params = self._table.find(request.method, self._relative(exchange))
+            if not route.health:
+                line = exchange.line = self._questions if route.method == "GET" else self._orders
+                if not line.begins():
+                    await line.turn()
+                if self.draining or self.port.drained():
+                    raise draining()
+            if route.batch:
+                exchange.bytes_max = self.port.limits.batch_bytes_max
+            if route.waits:
+                return await self._wait(route, exchange)
+            return await self._run(route, exchange)
+        except Problem as problem:
+            return self._refuse(exchange, problem)
+        except Exception:
+            _log.exception("request %s: %s %s failed", request_id, request.method, exchange.target[:200])
+            return self._refuse(exchange, Problem("internal", f"see the node's log for request {request_id}"))
+        finally:
+            exchange.release()
+
+    def _check(self, exchange: Exchange) -> None:
+        """Refuse what nodes would read differently, and what a page of another site sends."""
+        if exchange.connection.oversized and is_too_large(exchange.request.raw_headers):
+            raise header_too_large()
+        if "#" in exchange.target:
+            raise Problem("malformed-request", "a request's target has no fragment; write # as %23")
+        for raw, text in () if exchange.connection.is_ascii else exchange.request.raw_headers:
+            if not text.isascii() and (name := _PASSED_ON_BY_RAW.get(raw.lower())) is not None:
+                raise Problem("malformed-request", f"the header {name} holds a byte that is not ASCII")
+        headers = exchange.request.headers
+        if "Origin" in headers or "Sec-Fetch-Site" in headers:
+            refuse_other_sites(headers, self.port.names)
+
+    async def _run(self, route: Route, exchange: Exchange) -> Answer:
+        if route.method in _BODILESS:
+            exchange.connection.needs_no_body()
+        else:
+            exchange.check_size()
+        if route.leader and not self.port.leads() and not (route.stays is not None and route.stays(exchange)):
+            return await self.pass_on(exchange)
+        if route.method != "GET" and _IDEMPOTENCY_KEY in exchange.request.headers:
+            raise _no_idempotency_header(route)
+        try:
+            return await route.handler(exchange)
+        except Problem as refused:
+            if refused.code != "no-leader" or not self._moves_on(route, exchange):
+                raise
+        return await self.pass_on(exchange)
+
+    def _moves_on(self, route: Route, exchange: Exchange) -> bool:
+        """Whether a request that this node did nothing with goes to who leads now: it came here, as to a leader that
+        gave leadership away meanwhile, and is no wait, which ends with the leader, nor about the cluster itself."""
+        elsewhere = route.leader and not route.waits and not self.port.leads()
+        return elsewhere and FORWARDED not in exchange.request.headers and not route.pattern.startswith("/v1/cluster")
+
+    async def _wait(self, route: Route, exchange: Exchange) -> Answer:
+        """Run a handler that may wait for long, so that draining can end it."""
+        task = asyncio.current_task()
+        assert task is not None
+        headers = exchange.request.headers
+        wait = _Wait(task, headers.get(FORWARDED, ""), headers.get(WAIT, ""))
+        connection = exchange.connection
+        if route.leader and not self.port.leads() and exchange.has_shut():  # the leader gives it what is ready
+            exchange.once = True
+            return await self._run(route, exchange)
+        self._waiting[wait] = None
+
+        def end() -> None:
+            wait.ended = True
+            self._cancel_wait(wait)
+
+        try:
+            if route.nothing:
+                connection.wait(end)
+                if connection.unwatched() or ONCE in headers:
+                    connection.end_wait_soon()
+            return await self._run(route, exchange)
+        except asyncio.CancelledError:
+            if not (self.draining or wait.ended) or exchange.request.transport is None:
+                raise
+            if wait.ended:
+                return exchange.answer(200, route.nothing)
+            raise (_unanswered() if exchange.passed_on else draining()) from None
+        finally:
+            connection.waited()
+            del self._waiting[wait]
+            if wait.cancelled:
+                task.uncancel()
+
+    async def pass_on(self, exchange: Exchange) -> Answer:
+        """Pass the request to the leader as it came, and its answer back."""
+        request = exchange.request
+        came_by = request.headers.get(FORWARDED)
+        if came_by is not None:
+            raise Problem("no-leader", f"{came_by[:64]} took this node for the leader, and it is not; try again")
+        headers = {name: text for name in _PASSED_ON if (text := request.headers.get(name)) is not None}
+        headers[FORWARDED] = self.port.node_id
+        headers[REQUEST_ID] = exchange.request_id
+        if exchange.once:
+            headers[ONCE] = "1"
+        method = "GET" if request.method == "HEAD" else request.method
+        body = await exchange.read() if method not in _BODILESS else b""
+        exchange.passed_on = True
+        answer = await self.port.forward(ForwardRequest(method, exchange.target, headers, body, exchange.gone))
+        content_type = "application/octet-stream"
+        back: dict[str, str] = {}
+        for name, text in answer.headers.items():
+            lower = name.lower()
+            if lower == "content-type":
+                content_type = text
+            elif lower in _PASSED_BACK:
+                back[_PASSED_BACK[lower]] = text
+        return exchange.relay(answer.status, answer.body, content_type, back)
+
+    @staticmethod
+    def _principal(request: web.BaseRequest) -> Principal:
+        """Who asks: the one place where authentication will stand."""
+        return ANONYMOUS
+
+    @staticmethod
+    def _relative(exchange: Exchange) -> str:
+        """The target as path and query; a proxy may send it with scheme and host."""
+        if not exchange.target.startswith("/"):
+            exchange.target = str(exchange.request.rel_url)
+        return exchange.target
+
+    # What every answer carries
+
+    def stamp(self) -> str:
+        """Date, Hourwheel-Node and Hourwheel-Term as header lines; made once per second and term."""
+        second = self.port.now_ms() // 1000
+        term = self.port.term()
+        text, at, of = self._stamp
+        if at != second or of != term:
+            text = f"{self.date()}Hourwheel-Node: {self.port.node_id}\r\nHourwheel-Term: {term}\r\n"
+            self._stamp = (text, second, term)
+        return text
+
+    def date(self) -> str:
+        """The Date header's line."""
+        return f"Date: {http_date(self.port.now_ms() // 1000)}\r\n"
+
+    def keeps(self, exchange: Exchange) -> bool:
+        """Whether the connection stays open after this answer. Not if part of the body was left unread."""
+        request = exchange.request
+        kept = request.keep_alive and not self.draining and request.content.is_eof() and request.version >= (1, 1)
+        return kept and exchange.connection.goes_on()
+
+    def _refuse(self, exchange: Exchange, problem: Problem) -> Answer:
+        headers = dict(problem.headers)
+        if problem.retry_after_s is not None:
+            headers["Retry-After"] = str(problem.retry_after_s)
+        return exchange.answer(problem.status, self._body(problem, exchange.request_id), PROBLEM, headers)
+
+    def _refuse_bytes(self, problem: Problem) -> Answer:
+        """The answer to what is not HTTP: there is no exchange to speak of, and the connection ends."""
+        request_id = f"{self._id_prefix}{next(self._numbers)}"
+        stamp = f"{self.stamp()}{REQUEST_ID}: {request_id}\r\n"
+        return Answer.of(problem.status, self._body(problem, request_id), PROBLEM, stamp=stamp, keep_alive=False)
+
+    def _body(self, problem: Problem, request_id: str) -> bytes:
+        """Text of the request that is no UTF-8 stands in it with `?` for what is not."""
+        context: dict[str, Any] = {"term": self.port.term(), "request_id": request_id}
+        leader = self.port.leader()
+        if leader is not None:
+            context["leader"] = leader
+        shape = problem.shape(**context)
+        try:
+            return msgspec.json.encode(shape)
+        except UnicodeEncodeError:
+            return msgspec.json.encode(readable(shape))
+
+
+def _unanswered() -> Problem:
+    return Problem(
+        "outcome-unknown",
+        "this node is shutting down, and the leader's answer did not come; "
+        "what that handed over comes again when its lease has ended",
+    )
+
+
+def _no_idempotency_header(route: Route) -> Problem:
+    instead = "; a message carries its key in the field key" if route.pattern.startswith("/v1/messages") else ""
+    detail = f"the header {_IDEMPOTENCY_KEY} is part of the contract but not supported yet{instead}"
+    return Problem("not-supported-yet", detail, errors=[FieldFault("", detail, header=_IDEMPOTENCY_KEY)])

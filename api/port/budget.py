@@ -1,0 +1,142 @@
+"""What all connections of a node may hold together: how many they are, and how many bytes of bodies under way, of what
+is parsed of them, and of answers that nobody has read yet."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final
+
+from api.port.problem import Problem
+
+CONNECTIONS_MAX: Final = 10_000
+BYTES_MAX: Final = 256 * 1024 * 1024
+#: Bodies up to this size are not counted: what settles messages goes on when the budget is used up.
+UNCOUNTED_BYTES: Final = 4_096
+#: What is parsed of large batches may hold so much, and no more than one part in so many of all bytes: one loop writes
+#: them one behind the other.
+PARSED_MAX: Final = 12 * 1024 * 1024
+PARSED_SHARE: Final = 4
+#: And answers that nobody has read yet: past it who has left one unread for longest makes room.
+UNREAD_SHARE: Final = 2
+#: Look-ups of messages at a time: each holds its message while it waits for its next turn.
+LOOK_UPS_MAX: Final = 32
+#: What is parsed of so little of it waits for no room: small batches stand behind no large ones.
+ROOM_FREE_BYTES: Final = 1024 * 1024
+
+
+class Room:
+    """So many bytes for those that may wait for them: who came first goes first. Who needs more than there is goes
+    alone."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._left = size
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def taken(self, size: int) -> AsyncIterator[None]:
+        """Wait for so many bytes, and have them."""
+        size = min(size, self._size)
+        if self._waiting or size > self._left:
+            mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((size, mine))
+            try:
+                await mine
+            except asyncio.CancelledError:
+                self._give(0 if mine.cancelled() else size)
+                raise
+        else:
+            self._left -= size
+        try:
+            yield
+        finally:
+            self._give(size)
+
+    def _give(self, size: int) -> None:
+        self._left += size
+        while self._waiting and (self._waiting[0][1].done() or self._waiting[0][0] <= self._left):
+            wanted, first = self._waiting.popleft()
+            if not first.done():  # cancelled
+                self._left -= wanted
+                first.set_result(None)
+
+
+class Budget:
+    """Of one node. Invariant: `held_bytes` is the sum of what was counted and not given back. `connections` are those
+    that are open, kept by the listener; `refused` what was answered `busy`."""
+
+    def __init__(self, bytes_max: int = BYTES_MAX, connections_max: int = CONNECTIONS_MAX) -> None:
+        self.bytes_max = bytes_max
+        self.connections_max = connections_max
+        self.held_bytes = 0
+        self.unread_bytes = 0  # of these, answers
+        self.connections = 0
+        self.refused = 0
+        self.look_ups = asyncio.Semaphore(LOOK_UPS_MAX)
+        self._parsed = Room(min(PARSED_MAX, bytes_max // PARSED_SHARE))
+
+    def take(self, size: int) -> None:
+        """Count `size` bytes more. `busy` where they would be too many; then none is counted."""
+        if self.held_bytes + size > self.bytes_max:
+            self.refused += 1
+            raise Problem(
+                "busy",
+                f"requests and answers of this node's clients hold {self.held_bytes} bytes, {self.bytes_max} is the "
+                "most; send less at once, read what is answered, or use another node",
+            )
+        self.held_bytes += size
+
+    def give(self, size: int) -> None:
+        """They are gone."""
+        self.held_bytes -= size
+        assert self.held_bytes >= 0, f"{size} bytes given back, {self.held_bytes + size} held"
+
+    @contextmanager
+    def counted(self, size: int) -> Iterator[None]:
+        """Count bytes that are there already, past the bound too: what comes next is refused."""
+        self.held_bytes += size
+        try:
+            yield
+        finally:
+            self.give(size)
+
+    @asynccontextmanager
+    async def parsed(self, size: int) -> AsyncIterator[None]:
+        """Parse what will hold so many bytes, when there is room for it."""
+        if size <= ROOM_FREE_BYTES:
+            with self.counted(size):
+                yield
+        else:
+            async with self._parsed.taken(size):
+                with self.counted(size):
+                    yield
+
+    @contextmanager
+    def unread(self, size: int) -> Iterator[None]:
+        """Count an answer that its client has not read."""
+        self.unread_bytes += size
+        try:
+            with self.counted(size):
+                yield
+        finally:
+            self.unread_bytes -= size
+
+    def is_unread(self) -> bool:
+        """Whether answers that nobody reads hold more than their share."""
+        return self.unread_bytes > self.bytes_max // UNREAD_SHARE
+
+    def full(self) -> Problem:
+        """The answer to a connection too many."""
+        self.refused += 1
+        return Problem("busy", f"this node has {self.connections_max} connections, as many as it takes; use fewer")
+
+    def figures(self) -> dict[str, int]:
+        """For GET /v1/node."""
+        return {
+            "connections": self.connections,
+            "connections_max": self.connections_max,
+            "held_bytes": self.held_bytes,
+            "held_bytes_max": self.bytes_max,
+            "refused": self.refused,
+        }

@@ -1,0 +1,139 @@
+"""The one table of errors, and the exception that carries one to the client.
+
+Every refusal a client can meet is a row here: code, status, title (API.md, "Errors"). Handlers and the port raise
+`Problem`; the server alone turns it into application/problem+json, so that no answer can have a status that differs
+from its code's row. A code that is not in the table is a mistake of ours and fails where it is raised, not on the wire.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+#: code -> (HTTP status, title). 408 and 431 are about the request's transport; everything else is API.md's table.
+TABLE: Final[Mapping[str, tuple[int, str]]] = {
+    "malformed-json": (400, "The request body is not valid JSON"),
+    "malformed-line": (400, "This line is not valid JSON"),
+    "malformed-request": (400, "The request is not valid HTTP"),
+    "unauthenticated": (401, "Authentication is required"),
+    "forbidden": (403, "Not allowed"),
+    "unknown-message": (404, "No such message"),
+    "unknown-topic": (404, "No such topic"),
+    "unknown-schedule": (404, "No such schedule"),
+    "unknown-node": (404, "No such node"),
+    "unknown-route": (404, "No such route"),
+    "method-not-allowed": (405, "This route does not take this method"),
+    "request-timeout": (408, "The request body came too slowly"),
+    "leased": (409, "The message is handed over and its lease runs"),
+    "already-settled": (409, "The message is settled"),
+    "key-conflict": (409, "The key belongs to another request"),
+    "not-empty": (409, "The topic has unsettled messages"),
+    "change-in-progress": (409, "Another change is in progress"),
+    "not-caught-up": (409, "The node has not caught up"),
+    "quorum-loss": (409, "This would lose the majority"),
+    "revision-mismatch": (412, "The revision is another one"),
+    "too-large": (413, "The request is too large"),
+    "unsupported-media-type": (415, "This content type is not taken here"),
+    "invalid-field": (422, "A field has a value that is not accepted"),
+    "unknown-field": (422, "A field is not known"),
+    "beyond-max-delay": (422, "The due time is too far ahead"),
+    "not-supported-yet": (422, "A part of the contract that is not there yet"),
+    "revision-required": (428, "If-Match is required"),
+    "over-limit": (429, "Too much at once"),
+    "busy": (429, "The node is busy"),
+    "internal": (500, "An error of the server"),
+    "no-leader": (503, "The cluster has no leader at the moment"),
+    "draining": (503, "This node is shutting down"),
+    "backup-failed": (503, "The backup could not be written"),
+    "disk-full": (503, "Free space is below the reserve"),
+    "outcome-unknown": (504, "The request may or may not have taken effect"),
+}
+
+#: Seconds a client should wait when the raiser knows no better. An election takes 0.4 to 0.8 s.
+RETRY_AFTER_S: Final[Mapping[str, int]] = {
+    "over-limit": 1,
+    "busy": 1,
+    "no-leader": 1,
+    "draining": 1,
+    "disk-full": 10,
+    "backup-failed": 60,
+}
+
+
+class FieldFault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry of `errors`: where, and what to do about it.
+
+    `pointer` is an RFC 6901 pointer into the body ("" = the body as a whole). A fault outside the body names the query
+    parameter or the header instead, and keeps the empty pointer so that `errors[].pointer` is always a string.
+    """
+
+    pointer: str
+    detail: str
+    parameter: str = ""
+    header: str = ""
+
+    def shape(self) -> dict[str, str]:
+        """The entry as it goes out."""
+        shape = {"pointer": self.pointer, "detail": self.detail}
+        if self.parameter:
+            shape["parameter"] = self.parameter
+        if self.header:
+            shape["header"] = self.header
+        return shape
+
+
+class Problem(Exception):
+    """A refusal with its code; the server renders it.
+
+    `code` is a key of `TABLE` (KeyError otherwise: a mistake of ours). `errors` are the fields at fault. `extra` are
+    further members of the answer, e.g. `id=...` of a key's holder, `leader="n2"`; times in it are rendered by the
+    raiser (`api.port.timestamp.render_time`). `retry_after_s` overrides the code's default Retry-After.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        errors: Sequence[FieldFault] = (),
+        retry_after_s: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        **extra: Any,
+    ) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.status, self.title = TABLE[code]
+        self.code = code
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.retry_after_s = RETRY_AFTER_S.get(code) if retry_after_s is None else retry_after_s
+        self.headers = dict(headers or {})
+        self.extra = extra
+
+    def shape(self, **context: Any) -> dict[str, Any]:
+        """The members of the problem document; `context` is what only the server knows (term, request_id, leader)."""
+        shape: dict[str, Any] = {
+            "type": f"/problems/{self.code}",
+            "title": self.title,
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+        }
+        if self.errors:
+            shape["errors"] = [fault.shape() for fault in self.errors]
+        shape.update(context)
+        shape.update(self.extra)
+        return shape
+
+
+def readable(value: Any) -> Any:
+    """The same with `?` for what is no text: bytes of a request line that are not UTF-8."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, Mapping):
+        return {name: readable(each) for name, each in value.items()}
+    return [readable(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def draining() -> Problem:
+    """Of a node that ends."""
+    return Problem("draining", "this node is shutting down; ask another node")

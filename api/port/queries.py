@@ -1,0 +1,72 @@
+"""What crosses the port about many messages at once: which are asked for, how many there are, which are dead.
+
+A part of the service port (api/port/port.py), whose rules hold here too.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+#: States of a message that is not ended, which a count takes if none is named, and of one that is.
+OPEN_STATES: Final = ("scheduled", "ready", "leased")
+ENDED_STATES: Final = ("delivered", "cancelled", "dead", "expired")
+#: Most buckets of a histogram.
+HISTOGRAM_BUCKETS_MAX: Final = 1_000
+
+
+class CountQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages in one of `states`, whose due time (not the asked one) is in [from_ms, to_ms), and that carry `tag`;
+    None restricts not."""
+
+    topic: str | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    tag: str | None = None
+    states: frozenset[str] = frozenset(OPEN_STATES)  # of OPEN_STATES and ENDED_STATES
+
+
+class HistogramBucket(msgspec.Struct, frozen=True):
+    """`count` messages due from `from_ms` on, for as long as the step."""
+
+    from_ms: int
+    count: int
+
+
+class DeadQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Dead messages of a topic whose asked due time is in [from_ms, to_ms) and that carry `tag`; None restricts not."""
+
+    topic: str
+    from_ms: int | None = None
+    to_ms: int | None = None
+    tag: str | None = None
+    limit: int = 100  # 1 .. 1,000
+    cursor: str | None = None
+
+
+class DeadMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """One message that was given up. `reason` is a word of node.retry.REASONS or `http-<status>`."""
+
+    id: str
+    due_ms: int
+    asked_due_ms: int
+    died_ms: int
+    reason: str
+    attempts: int
+    tags: Sequence[str] = ()
+    key: str | None = None
+
+
+class DeadPage(msgspec.Struct, frozen=True):
+    """In the order of hours and arrival; `next_cursor` None: the last page."""
+
+    items: Sequence[DeadMessage]
+    next_cursor: str | None = None
+
+
+class BulkResult(msgspec.Struct, frozen=True):
+    """What a command over many messages did: `index` is the log index of its last entry (0: nothing was proposed)."""
+
+    matched: int
+    changed: int
+    index: int

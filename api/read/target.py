@@ -1,0 +1,229 @@
+"""Where a webhook may go: the checks of a `target`, of a topic or of one message, before anything is connected.
+
+The address is what this is about. A URL names its host in one of many notations, and the system that connects reads
+more of them than people do: `http://2130706433/`, `http://0x7f.1/` and `http://[::ffff:7f00:1]/` are all this machine.
+So the host is taken apart by the rules of inet_aton, not by looks, and an address is put to the operator's rules
+(`[push] allow`) in its one canonical form. A name that only resolves to such an address is found at the socket, where
+every connection is checked again; refusing here is for the author of the request, who learns it at once.
+
+A URL that two readers could understand differently is refused: user names (`http://good@evil/`), backslashes, white
+space, percent signs in the host.
+"""
+
+import binascii
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any, Final
+
+from api.port.duration import render_duration
+from api.port.port import Limits, Target
+from api.read.document import Fields, read_inner
+from api.read.field import Fault, read_choice, read_duration, read_headers, wrong_type
+
+URL_BYTES_MAX: Final = 2048
+#: A delivery carries a body, which GET and DELETE give no meaning to (RFC 9110 section 9.3), so they are no choice.
+METHODS: Final = ("POST", "PUT", "PATCH")
+TIMEOUT_MIN_MS: Final = 100
+TIMEOUT_MAX_MS: Final = 5 * 60_000
+SECRET_PREFIX: Final = "whsec_"
+SECRET_BYTES_MIN: Final = 24
+SECRET_BYTES_MAX: Final = 64
+
+_HOST_BYTES_MAX: Final = 253
+_PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^#]*)(#?).*", re.DOTALL)
+_AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::([0-9]*))?", re.ASCII)
+_UNSAFE = re.compile(r"[\x00-\x20\x7f-\xa0\\\s]")
+_LABEL = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
+_NUMBER = re.compile(r"0[xX]([0-9A-Fa-f]*)|0([0-7]*)|([1-9][0-9]*)", re.ASCII)
+_NUMERIC = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*", re.ASCII)
+
+
+def _bad(detail: str) -> Fault:
+    return Fault("invalid-field", detail)
+
+
+def read_url(value: object, limits: Limits) -> str:
+    """An http or https address that a push may go to, as it was sent."""
+    if type(value) is not str:
+        raise wrong_type("a string", value)
+    address = _address_in(value)
+    allows = limits.allows_address
+    if address and allows is not None and not any(map(allows, address)):
+        raise _bad(f"pushes may not go to {address[0]}; an operator can allow it with [push] allow")
+    return value
+
+
+@lru_cache(maxsize=4096)
+def _address_in(url: str) -> tuple[str, ...]:
+    """The addresses that the URL's host stands for without asking DNS, in canonical text; () for a name."""
+    if not 1 <= len(url.encode()) <= URL_BYTES_MAX:
+        raise _bad(f"a URL is 1 to {URL_BYTES_MAX} bytes, got {len(url.encode())}")
+    if _UNSAFE.search(url):
+        raise _bad("a URL holds no white space, control characters or backslashes; percent-encode them")
+    parts = _PARTS.fullmatch(url)
+    if parts is None:
+        raise _bad('a URL is absolute, such as "https://example.com/hook"')
+    scheme, authority, _, fragment = parts.groups()
+    if scheme.lower() not in ("http", "https"):
+        raise _bad(f'a URL begins with http:// or https://, got "{scheme[:20]}"')
+    if "@" in authority:
+        raise _bad("a URL holds no user name or password; send credentials as a header of the target")
+    if fragment:
+        raise _bad("a URL for a request has no fragment (#...)")
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None:
+        raise _bad("the URL's host is a name or an address, an IPv6 address in brackets, and a port of digits")
+    host, port = match.groups()
+    if not host:
+        raise _bad("the URL has no host")
+    if port is not None and not (len(port) <= 5 and port and 1 <= int(port) <= 65_535):
+        raise _bad(f'a port is 1 to 65535, got "{port[:20]}"')
+    return _ipv6(host[1:-1]) if host.startswith("[") else _name_or_ipv4(host)
+
+
+def _ipv6(text: str) -> tuple[str, ...]:
+    if "%" in text:
+        raise _bad("an address with a zone id means a link of one machine; every node may have to push")
+    try:
+        address = IPv6Address(text)
+    except ValueError:
+        raise _bad(f'"{text[:60]}" is no IPv6 address') from None
+    return (str(address.ipv4_mapped or address),)
+
+
+def _name_or_ipv4(host: str) -> tuple[str, ...]:
+    name = _ascii(host).removesuffix(".").lower()
+    labels = name.split(".")
+    if len(name) > _HOST_BYTES_MAX or not all(map(_LABEL.fullmatch, labels)):
+        raise _bad("a host name is labels of 1 to 63 letters, digits, - and _ with dots between, 253 bytes at most")
+    if _NUMERIC.fullmatch(labels[-1]):  # no top-level domain is a number, so this is read as an address or not at all
+        return (_ipv4(labels),)
+    if labels[-1] == "localhost":
+        return "127.0.0.1", "::1"
+    return ()
+
+
+def _ascii(host: str) -> str:
+    """The host as it goes into DNS. Done before looking for digits: full-width digits and dots are folded here."""
+    if host.isascii():
+        return host
+    try:
+        return host.encode("idna").decode()
+    except UnicodeError:
+        raise _bad(f'"{host[:60]}" is no internationalised host name (IDNA)') from None
+
+
+def _ipv4(labels: list[str]) -> str:
+    """An address as inet_aton reads it: one to four numbers, the last filling what is left of 32 bits."""
+    refusal = _bad(f'"{".".join(labels)[:60]}" is no IPv4 address, and no host name ends in a number')
+    if len(labels) > 4:
+        raise refusal
+    numbers: list[int] = []
+    for label in labels:
+        match = _NUMBER.fullmatch(label)
+        if match is None or len(label) > 20:
+            raise refusal
+        base = {1: 16, 2: 8, 3: 10}[match.lastindex or 0]
+        numbers.append(int(match[match.lastindex or 0] or "0", base))
+    *heads, last = numbers
+    if any(number > 255 for number in heads) or last >= 256 ** (5 - len(numbers)):
+        raise refusal
+    value = last
+    for place, number in enumerate(heads):
+        value += number << (24 - 8 * place)
+    return str(IPv4Address(value))
+
+
+def _read_timeout(value: object) -> int:
+    timeout_ms = read_duration(value)
+    if not TIMEOUT_MIN_MS <= timeout_ms <= TIMEOUT_MAX_MS:
+        raise _bad(f"a push may take 100ms to 5m, got {render_duration(timeout_ms)}")
+    return timeout_ms
+
+
+def _read_method(value: object) -> str:
+    try:
+        return read_choice(value, METHODS)
+    except Fault as fault:
+        raise _bad(f"{fault.detail}; a delivery carries a body, and the other methods have none") from None
+
+
+def _read_secret(value: object) -> str:
+    """The signing secret of a topic: Standard Webhooks' own notation."""
+    if type(value) is not str:
+        raise wrong_type("a string", value)
+    try:
+        if not value.startswith(SECRET_PREFIX):
+            raise ValueError
+        size = len(binascii.a2b_base64(value.removeprefix(SECRET_PREFIX), strict_mode=True))
+    except ValueError:
+        size = -1
+    if not SECRET_BYTES_MIN <= size <= SECRET_BYTES_MAX:
+        # What was sent is not repeated: answers end up in logs.
+        raise _bad(f'a secret is "{SECRET_PREFIX}" and the base64 of {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes')
+    return value
+
+
+def _refuse_secret(value: object) -> None:
+    raise Fault("unknown-field", "a secret is its topic's, not one message's; set it with PUT /v1/topics/{topic}")
+
+
+def _nullable(checker: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else checker(value)
+
+
+def read_message_target(value: object, limits: Limits) -> Target:
+    """The target of one message."""
+    fields = Fields(
+        {
+            "url": lambda text: read_url(text, limits),
+            "method": _read_method,
+            "headers": read_headers,
+            "timeout": _read_timeout,
+            "secret": _refuse_secret,
+        },
+        required={"url": 'url is required, such as "https://example.com/hook"'},
+        read_only=("secret_set",),
+    )
+    sent = read_inner(value, fields)
+    return Target(
+        url=sent["url"],
+        method=sent.get("method", "POST"),
+        headers=sent.get("headers"),
+        timeout_ms=sent.get("timeout"),
+    )
+
+
+def read_topic_target(value: object, limits: Limits, *, whole: bool) -> dict[str, Any]:
+    """The fields of a topic's target that were sent, by `Target`'s names.
+
+    `whole`: a PUT, which needs a url and where null is the same as leaving out. Otherwise null stays, to take away what
+    the topic has.
+    """
+    fields = Fields(
+        {
+            "url": lambda text: read_url(text, limits),
+            "method": _nullable(_read_method),
+            "headers": _nullable(read_headers),
+            "timeout": _nullable(_read_timeout),
+            "secret": _nullable(_read_secret),
+        },
+        required={"url": 'url is required, such as "https://example.com/hook"'} if whole else {},
+        read_only=("secret_set",),
+    )
+    sent = read_inner(value, fields)
+    if "timeout" in sent:
+        sent["timeout_ms"] = sent.pop("timeout")
+    return {name: item for name, item in sent.items() if item is not None} if whole else sent
+
+
+def show_target(target: Target) -> dict[str, Any]:
+    """A target as it goes out, without its secret; `timeout` is null where it says nothing."""
+    return {
+        "url": target.url,
+        "method": target.method,
+        "headers": target.headers or {},
+        "timeout": None if target.timeout_ms is None else render_duration(target.timeout_ms),
+    }

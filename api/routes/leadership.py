@@ -1,0 +1,134 @@
+"""The handlers of a planned change of leader: draining a node, and what nodes tell each other meanwhile.
+
+All are answered by the node that is asked, also while it drains: nobody else could say it, and the outcomes of pushes
+have to find a leader that only waits for them. `outcomes` and `takeover` are for nodes; what they say of hand-overs is
+proved by receipts, or only counted.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from api.http.answer import JSON, Answer
+from api.http.exchange import Exchange
+from api.http.route import Route
+from api.port.leadership import OUTCOMES_MAX, TOLD_MAX, DrainView, OpenHandOvers, PushOutcome
+from api.port.problem import FieldFault, Problem
+from api.read.document import Fields, read_object
+from api.read.field import read_count
+from api.routes.cluster import read_node
+
+
+class _Outcomes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    outcomes: list[PushOutcome]
+
+
+CODE_MAX: Final = 0xFFFF
+INT63_MAX: Final = (1 << 63) - 1
+_OUTCOMES: Final = msgspec.json.Decoder(_Outcomes)
+_TOLD: Final = msgspec.json.Decoder(OpenHandOvers)
+_DRAIN: Final = Fields({"node": read_node})
+_WAITS: Final = Fields(
+    {"node": read_node, "wait": lambda value: read_count(value, 1, INT63_MAX)},
+    required={"node": "node is required: who passed the waits on"},
+)
+
+
+async def drain(exchange: Exchange) -> Answer:
+    """POST /v1/node/drain: this node leads nothing and takes no requests from here on; answers when nothing of it is
+    on the wire. `node`, if given, has to be this one: an address in front of several nodes may reach another."""
+    return _drained(exchange, await exchange.port.drain(await _meant(exchange), principal=exchange.principal))
+
+
+async def undrain(exchange: Exchange) -> Answer:
+    """DELETE /v1/node/drain: this node serves again, and may lead."""
+    return _drained(exchange, await exchange.port.undrain(await _meant(exchange), principal=exchange.principal))
+
+
+async def _meant(exchange: Exchange) -> str | None:
+    exchange.query(())
+    node: str | None = read_object(await exchange.read_optional((JSON,)), _DRAIN).get("node")
+    return node
+
+
+def _drained(exchange: Exchange, view: DrainView) -> Answer:
+    return exchange.document(
+        {
+            "node": view.node,
+            "draining": view.draining,
+            "led": view.led,
+            "leader": view.leader,
+            "pushes": view.pushes,
+        }
+    )
+
+
+async def outcomes(exchange: Exchange) -> Answer:
+    """POST /v1/cluster/outcomes: what became of pushes that a former leader had on the wire."""
+    exchange.query(())
+    exchange.require_type((JSON,))
+    told = _decode(_OUTCOMES, await exchange.read()).outcomes
+    if not 1 <= len(told) <= OUTCOMES_MAX:
+        raise _invalid("/outcomes", f"expected 1 to {OUTCOMES_MAX} outcomes, got {len(told)}")
+    for row, outcome in enumerate(told):
+        if not 0 < outcome.code <= CODE_MAX:
+            raise _invalid(f"/outcomes/{row}/code", f"a code is 1 to {CODE_MAX}, got {outcome.code}")
+        if not 0 <= (outcome.retry_after_ms or 0) <= INT63_MAX:
+            raise _invalid(f"/outcomes/{row}/retry_after_ms", "a wait is null or 0 to 2^63 - 1 milliseconds")
+    results: Sequence[str] = await exchange.port.outcomes(told, principal=exchange.principal)
+    rows = zip(told, results, strict=True)
+    return exchange.document({"results": [{"receipt": each.receipt, "result": result} for each, result in rows]})
+
+
+async def takeover(exchange: Exchange) -> Answer:
+    """POST /v1/cluster/takeover: the new leader's account, asked for by the one before."""
+    exchange.query(())
+    exchange.require_type((JSON,))
+    told = _decode(_TOLD, await exchange.read())
+    if len(told.positions) % 8 or len(told.positions) != len(told.lease_ends_ms):
+        sizes = f"{len(told.positions)} and {len(told.lease_ends_ms)} bytes"
+        raise _invalid("/positions", f"positions and lease_ends_ms hold 8 bytes a row each, got {sizes}")
+    if len(told.positions) > 8 * TOLD_MAX:
+        raise _invalid("/positions", f"at most {TOLD_MAX} rows, got {len(told.positions) // 8}")
+    view = await exchange.port.takeover(told, principal=exchange.principal)
+    return exchange.document(
+        {
+            "node": view.node,
+            "term": view.term,
+            "ready_us": view.ready_us,
+            "in_flight_carried": view.in_flight_carried,
+            "repeated": view.repeated,
+        }
+    )
+
+
+async def waits(exchange: Exchange) -> Answer:
+    """POST /v1/cluster/waits: a node asks the leader to answer the waits that it passed on. It stops, and closes their
+    connections in a moment; or the client behind one of them (`wait`) has gone."""
+    exchange.query(())
+    named = read_object(await exchange.read(), _WAITS)
+    return exchange.document({"ended": exchange.server.end_waits(named["node"], named.get("wait"))})
+
+
+def _decode(decoder: Any, data: bytes) -> Any:
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError as wrong:
+        raise _invalid("", str(wrong)) from None
+    except (msgspec.DecodeError, RecursionError) as wrong:
+        raise Problem("malformed-json", f"the body cannot be read: {wrong}") from None
+
+
+def _invalid(pointer: str, detail: str) -> Problem:
+    return Problem("invalid-field", detail, errors=[FieldFault(pointer, detail)])
+
+
+ROUTES: Final = (
+    Route("POST", "/v1/node/drain", drain, leader=False, health=True),
+    Route("DELETE", "/v1/node/drain", undrain, leader=False, health=True),
+    Route("POST", "/v1/cluster/outcomes", outcomes, leader=False, batch=True, health=True),
+    Route("POST", "/v1/cluster/takeover", takeover, leader=False, health=True),
+    Route("POST", "/v1/cluster/waits", waits, leader=False, health=True),
+)
+"""What this file serves."""

@@ -1,0 +1,262 @@
+"""The handlers of /v1/messages: schedule one or many, look one up, reschedule one, cancel one."""
+
+from typing import Any, Final
+
+import msgspec
+
+from api.http.answer import JSON, NDJSON, Answer
+from api.http.exchange import Exchange
+from api.http.route import Route
+from api.port.loop_turn import in_turns
+from api.port.port import (
+    CONFLICT,
+    FAILED,
+    KEPT,
+    NEW,
+    REPLAYED,
+    HistoryEvent,
+    Limits,
+    MessageIn,
+    MessageView,
+    ScheduleResult,
+)
+from api.port.problem import FieldFault, Problem
+from api.port.timestamp import render_time
+from api.read.batch import key_conflict, read_batch, render_batch
+from api.read.document import Faults, Fields, read_members, split_object
+from api.read.message import JSON as JSON_BODY
+from api.read.message import PLANNED, check_one_due, due_checkers, parse_message
+from api.read.retry import show_own_retry
+from api.read.target import show_target
+from api.routes.ledger import show_message_ledger
+
+#: How often a message and its ledger are read until they are of one moment.
+LOOKS: Final = 4
+#: Rows parsed of a batch hold so many times its bytes, measured of lines with 16 tags and 20 headers.
+PARSED_TIMES: Final = 3
+_JSON_TYPES: Final = (JSON,)
+_NDJSON_TYPES: Final = (NDJSON, "application/ndjson", "application/jsonl")
+
+
+async def schedule(exchange: Exchange) -> Answer:
+    """POST /v1/messages: 201 with the message's id; 200 for a key that is kept; 409 for one that is held."""
+    exchange.require_type(_JSON_TYPES)
+    if "?" in exchange.target:
+        exchange.query(())
+    data = await exchange.read()
+    message = parse_message(data, exchange.port.now_ms(), exchange.port.limits)
+    result = await exchange.port.schedule((message,), exchange.principal)
+    status = int(result.status[0])
+    if status in (NEW, REPLAYED):
+        id_text = result.ids[0].decode()
+        due = render_time(int(result.due_ms[0]))
+        headers = {"Location": f"/v1/messages/{id_text}", "ETag": '"1"'}
+        if status == REPLAYED:
+            headers["Idempotency-Replayed"] = "true"
+        # The id is base32 and the topic's characters are checked, so neither needs escaping.
+        body = f'{{"id":"{id_text}","topic":"{message.topic}","due":"{due}","state":"scheduled","revision":1}}'
+        return exchange.answer(201, body.encode(), JSON, headers)
+    return await _other(exchange, message, result, status)
+
+
+async def _other(exchange: Exchange, message: MessageIn, result: ScheduleResult, status: int) -> Answer:
+    """The answer to a single message that was neither new nor a repetition."""
+    if status == CONFLICT:
+        raise key_conflict(result, 0)
+    if status == FAILED:
+        raise result.problems[0]
+    assert status == KEPT
+    view = await exchange.port.message(result.ids[0].decode(), local=False, principal=exchange.principal)
+    shape = {
+        "id": view.id,
+        "topic": message.topic,
+        "due": render_time(view.due_ms),
+        "state": view.state,
+        "revision": view.revision,
+        "kept": True,
+    }
+    return exchange.document(shape, headers={"Location": f"/v1/messages/{view.id}", "ETag": f'"{view.revision}"'})
+
+
+async def schedule_batch(exchange: Exchange) -> Answer:
+    """POST /v1/messages/batch: 200 with one result per line."""
+    exchange.require_type(_NDJSON_TYPES)
+    query = exchange.query(("atomic",))
+    if query.get("atomic", "false") != "false":
+        detail = "atomic batches are part of the contract but not supported yet; leave atomic out"
+        raise Problem("not-supported-yet", detail, errors=[FieldFault("", detail, parameter="atomic")])
+    data = await exchange.read()
+    port = exchange.port
+    async with port.budget.parsed(PARSED_TIMES * len(data)):
+        batch = await in_turns(read_batch(data, port.now_ms(), port.limits))
+        result = await port.schedule(batch.messages, exchange.principal) if batch.messages else None
+        return exchange.answer(200, await in_turns(render_batch(batch, result)), NDJSON)
+
+
+async def look_up(exchange: Exchange) -> Answer:
+    """GET /v1/messages/{id}; with the ledger's words on it, unless `ledger=false` or this node alone is asked."""
+    local = _is_local(exchange)
+    told = _choice(exchange, "ledger", ("true", "false")) != "false"
+    port, id_text = exchange.port, exchange.params["id"]
+    async with port.budget.look_ups:
+        view = await port.message(id_text, local=local, principal=exchange.principal)
+        also: dict[str, Any] = {}
+        if told and not local:
+            view, also["ledger"] = await _as_of_one_moment(exchange, id_text, view)
+        return exchange.document(_shape(view) | also, headers={"ETag": f'"{view.revision}"'})
+
+
+async def _as_of_one_moment(exchange: Exchange, id_text: str, view: MessageView) -> tuple[MessageView, dict[str, Any]]:
+    """The message and the ledger's words on it, as of one moment.
+
+    The ledger asks other nodes, and the message may go on meanwhile. So it is read before and after: if both are the
+    same it was so in between. What is open is in flight exactly if the records say that it is leased: a leader that
+    died may have handed it over, and its lease is lost."""
+    for _ in range(LOOKS):
+        await exchange.go_on()
+        ledger = await _ledger(exchange, id_text)
+        await exchange.go_on()
+        before, view = view, await exchange.port.message(id_text, local=False, principal=exchange.principal)
+        if view == before:
+            if ledger["class"] in ("pending", "in_flight"):
+                ledger["class"] = "in_flight" if view.state == "leased" else "pending"
+            return view, ledger
+    return view, {"class": None, "why": "the message went on each time that it was looked up; ask again"}
+
+
+async def _ledger(exchange: Exchange, id_text: str) -> dict[str, Any]:
+    """What became of the message by the records of all nodes; where that would take too much, why it is not told."""
+    try:
+        return show_message_ledger(await exchange.port.message_ledger(id_text))
+    except Problem as problem:
+        if problem.code != "over-limit":
+            raise
+        return {"class": None, "why": problem.detail}
+
+
+def _is_local(exchange: Exchange) -> bool:
+    """Whether `?consistency=local` asks for this node's own state."""
+    return _choice(exchange, "consistency", ("local",)) == "local"
+
+
+def _choice(exchange: Exchange, name: str, words: tuple[str, ...]) -> str | None:
+    """A parameter of the query that is one of these words, or left out."""
+    wish = exchange.query(("consistency", "ledger")).get(name)
+    if wish is not None and wish not in words:
+        known = " or ".join(f'"{word}"' for word in words)
+        detail = f'{name} is {known} or left out, got "{wish[:40]}"'
+        raise Problem("invalid-field", detail, errors=[FieldFault("", detail, parameter=name)])
+    return wish
+
+
+async def cancel(exchange: Exchange) -> Answer:
+    """DELETE /v1/messages/{id}."""
+    exchange.query(())
+    result = await exchange.port.cancel(
+        exchange.params["id"], if_match=exchange.if_match(), principal=exchange.principal
+    )
+    return exchange.document(
+        {"id": result.id, "result": "cancelled", "attempts_made": result.attempts_made, "prior": result.prior}
+    )
+
+
+#: Fields of a message that stay as they were scheduled.
+_FIXED: Final = (
+    "topic",
+    "body",
+    "body_base64",
+    "content_type",
+    "tags",
+    "headers",
+    "key",
+    "on_conflict",
+    "target",
+    "retry",
+) + PLANNED
+
+
+async def reschedule(exchange: Exchange) -> Answer:
+    """PATCH /v1/messages/{id}: another due time."""
+    exchange.query(())
+    exchange.require_type((JSON,))
+    port = exchange.port
+    values = _read_due(await exchange.read(), port.now_ms(), port.limits)
+    result = await port.reschedule(
+        exchange.params["id"],
+        deliver_at_ms=values.get("deliver_at"),
+        delay_ms=values.get("delay", values.get("delay_level")),
+        if_match=exchange.if_match(),
+        principal=exchange.principal,
+    )
+    shape = {
+        "id": result.id,
+        "topic": result.topic,
+        "due": render_time(result.due_ms),
+        "state": "scheduled",
+        "revision": result.revision,
+    }
+    return exchange.document(shape, headers={"ETag": f'"{result.revision}"'})
+
+
+def _read_due(data: bytes, now_ms: int, limits: Limits) -> dict[str, int]:
+    """The one field that says when."""
+    faults = Faults()
+    members = split_object(data)
+    checkers = due_checkers(now_ms, limits)
+    values = read_members(members, Fields(checkers, fixed=_FIXED), faults)
+    if not members.keys() & checkers.keys():
+        faults.add("invalid-field", "", "one of deliver_at, delay and delay_level is required")
+    check_one_due(members, faults)
+    faults.raise_any()
+    return values
+
+
+def _shape(view: MessageView) -> dict[str, Any]:
+    shape: dict[str, Any] = {
+        "id": view.id,
+        "topic": view.topic,
+        "state": view.state,
+        "due": render_time(view.due_ms),
+        "asked_due": render_time(view.asked_due_ms),
+        "created": render_time(view.created_ms),
+        "revision": view.revision,
+        "attempt": view.attempt,
+        "tags": view.tags,
+        "headers": view.headers or {},
+        "key": view.key,
+        "content_type": view.content_type or JSON_BODY,
+        "handed_over": None if view.handed_over_ms is None else render_time(view.handed_over_ms),
+        "settled": None if view.settled_ms is None else render_time(view.settled_ms),
+        "lateness_ms": view.lateness_ms,
+        "last_error": view.last_error,
+        "target": None if view.target is None else show_target(view.target),
+        "retry": None if view.retry is None else show_own_retry(view.retry),
+        "history": [_event_shape(event) for event in view.history],
+    }
+    if view.dead:
+        shape["dead"] = view.dead
+    if view.content_type:
+        shape["body_base64"] = view.body  # msgspec writes bytes as base64
+    else:
+        shape["body"] = msgspec.Raw(view.body)
+    return shape
+
+
+def _event_shape(event: HistoryEvent) -> dict[str, Any]:
+    return {
+        "at": None if event.at_ms is None else render_time(event.at_ms),
+        "event": event.event,
+        "node": event.node,
+        "term": event.term,
+        "attempt": event.attempt,
+    }
+
+
+ROUTES: Final = (
+    Route("POST", "/v1/messages", schedule),
+    Route("POST", "/v1/messages/batch", schedule_batch, batch=True),
+    Route("GET", "/v1/messages/{id}", look_up, stays=_is_local),
+    Route("PATCH", "/v1/messages/{id}", reschedule),
+    Route("DELETE", "/v1/messages/{id}", cancel),
+)
+"""What this file serves."""

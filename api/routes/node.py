@@ -1,0 +1,60 @@
+"""The handlers about this node and its cluster: answered by every node itself, also without a leader.
+
+`/livez` says that the process runs its loop; `/readyz` that requests sent here will be served; while draining the
+first still says yes and the second no, which is how a load balancer learns to look elsewhere.
+"""
+
+from typing import Final
+
+from api.http.answer import TEXT, Answer
+from api.http.exchange import Exchange
+from api.http.route import Route
+from api.port.port import Readiness
+
+
+async def cluster(exchange: Exchange) -> Answer:
+    """GET /v1/cluster, as this node sees it."""
+    exchange.query(())
+    return exchange.document(await exchange.port.cluster())
+
+
+async def node(exchange: Exchange) -> Answer:
+    """GET /v1/node: this node alone."""
+    exchange.query(())
+    port = exchange.port
+    return exchange.document({"id": port.node_id, "leads": port.leads(), "http": port.budget.figures()})
+
+
+async def live(exchange: Exchange) -> Answer:
+    """GET /livez."""
+    return exchange.answer(200, b"ok\n", TEXT)
+
+
+async def ready(exchange: Exchange) -> Answer:
+    """GET /readyz: 200 or 503; with `?verbose` one line per check, as Kubernetes' own components write it."""
+    state = exchange.port.ready()
+    if exchange.server.draining:
+        state = Readiness(False, {"serving": "the node is shutting down", **state.checks})
+    query = exchange.query(("verbose",))
+    if "verbose" in query:
+        lines = [f"[{'+' if verdict == 'ok' else '-'}] {name}: {verdict}" for name, verdict in state.checks.items()]
+    else:
+        lines = [f"{name}: {verdict}" for name, verdict in state.checks.items() if verdict != "ok"]
+    lines.append("ready" if state.ready else "not ready")
+    text = ("\n".join(lines) + "\n").encode()
+    return exchange.answer(200 if state.ready else 503, text, TEXT, None if state.ready else {"Retry-After": "1"})
+
+
+async def metrics(exchange: Exchange) -> Answer:
+    """GET /metrics, Prometheus text format."""
+    return exchange.answer(200, exchange.port.metrics(), "text/plain; version=0.0.4; charset=utf-8")
+
+
+ROUTES: Final = (
+    Route("GET", "/v1/cluster", cluster, leader=False, health=True),
+    Route("GET", "/v1/node", node, leader=False, health=True),
+    Route("GET", "/livez", live, leader=False, health=True),
+    Route("GET", "/readyz", ready, leader=False, health=True),
+    Route("GET", "/metrics", metrics, leader=False, health=True),
+)
+"""What this file serves."""

@@ -1,0 +1,1 @@
+"""Tests of what crosses the line to the node."""

@@ -1,0 +1,1 @@
+"""Tests of each resource, over a real socket."""

@@ -1,0 +1,87 @@
+"""/v1/messages/batch over a real socket: a result per line, and what refuses the whole."""
+
+import msgspec
+
+from api.port.port import Limits
+from api.port.problem import Problem
+from api.port.timestamp import render_time
+from tests.api.harness import check_problem, run, running
+from tests.api.memory_port import NOW_MS, MemoryPort
+
+_DUE = render_time(NOW_MS + 1_800_000)
+_ORDER = {"topic": "orders", "body": {"n": 1}, "delay": "30m"}
+
+
+def test_batch() -> None:
+    """200, NDJSON, one line per line in order; the broken line says so and the others go through."""
+
+    async def story() -> None:
+        async with running() as client:
+            lines = [
+                msgspec.json.encode(_ORDER),
+                b'{"topic":"orders","body":',
+                msgspec.json.encode({**_ORDER, "key": "k"}),
+                msgspec.json.encode({**_ORDER, "key": "k", "delay": "1m"}),
+                msgspec.json.encode({**_ORDER, "key": "k"}),
+            ]
+            reply = await client.batch(b"\n".join(lines))
+            assert reply.status == 200
+            assert reply.headers["content-type"] == "application/x-ndjson"
+            one, two, three, four, five = reply.lines
+            assert one == {"line": 1, "id": "0" * 26, "due": _DUE}
+            assert (two["line"], two["error"]["code"], two["error"]["status"]) == (2, "malformed-line", 400)
+            assert three == {"line": 3, "id": "0" * 25 + "1", "due": _DUE}
+            assert (four["error"]["code"], four["error"]["id"]) == ("key-conflict", three["id"])
+            assert five == {**three, "line": 5, "replayed": True}
+            assert len(client.port.held) == 2
+
+    run(story())
+
+
+def test_batch_of_only_bad_lines() -> None:
+    """Nothing is scheduled, and the request still has its result per line."""
+
+    async def story() -> None:
+        async with running() as client:
+            reply = await client.batch(b"{\n[]\n")
+            assert reply.status == 200
+            assert [line["error"]["code"] for line in reply.lines] == ["malformed-line", "invalid-field"]
+            assert client.port.principals == []
+
+    run(story())
+
+
+def test_batch_rows_that_failed_later() -> None:
+    """A message the service could not place has its problem in its line."""
+
+    async def story() -> None:
+        async with running() as client:
+            client.port.fails = {1: Problem("outcome-unknown", "leadership was lost")}
+            reply = await client.batch(b"\n".join([msgspec.json.encode(_ORDER)] * 2))
+            assert "error" not in reply.lines[0]
+            assert reply.lines[1]["error"]["code"] == "outcome-unknown"
+            client.port.fails = {0: Problem("outcome-unknown", "leadership was lost")}
+            check_problem(await client.send("POST", "/v1/messages", _ORDER), 504, "outcome-unknown")
+
+    run(story())
+
+
+def test_batch_limits_and_parameters() -> None:
+    """Lines, bytes, atomic and unknown parameters are each refused by name."""
+
+    async def story() -> None:
+        async with running(MemoryPort(limits=Limits(batch_lines_max=2, batch_bytes_max=4000))) as client:
+            line = msgspec.json.encode(_ORDER) + b"\n"
+            many = check_problem(await client.batch(line * 3), 413, "too-large")
+            assert "2 lines" in many["detail"]
+            long = check_problem(await client.batch(b" " * 4001), 413, "too-large")
+            assert "4000 bytes" in long["detail"]
+            check_problem(await client.batch(b""), 422, "invalid-field", "")
+            atomic = await client.batch(line, "/v1/messages/batch?atomic=true")
+            problem = check_problem(atomic, 422, "not-supported-yet", "")
+            assert problem["errors"][0]["parameter"] == "atomic"
+            unknown = await client.batch(line, "/v1/messages/batch?atomik=true")
+            assert check_problem(unknown, 422, "unknown-field", "")["errors"][0]["parameter"] == "atomik"
+            assert (await client.batch(line, "/v1/messages/batch?atomic=false")).status == 200
+
+    run(story())
