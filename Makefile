@@ -161,7 +161,7 @@ soak-versions: $(READY) ## the build before this one beside it: each node leads 
 SOAK_TIMES ?= 20
 SOAK_LOAD ?= 8
 SOAK_FILES ?= $(shell git ls-files 'tests/**/test_*.py')
-soak-tests: $(READY) ## every test file 20 times beside a load of 8 (a day; SOAK_FILES="tests/node/test_push.py ...")
+soak-tests: $(READY) ## every test file 20 times beside a load of 8 (a day; SOAK_FILES="tests/node/push/test_push.py ...")
 	@deploy/soak_tests.sh $(BIN)/pytest $(SOAK_TIMES) $(SOAK_LOAD) $(SOAK_FILES)
 
 golden: $(READY) ## rewrite the golden byte files (read the diff in review)

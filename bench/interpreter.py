@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.looks import Bench
-from node.memory import settle_memory
 from node.process import SWITCH_S
+from node.runtime.memory import settle_memory
 from storage.checkpoint.job import CheckpointJob
 from storage.format.position import HOUR_MS
 

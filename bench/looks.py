@@ -17,11 +17,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from node.clock import NodeClock
-from node.dispatcher import Dispatcher
-from node.memory import settle_memory
-from node.retention import Retention
-from node.takeover import Takeover
+from node.leader.dispatcher import Dispatcher
+from node.leader.takeover import Takeover
+from node.runtime.clock import NodeClock
+from node.runtime.memory import settle_memory
+from node.upkeep.retention import Retention
 from replication.apply.machine import Machine
 from replication.command.entry import encode_entry
 from replication.command.registry import Command, DispatchState, Genesis, Unlink

@@ -27,11 +27,11 @@ from api.port.port import Limits, ScheduleResult
 from api.read.batch import BatchIn, read_batch, render_batch
 from api.routes.pull import render_pull
 from bench.load import FAR_MS, line
-from node.delivery import make_deliveries
-from node.dispatcher import Dispatcher, DispatchOptions
 from node.draft import encode_schedule
-from node.memory import settle_memory
+from node.leader.dispatcher import Dispatcher, DispatchOptions
+from node.pull.delivery import make_deliveries
 from node.receipt import Receipts
+from node.runtime.memory import settle_memory
 from replication.apply.machine import Applied, Machine
 from replication.command.entry import encode_entry
 from replication.command.registry import Command, Genesis, Settle

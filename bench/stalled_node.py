@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 
 from cli.parent import end_with
 from cli.serve import loop_factory
-from node.config import load_config
-from node.held import LoopHeld
-from node.memory import settle_memory
 from node.outside import Outside
 from node.process import SWITCH_S
+from node.runtime.config import load_config
+from node.runtime.held import LoopHeld
+from node.runtime.memory import settle_memory
 from node.server import Node
 from storage.file.disk import Disk
 

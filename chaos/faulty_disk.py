@@ -41,7 +41,7 @@ class FaultyDisk:
         return {"LD_PRELOAD": str(self._library), "CHAOS_DISK": str(self._control(node_id)), "CHAOS_BOOT": str(boot)}
 
     def reboot(self, node_id: str) -> None:
-        """From its next start on the node finds another run of the kernel (node/boot.py)."""
+        """From its next start on the node finds another run of the kernel (node/runtime/boot.py)."""
         self._boot(node_id).write_text(f"{uuid.uuid4()}\n")
 
     def slow(self, node_id: str, delay_ms: int) -> None:

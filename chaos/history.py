@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from chaos.event import Answered, Cancelled, Event, Fault, HandedOver, Offered, Settled
-from node.clock import NodeClock
+from node.runtime.clock import NodeClock
 from replication.apply.move import CODE_REDRIVEN
 
 E = TypeVar("E", bound=Event)

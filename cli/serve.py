@@ -30,7 +30,7 @@ def command(config_path: Path, parent: int | None) -> None:
     if parent is not None:
         end_with(parent)
     from cli.variable import strangers
-    from node.config import ConfigError, load_config
+    from node.runtime.config import ConfigError, load_config
 
     for sentence in strangers(os.environ):
         click.echo(f"hourwheel: {sentence}", err=True)
@@ -39,7 +39,7 @@ def command(config_path: Path, parent: int | None) -> None:
     except ConfigError as error:
         raise Failure(ExitCode.CONFIG, str(error)) from None
     from api.http.listening import ListenFailed
-    from node.membership import NodeRemoved
+    from node.cluster.membership import NodeRemoved
     from node.process import run
     from replication.command.entry import UnknownCommand
     from replication.group import StartRefused

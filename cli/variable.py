@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from node.config import Config
+from node.runtime.config import Config
 
 PREFIX = "HOURWHEEL"
 #: Read by the client's commands.

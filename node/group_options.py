@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import TYPE_CHECKING
 
-from node.config import Config
+from node.runtime.config import Config
 from replication.command.entry import is_change
 from replication.group import RaftGroup
 from replication.raft.leader import UNSAID_S

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from api.port.address_guard import Addresses
 from api.port.port import ForwardAnswer, ForwardRequest, Port
 from api.serve import serve
-from node.boot import read_boot
-from node.clock import NodeClock
-from node.entropy import Entropy
 from node.forward import Forwarder
-from node.push_address import Addresses
-from node.push_answer import Answer
-from node.push_client import PushClient
-from node.push_target import PushTarget
-from node.watchdog import LoopWatchdog, Watchdog
+from node.push.answer import Answer
+from node.push.client import PushClient
+from node.push.target import PushTarget
+from node.runtime.boot import read_boot
+from node.runtime.clock import NodeClock
+from node.runtime.entropy import Entropy
+from node.runtime.watchdog import LoopWatchdog, Watchdog
 from replication.journal.writer import Writer, WriterThread
 from replication.wire.contacts import Contacts
 from replication.wire.events import Wire, WireEvents
@@ -73,7 +73,7 @@ class Forwarding(Protocol):
 
 
 class Receivers(Protocol):
-    """What sends webhooks, as node.push_client has it."""
+    """What sends webhooks, as node.push.client has it."""
 
     async def start(self) -> None: ...
 

@@ -8,11 +8,11 @@ import signal
 import sys
 import threading
 
-from node.config import Config
-from node.memory import give_back_often, settle_memory
 from node.notify import Announced, Notifier
+from node.runtime.config import Config
+from node.runtime.memory import give_back_often, settle_memory
 from node.server import Node
-from node.snapshot import Reinstalled
+from node.upkeep.snapshot import Reinstalled
 
 #: How long the loop may keep the interpreter while the journal's thread waits for it. Python's default of 5 ms is what
 #: every fdatasync would wait, once before it and once after, on a busy leader.

@@ -22,37 +22,37 @@ from api.http.server import GRACE_S
 from api.port.duration import parse_duration
 from api.port.port import Limits
 from api.port.problem import Problem
-from node.backup import Backups
-from node.checkpointer import Checkpointer, phase_of
-from node.client_budget import client_budget
-from node.config import Config
-from node.counting import Counting
-from node.delivery_log import DeliveryLog
-from node.export import Exports
-from node.founding import genesis_of
+from node.cluster.clock_guard import Guard
+from node.cluster.clock_skew import Skew
+from node.cluster.drain import Leaving
+from node.cluster.founding import genesis_of
+from node.cluster.levels import Levels
+from node.cluster.membership import Membership
+from node.cluster.metrics import Metrics
+from node.cluster.status import Status
+from node.cluster.transfer import Transfer
 from node.group_options import address_of, open_group
-from node.guard import Guard
-from node.housekeeping import keep_house, unlink_hours
-from node.lateness import Lateness
-from node.leaving import Leaving
-from node.levels import Levels
-from node.membership import Membership
-from node.metrics import Metrics
+from node.handover.delivery_log import DeliveryLog
+from node.handover.lateness import Lateness
+from node.handover.term_record import TermRecord, end_killed
+from node.handover.topic_metrics import TopicMetrics
+from node.leader.leader_term import Reign
+from node.message.count import Counting
 from node.outside import Outside, Serving
-from node.proposer import Proposer
-from node.push import Pusher
-from node.queues import GROUP
-from node.reign import Reign
-from node.reserve import Reserve
-from node.retention import Retention
+from node.push.push import Pusher
+from node.runtime.client_budget import client_budget
+from node.runtime.config import Config
+from node.runtime.free_space import Reserve
 from node.service import Service
-from node.skew import Skew
-from node.snapshot import Reinstalled, Snapshots
-from node.status import Status
-from node.term_record import TermRecord, end_killed
-from node.topic_metrics import TopicMetrics
-from node.transfer import Transfer
-from node.trimming import Trimming, segment_bytes
+from node.upkeep.backup import Backups
+from node.upkeep.checkpointer import Checkpointer, phase_of
+from node.upkeep.export import Exports
+from node.upkeep.housekeeping import keep_house, unlink_hours
+from node.upkeep.journal_trim import Trimming, segment_bytes
+from node.upkeep.retention import Retention
+from node.upkeep.snapshot import Reinstalled, Snapshots
+from node.write.command_queues import GROUP
+from node.write.proposer import Proposer
 from replication.apply.machine import Machine
 from replication.command.entry import version_of
 from replication.command.registry import DispatchState
@@ -310,7 +310,7 @@ class Node:
         if self.leaving.gone:
             self.group.resign()  # elected at the last moment: another one shall be
             return
-        self.transfer.frozen = self.draining  # elected while it leaves: a caretaker (node/leaving.py)
+        self.transfer.frozen = self.draining  # elected while it leaves: a caretaker (node/cluster/drain.py)
         await self.transfer.yield_if_outvoted()
         if self.store.cluster_id is None:
             genesis = genesis_of(self.config, self.entropy)

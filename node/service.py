@@ -35,17 +35,17 @@ from api.port.port import (
 )
 from api.port.problem import Problem
 from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
-from node.carried_outcome import take_outcomes
-from node.dead_letter import DeadLetters
-from node.ledger import Ledgers
-from node.message_change import MessageChange
-from node.message_view import find, tell, view_message
-from node.reign import Reign
-from node.scheduling import schedule_messages
-from node.settling import Settling
-from node.takeover import account
-from node.topic_drop import drop_topic
-from node.topic_view import check_target, settings_of, view_topic
+from node.leader.leader_term import Reign
+from node.leader.takeover import account
+from node.ledger.ledger import Ledgers
+from node.message.change import MessageChange
+from node.message.dead_letter import DeadLetters
+from node.message.topic import check_target, settings_of, view_topic
+from node.message.topic_drop import drop_topic
+from node.message.view import find, tell, view_message
+from node.pull.settling import Settling
+from node.settle.former_leader_outcomes import take_outcomes
+from node.write.schedule import schedule_messages
 from replication.apply.topic import MISMATCH
 from replication.command.registry import PutTopic
 from storage.catalog.topic import Topic

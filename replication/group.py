@@ -19,7 +19,7 @@ Which repair of RAFT.md lives where:
     R2  journal/journal.py, raft/follower.py           R3, R4   raft/progress.py
     R5  raft/votes.py, raft/leader.py                  R6       election/may_vote.py, raft/votes.py
     R7  election/trust.py                              R8       raft/context.py
-    R9  journal/journal.py, node/checkpointer.py       R10      snapshot/fetch.py, journal/install.py
+    R9  journal/journal.py, node/upkeep/checkpointer.py       R10      snapshot/fetch.py, journal/install.py
     R11, R19  raft/pysyncobj_core.py                   R13      raft/proposal.py
     R12 `_apply`: a refusal is a result; an exception would come again everywhere, so it ends the process
     R15, R16  wire/frame.py, wire/handshake.py, wire/link.py, wire/listener.py

@@ -21,7 +21,7 @@ TOLD_MAX: Final = 32_768
 
 class PushOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """What became of one push that a former leader had on the wire. `code` is the HTTP status or a reason
-    (node.retry), `text` what the receiver or the system said, `retry_after_ms` the wait the receiver asked for.
+    (node.settle.retry), `text` what the receiver or the system said, `retry_after_ms` the wait the receiver asked for.
     """
 
     receipt: str

@@ -35,7 +35,7 @@ from storage.catalog.doubt import CLOCKS_MS
 ROUND_MS: Final = 5
 PLANNED_MS: Final = 5_000
 #: But a leader's clock that a fault makes run 2% wrong is set back in between, at each look at the others'
-#: (node/housekeeping.py).
+#: (node/upkeep/housekeeping.py).
 SET_BACK_MS: Final = 10
 #: A pull's client may hear so much later that it heard nothing.
 LATE_MS: Final = 3_000

@@ -8,7 +8,7 @@ from chaos.event import Applied, Begun, Fault, HandedOver, Rescheduled
 from chaos.history import History
 from chaos.verdict import Verdict, percentiles
 
-#: A leader's clock may be this far ahead of the median of the nodes' clocks, ms (DESIGN, node/clock.py).
+#: A leader's clock may be this far ahead of the median of the nodes' clocks, ms (DESIGN, node/runtime/clock.py).
 AHEAD_MS: Final = 500
 #: The error of measuring another node's clock, ms.
 MEASURED_MS: Final = 10

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-import node.levels
+import node.cluster.levels
 import node.server
 import replication.command.entry
 import storage.catalog.checkpoint_record
@@ -27,7 +27,7 @@ from storage.format.rows import MAGIC_JOURNAL, READS, FormatRefused
 
 FIRST: Final = (FOUNDED, FOUNDED)
 _OLDER: Final[list[Patch]] = [
-    (node.levels, "LEVELS", FIRST),
+    (node.cluster.levels, "LEVELS", FIRST),
     (node.server, "LEVELS", FIRST),
     (replication.command.entry, "VERSIONS_READ", FIRST),
     (storage.catalog.checkpoint_record, "LEVELS", FIRST),

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chaos.simulator.cost import owed_s
-from node.clock import NodeClock
+from node.runtime.clock import NodeClock
 
 
 class WorkingClock(NodeClock):

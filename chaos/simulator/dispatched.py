@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from chaos.simulator.cost import free
-from node.reign import Reign
+from node.leader.leader_term import Reign
 from node.server import Node
 from storage.format.array import U64
 from storage.format.position import MS_PER_TICK

@@ -17,12 +17,12 @@ import replication.apply.settle
 import storage.catalog.key
 import storage.checkpoint.states_due
 import storage.state.files
-from node.dispatcher import Dispatcher
-from node.levels import Levels
-from node.proposer import Proposer
-from node.queues import GROUP
-from node.reign import Reign
-from node.retention import Retention
+from node.cluster.levels import Levels
+from node.leader.dispatcher import Dispatcher
+from node.leader.leader_term import Reign
+from node.upkeep.retention import Retention
+from node.write.command_queues import GROUP
+from node.write.proposer import Proposer
 from replication.apply.machine import Machine
 from replication.apply.settle import apply_lease
 from replication.command.entry import Envelope, encode_entry

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from api.port.address_guard import Addresses
 from api.port.port import Delivery, ForwardAnswer, ForwardRequest, Port
 from api.port.problem import Problem
 from chaos.simulator.disk import SimDisk
@@ -27,12 +28,11 @@ from chaos.simulator.network import Address, Network, Socket
 from chaos.simulator.receivers import Receivers, SimPushClient
 from chaos.simulator.stream import dial
 from chaos.simulator.transport import SimTransport
-from node.clock import NodeClock
-from node.entropy import RANDOM_BITS, Entropy
 from node.forward import Forwarder, lost_answer
 from node.outside import Outside
-from node.push_address import Addresses
-from node.watchdog import Watchdog
+from node.runtime.clock import NodeClock
+from node.runtime.entropy import RANDOM_BITS, Entropy
+from node.runtime.watchdog import Watchdog
 from replication.journal.sync import Sync
 from replication.journal.writer import Writer, Written
 from replication.wire.listener import Identity

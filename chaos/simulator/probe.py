@@ -19,9 +19,9 @@ from chaos.simulator.cost import free
 from chaos.simulator.crowd import TOPIC as CROWD
 from chaos.simulator.dispatched import Dispatched, replace_call
 from chaos.simulator.world import World
-from node.delivery_log import FAILED, PUSH
-from node.queues import GROUP
+from node.handover.delivery_log import FAILED, PUSH
 from node.server import Node
+from node.write.command_queues import GROUP
 from replication.apply.attempt_order import fence
 from replication.command.entry import EntryRefused, Kind, decode_entry
 from storage.format.array import U64
@@ -33,7 +33,7 @@ from storage.store import Store
 
 #: How often nodes are asked whether they are sure to lead.
 LOOK_S: Final = 0.01
-#: A leader learns within this time of another median: echoes, and how often it looks (node.housekeeping).
+#: A leader learns within this time of another median: echoes, and how often it looks (node.upkeep.housekeeping).
 LEARNS_S: Final = 1.0
 
 Name = tuple[str, int, int]  # (message id, term, attempt): names one hand-over
@@ -263,7 +263,8 @@ class Probe:
 
     def _median_ms(self, leader: str) -> float:
         """How far the median of the nodes' clocks is ahead of the truth, as their leader can know it at best: who is
-        down, stands still or has no connection with it counts as one that agrees with it (node/skew.py)."""
+        down, stands still or has no connection with it counts as one that agrees with it
+        (node/cluster/clock_skew.py)."""
         own_ms = self._ahead_ms(leader)
         leading = self._world.processes[leader].node
         peers = leading.group.peers if leading is not None else {}

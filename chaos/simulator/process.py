@@ -33,9 +33,9 @@ from chaos.simulator.platter import Platter
 from chaos.simulator.receivers import Receivers
 from chaos.simulator.stream import connect
 from chaos.simulator.trace import Trace
-from node.config import Config
+from node.runtime.config import Config
 from node.server import Node
-from node.snapshot import Reinstalled
+from node.upkeep.snapshot import Reinstalled
 from storage.file.disk import DiskFailed
 
 #: From the start of a process to its first instruction of ours.

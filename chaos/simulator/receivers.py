@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from api.port.address_guard import Addresses
 from chaos.simulator.loop import Scheduler, SimLoop
 from chaos.simulator.network import Network, Socket
 from chaos.simulator.trace import Trace
-from node.push_address import Addresses
-from node.push_answer import Answer, make_answer
-from node.push_client import KEEPALIVE_S
-from node.push_target import Origin, PushTarget
-from node.retry import BROKEN, CONNECT, FORBIDDEN_ADDRESS, STOPPED, TIMEOUT
+from node.push.answer import Answer, make_answer
+from node.push.client import KEEPALIVE_S
+from node.push.target import Origin, PushTarget
+from node.settle.retry import BROKEN, CONNECT, FORBIDDEN_ADDRESS, STOPPED, TIMEOUT
 
 #: Networks that a node must be allowed to push to.
 NETWORK = "10.9.0.0/16"
@@ -169,7 +169,7 @@ class _Line:
 
 
 class SimPushClient:
-    """node.push_client on simulated sockets: kept connections, one timeout over all, `may_send` when one stands."""
+    """node.push.client on simulated sockets: kept connections, one timeout over all, `may_send` when one stands."""
 
     def __init__(
         self,

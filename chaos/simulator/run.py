@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 
-import node.carried_outcome
-import node.dead_letter
-import node.settling
+import node.message.dead_letter
+import node.pull.settling
+import node.settle.former_leader_outcomes
 from api.port.port import ANONYMOUS
 from chaos.bounds import Bounds
 from chaos.event import Acked, Answered, Begun, Cancelled, Crashed, DeadLettered, Digest, Event, HandedOver, Held
@@ -54,7 +54,8 @@ START_S: Final = 20.0
 ACCOUNTS_S: Final = 240.0
 #: A request of many messages takes an entry for so many of them, where clients ask: then some take several.
 PIECES: Final[list[Patch]] = [
-    (module, "ENTRY_MOVES_MAX", 3) for module in (node.settling, node.dead_letter, node.carried_outcome)
+    (module, "ENTRY_MOVES_MAX", 3)
+    for module in (node.pull.settling, node.message.dead_letter, node.settle.former_leader_outcomes)
 ]
 DRAIN_S: Final = 90.0
 #: All that was outstanding is over for so long before files are compared.

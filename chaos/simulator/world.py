@@ -34,7 +34,7 @@ from chaos.simulator.platter import Platter
 from chaos.simulator.process import End, Process, Surroundings
 from chaos.simulator.receivers import NETWORK, Receivers
 from chaos.simulator.trace import Trace
-from node.config import Config, parse_config
+from node.runtime.config import Config, parse_config
 from node.server import Node
 from storage.directory.verify import digest
 

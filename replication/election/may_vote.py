@@ -10,8 +10,9 @@ because what it promised before a crash still holds. How long that time is stand
 Votes (R5). The library counts answers without looking at who sent them; here each peer counts once.
 
 Reluctance. A node whose clock is far from its leader's would hand over early or late as a leader, and a leader that a
-majority contradicts gives leadership away (node/skew.py), so it is the follower that is wrong. It waits for one more
-timeout before it stands, so that when the leader dies another one is elected if there is any. It votes as ever.
+majority contradicts gives leadership away (node/cluster/clock_skew.py), so it is the follower that is wrong. It waits
+for one more timeout before it stands, so that when the leader dies another one is elected if there is any. It votes as
+ever.
 
 Voter rule. A node with an empty directory may have voted, and acknowledged entries, before it was wiped. It neither
 votes nor campaigns until (a) every configured peer says that it is empty too, so there was nothing to forget, or (b) it

@@ -8,7 +8,8 @@ rest. So going on after a crash, a change of leader or of the offer is the same 
 Nothing of the old state is touched until all of the new one is there, synced and read back
 (storage/directory/snapshot_install.py). Whatever is wrong before that (a piece that stays damaged, another cluster's
 manifest, too little space) ends this try with a line in the log; the leader offers again. `ready` is called at the end,
-on the loop, and ends the node, which puts the new state in place by one rename and starts again (node/snapshot.py).
+on the loop, and ends the node, which puts the new state in place by one rename and starts again
+(node/upkeep/snapshot.py).
 """
 
 from __future__ import annotations

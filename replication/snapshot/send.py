@@ -10,8 +10,8 @@ leader                                            follower
   its log matches behind the index: the pin goes, the journal behind it is kept until it has caught up
 ```
 A follower is stranded when what it needs next is no longer in the journal: it was away for longer than the journal is
-kept (node/trimming.py), or came back with an empty disk. Files are numbered in the manifest's order from 1; 0 is the
-manifest. A piece may go on in the files behind its first: the offer says so (`together`, since protocol 4).
+kept (node/upkeep/journal_trim.py), or came back with an empty disk. Files are numbered in the manifest's order from 1;
+0 is the manifest. A piece may go on in the files behind its first: the offer says so (`together`, since protocol 4).
 
 What the leader's loop does for it is a handful of small steps per piece: pieces are read in a thread, at most one is on
 its way to a follower, all of them together are paced, and none is larger than a heartbeat can wait for. So the pace,

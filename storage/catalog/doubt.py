@@ -18,7 +18,8 @@ from storage.format.array import I64, U64
 from storage.format.position import HOUR_MAX, HOUR_MS, INDEX_BITS, hours_of
 
 CLOCKS_MS: Final = 1_000
-"""How far two leaders' clocks may be apart: each is within 500 ms of the median of all nodes' (node/clock.py)."""
+"""How far two leaders' clocks may be apart: each is within 500 ms of the median of all nodes'
+(node/runtime/clock.py)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """What a restored cluster does about messages that became due while it was not there: a row of the catalog, until done.
 
 `hourwheel restore` writes it, the first leader fixes the moment it counts from (`cutoff_ms`, by its clock, replicated),
-and whoever leads then gives up what was due before that; see node/catching_up.py. No row: everything is handed over.
+and whoever leads then gives up what was due before that; see node/leader/restored_overdue.py. No row: everything is
+handed over.
 """
 
 from typing import Final

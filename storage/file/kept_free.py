@@ -1,4 +1,5 @@
-"""How much of a file system is kept free: what goes on when new work is refused needs it (node/reserve.py)."""
+"""How much of a file system is kept free: what goes on when new work is refused needs it
+(node/runtime/free_space.py)."""
 
 from pathlib import Path
 from typing import Final

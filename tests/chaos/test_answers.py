@@ -30,7 +30,7 @@ from chaos.event import (
     Transferred,
 )
 from chaos.history import History
-from node.retry import NACKED
+from node.settle.retry import NACKED
 from replication.apply.move import CODE_REDRIVEN
 from storage.catalog.level import LEVELS
 from storage.format.rows import FORWARDED

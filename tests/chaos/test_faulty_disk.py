@@ -14,7 +14,7 @@ from chaos.faulty_disk import FaultyDisk
 
 SCRIPT = """
 import ctypes, os, sys, time
-from node.boot import read_boot
+from node.runtime.boot import read_boot
 from storage.file.disk import Disk
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
 libc = ctypes.CDLL(None, use_errno=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import node.catching_up as node_catching_up
+import node.leader.restored_overdue as node_catching_up
 from api.port.port import ANONYMOUS, MessageIn, PullIn
 from api.port.problem import Problem
 from api.port.queries import DeadQuery

@@ -16,7 +16,7 @@ from chaos.ports import free_ports
 from cli.exit_code import ExitCode
 from cli.local_cluster import LocalNode, write_config
 from cli.main import main
-from node.config import Config
+from node.runtime.config import Config
 from replication.command.entry import UnknownCommand
 from storage.directory.data_directory import DataDirectory
 from storage.file.disk import Disk

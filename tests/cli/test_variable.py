@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from cli.exit_code import ExitCode
 from cli.main import main
 from cli.variable import known_variables, strangers
-from node.config import ConfigError, parse_config
+from node.runtime.config import ConfigError, parse_config
 
 
 def document() -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from node.config import load_config
+from node.runtime.config import load_config
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 NODES = ("n1", "n2", "n3")

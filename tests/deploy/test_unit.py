@@ -6,7 +6,7 @@ from pathlib import Path
 from api.http.server import GRACE_S
 from cli.exit_code import ExitCode
 from cli.main import COMMANDS
-from node.leaving import LEAVE_S
+from node.cluster.drain import LEAVE_S
 
 UNIT = (Path(__file__).parents[2] / "deploy" / "hourwheel.service").read_text(encoding="utf-8")
 

@@ -9,7 +9,7 @@ from ledger.bucket import SPAN, TERM, Rows, Topic
 from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from ledger.records import LEASE_ENDED, MAX_AGE, REDRIVEN, RESCHEDULED
 from ledger.unrecorded import unrecorded
-from node import retry
+from node.settle import retry
 from replication.apply import move as apply_move
 from storage.format.delivery_record import DELIVERED as DONE
 from storage.format.delivery_record import FAILED, GIVEN_BACK, LATE, PUSH

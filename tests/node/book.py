@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from node.dispatcher import Dispatcher
+from node.leader.dispatcher import Dispatcher
 from replication.apply.machine import Applied
 from replication.command.registry import Command, Lease, PutTopic
 from storage.catalog.doubt import CLOCKS_MS

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from node.dispatcher import DispatchOptions
-from tests.node.leader import T0, Leader
+from node.leader.dispatcher import DispatchOptions
+from tests.node.one_leader import T0, Leader
 
 MakeLeader = Callable[..., Leader]
 

@@ -14,15 +14,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from node.lease_book import HandOver
+from node.handover.lease_book import HandOver
 from replication.command.handover import DEAD, RETRY
 from replication.command.registry import DispatchState, Fail, PutTopic, Redrive, Reschedule, Settle
 from storage.format.array import U16, U32, U64
 from storage.format.tag_mask import TagFilter
 from tests.node.book import RecordingWheel
-from tests.node.leader import HOUR_MS, messages
 from tests.node.model_log import STOP_MS, TOPICS, Reign
 from tests.node.model_strict import StrictModel
+from tests.node.one_leader import HOUR_MS, messages
 
 GRID_MS = 1_000  # a lease that ended is found at the latest this long after
 TAGS: tuple[tuple[str, ...], ...] = (

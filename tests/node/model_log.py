@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from node.dispatcher import Dispatcher, DispatchOptions
-from node.lease_book import HandOver
+from node.handover.lease_book import HandOver
+from node.leader.dispatcher import Dispatcher, DispatchOptions
 from replication.apply.machine import Applied
 from replication.command.entry import encode_entry
 from replication.command.registry import Command, PutTopic, Schedule
 from storage.format.array import U16, U64
 from tests.node.book import Book
-from tests.node.leader import GENESIS, HOUR_MS, T0, Replica
+from tests.node.one_leader import GENESIS, HOUR_MS, T0, Replica
 
 STOP_MS = 50
 TOPICS = ("a", "b", "c")
@@ -59,7 +59,7 @@ class Reign:
 
 @dataclass(slots=True)
 class Limit:
-    """The same number of attempts for all (node.exhausted.AttemptLimit)."""
+    """The same number of attempts for all (node.handover.attempt_limit.AttemptLimit)."""
 
     most: int
 

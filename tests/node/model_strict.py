@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from node.lease_book import HandOver
+from node.handover.lease_book import HandOver
 from replication.command.registry import Cancel, PutTopic
 from storage.format.array import U64
 from tests.node.model_log import TOPICS, LoggedModel

@@ -13,8 +13,8 @@ import pytest
 from api.port.port import ANONYMOUS, MessageIn
 from api.port.problem import Problem
 from chaos.ports import free_ports
-from node.config import parse_config
-from node.membership import NodeRemoved
+from node.cluster.membership import NodeRemoved
+from node.runtime.config import parse_config
 from node.server import Node
 from tests.node.three_nodes import leader_of
 from tests.waiting import WITHIN_S, until

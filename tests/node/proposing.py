@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from node.clock import NodeClock
-from node.entropy import Entropy
-from node.proposer import Proposer
-from node.riding import Riding
+from node.runtime.clock import NodeClock
+from node.runtime.entropy import Entropy
+from node.write.leader_commands import Riding
+from node.write.proposer import Proposer
 from replication.command.entry import decode_entry
 from replication.command.registry import DispatchState, Lease
 from replication.group import RaftGroup

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from node.push_address import Addresses
-from node.push_answer import Answer
-from node.push_client import PushClient
-from node.push_target import make_head, make_target
+from api.port.address_guard import Addresses
+from node.push.answer import Answer
+from node.push.client import PushClient
+from node.push.target import make_head, make_target
 from storage.format.record import Record
 from tests.node.receiver import Behave, receiver
 

@@ -10,9 +10,9 @@ from typing import Any
 from api.port.port import ANONYMOUS, MessageIn
 from api.port.problem import Problem
 from chaos.ports import free_ports
-from node.config import Config, parse_config
+from node.runtime.config import Config, parse_config
 from node.server import Node
-from node.snapshot import Reinstalled
+from node.upkeep.snapshot import Reinstalled
 from storage.directory.verify import digest
 from tests.waiting import until
 

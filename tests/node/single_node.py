@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from chaos.ports import free_ports
-from node.config import parse_config
 from node.outside import Outside
+from node.runtime.config import parse_config
 from node.server import Node
 
 Play = Callable[[Node], Awaitable[None]]

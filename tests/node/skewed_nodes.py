@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from chaos.ports import free_ports
-from node.clock import NodeClock
-from node.config import parse_config
 from node.outside import Outside
+from node.runtime.clock import NodeClock
+from node.runtime.config import parse_config
 from node.server import Node
 from tests.node.three_nodes import leader_of
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from node.clock import STEP_MS, NodeClock
+from node.cluster.clock_skew import Skew
+from node.runtime.clock import STEP_MS, NodeClock
 from node.server import Node
-from node.skew import Skew
 from replication.election.median import Median
 from replication.raft.options import Peer
 

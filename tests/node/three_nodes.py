@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from chaos.ports import free_ports
-from node.all_of import all_of
-from node.config import parse_config
+from node.runtime.config import parse_config
 from node.server import Node
+from node.settle.wait_for_all import all_of
 from tests.waiting import until
 
 Scene = Callable[[list[Node]], Awaitable[None]]

@@ -15,18 +15,18 @@ HOMES = ("tests/waiting.py", "tests/virtual_time.py")
 PARTS = {
     "tests/api/http/test_connection.py": ["a client that drips its header"],
     "tests/chaos/simulator/test_loop.py": ["asyncio.sleep itself, on virtual time"],
-    "tests/node/test_push_client_bad.py": [
+    "tests/node/push/test_client_bad.py": [
         "a receiver that drips its header",
         "a receiver that drips its body",
         "a process that stands still",
     ],
-    "tests/node/test_push_deadline.py": ["a process that stands still"],
-    "tests/node/test_watchdog.py": [
+    "tests/node/push/test_deadlines.py": ["a process that stands still"],
+    "tests/node/runtime/test_watchdog.py": [
         "a call that holds the loop and does not work",
         "a process that stands still",
         "processors that others hold",
     ],
-    "tests/node/test_snapshot.py": ["the pace of a load that pours in beside the test"],
+    "tests/node/upkeep/test_snapshot.py": ["the pace of a load that pours in beside the test"],
 }
 
 

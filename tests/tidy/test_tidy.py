@@ -36,11 +36,11 @@ THIRD_PARTY: dict[str, set[str]] = {
 
 #: Call that reaches outside -> the only files that may make it. Time, chance and files come in from there.
 HOMES: dict[str, set[str]] = {
-    "time.time": {"node/clock.py"},
-    "time.time_ns": {"node/clock.py"},
-    "time.sleep": {"storage/file/disk.py", "node/watchdog.py"},
-    "time.monotonic": {"node/clock.py", "node/watchdog.py"},
-    "os.urandom": {"node/entropy.py"},
+    "time.time": {"node/runtime/clock.py"},
+    "time.time_ns": {"node/runtime/clock.py"},
+    "time.sleep": {"storage/file/disk.py", "node/runtime/watchdog.py"},
+    "time.monotonic": {"node/runtime/clock.py", "node/runtime/watchdog.py"},
+    "os.urandom": {"node/runtime/entropy.py"},
     "open": {"storage/file/disk.py"},
     "os.open": {"storage/file/disk.py"},
     # A mapped file that is cut short is a signal: LMDB's is looked at first, and no other is mapped. Blocks map memory.

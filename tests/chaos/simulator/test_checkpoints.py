@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from chaos.simulator.world import World
-from node.checkpointer import CHECK_S, Checkpointer
+from node.upkeep.checkpointer import CHECK_S, Checkpointer
 from tests.chaos.simulator.load import Load
 
 EACH_S = 3

@@ -15,8 +15,8 @@ from chaos.simulator.cost import BOUNDS, CALLS, Meter, _owner, counted, free
 from chaos.simulator.loop import CHARGED_S
 from chaos.simulator.run import run_plan
 from chaos.simulator.world import World
-from node.housekeeping import keep_house
 from node.server import Node
+from node.upkeep.housekeeping import keep_house
 
 ROOT = Path(__file__).parents[3]
 

@@ -15,9 +15,9 @@ from chaos.simulator.load import Offer, Shape, _Request
 from chaos.simulator.loop import TimeStandsStill
 from chaos.simulator.outside import SimWriter
 from chaos.simulator.run import Running, run_plan
-from node.clock import NodeClock
-from node.reign import Reign
-from node.skew import Skew
+from node.cluster.clock_skew import Skew
+from node.leader.leader_term import Reign
+from node.runtime.clock import NodeClock
 from storage.file.disk import DiskFailed
 from storage.format.rows import Corrupt
 

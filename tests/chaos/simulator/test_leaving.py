@@ -4,7 +4,7 @@ from api.port.port import ANONYMOUS, MessageIn, TopicChange
 from chaos.simulator.client import Outcome
 from chaos.simulator.receivers import Behaviour
 from chaos.simulator.world import World
-from node.leaving import LEAVE_S
+from node.cluster.drain import LEAVE_S
 from tests.chaos.simulator.load import Load
 
 SLOW_S = 0.9

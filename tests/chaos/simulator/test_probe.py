@@ -11,15 +11,15 @@ from chaos.event import Fault, Promoted
 from chaos.history import History
 from chaos.simulator.dispatched import Dispatched, replace_call
 from chaos.simulator.probe import Probe
-from node.clock import NodeClock
-from node.planning import Planning
+from node.handover.lease_ahead import Planning
+from node.runtime.clock import NodeClock
 from replication.command.registry import PutTopic
 from replication.election.median import Median
 from replication.raft.options import Peer
 from storage.format.message_id import decode_id
 from storage.format.rows import Corrupt
 from storage.wheel.due import Due
-from tests.node.leader import T0, Leader
+from tests.node.one_leader import T0, Leader
 
 DUE_MS = T0 + 500
 LEASE_MS = 15_000

@@ -22,7 +22,7 @@ from chaos.simulator.load import PULL, PUSH, STRICT_PULL, STRICT_PUSH, Offer, Pr
 from chaos.simulator.receivers import Behaviour
 from chaos.simulator.run import Running
 from chaos.simulator.world import World
-from node.sweep import Sweep
+from node.leader.backlog import Sweep
 
 MESSAGES = 1_000
 #: From the beginning of the load to the second in which all are due.

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from node.boot import read_boot
-from node.delivery_log import PULL, DeliveryLog, Mark
-from node.entropy import Entropy
+from node.handover.delivery_log import PULL, DeliveryLog, Mark
+from node.runtime.boot import read_boot
+from node.runtime.entropy import Entropy
 from replication.command.registry import DispatchState
 from storage.file.delivery_end import end_killed_term
 from storage.file.delivery_file import delivery_files, read_delivery_file

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import storage.state.unit_states
-from node.memory import resident_bytes
+from node.runtime.memory import resident_bytes
 from storage.file.disk import Disk
 from storage.format.position import HOUR_MS
 from storage.format.rows import DEAD, DELIVERED, FORWARDED, LEASED, PENDING

@@ -1,0 +1,108 @@
+"""What this node must say loudly: its clock is off, or nodes differ and nobody can tell whose state is right.
+
+The clock guard in one place. A leader knows every clock from the echoes (node/cluster/clock_skew.py); a follower knows
+its own from the heartbeats, which carry the median as the leader sees it. Past `[clock] skew_max_ms`, either way, a
+node is not ready (`/readyz`), stands for election after the others (replication/election/may_vote.py), and a leader
+that a majority contradicts hands over (node/cluster/transfer.py). Nothing here changes what is done with messages.
+
+| who is off | who notices | what happens |
+|---|---|---|
+| one follower | itself, and the leader's metrics | not ready; stands after the others; nothing is late or early |
+| the leader, against a majority that agrees | itself, at once | not ready; stamps at most 500 ms past it; yields |
+| one of two nodes that are up, of three | the follower, and the metrics | who is wrong? the leader leads on |
+| a majority, together | nobody | the median is wrong: time is what most clocks say |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import structlog
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+log = structlog.get_logger()
+
+#: How often the same trouble is said again.
+SAY_EVERY_S = 30.0
+
+
+class Guard(Collector):
+    """Reads; says; counts. `watch` is called from housekeeping. Also collects the skew of each peer for /metrics."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._said_s: dict[str, float] = {}
+
+    def watch(self) -> None:
+        """Log what is wrong, now and then while it lasts."""
+        clock = self.clock_check()
+        self._say("clock", "" if clock == "ok" else clock)
+        self._say("split", self.split)
+        for peer, ahead_ms in self._skews():
+            off = abs(ahead_ms) > self._bound_ms
+            self._say(f"clock of {peer}", f"the clock of {peer} is {_side(ahead_ms)} this leader's" if off else "")
+
+    def clock_check(self) -> str:
+        """`ok`, or by how much this node's clock is off; for /readyz. Ok while there is nobody to compare with."""
+        ahead_ms = self._node.skew.ahead_ms()
+        if ahead_ms is None or abs(ahead_ms) <= self._bound_ms:
+            return "ok"
+        return (
+            f"this node's clock is {_side(ahead_ms)} the median of the nodes' clocks; "
+            f"at most {self._bound_ms} ms are allowed ([clock] skew_max_ms)"
+        )
+
+    @property
+    def split(self) -> str:
+        """Which nodes differ without a majority on one side, as the leader finds it; empty if none do."""
+        found = self._node.group.agreement.split
+        return str(found) if found is not None else ""
+
+    def values(self) -> dict[str, float]:
+        """Rows of the table of node.cluster.metrics. The clock's is NaN while there is nobody to compare with."""
+        ahead_ms = self._node.skew.ahead_ms()
+        return {
+            "hourwheel_clock_ahead_seconds": float("nan") if ahead_ms is None else ahead_ms / 1000,
+            "hourwheel_agreed_index": self._node.group.agreed_index,
+            "hourwheel_split": float(bool(self.split)),
+        }
+
+    def describe(self) -> list[Metric]:
+        """Nothing: peers are not there yet when the registry asks at registration."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """For the registry."""
+        family = GaugeMetricFamily(
+            "hourwheel_clock_skew_seconds", "How far a peer's clock is ahead of this leader's", labels=["node"]
+        )
+        for peer, ahead_ms in self._skews():
+            family.add_metric([peer], ahead_ms / 1000)
+        yield family
+
+    @property
+    def _bound_ms(self) -> int:
+        return self._node.config.clock.skew_max_ms
+
+    def _skews(self) -> list[tuple[str, float]]:
+        """Of each peer heard in this reign, how far its clock is ahead of ours, ms."""
+        skew = self._node.skew
+        peers = sorted(self._node.group.peers.items())
+        return [(node_id, peer.clock_offset_ms) for node_id, peer in peers if skew.hears(peer)]
+
+    def _say(self, subject: str, trouble: str) -> None:
+        now_s = self._node.clock.monotonic()
+        if not trouble:
+            self._said_s.pop(subject, None)
+        elif now_s - self._said_s.get(subject, float("-inf")) >= SAY_EVERY_S:
+            self._said_s[subject] = now_s
+            log.error("guard", subject=subject, trouble=trouble)
+
+
+def _side(ahead_ms: float) -> str:
+    return f"{abs(ahead_ms):.0f} ms {'ahead of' if ahead_ms > 0 else 'behind'}"

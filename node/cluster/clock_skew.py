@@ -1,0 +1,146 @@
+"""What the nodes' clocks say about ours: how far ahead the median is, and whether this leader is outvoted.
+
+Every echo of a heartbeat carries the clock of its sender, so only a leader knows the others'; its heartbeats carry the
+median of them, so a follower knows how far its own is off. Two things follow. A leader's stamps stay within 500 ms
+past the median (runtime/clock.py): that holds from the first stamp on. And a leader that a majority of the nodes
+contradict, agreeing with each other, hands leadership to one of them: a clock that is behind would make everything
+late, and one that is ahead everything early, if only by the 500 ms.
+
+What waited on the way counts for neither (replication/election/median.py, options.py): after a pause it says where
+clocks were.
+
+To contradict is to be farther off than the configured bound, which is at most those 500 ms.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from node.runtime.clock import STEP_MS, NodeClock
+from replication.election.median import Median
+from replication.group import RaftGroup
+from replication.raft.options import Peer, parted_ms
+
+
+class Skew:
+    """Asks the group for its peers' clocks. `led_since_s`: echoes from before (monotonic seconds) say nothing."""
+
+    def __init__(self, group: RaftGroup, clock: NodeClock, bound_ms: int = STEP_MS) -> None:
+        self._group = group
+        self._clock = clock
+        self._bound_ms = bound_ms
+        self.led_since_s = 0.0
+        self._found: Median | None = None
+
+    def median_ms(self) -> float:
+        """How far the median of the nodes' clocks is ahead of ours; known to the leader alone, 0 elsewhere.
+
+        A node that was not heard counts as one that stands where the median was when it was last known, which time has
+        moved on since: so one whose wall clock jumped before it was elected knows that it is off, though another node
+        is away and of two nobody could tell. Was it never known, as after all nodes were down at once, one that is down
+        is left out, and of two clocks the lower one counts: late by a slow clock can be borne, early by a fast one can
+        not. So one that is up and about to be heard counts as the lowest: two fast ones of five may be heard first.
+        """
+        return self._median()[0]
+
+    def least_median_ms(self) -> float:
+        """The same, at the lowest that the ways of the echoes, and slack and age of what is known, allow. The first
+        echoes of a term may have been slow. A leader's stamps keep to it. It is never below the lowest clock of a
+        majority that is heard."""
+        now, voters = self._clock.monotonic(), self.voters
+        heard_ms = [peer.least_offset_ms(now) for peer in voters if self._heard(peer)]
+        known = self.known or Median(0.0, now)
+        return self._median_of(voters, heard_ms, known.slack_ms + parted_ms(now - known.at_s))
+
+    def told_ms(self) -> tuple[int, int]:
+        """For a leader's heartbeats: by how much its clock is ahead of the median, and by how much more it may be."""
+        median_ms, slack_ms = self._median()
+        return -round(median_ms), math.ceil(slack_ms)
+
+    def _median(self) -> tuple[float, float]:
+        """See `median_ms`; and how much less it may be, by the ways of the echoes and what was told of theirs. Age does
+        not count: the next leader would count it again, and each after it, for a clock that is away for days."""
+        voters, known = self.voters, self.known
+        heard = [peer for peer in voters if self._heard(peer)]
+        median_ms = self._median_of(voters, [peer.clock_offset_ms for peer in heard])
+        sure_ms = [peer.clock_offset_ms - peer.clock_error_ms for peer in heard]
+        slack_ms = median_ms - self._median_of(voters, sure_ms, known.slack_ms if known else 0.0)
+        if self._clock.leading and len(heard) == len(voters):
+            self._found = Median(self._clock.own_ms() + median_ms, self._clock.monotonic(), slack_ms)
+        return median_ms, slack_ms
+
+    def _median_of(self, voters: list[Peer], heard_ms: list[float], known_less_ms: float = 0.0) -> float:
+        """Of the clocks of those that were heard, with our own; and what is known of the others', less so much."""
+        if not self._clock.leading:
+            return 0.0
+        offsets_ms, known_ms = [0.0, *heard_ms], self._known_ms()
+        if known_ms is not None:
+            return statistics.median_low([*offsets_ms, *([known_ms - known_less_ms] * (len(voters) - len(heard_ms)))])
+        awaited = sum(peer.connected and not self._heard(peer) for peer in voters)
+        return statistics.median_low([*offsets_ms, *([min(offsets_ms)] * awaited)])
+
+    @property
+    def voters(self) -> list[Peer]:
+        """The peers whose clocks count. One without a vote may be away, or wrong, for as long as it likes."""
+        return [peer for peer in self._group.peers.values() if not peer.learner]
+
+    @property
+    def known(self) -> Median | None:
+        """The median of the nodes' clocks as this leader found it last or was told it."""
+        return max((each for each in (self._found, self._group.median) if each), key=lambda at: at.at_s, default=None)
+
+    def some_right_ms(self) -> float:
+        """How far a moment is ahead of our clock that some right clock among those heard has not passed yet, where a
+        majority of all nodes' clocks are right. Known to the leader, which heard a majority since it leads."""
+        voters = self.voters
+        heard_ms = [peer.clock_offset_ms for peer in voters if self._heard(peer)]
+        offsets_ms = sorted([0.0, *heard_ms], reverse=True)
+        wrong_at_most = len(voters) // 2
+        return offsets_ms[max(0, len(offsets_ms) - wrong_at_most - 1)]
+
+    def _known_ms(self) -> float | None:
+        """How far the median that was known last is ahead of our clock now."""
+        if self.known is None:
+            return None
+        return self.known.ms + (self._clock.monotonic() - self.known.at_s) * 1000 - self._clock.own_ms()
+
+    def agrees(self, peer: Peer) -> bool:
+        """Whether the peer's clock is within the bound of the median."""
+        return self._heard(peer) and abs(peer.clock_offset_ms - self.median_ms()) <= self._bound_ms
+
+    def hears(self, peer: Peer) -> bool:
+        """Whether this node leads and knows the peer's clock."""
+        return self._clock.leading and self._heard(peer)
+
+    def ahead_ms(self) -> float | None:
+        """How far this node's clock is ahead of the median: by the echoes as leader, by its leader's word else. None
+        where there is no leader, or nobody to compare with."""
+        if self._clock.leading:
+            return -self.median_ms() if any(map(self._heard, self.voters)) else None
+        known_ms = self._known_ms() if self._group.leader_id is not None else None
+        return None if known_ms is None else -known_ms
+
+    def outvoted(self) -> bool:
+        """Whether this leader is farther off the median than the bound, and a majority of all nodes is not: of two
+        nodes nobody can say whose clock is wrong, nor with one of three down, unless the median is still known."""
+        agreeing = sum(map(self.agrees, self.voters)) + self._absent()
+        return abs(self.median_ms()) > self._bound_ms and self._majority(agreeing)
+
+    def outvotes(self, peer: Peer) -> bool:
+        """Whether that peer would be outvoted as leader."""
+        others = sum(self.agrees(each) for each in self.voters if each is not peer) + self._absent()
+        return not self.agrees(peer) and self._majority(others + (abs(self.median_ms()) <= self._bound_ms))
+
+    def _absent(self) -> int:
+        """How many nodes are down that agree with the median, as it was known when they were not."""
+        known_ms = self._known_ms()
+        if known_ms is None or abs(known_ms - self.median_ms()) > self._bound_ms:
+            return 0
+        return sum(not self._heard(peer) and not peer.connected for peer in self.voters)
+
+    def _majority(self, count: int) -> bool:
+        return count > (len(self.voters) + 1) // 2
+
+    def _heard(self, peer: Peer) -> bool:
+        return peer.last_echo_s > self.led_since_s

@@ -1,0 +1,18 @@
+"""What the first leader founds a cluster with."""
+
+from node.runtime.config import Config
+from node.runtime.entropy import Entropy
+from replication.command.registry import Genesis
+
+
+def genesis_of(config: Config, entropy: Entropy) -> Genesis:
+    """With a new id and a new secret, and the nodes that its configuration names."""
+    founders = sorted(config.peers, key=lambda peer: peer.id)
+    return Genesis(
+        cluster_id=entropy.bytes(16),
+        secret=entropy.bytes(32),
+        nodes=tuple(peer.id for peer in founders),
+        addresses=tuple((peer.raft, peer.http) for peer in founders),
+        retention_ms=config.storage.retention_ms,
+        key_retention_ms=config.storage.key_retention_ms,
+    )

@@ -1,0 +1,160 @@
+"""When the level of the cluster rises (storage/catalog/level.py): the leader sees to it, every node follows what is
+applied.
+
+    every node    says in its hello which entries it reads
+    leader        all members, learners too, are connected both ways and read the next level -> RaiseLevel, an entry of
+                  its own
+    every node    applies it: entries, files and hello of the new level; peers that do not read it are refused
+
+A member that is away holds the level where it is: it may come back as an older build, and could not read what the
+others wrote meanwhile. With `raft.upgrade = "asked"` nothing rises by itself, so that an operator can go back until he
+asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from api.port.problem import Problem
+from node.write.command_queues import GROUP
+from replication.apply.machine import Applied
+from replication.command.entry import encode_entry
+from replication.command.level import RaiseLevel
+from replication.raft.proposal import NOT_LEADER, OVERLOADED, UNKNOWN
+from replication.wire.handshake import Range
+from storage.catalog.level import LEVELS, NEEDS, has
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+log = structlog.get_logger()
+
+AUTO = "auto"
+
+
+class Levels:
+    """The level as one node knows it. Made when the machine, the transport and the proposer are."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._raising = False
+        node.machine.on_level = self._rose
+        self._tell()
+
+    @property
+    def level(self) -> int:
+        """As applied here."""
+        return self._node.machine.level
+
+    def reads(self) -> dict[str, Range | None]:
+        """Of each member which versions of entries it reads; None if it is not connected."""
+        node = self._node
+        heard = node.transport.reads()
+        own = node.config.node_id
+        return {member: LEVELS if member == own else heard.get(member) for member in node.members.ids()}
+
+    def lagging(self, level: int) -> str | None:
+        """Which member cannot be at this level, and why, in words; None if all can."""
+        for member, span in sorted(self.reads().items()):
+            if span is None:
+                return f"{member} is not connected, so nobody knows what it reads"
+            if span[1] < level:
+                return f"{member} reads versions {span[0]} to {span[1]}"
+        return None
+
+    def require(self, feature: str) -> None:
+        """Raises `not-supported-yet`, which names the member that lags, unless the cluster has the feature."""
+        if not has(self.level, feature):
+            raise self._not_yet(NEEDS[feature])
+
+    async def upgrade(self, level: int | None) -> int:
+        """See api.port.member.MemberPort."""
+        wanted = LEVELS[1] if level is None else level
+        if self.level >= wanted:
+            return self.level
+        self._require_readers(wanted)
+        if not self._leads():
+            leader = self._node.group.leader_id
+            raise Problem("no-leader", "this node is not sure to lead; nothing happened", leader=leader)
+        if not self._free() or self._raising:
+            raise Problem("change-in-progress", "the members or the leader are being changed; try again in a moment")
+        while self.level < wanted:
+            self._require_readers(wanted)  # one may have left since the last one
+            self._refuse(await self._raise(self.level + 1))
+        return self.level
+
+    def _require_readers(self, level: int) -> None:
+        if self.lagging(level) is not None:
+            raise self._not_yet(level)
+
+    def _not_yet(self, level: int) -> Problem:
+        why, reads = self.lagging(level), self.reads()
+        lagging = next((member for member, span in sorted(reads.items()) if span is None or span[1] < level), None)
+        detail = f"this needs level {level}, and the cluster is at level {self.level}: "
+        if lagging is None:
+            return Problem("not-supported-yet", f"{detail}it rises in a moment, or when it is asked to")
+        return Problem("not-supported-yet", f"{detail}{why}", node=lagging, reads=reads[lagging], level=self.level)
+
+    @staticmethod
+    def _refuse(error: str | None) -> None:
+        if error is None:
+            return
+        if error in (NOT_LEADER, OVERLOADED):
+            raise Problem("no-leader", "leadership was lost, or too much waits to be written; nothing changed")
+        if error == UNKNOWN:
+            raise Problem("outcome-unknown", "the change is in the log and not known to be committed; GET /v1/cluster")
+        raise Problem("change-in-progress", f"{error}; try again in a moment")
+
+    def look(self) -> None:
+        """On the leader, now and then: raise the level if all members read the next one."""
+        node = self._node
+        due = node.config.raft.upgrade == AUTO and self.level < LEVELS[1]
+        if due and not self._raising and self._leads() and self._free() and self.lagging(self.level + 1) is None:
+            self._raising = True
+            node.spawn(self._follow())
+
+    async def _follow(self) -> None:
+        try:
+            if self.lagging(self.level + 1) is None:  # a turn of the loop has gone by, in which one may have left
+                await self._raise(self.level + 1)
+        finally:
+            self._raising = False
+
+    def _leads(self) -> bool:
+        node = self._node
+        return node.reign is not None and node.reign.trusted() and not node.draining
+
+    def _free(self) -> bool:
+        """Whether neither leadership nor the members are being changed."""
+        return not self._node.transfer.frozen and not self._node.group.changing
+
+    async def _raise(self, level: int) -> str | None:
+        """Propose it; None if it rose, or else what a proposal says."""
+        node = self._node
+        entry = encode_entry(
+            group=GROUP,
+            term=node.group.term,
+            node=node.members.number,
+            now_ms=node.clock.now_ms(),
+            sections=[RaiseLevel(level, node.members.table.index).pack()],
+            version=level,
+        )
+        outcome = await node.driver.propose(entry)
+        applied: Applied | None = outcome.result
+        if outcome.error is not None or applied is None:
+            return outcome.error or UNKNOWN
+        return None if self.level >= level else "the members changed meanwhile"
+
+    def _rose(self) -> None:
+        """A RaiseLevel was applied; called from inside the group's tick."""
+        log.info("the level of the cluster rose", level=self.level, index=self._node.group.applied_index + 1)
+        self._tell()
+        if self._node.reign is not None:
+            self._node.reign.level_rose()
+
+    def _tell(self) -> None:
+        node = self._node
+        node.transport.set_level(self.level)
+        node.proposer.level = self.level

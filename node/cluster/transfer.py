@@ -1,0 +1,297 @@
+"""Moving leadership on purpose, so that nobody notices: POST /v1/cluster/transfer, SIGTERM, a clock that is off.
+
+    seal     when the entry in flight is applied, what waits is proposed, the Leases of all hand-overs and the dispatch
+             state with it; from then on nothing is (write/proposer.py)
+    freeze   in the same step: nothing is taken from ready, new requests wait in the forwarder for whoever leads next
+    wait     until the target has all of that on disk and applied (replication/transfer.py)
+    give     this node steps down in its term, and then tells the target to stand for election
+    answer   when another leader is heard; what waited in the forwarder is sent to it
+    account  the new leader says when it could hand over first, and whether it repeated anything (leader/takeover.py)
+
+Until the last moment it can be called off, and then everything goes on here. Why nothing is handed over twice: every
+hand-over of this term was made before the freeze, so its Lease is in the log before the target is asked, and the target
+has applied it. Why no request is proposed twice or lost: one that was put into an entry has its result from this node,
+for that entry is committed before it steps down; one that was not is sent on, once, or refused as `no-leader`, which
+says that nothing happened.
+
+The gap is measured on one clock, the old leader's monotonic one: from the freeze, the last moment at which it could
+hand anything over, to the moment at which the new leader's account arrives, less the time for which that leader says it
+could hand over by then. So it is too long by the way of that answer, and never too short; no two clocks are compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import structlog
+
+from api.port.leadership import TOLD_MAX, OpenHandOvers, TakeoverView
+from api.port.port import ForwardRequest, TransferResult
+from api.port.problem import Problem
+from node.cluster.status import CATCHING_UP
+from replication.raft.options import Peer
+from storage.format.rows import LEASED
+
+if TYPE_CHECKING:
+    from node.leader.leader_term import Reign
+    from node.server import Node
+
+log = structlog.get_logger()
+
+#: How long the entry before the last one may take to be applied.
+QUIESCE_S = 1.0
+#: How soon a leader whose clock is off tries again to hand over to one of those that outvote it.
+YIELD_EVERY_S = 10.0
+#: What followers passed on to a leader that stops, before they heard its successor, is still read, and refused as
+#: `draining`, so that they pass it on there; a connection closed over it would leave its outcome unknown.
+LINGER_S = 0.25
+#: How long to wait for the new leader's first word: one lost message, an election timeout, an election, and some.
+SUCCESSOR_S = 5.0
+
+
+_VIEW = msgspec.json.Decoder(TakeoverView)
+_JSON = {"Content-Type": "application/json"}
+
+
+class Transfer:
+    """The transfers of one node; at most one is under way."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        #: Nothing is taken from ready and no request is begun here, because leadership is about to move.
+        self.frozen = False
+        self._frozen_s = 0.0
+        self._giving = asyncio.Lock()
+        self._told: asyncio.Future[bool] | None = None
+        self._task: asyncio.Task[TransferResult] | None = None
+        self._heard = asyncio.Event()
+        self._yield_s = 0.0
+
+    async def run(self, to: str | None) -> TransferResult:
+        """Move leadership to node `to` (None: the most caught up), as its leader. A caller that goes away changes
+        nothing. `unknown-node`, `not-caught-up` (all goes on here), `change-in-progress`, `draining`, `no-leader`."""
+        node = self._node
+        if node.reign is not None:
+            await node.reign.sure()  # first of all: whatever is looked at below may be otherwise after it
+        if to is not None and to not in node.members.ids():
+            raise Problem("unknown-node", f"no node of this cluster is named {to}")
+        if node.draining:
+            raise Problem("draining", "this node is shutting down and gives its leadership away by itself")
+        if node.reign is None or not node.reign.trusted():
+            raise Problem("no-leader", "this node is not sure to lead; nothing happened")
+        if node.group.changing:
+            raise Problem("change-in-progress", "the members are being changed; try again in a moment")
+        if self._busy():
+            raise Problem("change-in-progress", "another transfer is under way; look who leads when it is over")
+        if to == node.config.node_id:
+            return TransferResult(
+                from_node=to,
+                to_node=to,
+                term_before=node.group.term,
+                term_after=node.group.term,
+                took_ms=0,
+                gap_ms=0,
+                in_flight_carried=0,
+                repeated=0,
+            )
+        self._task = asyncio.get_running_loop().create_task(self._move(self._target(to)))
+        self._task.add_done_callback(self._ended)
+        return await asyncio.shield(self._task)
+
+    async def leave(self) -> bool:
+        """Before this node stops, as its leader: whether leadership was given away. All goes on if nobody can take
+        it."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+        target = self._best()
+        return self._node.reign is not None and target is not None and await self._give(target)
+
+    def _busy(self) -> bool:
+        return self._task is not None or self._giving.locked() or self.frozen
+
+    def target_of_best(self) -> str | None:
+        """Who would be asked to lead now; None if nobody can."""
+        return self._best()
+
+    @property
+    def giving(self) -> bool:
+        """Asked in the step in which this node stops leading: whether it is because it gives leadership away (else the
+        transfer, if there was one, has been called off by then)."""
+        return self._told is not None and not self._told.done()
+
+    def freeze(self) -> None:
+        """Nothing is handed over and no request begun here from now on."""
+        if not self.frozen:
+            self.frozen, self._frozen_s = True, self._node.clock.monotonic()
+
+    def thaw(self) -> None:
+        """This leader leads on."""
+        node = self._node
+        self.frozen = False
+        node.proposer.resume()
+        node.forwarder.leader_changed()  # what waited here for another leader is served here
+        if node.reign is not None:
+            node.reign.poke()
+
+    async def give_up(self) -> None:
+        """This leader should not lead: hand over to the best peer, or step down and leave it to an election."""
+        if self._busy() or not self._node.group.is_leader:
+            return
+        target = self._best()
+        if (target is None or not await self._give(target)) and self._node.group.is_leader:
+            self._node.group.resign()
+
+    async def yield_if_outvoted(self) -> None:
+        """This leader's clock is off, as far as a majority can tell: hand over to one of them. If nobody can take it,
+        lead on, on a clock that is held to theirs, and try again later."""
+        node = self._node
+        if self._busy() or not node.clock.leading or not node.skew.outvoted():
+            return
+        now_s, target = node.clock.monotonic(), self._best()
+        off_ms = round(-node.skew.median_ms())
+        if target is not None and now_s >= self._yield_s and node.skew.agrees(node.group.peers[target]):
+            self._yield_s = now_s + YIELD_EVERY_S
+            log.warning("this leader's clock is off and it yields", ahead_ms=off_ms, to=target)
+            await self._give(target)
+
+    def leader_changed(self) -> None:
+        """Another leader is known, or none."""
+        self._heard.set()
+
+    def _ended(self, task: asyncio.Task[TransferResult]) -> None:
+        self._task = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, Problem):
+            self._node.fatal(error)
+
+    def _target(self, to: str | None) -> str:
+        """Whom to ask. `not-caught-up` unless it is up, has a vote, and lacks so little that it is worth waiting."""
+        if to is None:
+            best = self._best()
+            if best is None:
+                peers = sorted(self._node.group.peers.items())
+                whys = "; ".join(f"{name} {self._unable(peer)}" for name, peer in peers) or "there is no other node"
+                raise Problem("not-caught-up", f"{whys}; this node leads on")
+            return best
+        peer = self._node.group.peers[to]
+        why = self._unable(peer)
+        if why is None and self._node.skew.outvotes(peer):
+            why = f"has a clock that is {peer.clock_offset_ms:+.0f} ms off and would not keep leadership"
+        if why is not None:
+            raise Problem("not-caught-up", f"{to} {why}; this node leads on")
+        return to
+
+    def _best(self) -> str | None:
+        """The peer that lacks least, of those whose clocks agree with the others' if there are such."""
+        able = [peer for peer in self._node.group.peers.values() if self._unable(peer) is None]
+        in_time = [peer for peer in able if self._node.skew.agrees(peer)]
+        best = max(in_time or able, key=lambda peer: (peer.match_index, peer.applied_index), default=None)
+        return None if best is None else best.node_id
+
+    def _unable(self, peer: Peer) -> str | None:
+        """Why this peer cannot take leadership; None: it can."""
+        if not peer.connected:
+            return "is down"
+        if not peer.voter:
+            return "has no vote yet"
+        if peer.retiring:
+            return "is draining and shall not lead"
+        lag = self._lag(peer)
+        return f"lacks the last {lag} entries" if lag > CATCHING_UP else None
+
+    def _lag(self, peer: Peer) -> int:
+        """Entries it lacks on disk or has not applied."""
+        return self._node.group.last_index - min(peer.match_index, peer.applied_index)
+
+    async def _move(self, to: str) -> TransferResult:
+        node, reign = self._node, self._node.reign
+        if reign is None:  # lost since `run` looked: a task begins in a later step of the loop
+            raise Problem("no-leader", "leadership was lost by itself meanwhile; look who leads")
+        term, begun_s = node.group.term, node.clock.monotonic()
+        if not await self._give(to):
+            if node.group.term != term or node.reign is None:
+                raise Problem("no-leader", "leadership was lost by itself meanwhile; look who leads")
+            raise Problem("not-caught-up", f"{to} did not have all on disk and applied in time; this node leads on")
+        told, given_s = self._open_hand_overs(reign), node.clock.monotonic()
+        leader = await self.successor(term)
+        heard_s, after = node.clock.monotonic(), node.group.term
+        view = await self._account(told)
+        gap_s = None if view is None else node.clock.monotonic() - view.ready_us / 1e6 - self._frozen_s
+        result = TransferResult(
+            from_node=node.config.node_id,
+            to_node=leader,
+            term_before=term,
+            term_after=after,
+            took_ms=round((heard_s - begun_s) * 1000),
+            gap_ms=None if gap_s is None or view is None or view.term != after else math.ceil(gap_s * 1000),
+            in_flight_carried=None if view is None or view.term != after else view.in_flight_carried,
+            repeated=None if view is None or view.term != after else view.repeated,
+        )
+        log.info(
+            "leadership moved",
+            asked=to,
+            freeze_to_given_ms=round((given_s - self._frozen_s) * 1000, 1),
+            given_to_heard_ms=round((heard_s - given_s) * 1000, 1),
+            **msgspec.structs.asdict(result),
+        )
+        return result
+
+    def _open_hand_overs(self, reign: Reign) -> OpenHandOvers:
+        """What this leader handed over and knows of no end of: the pushes on the wire, and what it handed over last, as
+        far as the records have it open."""
+        node = self._node
+        pushes = [attempt for attempt in node.pusher.attempts if attempt.term == reign.term]
+        newest, newest_end_ms = reign.takeover.newest()
+        position = np.concatenate([np.array([a.unit.position for a in pushes], np.uint64), newest])
+        ends_ms = np.concatenate([np.array([a.lease_end_ms for a in pushes], np.int64), newest_end_ms])
+        rows = np.flatnonzero(node.store.state_only(position) <= LEASED)[:TOLD_MAX]
+        return OpenHandOvers(reign.term, position[rows].tobytes(), ends_ms[rows].tobytes())
+
+    async def _account(self, told: OpenHandOvers) -> TakeoverView | None:
+        """The new leader's; None if it gave none, as when it was lost again at once."""
+        request = ForwardRequest("POST", "/v1/cluster/takeover", _JSON, msgspec.json.encode(told))
+        try:
+            answer = await self._node.forwarder.forward(request)
+            return _VIEW.decode(answer.body) if answer.status == 200 else None
+        except (Problem, msgspec.DecodeError) as error:
+            log.warning("the new leader gave no account", error=str(error))
+            return None
+
+    async def _give(self, to: str) -> bool:
+        """Whether leadership was given away. If not, everything goes on as before. One at a time: the end of one that
+        fails would thaw another that is about to give."""
+        async with self._giving:
+            return self._node.group.is_leader and await self._seal_and_give(to)
+
+    async def _seal_and_give(self, to: str) -> bool:
+        node, told = self._node, asyncio.get_running_loop().create_future()
+        given = False
+        try:
+            if await node.proposer.seal(QUIESCE_S, self.freeze):  # in the log, hence before whatever the target leads
+                self._told = told
+                node.group.transfer(to, told.set_result)
+                given = await told
+        finally:
+            self._told = None
+            if given:
+                self.frozen = False
+            else:
+                self.thaw()
+        return given
+
+    async def successor(self, term: int) -> str:
+        """Who leads a term after this one. `outcome-unknown` if nobody is heard in time."""
+        group = self._node.group
+        try:
+            async with asyncio.timeout(SUCCESSOR_S):
+                while group.term <= term or (leader := group.leader_id) is None:
+                    self._heard.clear()
+                    await self._heard.wait()
+                return leader
+        except TimeoutError:
+            detail = f"this node gave up leadership and heard no new leader within {SUCCESSOR_S:.0f} s"
+            raise Problem("outcome-unknown", detail) from None

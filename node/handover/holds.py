@@ -1,0 +1,83 @@
+"""Units that may not be handed over for the moment, because a command that ends or moves them is on its way.
+
+From its proposal to its result the leader does not hand such a unit over, so that a cancel that is answered 200 is not
+followed by a hand-over. A held unit met in a window steps aside, still claimed, and is first in line when released.
+
+A command names a message by its home or by its place, and is released by that name. Meanwhile the message may be moved
+by another command, a retry say: the hold goes with it, since the command will find it where it stands then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from node.ready.topic_window import LaneKind, Queued
+from storage.format.array import U64
+
+
+class Holds:
+    """Held units; few at a time, one per command in flight."""
+
+    def __init__(self) -> None:
+        self._holders: Counter[int] = Counter()  # name -> commands in flight; never 0
+        self._places: dict[int, int] = {}  # name -> where its unit stands; the same keys
+        self._names: dict[int, set[int]] = {}  # place -> names of the unit there; the inverse of _places, never empty
+        self._aside: dict[int, tuple[LaneKind, int, int]] = {}  # held and met in a window: its lane, topic, tags
+
+    def add(self, names: U64, places: U64) -> None:
+        """One more command holds each of these, named so and standing there; shape [n] each."""
+        for name, place in zip(names.tolist(), places.tolist(), strict=True):
+            self._holders[name] += 1
+            self._names.setdefault(self._places.setdefault(name, place), set()).add(name)
+
+    def mask(self, places: U64) -> npt.NDArray[np.bool_]:
+        """True, shape [n], where a unit is held."""
+        if not self._names:
+            return np.zeros(len(places), np.bool_)
+        held = np.fromiter(self._names, np.uint64, len(self._names))
+        return np.isin(places, held)
+
+    def put_aside(self, kind: LaneKind, topic: int, units: Queued) -> None:
+        """Held units were met in a window and taken out of it."""
+        for place, tags in zip(units.position.tolist(), units.tags.tolist(), strict=True):
+            self._aside[place] = kind, topic, tags
+
+    def drop(self, names: Iterable[int]) -> list[tuple[LaneKind, int, Queued]]:
+        """One command less holds each of these: (lane, topic, unit) of those that stood aside and are free now."""
+        freed: list[tuple[LaneKind, int, Queued]] = []
+        for name in names:
+            assert self._holders[name] > 0, f"position {name} is released and not held"
+            self._holders[name] -= 1
+            if self._holders[name]:
+                continue
+            del self._holders[name]
+            place = self._places.pop(name)
+            self._names[place].remove(name)
+            if not self._names[place]:
+                del self._names[place]
+                if place in self._aside:
+                    kind, topic, tags = self._aside.pop(place)
+                    freed.append((kind, topic, Queued.of(np.array([place], np.uint64), np.array([tags], np.uint64))))
+        return freed
+
+    def move(self, homes: U64, olds: U64, places: U64) -> U64:
+        """Messages went from `olds` to `places`; those in `homes` that had ended go on living elsewhere. Shape [n]
+        each. Returns the places of units that stood aside and are there no more."""
+        left: list[int] = []
+        rows = np.flatnonzero(self.mask(homes) | self.mask(olds))
+        for home, old, place in zip(homes[rows].tolist(), olds[rows].tolist(), places[rows].tolist(), strict=True):
+            for before in {home, old} & self._names.keys():
+                names = self._names.pop(before)
+                self._names.setdefault(place, set()).update(names)
+                self._places.update(dict.fromkeys(names, place))
+                if self._aside.pop(before, None) is not None:
+                    left.append(before)
+        return np.array(left, np.uint64)
+
+    def forget_aside(self) -> None:
+        """The term is over: what is released later returns nowhere."""
+        self._aside.clear()

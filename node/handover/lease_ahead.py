@@ -1,0 +1,197 @@
+"""Strict pushes are leased a little before they are due, so that they can be sent at their millisecond.
+
+    wheel, up to `ahead_ms` before the due time -- look, stage --> lanes -- plan --> planned Lease -- due --> sent
+                                    (the unit stays in the wheel)
+
+The wheel keeps the unit: at its due time it is dispatched as any other, and if its lease was taken back meanwhile, that
+is how it comes out. So whatever goes wrong before the due time, the unit is only forgotten here. What is staged or
+planned never goes into a window before it is due: windows are not asked for due times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from node.handover.attempt_limit import AttemptLimit
+from node.handover.hand_over_builder import BYTES_MAX, Taking
+from node.handover.holds import Holds
+from node.handover.lease_book import HandOver
+from node.handover.staged import Staged
+from node.handover.strict import Strict, leased_rows
+from node.ready.claimed_units import Claims
+from node.ready.record_check import look
+from node.ready.topic_window import NOTHING, LaneKind, Queued
+from storage.format.array import U64
+from storage.format.rows import PENDING
+from storage.format.rows_by import rows_by
+from storage.store import Store
+from storage.wheel.due import Due
+from storage.wheel.second_wheel import SecondWheel
+
+AHEAD_MS: Final = 100
+"""The most: a lease that runs when its leader dies is waited for, so what is planned is what a crash delays."""
+
+ATTEMPT_MAX: Final = 0xFFFF
+
+
+class Planned(NamedTuple):
+    """What became of staged units that were to be planned, as of a StagedHandOver. A hand-over per time of sending."""
+
+    hand_overs: list[HandOver]
+    left: U64
+
+
+class Planning:
+    """One term's look ahead. `give` takes due units from the outlet, as any hand-over does."""
+
+    def __init__(
+        self,
+        store: Store,
+        strict: Strict,
+        claims: Claims,
+        holds: Holds,
+        staged: Staged,
+        paused: set[int],
+        attempts: AttemptLimit | None,
+        give: Callable[[LaneKind, int, Queued, int, int, Taking], int],
+        unstage: Callable[[int, U64], None],
+    ) -> None:
+        self._store = store
+        self._strict = strict
+        self._claims = claims
+        self._holds = holds
+        self._staged = staged
+        self._paused = paused
+        self._attempts = attempts
+        self._give = give
+        self._unstage = unstage
+        self._found: dict[int, Queued] = {}  # by topic, as of the last look; none is empty
+        self._early: set[int] = set()  # staged before they were due
+        self.ahead_ms = AHEAD_MS
+        self.latest_ms: int | None = None  # all that is due by then was dispatched; None: not begun, or over
+
+    # -- the wheel
+
+    def look(self, wheel: SecondWheel, now_ms: int) -> None:
+        """What will be due soon, after what is due now was taken out of the wheel."""
+        self._found.clear()
+        if not self._strict.pushed:
+            return
+        due = wheel.ahead(now_ms + self.ahead_ms)
+        if not len(due):
+            return
+        mine = np.isin(due.topic, np.fromiter(self._strict.pushed, np.uint32, len(self._strict.pushed)))
+        if mine.any():
+            units = Queued.of(due.position[mine], due.tags[mine])
+            self._found = {topic: units.select(rows) for topic, rows in rows_by(due.topic[mine])}
+
+    def wake_ms(self, wheel: SecondWheel, now_ms: int) -> int | None:
+        """When to look again, for a unit that is in the wheel now."""
+        after_ms = wheel.after_ms(now_ms + self.ahead_ms) if self._strict.pushed else None
+        return None if after_ms is None else after_ms - self.ahead_ms
+
+    def unplanned(self, due: Due) -> Due:
+        """What the wheel gave out, without strict units whose lease runs: they are on their way."""
+        if not self._strict.pushed or not len(due):
+            return due
+        mine = np.isin(due.topic, np.fromiter(self._strict.pushed, np.uint32, len(self._strict.pushed)))
+        if mine.any():
+            mine[mine] = leased_rows(self._store, due.position[mine])
+        if not mine.any():
+            return due
+        return due.select(~mine)
+
+    # -- staging
+
+    def topics(self) -> list[int]:
+        """Topics with units that are due soon."""
+        return list(self._found)
+
+    def stage(self, topic: int, most: int, now_ms: int) -> U64:
+        """As Dispatcher.stage, of units that are due soon; none while the clock has gone back."""
+        units = self._found.pop(topic, NOTHING)
+        goes = topic in self._strict.topics and topic not in self._paused
+        if self.latest_ms is None or now_ms < self.latest_ms or not goes:
+            return NOTHING.position
+        pending = self._store.states(units.position).state == PENDING
+        later = self._store.units(units.position)["due_ms"] > self.latest_ms
+        free = pending & later & ~self._claims.mask(units.position) & ~self._holds.mask(units.position)
+        units = units.select(free)
+        if len(units) > most:
+            self._found[topic] = units.select(slice(most, None))
+            units = units.select(slice(most))
+        self._claims.take(units.position)
+        self._staged.add(LaneKind.CURRENT, topic, units)
+        self._early.update(units.position.tolist())
+        return units.position
+
+    def early(self, positions: U64) -> bool:
+        """Whether some of these were staged before they were due."""
+        return bool(self._early) and not self._early.isdisjoint(positions.tolist())
+
+    def due(self, units: Queued) -> Queued:
+        """Of units that are not staged any more, those that were dispatched. The wheel has the others."""
+        if self.latest_ms is None or not self.early(units.position):
+            return units
+        due, later = self._split(units, self.latest_ms)
+        self._claims.free(later.position)
+        return due
+
+    def clear(self) -> None:
+        """The term is over."""
+        self.latest_ms = None
+        self._found.clear()
+        self._early.clear()
+
+    def _split(self, units: Queued, latest_ms: int) -> tuple[Queued, Queued]:
+        self._early.difference_update(units.position.tolist())
+        later = self._store.units(units.position)["due_ms"] > latest_ms
+        return units.select(~later), units.select(later)
+
+    # -- planning
+
+    def plan(self, topic: int, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> Planned:
+        """As Dispatcher.hand_over_staged, of a strict topic: pledge what may go, each unit for its due time, or for now
+        if that is past. A lease ends `lease_ms` after that time."""
+        if self.latest_ms is None:
+            return Planned([], NOTHING.position)
+        if topic in self._paused:
+            self._unstage(topic, positions)
+            return Planned([], NOTHING.position)
+        if not trusted or self._strict.full or now_ms < self.latest_ms:
+            return Planned([], positions)
+        taking = Taking(len(positions), BYTES_MAX)
+        for kind, units in self._staged.take(topic, positions):
+            due, later = self._split(units, now_ms)
+            if len(later):
+                self._take_early(topic, later, now_ms, taking)
+            if len(due):
+                self._give(kind, topic, due, len(due), now_ms, taking)
+        made = taking.hand_over(topic, now_ms + lease_ms, now_ms)
+        send_ms = np.maximum(made.due_ms, now_ms)
+        pledged = [
+            self._strict.pledge(
+                replace(made.select(rows), handed_over_ms=at_ms, lease_end_ms=at_ms + lease_ms), planned=True
+            )
+            for at_ms, rows in rows_by(send_ms)
+        ]
+        return Planned(pledged, NOTHING.position)
+
+    def _take_early(self, topic: int, units: Queued, now_ms: int, taking: Taking) -> None:
+        """Of units that are not due yet, take those that may go. The others are the wheel's again: what is held, ended,
+        or over its limit is judged when it is due."""
+        seen = look(self._store, self._strict, units.position, now_ms, now_ms)
+        rows = self._store.units(units.position)
+        made = np.maximum(seen.attempt, rows["attempt"])
+        attempts = np.minimum(made, ATTEMPT_MAX - 1) + np.uint16(1)
+        goes = seen.ready & ~self._holds.mask(units.position)
+        again = np.flatnonzero(goes & (made > 0))
+        if self._attempts is not None and len(again):
+            goes[again] = ~self._attempts.over(topic, units.position[again], attempts[again])
+        self._claims.free(units.position[~goes])
+        if goes.any():
+            taking.add(units.position[goes], attempts[goes], rows[goes])

@@ -1,0 +1,247 @@
+"""Hand-overs that the log does not hold yet, and when to look for leases that have ended.
+
+Fast mode hands over first and commits the Lease after. If the leader dies in between, its successor hands the same
+units over again, so the hand-overs that are not yet committed are what a crash can repeat. Their times are kept within
+`stop_ms` of each other: past that no hand-over starts until the oldest is committed. The bound holds by construction,
+however slow commits are and whichever way the clock goes.
+
+    hand over -> open batch --collect, every beat_ms--> in an entry --committed--> gone (the records hold the lease)
+                 '------------- uncommitted: first to last hand-over < stop_ms ----'
+
+Strict hand-overs are the other way round: they stand in the book before they are made, and are made when their batch is
+committed. A crash repeats none of them, so the rule above does not count them, and nobody waits for the beat: their
+consumers wait. Leases of hand-overs that will not be made after all are released in the same way.
+
+Ends of leases are not kept per unit: the records hold them. What is kept is where to look and when: per lease end,
+rounded up to a grid, and hour, the range of positions that were leased.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from node.write.leader_commands import NOTHING_RIDES, Riding
+from replication.command.registry import Lease, Release
+from storage.format.array import I64, U16, U32, U64
+from storage.format.position import by_hour, hours_of
+from storage.format.rows import Units
+from storage.format.rows_by import rows_by
+
+SEVERAL = 0
+"""Instead of a topic's number: units of several topics."""
+
+LONG_LEASE_MS = 60_000
+SHORT_GRID_MS = 100
+LONG_GRID_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HandOver:
+    """Units of a topic, or of SEVERAL, handed over at one moment under one lease; `position`, `attempt` and `units`,
+    their rows of the index, have shape [n], n may be 0."""
+
+    topic: int
+    position: U64
+    attempt: U16
+    units: Units
+    lease_end_ms: int
+    handed_over_ms: int
+    strict: int = 0  # not 0: to be made once its Lease is committed; a number of its own among those of the term
+    planned: bool = False  # strict, and for `handed_over_ms` that may lie ahead
+
+    def select(self, rows: npt.NDArray[Any] | slice) -> HandOver:
+        """Some of its units, by mask, index or slice."""
+        return replace(self, position=self.position[rows], attempt=self.attempt[rows], units=self.units[rows])
+
+    @property
+    def due_ms(self) -> I64:
+        """When each is due, shape [n]."""
+        due_ms: I64 = self.units["due_ms"]
+        return due_ms
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+
+class Released(NamedTuple):
+    """Leases of hand-overs that will not be made, shape [n] each."""
+
+    position: U64
+    term: U32
+    attempt: U16
+
+
+@dataclass(slots=True)
+class Batch:
+    """Hand-overs whose Leases go in one entry, and what is released in it."""
+
+    hand_overs: list[HandOver] = field(default_factory=list)
+    released: list[Released] = field(default_factory=list)
+    fast: int = 0  # hand-overs that were made already
+    first_ms: int = 0  # earliest and latest of those; first_ms <= last_ms
+    last_ms: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.hand_overs or self.released)
+
+    def add(self, hand_over: HandOver) -> None:
+        """One more hand-over."""
+        if not hand_over.strict:
+            at_ms = hand_over.handed_over_ms
+            self.first_ms = min(self.first_ms, at_ms) if self.fast else at_ms
+            self.last_ms = max(self.last_ms, at_ms) if self.fast else at_ms
+            self.fast += 1
+        self.hand_overs.append(hand_over)
+
+    @property
+    def hurries(self) -> bool:
+        """Whether somebody waits for it: a strict hand-over, or a release."""
+        return self.fast < len(self.hand_overs) or bool(self.released)
+
+    def riding(self) -> Riding:
+        """All of it as replicated commands."""
+        planned = [hand_over for hand_over in self.hand_overs if hand_over.planned]
+        others = [hand_over for hand_over in self.hand_overs if not hand_over.planned] if planned else self.hand_overs
+        return Riding(_lease(others, planned=False), None, _lease(planned, planned=True), self._release())
+
+    def _release(self) -> Release | None:
+        if not self.released:
+            return None
+        position, term, attempt = map(np.concatenate, zip(*self.released, strict=True))
+        return Release(position, term, attempt)
+
+
+def _lease(hand_overs: list[HandOver], *, planned: bool) -> Lease | None:
+    if not hand_overs:
+        return None
+    sizes = [len(hand_over) for hand_over in hand_overs]
+    return Lease(
+        position=np.concatenate([hand_over.position for hand_over in hand_overs]),
+        attempt=np.concatenate([hand_over.attempt for hand_over in hand_overs]),
+        lease_end_ms=np.repeat(np.array([h.lease_end_ms for h in hand_overs], np.int64), sizes),
+        handed_over_ms=np.repeat(np.array([h.handed_over_ms for h in hand_overs], np.int64), sizes),
+        planned=planned,
+    )
+
+
+class LeaseBook:
+    """Uncommitted hand-overs in the order in which they were made."""
+
+    def __init__(self, *, stop_ms: int, beat_ms: int) -> None:
+        assert 0 < beat_ms < stop_ms, f"leases leave every {beat_ms} ms, hand-over stops after {stop_ms} ms"
+        self._stop_ms = stop_ms
+        self._beat_ms = beat_ms
+        self._open = Batch()
+        self._sent: deque[Batch] = deque()  # collected, not committed; none is empty
+
+    def allows(self, now_ms: int) -> bool:
+        """Whether a hand-over now keeps all uncommitted ones less than `stop_ms` apart."""
+        first_ms = last_ms = now_ms
+        for batch in (*self._sent, self._open):
+            if batch.fast:
+                first_ms, last_ms = min(first_ms, batch.first_ms), max(last_ms, batch.last_ms)
+        return last_ms - first_ms < self._stop_ms
+
+    def add(self, hand_over: HandOver) -> None:
+        """A hand-over was made, only when `allows` said so; or a strict one is to be made."""
+        at_ms = hand_over.handed_over_ms
+        assert hand_over.strict or self.allows(at_ms), f"hand-over at {at_ms} against the stop rule"
+        self._open.add(hand_over)
+
+    def release(self, released: Released) -> None:
+        """These were leased, and will not be handed over."""
+        self._open.released.append(released)
+
+    @property
+    def due_ms(self) -> int | None:
+        """When the Leases not yet in an entry have to leave, 0 for at once; None if there are none."""
+        if self._open.hurries:
+            return 0
+        return self._open.first_ms + self._beat_ms if self._open else None
+
+    def collect(self) -> Riding:
+        """What is not yet in an entry, to go in the one being put together."""
+        if not self._open:
+            return NOTHING_RIDES
+        batch, self._open = self._open, Batch()
+        self._sent.append(batch)
+        return batch.riding()
+
+    def holds(self, position: int) -> bool:
+        """Whether a hand-over of this unit was made, or taken back, and that is not committed yet."""
+        batches = (*self._sent, self._open)
+        made = (each.position for batch in batches if batch.fast for each in batch.hand_overs if not each.strict)
+        return any(bool((positions == position).any()) for positions in (*made, *self._taken_back()))
+
+    def taken_back(self, positions: U64) -> npt.NDArray[np.bool_]:
+        """Which of these were leased and will not be handed over, and the records still say leased: nobody counts a
+        hand-over of theirs until the Release is committed. Shape [n]."""
+        found = [*self._taken_back()]
+        return np.isin(positions, np.concatenate(found)) if found else np.zeros(len(positions), np.bool_)
+
+    def _taken_back(self) -> Iterator[U64]:
+        return (each.position for batch in (*self._sent, self._open) for each in batch.released)
+
+    def committed(self) -> list[HandOver]:
+        """The entry with the oldest collected batch is applied: its hand-overs, which the records hold from now on."""
+        assert self._sent, "a batch is committed that was never collected"
+        return self._sent.popleft().hand_overs
+
+    def returned(self) -> None:
+        """The entry with the newest collected batch was refused before it was proposed: its Leases go in the next."""
+        assert self._sent, "a batch comes back that was never collected"
+        later, self._open = self._open, self._sent.pop()
+        for hand_over in later.hand_overs:
+            self._open.add(hand_over)
+        self._open.released += later.released
+
+
+class Span(NamedTuple):
+    """Positions first <= p < end of one hour."""
+
+    first: int
+    end: int
+
+
+class LeaseEnds:
+    """Where to look for ended leases, and when. Rounded up, so that nothing comes back before its lease has ended."""
+
+    def __init__(self) -> None:
+        self._heap: list[int] = []  # the keys of _spans
+        self._spans: dict[int, dict[int, Span]] = {}  # end on the grid -> hour -> what to look through
+
+    def add(self, positions: U64, lease_end_ms: I64, now_ms: int) -> None:
+        """Leases of `positions` end at `lease_end_ms`, both shape [n]; long ones are looked for on a coarser grid."""
+        grid = np.where(lease_end_ms - now_ms <= LONG_LEASE_MS, SHORT_GRID_MS, LONG_GRID_MS)
+        ends = -(-lease_end_ms // grid) * grid
+        for end_ms, ending_rows in rows_by(ends):
+            ending = positions[ending_rows]
+            for hour, rows in by_hour(hours_of(ending)):
+                there = ending[rows]
+                self._widen(end_ms, hour, Span(int(there.min()), int(there.max()) + 1))
+
+    def next_ms(self) -> int | None:
+        """When to look next; None if no lease runs."""
+        return self._heap[0] if self._heap else None
+
+    def ended(self, now_ms: int) -> list[Span]:
+        """What to look through now; each span is given once."""
+        spans: list[Span] = []
+        while self._heap and self._heap[0] <= now_ms:
+            spans += self._spans.pop(heapq.heappop(self._heap)).values()
+        return spans
+
+    def _widen(self, end_ms: int, hour: int, span: Span) -> None:
+        hours = self._spans.get(end_ms)
+        if hours is None:
+            hours = self._spans[end_ms] = {}
+            heapq.heappush(self._heap, end_ms)
+        old = hours.get(hour, span)
+        hours[hour] = Span(min(old.first, span.first), max(old.end, span.end))

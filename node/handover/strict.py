@@ -1,0 +1,147 @@
+"""Strict hand-overs: leased first, made once the Lease is committed, released if they are not made after all.
+
+    pledge -> book -> Lease committed -> begin ----> on its way to the consumer, never again under this lease
+      |                                    |
+      '-- withdraw (a command that ends or moves the unit, a consumer that went away, leadership that moves)
+                '----> Release, in the entry of that command or an earlier one: pending as if nothing had been, and not
+                       handed over again before the log says so
+
+Between pledge and begin a unit stands here, and whoever takes it out decides: begin and withdraw are both no-ops for
+what the other one took. So a cancel is told the truth: either the hand-over began before, and it is refused as leased,
+or it never begins.
+
+Pure: it is given the time. One per term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from node.handover.lease_book import HandOver, LeaseBook, Released
+from storage.format.array import U32, U64
+from storage.format.rows import LEASED
+from storage.store import Store
+
+PLEDGED_MAX: Final = 20_000
+"""Units that may wait for their Lease or their time: their Leases take half a MiB of an entry."""
+
+
+class Strict:
+    """What is leased, or about to be, and not begun."""
+
+    def __init__(self, book: LeaseBook, *, term: int) -> None:
+        self._book = book
+        self.term = term
+        self._number = 0
+        self._pledged: dict[int, tuple[int, int]] = {}  # position -> number of its hand-over, attempt
+        self.topics: set[int] = set()
+        self.pushed: set[int] = set()  # of those, the ones that are pushed: a subset
+        self.released = 0
+
+    # -- topics
+
+    def on_topic(self, number: int, settings: dict[str, Any]) -> None:
+        """A topic's settings as the log has them."""
+        strict = settings.get("handover") == "strict"
+        (self.topics.add if strict else self.topics.discard)(number)
+        pushed = strict and settings.get("mode") == "push"
+        (self.pushed.add if pushed else self.pushed.discard)(number)
+
+    def expect(self, number: int) -> None:
+        """The topic is about to become strict: from here on every hand-over waits for its Lease, so that the log has
+        all earlier ones in the entry of the change at the latest. `on_topic` says what became of it."""
+        self.topics.add(number)
+
+    # -- hand-overs
+
+    @property
+    def full(self) -> bool:
+        """Whether too many wait for more to be pledged."""
+        return len(self._pledged) >= PLEDGED_MAX
+
+    @property
+    def waiting(self) -> int:
+        """Units pledged and not begun."""
+        return len(self._pledged)
+
+    def pledge(self, hand_over: HandOver, *, planned: bool = False) -> HandOver:
+        """This is to be made once its Lease is committed; its units are claimed until then. Returns it as it stands in
+        the book, under a number. One whose lease ended before it was begun, in a node that stood still, has lost the
+        unit to this one."""
+        self._number += 1
+        pledged = replace(hand_over, strict=self._number, planned=planned)
+        self._book.add(pledged)
+        for position, attempt in zip(pledged.position.tolist(), pledged.attempt.tolist(), strict=True):
+            self._pledged[position] = self._number, attempt
+        return pledged
+
+    def failed(self, hand_over: HandOver) -> None:
+        """The Leases of these took no effect, or have ended: they are not begun."""
+        for position in self._still(hand_over):
+            del self._pledged[position]
+
+    def begin(self, hand_over: HandOver, now_ms: int) -> HandOver:
+        """The Lease is committed, and this node acts as leader at this moment: what is left of the hand-over is made
+        now. Perhaps nothing is. What is not due any more, by a clock that went back, is left."""
+        named = zip(hand_over.position.tolist(), hand_over.due_ms.tolist(), strict=True)
+        rows = [row for row, (at, due_ms) in enumerate(named) if due_ms <= now_ms and self._holds(hand_over, at)]
+        for position in hand_over.position[rows].tolist():
+            del self._pledged[position]
+        return replace(hand_over.select(np.array(rows, np.intp)), handed_over_ms=now_ms)
+
+    def withdraw(self, hand_over: HandOver) -> None:
+        """What is left of it will not be made."""
+        self._release(self._still(hand_over))
+
+    def withdraw_places(self, places: U64) -> None:
+        """Nothing that stands here is handed over any more."""
+        if self._pledged:
+            self._release([place for place in places.tolist() if place in self._pledged])
+
+    def withdraw_all(self) -> None:
+        """Leadership is about to move."""
+        self._release(list(self._pledged))
+
+    def taken_back(self, positions: U64) -> npt.NDArray[np.bool_]:
+        """See LeaseBook.taken_back."""
+        return self._book.taken_back(positions)
+
+    def pledged(self, position: int) -> tuple[int, int] | None:
+        """(term, attempt) of the unit's hand-over, if it has one that has not begun."""
+        kept = self._pledged.get(position)
+        return None if kept is None else (self.term, kept[1])
+
+    def clear(self) -> None:
+        """The term is over: what was leased and not begun waits for its lease to end."""
+        self._pledged.clear()
+
+    def _holds(self, hand_over: HandOver, position: int) -> bool:
+        kept = self._pledged.get(position)
+        return kept is not None and kept[0] == hand_over.strict
+
+    def _still(self, hand_over: HandOver) -> list[int]:
+        return [position for position in hand_over.position.tolist() if self._holds(hand_over, position)]
+
+    def _release(self, positions: Iterable[int]) -> None:
+        taken = [(position, self._pledged.pop(position)[1]) for position in positions]
+        if taken:
+            self.released += len(taken)
+            term: U32 = np.full(len(taken), self.term, np.uint32)
+            self._book.release(
+                Released(
+                    np.array([position for position, _ in taken], np.uint64),
+                    term,
+                    np.array([attempt for _, attempt in taken], np.uint16),
+                )
+            )
+
+
+def leased_rows(store: Store, positions: U64) -> npt.NDArray[np.bool_]:
+    """True, shape [n], where the records say leased, whether or not the lease has ended."""
+    rows: npt.NDArray[np.bool_] = store.states(positions).state == LEASED
+    return rows

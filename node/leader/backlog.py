@@ -1,0 +1,243 @@
+"""Reading from the records what is ready: the one way into the windows beside the wheel.
+
+It serves a promotion (nothing is in memory, every hour that is not settled is looked through), hours that the clock
+leaped over, what became due of too many topics at once, the backlog of topics whose windows overflowed, and leases that
+ended. All five ask the same question of a range of positions: which units are pending and due, or leased with an ended
+lease, and not claimed? The answer is exact whenever it is asked, so nothing has to be remembered about the range, and
+asking twice is harmless.
+
+A range is read in pieces, a few milliseconds each, one per step of the dispatcher: what is due now does not wait for
+hours of backlog, and the memory used is that of one piece. Within a piece units come in the order in which they became
+ready.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from node.handover.lease_book import LeaseEnds, Span
+from node.ready.claimed_units import Claims
+from node.ready.topic_window import LaneKind, Queued
+from node.ready.windows import Ready
+from storage.format.array import U32, U64
+from storage.format.position import HOUR_MS, INDEX_BITS, by_hour, hours_of
+from storage.format.rows import LEASED, PENDING, Units
+from storage.query.lease_end import lease_ends_ms
+from storage.store import Store
+from storage.wheel.due import Due
+
+LOOK_ROWS = 65_536
+"""States looked at per piece: cheap, so that an hour with little left to do is passed quickly."""
+
+LEASED_LOOK_ROWS = 8 << 20
+"""The same where only leased units are looked for: one compare of a byte each, and a look at those that are."""
+
+READ_ROWS = 16_384
+"""Units read per piece, with their checksums: 0.4 microseconds each. A piece ends with its last one."""
+
+TOPICS_A_PIECE = 512
+"""Topics that a piece has units of: each takes as long as ten units. 16,384 in one piece held the loop for 0.2 s."""
+
+
+class Found(NamedTuple):
+    """Ready units of a piece, shape [n] each, in the order in which they became ready, and where the next piece is."""
+
+    overdue: npt.NDArray[np.bool_]  # ready by the time this leader began
+    topic: U32
+    units: Queued
+    next: int  # the position to read on from: behind the piece, or the start of the next hour
+
+
+class Sweep:
+    """The ranges still to be read. `start_ms` divides the lanes: what was ready by then is OVERDUE."""
+
+    def __init__(
+        self, store: Store, ready: Ready, claims: Claims, ends: LeaseEnds, *, start_ms: int, term: int
+    ) -> None:
+        self._store = store
+        self._ready = ready
+        self._claims = claims
+        self._ends = ends
+        self._start_ms = start_ms
+        self._term = term
+        self._due: deque[Due] = deque()  # of more topics than the wheel's step had time for
+        self._ended: deque[Span] = deque()  # leases that ended under this leader
+        self._found: deque[Span] = deque()  # what the promotion found, and strays; its running leases are new to `ends`
+        self._leaped: deque[Span] = deque()  # what the clock leaped over; likewise
+        self._to_note: deque[Span] = deque()  # of hours ahead: their running leases are new to `ends`
+        self._last_hour = start_ms // HOUR_MS  # no ready unit is in a later hour
+        self.wanted_from_ms = 0
+        """What was due before is left where it is: see node/leader/restored_overdue.py."""
+
+    def promote(self, last_hour: int) -> None:
+        """Look through every hour up to `last_hour` that is not wholly settled."""
+        self._last_hour = max(self._last_hour, last_hour)
+        self._found += (self._hour_span(hour) for hour in self._store.open_hours(last=last_hour))
+
+    @property
+    def reads_due(self) -> bool:
+        """Whether something that became due under this leader is still to be read: it is not dispatched."""
+        return bool(self._due or self._leaped)
+
+    def leaped(self, first_hour: int, last_hour: int) -> None:
+        """Look through those of these hours that are not wholly settled: the clock leaped over them."""
+        self._last_hour = max(self._last_hour, last_hour)
+        self._leaped += (self._hour_span(hour) for hour in self._store.open_hours(first_hour, last_hour))
+
+    def note(self, hours: list[int]) -> None:
+        """Learn when the leases of these hours end, though nothing of them is due yet."""
+        for hour in hours:
+            self._to_note.append(Span(*self._store.span(hour)))
+            self._last_hour = max(self._last_hour, hour)
+
+    def again(self, positions: U64) -> None:
+        """Look at these once more, in whatever state they are."""
+        for hour, rows in by_hour(hours_of(positions)):
+            there = positions[rows]
+            self._found.append(Span(int(there.min()), int(there.max()) + 1))
+            self._last_hour = max(self._last_hour, hour)
+
+    def due(self, due: Due) -> None:
+        """These are due, and in no window. They lie among all others of their hour, so nothing is read again: what is
+        due of 1,000 topics at a whole minute took the units of half an hour."""
+        self._due.append(due)
+
+    def ended(self, spans: list[Span]) -> None:
+        """Leases in these spans have ended. A span may reach over a whole hour for the sake of a few units of it, and
+        there are ten a second: only what is leased is looked at."""
+        self._ended += spans
+        for span in spans:
+            self._last_hour = max(self._last_hour, span.first >> INDEX_BITS)
+
+    def piece(self, now_ms: int) -> bool:
+        """Read one piece of what is most urgent into the windows; False if nothing is left to read.
+
+        All that is due by `now_ms` must have been dispatched, so that a backlog read to its end is over.
+        """
+        self._last_hour = max(self._last_hour, now_ms // HOUR_MS)
+        return (
+            self._next_due()
+            or self._span(self._ended, now_ms, leased_only=True, note_leases=False)
+            or self._span(self._to_note, now_ms, leased_only=True, note_leases=True)
+            or self._span(self._leaped, now_ms, leased_only=False, note_leases=True)
+            or self._backlog(LaneKind.CURRENT, now_ms)
+            or self._span(self._found, now_ms, leased_only=False, note_leases=True)
+            or self._backlog(LaneKind.OVERDUE, now_ms)
+        )
+
+    def _next_due(self) -> bool:
+        """Of so many topics as a piece has; without those that were cancelled or handed over meanwhile."""
+        if not self._due:
+            return False
+        due = self._due.popleft()
+        count = within_topics(due.topic)
+        if count < len(due):
+            self._due.appendleft(due.select(slice(count, None)))
+        due = due.select(slice(count))
+        due = due.select(self._store.states(due.position).state == PENDING)
+        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, Queued.of(due.position, due.tags), swept=False)
+        return True
+
+    def _span(self, spans: deque[Span], now_ms: int, *, leased_only: bool, note_leases: bool) -> bool:
+        """One piece of the first span, whatever the topic."""
+        if not spans:
+            return False
+        span = spans.popleft()
+        found = self._read(span, now_ms, leased_only=leased_only, note_leases=note_leases)
+        if found.next < span.end:
+            spans.appendleft(Span(found.next, span.end))
+        self._ready.push_both(found.overdue, found.topic, found.units, swept=True)
+        return True
+
+    def _backlog(self, kind: LaneKind, now_ms: int) -> bool:
+        """One piece for the topics of this lane whose windows have room."""
+        hungry = self._ready.hungry(kind)
+        if not hungry:
+            return False
+        begins = self._ready.lanes[kind].begins
+        span = self._span_from(min(begins[topic] for topic in hungry))
+        if span is None:
+            self._ready.swept(kind, hungry, None)
+            return True
+        found = self._read(span, now_ms, note_leases=False)
+        self._ready.swept(kind, hungry, found.next)
+        rows = (found.overdue == (kind is LaneKind.OVERDUE)) & np.isin(found.topic, np.array(hungry, np.uint32))
+        self._ready.push(kind, found.topic[rows], found.units.select(rows), swept=True)
+        return True
+
+    def _span_from(self, position: int) -> Span | None:
+        """From `position` to the end of its hour, or of the next one that is not settled; None past the last hour."""
+        first_hour = position >> INDEX_BITS
+        for hour in self._store.open_hours(first_hour, self._last_hour):
+            span = self._hour_span(hour)
+            return Span(max(position, span.first), span.end)
+        return None
+
+    def _read(self, span: Span, now_ms: int, *, note_leases: bool, leased_only: bool = False) -> Found:
+        """The ready units of the first piece of a span that nobody claimed; of all, or of those that are leased."""
+        positions, end = (leased_piece if leased_only else open_piece)(self._store, span)
+        states = self._store.states(positions)
+        leased = states.state == LEASED
+        ends_ms = lease_ends_ms(states.lease_end_ms, states.term, self._term)
+        ended = leased & (ends_ms <= now_ms)
+        rows = np.flatnonzero(((states.state == PENDING) | ended) & ~self._claims.mask(positions))
+        units = self._first_units(positions[rows])
+        if len(units) < len(rows):
+            rows = rows[: len(units)]
+            end = int(positions[rows[-1]]) + 1
+        # Those of earlier terms that were extended in this one end later than it was told.
+        runs = leased & ~ended & (positions < end)
+        running = np.flatnonzero(runs if note_leases else runs & (states.term < self._term))
+        self._ends.add(positions[running], ends_ms[running], now_ms)
+        since = np.where(ended[rows], ends_ms[rows], units["due_ms"])
+        ready = np.flatnonzero((since <= now_ms) & (units["due_ms"] >= self.wanted_from_ms))
+        order = ready[np.argsort(since[ready], kind="stable")]
+        queued = Queued.of(positions[rows[order]], units["tags"][order])
+        return Found(since[order] <= self._start_ms, units["topic"][order], queued, end)
+
+    def _first_units(self, positions: U64) -> Units:
+        """As many of these units as a piece has. A few are read first: where each is of a topic of its own, the others
+        would be read for nothing."""
+        for most in (2 * TOPICS_A_PIECE, READ_ROWS):
+            units = self._store.units(positions[:most])
+            count = within_topics(units["topic"])
+            if count < len(units) or len(positions) <= most:
+                break
+        return units[:count]
+
+    def _hour_span(self, hour: int) -> Span:
+        """All positions an hour can have: from its first unit's, for it may have been begun again, to its last."""
+        return Span(self._store.span(hour)[0], (hour + 1) << INDEX_BITS)
+
+
+def within_topics(topics: U32) -> int:
+    """How many rows, from the first on, are of so many topics as a piece has."""
+    if len(topics) <= TOPICS_A_PIECE or bool((topics == topics[0]).all()):
+        return len(topics)
+    for most in (2 * TOPICS_A_PIECE, READ_ROWS):  # with as many topics as rows the others are looked at for nothing
+        _, first = np.unique(topics[:most], return_index=True)
+        if len(first) > TOPICS_A_PIECE:
+            return int(np.partition(first, TOPICS_A_PIECE)[TOPICS_A_PIECE])
+        if len(topics) <= most:
+            break
+    return min(len(topics), most)
+
+
+def leased_piece(store: Store, span: Span) -> tuple[U64, int]:
+    """The leased units of the first piece of a span, and where it ends."""
+    positions, end = store.leased_piece(span.first, min(span.end, span.first + LEASED_LOOK_ROWS))
+    if len(positions) <= LOOK_ROWS:
+        return positions, end
+    return positions[:LOOK_ROWS], int(positions[LOOK_ROWS - 1]) + 1
+
+
+def open_piece(store: Store, span: Span) -> tuple[U64, int]:
+    """The open units of the first piece of a span, and where it ends: behind the hour if its last unit is in it."""
+    hour = span.first >> INDEX_BITS
+    last, end = store.span(hour)[1], min(span.end, span.first + LOOK_ROWS)
+    positions = np.arange(span.first, max(span.first, min(last, end)), dtype=np.uint64)
+    return positions[store.state_only(positions) <= LEASED], (hour + 1) << INDEX_BITS if last < end else end

@@ -1,0 +1,393 @@
+"""The leader's loop: what is due goes from the wheel to the ready windows, and from there to consumers.
+
+`step` does all that is due and returns how long to sleep; everything else is told to it or asked of it:
+
+    machine  -- on_units, on_leased, on_settled, on_topic -->  Dispatcher  -- hand_over -->  consumers
+    proposer -- collect, committed, returned ------------->        |
+                                                                   v
+                          step: wheel -> windows, ended leases -> windows, backlog -> windows, dispatch state
+
+Three things are kept apart. *Dispatch* moves a due unit from its slot to ready; the dispatch state names what was. A
+strict push that is leased ahead (handover/lease_ahead.py) is on its way instead; taken back later, it was dispatched
+all the same.
+*Hand-over* takes it from ready under a lease, at once (fast mode), within the 50 ms that a crash may repeat. What *is*
+ready the records alone decide: windows, wheel and backlog are ways to find it, and every unit is checked against the
+records at the moment it is handed over. So what was settled meanwhile never goes out, and what is neither settled nor
+leased is found by the next look.
+
+Pure: it is given the time, the node clock's milliseconds rounded down. If the clock goes back, nothing goes out that is
+not due by the new time. Only a leader has one; a new term makes a new one, and `stop` drops everything at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from node.handover.attempt_limit import AttemptLimit
+from node.handover.handing_over import HandingOver
+from node.handover.lease_book import HandOver, LeaseBook, LeaseEnds
+from node.handover.outlet import Outlet
+from node.handover.strict import Strict
+from node.leader.backlog import Sweep, within_topics
+from node.ready.claimed_units import Claims
+from node.ready.topic_window import MARKS_MAX, Queued
+from node.ready.waited import Waited
+from node.ready.windows import Ready
+from node.write.leader_commands import NOTHING_RIDES, Riding
+from replication.command.registry import DispatchState, Realign
+from storage.format.array import I64, U8, U16, U32, U64
+from storage.format.position import HOUR_MS
+from storage.format.rows import LEASED
+from storage.store import Store
+from storage.wheel.hour_wheel import AHEAD, HourWheel
+from storage.wheel.second_wheel import SecondWheel
+from storage.wheel.slot import SlotColumns
+
+REALIGN_MS = 500
+"""A replicated tick this far ahead of the clock is slept through; one farther ahead is set back by Realign."""
+
+CLOCK_BACK_MS = 10
+"""While the clock is behind where it was: how often to look whether what is ready is due again."""
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchOptions:
+    """How a leader dispatches; times in milliseconds, windows in units."""
+
+    stop_ms: int = 50  # uncommitted hand-overs lie less than this apart: the span a crash may repeat
+    beat_ms: int = 20  # a Lease waits at most this long for an entry; below stop_ms, or every beat stalls
+    state_ms: int = 50  # how often the dispatch state goes out while it changes
+    window_per_topic: int = 200_000  # ready units in memory, 16 bytes each
+    window_total: int = 2_000_000
+    pace_per_step: int = 1_000  # overdue units that consumers may take per outlet.PACE_MS: 100,000 a second
+    inline_reads: bool = True  # step reads slots itself; else the caller answers `loads` with `loaded`
+
+
+class Dispatcher(HandingOver):
+    """One term's dispatch state. Calls come from one thread, the event loop's; none blocks but for reading a slot or a
+    piece of an hour from the page cache."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        term: int,
+        options: DispatchOptions | None = None,
+        attempts: AttemptLimit | None = None,
+    ) -> None:
+        self.term = term
+        self._store = store
+        self._options = options or DispatchOptions()
+        self._claims = Claims()
+        self._ends = LeaseEnds()
+        self._book = LeaseBook(stop_ms=self._options.stop_ms, beat_ms=self._options.beat_ms)
+        self._ready = Ready(self._claims, per_topic=self._options.window_per_topic, total=self._options.window_total)
+        self.strict = Strict(self._book, term=term)
+        self._outlet = Outlet(
+            store,
+            self._book,
+            self._claims,
+            self._ready,
+            self.strict,
+            attempts,
+            pace_per_step=self._options.pace_per_step,
+        )
+        self.planning = self._outlet.planning
+        self._wheel: SecondWheel | None = None  # None: not begun (a Realign is on its way), or stopped
+        self._stopped = False
+        self._wanted_from_ms = 0
+        self._state = self._proposed = DispatchState(0, 0, 0)  # as of the last step; as of the last collect
+
+    def pushing_topics(self, most: int) -> list[int]:
+        """The next topics with something in a window that is to be pushed, `most` of them; each comes in its turn."""
+        return self._ready.next_pushing(most)
+
+    def set_waiting(self, filters: int) -> None:
+        """So many pulls wait with a filter, whose marks are kept."""
+        self._ready.marks_max = MARKS_MAX + filters
+
+    @property
+    def waited(self) -> Waited:
+        """The topics that pulls wait for."""
+        return self._ready.waited
+
+    def set_room(self, topic: int, room: bool) -> None:
+        """Whether more of the topic may be staged; else it is not among those."""
+        self._ready.set_room(topic, room)
+
+    # -- beginning and end
+
+    def promote(self, now_ms: int, tick: int) -> Realign | None:
+        """Begin to lead, all committed entries applied; `tick` is the replicated one. Nothing is read yet: the steps
+        that follow look through the records.
+
+        Returns the Realign to propose if the tick is more than REALIGN_MS ahead of the clock; `realigned` then begins.
+        A tick ahead by less is slept through; one behind jumps to the clock, and what is overdue is paced.
+        """
+        assert self._wheel is None, "promoted twice"
+        for topic in self._store.catalog.topics_with_settings():
+            self.on_topic(topic.number, topic.settings)
+        if tick * 1000 - now_ms > REALIGN_MS:
+            return Realign(tick=now_ms // 1000, now_ms=now_ms, applied_index=self._store.applied_index)
+        self._begin(max(now_ms, tick * 1000), tick)
+        return None
+
+    def realigned(self, now_ms: int) -> None:
+        """The Realign is applied."""
+        if not self._stopped:
+            self._begin(now_ms, now_ms // 1000)
+
+    def _begin(self, start_ms: int, tick: int) -> None:
+        """Start the wheel: what became ready by `start_ms` is for the sweep, what is due later for the wheel."""
+        # now_ms: of the last step. latest_ms: all that is due by then is dispatched.
+        self._start_ms = self._now_ms = self._latest_ms = start_ms
+        wheel = self._start_wheels(start_ms)
+        self._hours.turn(start_ms)
+        self._sweep = Sweep(self._store, self._ready, self._claims, self._ends, start_ms=start_ms, term=self.term)
+        self._sweep.wanted_from_ms = self._wanted_from_ms
+        # A dead leader whose clock was ahead may have leased units of the hour after ours.
+        self._noted_hour = max(start_ms // HOUR_MS, tick // 3600) + 1
+        self._sweep.promote(self._noted_hour)
+        self._note_leases(start_ms)
+        self._outlet.open(start_ms)
+        self._merged = self._store.applied_index  # the last entry whose units are all in the wheel or the sweep
+        self._state = DispatchState(*wheel.state, self._merged)
+        self._state_moved = True  # the state jumps to the clock
+        self._state_waits = False  # units were dispatched that it does not name yet
+        self._proposed_ms = start_ms
+
+    def _start_wheels(self, start_ms: int) -> SecondWheel:
+        """From here on the wheels give what is due later than `start_ms`; no hour is near yet."""
+        self._wheel = wheel = SecondWheel(start_ms=start_ms)
+        self._hours = HourWheel(self._store, wheel, start_ms=start_ms)
+        self._to_load: list[int] = []
+        return wheel
+
+    def want_from(self, due_ms: int) -> None:
+        """Leave alone what is overdue since before `due_ms`, which is not after the promotion. 0: nothing any more;
+        what was left alone is looked for again."""
+        self._wanted_from_ms = due_ms
+        if self._wheel is not None:
+            self._sweep.wanted_from_ms = due_ms
+            if not due_ms:
+                self._sweep.promote(self._noted_hour)
+
+    def stop(self) -> None:
+        """Step down: from now on nothing is ready, nothing is handed over, nothing is proposed."""
+        self._stopped = True
+        self._wheel = None
+        self._outlet.close()
+
+    # -- the loop
+
+    def step(self, now_ms: int) -> int | None:
+        """Do all that is due; returns for how many milliseconds there is nothing to do, None: until something is told.
+
+        0 means that there is more of a long job; other work of the event loop may go between.
+        """
+        if self._wheel is None:
+            return None
+        if now_ms < self._start_ms:
+            return self._start_ms - now_ms  # the replicated tick is ahead of this clock: sleep until they meet
+        self._now_ms = now_ms
+        if self._wheel.leaps(now_ms):
+            self._take(now_ms)
+            self._begin_anew(now_ms)
+        if self._hours.turn(now_ms):
+            self._claims.sweep()
+            self._note_leases(now_ms)
+            self._state_moved = True
+        self._load(now_ms)
+        taken = self._take(now_ms)
+        self.planning.look(self._wheel, now_ms)
+        self._advance(now_ms, moved=taken > 0)
+        self._sweep.ended(self._ends.ended(now_ms))
+        # While the clock has gone back, too: what was ready by then stands in the windows until it is due again.
+        more = self._sweep.piece(self._latest_ms)
+        self._outlet.turn(now_ms)
+        return self._wait(now_ms, more)
+
+    def _take(self, now_ms: int) -> int:
+        """Move what is due from the wheel to the windows; what is of more topics than one step has time for goes to the
+        sweep. Returns the number of units."""
+        assert self._wheel is not None
+        taken = self._wheel.take(now_ms)
+        due = self.planning.unplanned(taken)
+        count = within_topics(due.topic)
+        if count < len(due):
+            self._sweep.due(due.select(slice(count, None)))
+            due = due.select(slice(count))
+        units = Queued.of(due.position, due.tags)
+        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, units, swept=False)
+        return len(taken)
+
+    def _begin_anew(self, now_ms: int) -> None:
+        """The clock has passed more than one step may read. The sweep reads what became due meanwhile, a piece at a
+        time, as after a promotion. New wheels have what is due later. What was in memory must have been taken."""
+        assert self._wheel is not None
+        first_hour, now_hour = self._wheel.state[0] * 1000 // HOUR_MS, now_ms // HOUR_MS
+        self._start_wheels(now_ms)
+        self._sweep.leaped(first_hour, now_hour)
+        self._state_waits = True
+        self._noted_hour = max(self._noted_hour, now_hour)  # the sweep learns of these hours' leases
+
+    def _note_leases(self, now_ms: int) -> None:
+        """Learn when the leases in hours that have become near end. A leader whose clock was hours ahead, before a
+        Realign, leased units of any hour; the wheel reads only pending ones, so nobody else would look for these."""
+        last_hour = now_ms // HOUR_MS + AHEAD
+        self._sweep.note(self._store.open_hours(self._noted_hour + 1, last_hour))
+        self._noted_hour = max(self._noted_hour, last_hour)
+
+    def loads(self, now_ms: int) -> list[int]:
+        """Absolute seconds whose slots are to be read now (`store.second`), in this thread or another; answer each with
+        `loaded`, then step. For the caller that set `inline_reads` off; ask after every step."""
+        if self._wheel is None:
+            return []
+        ticks, self._to_load = [*self._to_load, *self._wheel.loads(now_ms)], []
+        return ticks
+
+    def loaded(self, tick: int, slot: SlotColumns) -> None:
+        """What was read of a second that `loads` named; it may miss what was applied since the read began."""
+        if self._wheel is not None:
+            self._wheel.load(tick, slot)
+
+    def _load(self, now_ms: int) -> None:
+        """Read slots: those due within a second now, and one of those that are due later."""
+        assert self._wheel is not None
+        self._to_load += self._wheel.loads(now_ms)
+        if self._options.inline_reads:
+            urgent = now_ms // 1000 + 1
+            while self._to_load:
+                tick = self._to_load.pop(0)
+                self._wheel.load(tick, self._store.second(tick))
+                if tick > urgent:
+                    break
+
+    def _advance(self, now_ms: int, *, moved: bool) -> None:
+        """The wheel gave out all that is due. The state may say so, unless the sweep still reads some of it."""
+        assert self._wheel is not None
+        self._latest_ms = max(self._latest_ms, now_ms)
+        self._state_waits |= moved
+        if self._wheel.exact and not self._sweep.reads_due:
+            self._state = DispatchState(*self._wheel.state, self._merged)
+            self._state_moved |= self._state_waits
+            self._state_waits = False
+
+    def _wait(self, now_ms: int, more: bool) -> int:
+        assert self._wheel is not None
+        if more or (self._to_load and self._options.inline_reads):
+            return 0
+        wakes = [
+            self._hours.wake_ms(now_ms), self._wheel.wake_ms(now_ms), self._ends.next_ms(), self._outlet.wake_ms(),
+            self.planning.wake_ms(self._wheel, now_ms),
+        ]  # fmt: skip
+        if now_ms < self._latest_ms:
+            wakes.append(min(self._latest_ms, now_ms + CLOCK_BACK_MS))
+        return max(0, min(wake for wake in wakes if wake is not None) - now_ms)
+
+    # -- what goes into entries
+
+    def entry_due_ms(self) -> int | None:
+        """When an entry has to leave for the Leases and the state, though nobody else asks for one; None: never."""
+        if self._wheel is None:
+            return None
+        state_due_ms = self._proposed_ms + self._options.state_ms if self._state_moved else None
+        return min((due for due in (self._book.due_ms, state_due_ms) if due is not None), default=None)
+
+    def collect(self, now_ms: int, *, going: bool = True) -> Riding:
+        """What rides in the entry being put together, handed out once: the Leases of hand-overs that are in no entry
+        yet, what strict ones plan and release, and the dispatch state if it moved.
+
+        `going`: the entry leaves in any case. If not, there is something only when `entry_due_ms` has come.
+        """
+        due_ms = self.entry_due_ms()
+        if self._wheel is None or not (going or (due_ms is not None and due_ms <= now_ms)):
+            return NOTHING_RIDES
+        self._state_moved = False
+        state, before = self._state, self._proposed
+        if (state.tick, state.local_index) == (before.tick, before.local_index):
+            return self._book.collect()
+        self._proposed, self._proposed_ms = state, now_ms
+        return self._book.collect()._replace(state=state)
+
+    def committed(self) -> list[HandOver]:
+        """The entry with the oldest collected Leases is applied: the records hold those hand-overs. Returns the strict
+        ones, which may begin (node.handover.strict)."""
+        if self._wheel is None:
+            return []
+        hand_overs = self._book.committed()
+        for hand_over in hand_overs:
+            self._claims.free(hand_over.position)
+            states = self._store.states(hand_over.position)
+            leased = states.state == LEASED
+            ours = leased & (states.term == self.term) & (states.attempt == hand_over.attempt)
+            # Open, and the Lease took no effect, or ended before it was applied: a look at the end of that lease, if
+            # there was one, passed over the unit since it was claimed. The records say when it is ready again.
+            # By the clock as it is: one that has gone back leases till before the latest time.
+            runs = ours & (states.lease_end_ms > self._now_ms)
+            stray = (states.state <= LEASED) & ~runs
+            if stray.any():
+                self._ends.add(hand_over.position[stray & leased], states.lease_end_ms[stray & leased], self._latest_ms)
+                self._sweep.again(hand_over.position[stray & ~leased])
+            if hand_over.strict and not runs.all():
+                self.strict.failed(hand_over.select(~runs))
+        return [hand_over for hand_over in hand_overs if hand_over.strict]
+
+    def returned(self) -> None:
+        """The entry with what `collect` gave last was never proposed: it goes in the next one."""
+        if self._wheel is not None:
+            self._book.returned()
+
+    def level(self, now_ms: int) -> bool:
+        """Whether what is due now is in the windows, as of the last step: the wheel has begun and no slot that is due
+        is still being read."""
+        begun = self._wheel is not None and now_ms >= self._start_ms
+        return begun and self._state.tick >= now_ms // 1000
+
+    def dispatch_state(self) -> DispatchState:
+        """As of the last step: of the units of entries up to `applied_index`, all in slots before `tick` are
+        dispatched, or the sweep's to find, and of slot `tick` the first `local_index` in order."""
+        return self._state
+
+    # -- what the machine applied, in order
+
+    def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
+        """New units: into the wheel if their hour is near; those of far hours are read when it is."""
+        if self._wheel is not None:
+            self._wheel.arrive(due_ms, position, topic, tags, priority)
+            self._merged = applied_index
+
+    def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
+        """Hand-overs whose Lease took effect: look again when it ends."""
+        if self._wheel is not None:
+            self._ends.add(position, lease_end_ms, self._latest_ms)
+
+    def on_released(self, position: U64) -> None:
+        """Leases taken back: into the wheel again, or to be found by the next look, as they are due."""
+        if self._wheel is not None:
+            units = self._store.units(position)
+            later = units["due_ms"] > self._latest_ms
+            rows = np.flatnonzero(later)[np.argsort(position[later])]
+            wheel = units[rows]
+            self._wheel.arrive(wheel["due_ms"], position[rows], wheel["topic"], wheel["tags"], wheel["priority"])
+            self._sweep.again(position[~later])
+
+    def on_moved(self, home: U64, old: U64, position: U64) -> None:
+        """Messages stand elsewhere now. Where they stood, the check at hand-over leaves them out; `on_units` brings
+        them anew."""
+        self._outlet.moved(home, old, position)
+        self._outlet.staged.note_ended(old)
+
+    def on_settled(self, position: U64) -> None:
+        """Units that ended. Where they still stand in wheel or window, the check at hand-over leaves them out."""
+        self._outlet.staged.note_ended(position)
+
+    def on_topic(self, number: int, settings: dict[str, Any]) -> None:
+        """A topic was created or its settings changed."""
+        paused = settings.get("paused", False)
+        self._outlet.pause(number, paused)
+        self._ready.set_pushed(number, settings.get("mode") == "push" and not paused)
+        self.strict.on_topic(number, settings)

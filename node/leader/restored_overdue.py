@@ -1,0 +1,130 @@
+"""The first minutes of a restored cluster: what became overdue while it was not there, and is not wanted, is given up.
+
+    fix      the moment before which nothing is wanted: the first leader's clock less what `hourwheel restore` was told,
+             in the log, so that the next leader goes on with the same one
+    give up  hour by hour, a piece at a time: what is pending and was due before that moment is dead, reason `restored`,
+             as if its last attempt had failed: listed, redriven and copied like any other dead message
+    done     in the log; from then on this cluster is like any other
+
+Meanwhile the dispatcher leaves those units where they are (Sweep.wanted_from_ms) and hands over all others; one piece
+is an entry like those of retries and is waited for before the next one, so nothing that is due now waits for more than
+one. A message that was leased when the backup was made is left to who holds it until that lease ends, and is then
+handed over again if its end comes after this work's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import structlog
+
+from api.port.problem import Problem
+from node.leader.dispatcher import Dispatcher
+from node.settle.move_size import move_pieces, move_weights
+from node.settle.retry import RESTORED
+from node.write.command_queues import ENTRY_MOVES_MAX
+from replication.command.handover import DEAD
+from replication.command.registry import CatchUp, Fail
+from storage.format.array import U64
+from storage.format.position import HOUR_MS
+from storage.format.rows import LEASED, PENDING
+from storage.query.lease_end import lease_ends_ms
+
+if TYPE_CHECKING:
+    from node.leader.leader_term import Reign
+    from node.server import Node
+
+log = structlog.get_logger()
+
+#: Positions looked at in one step of the loop.
+LOOK_ROWS: Final = 16_384
+#: Between two pieces: hand-overs, and whoever schedules, go between.
+PAUSE_S: Final = 0.005
+
+
+class CatchingUp:
+    """That work in one reign; does nothing where a cluster was not restored, or wants everything."""
+
+    def __init__(self, node: Node, reign: Reign, dispatcher: Dispatcher) -> None:
+        self._node = node
+        self._reign = reign
+        self._dispatcher = dispatcher
+        self._given_up = 0
+        row = node.store.catalog.catch_up
+        self._wanted = row is not None
+        if row is not None:
+            self._cutoff_ms = reign.promoted_ms - row.last_ms if row.cutoff_ms is None else row.cutoff_ms
+            dispatcher.want_from(self._cutoff_ms)
+
+    def begin(self) -> None:
+        """Start, before the dispatcher's first step."""
+        if self._wanted:
+            self._node.spawn(self._run())
+
+    async def _run(self) -> None:
+        log.info("giving up what is overdue and not wanted", due_before_ms=self._cutoff_ms)
+        await self._say(done=False)
+        for hour in self._node.store.open_hours(last=self._cutoff_ms // HOUR_MS):
+            await self._give_up(hour)
+        await self._say(done=True)
+        if not self._reign.over:
+            self._dispatcher.want_from(0)
+            self._reign.poke()
+            log.info("gave up what is overdue and not wanted", messages=self._given_up)
+
+    async def _say(self, *, done: bool) -> None:
+        """Commit it; not known to have happened it is said again."""
+        while not self._reign.over:
+            with suppress(Problem):
+                await self._node.proposer.propose_single(CatchUp(self._cutoff_ms, done))
+                return
+            await asyncio.sleep(PAUSE_S)
+
+    async def _give_up(self, hour: int) -> None:
+        store = self._node.store
+        first, _ = store.span(hour)
+        while not self._reign.over and first < (end := store.span(hour)[1]):
+            unwanted = self._unwanted(first, min(first + LOOK_ROWS, end))
+            for piece in move_pieces(move_weights(store, unwanted), ENTRY_MOVES_MAX):
+                await self._bury(unwanted[piece])
+            first += LOOK_ROWS
+            await asyncio.sleep(0)
+
+    def _unwanted(self, first: int, end: int) -> U64:
+        """Of these positions the ones that are open, in nobody's hands, and were due before the moment."""
+        store = self._node.store
+        positions = np.arange(first, end, dtype=np.uint64)
+        positions = positions[store.state_only(positions) <= LEASED]
+        states = store.states(positions)
+        ended = lease_ends_ms(states.lease_end_ms, states.term, self._reign.term) <= self._node.clock.now_ms()
+        free = (states.state == PENDING) | ((states.state == LEASED) & ended)
+        positions = positions[free]
+        unwanted: U64 = positions[store.units(positions)["due_ms"] < self._cutoff_ms]
+        return unwanted
+
+    async def _bury(self, positions: U64) -> None:
+        """One entry; again where it is not known to have happened: what is dead already is so once."""
+        while not self._reign.over:
+            with suppress(Problem):
+                fail = self._fail(positions)
+                await self._reign.give_up(fail)
+                self._given_up += len(positions)
+                await asyncio.sleep(PAUSE_S)
+                return
+            await asyncio.sleep(PAUSE_S)
+
+    def _fail(self, positions: U64) -> Fail:
+        count = len(positions)
+        states = self._node.store.states(positions)
+        return Fail(
+            position=positions,
+            term=states.term,
+            attempt=states.attempt,
+            code=np.full(count, RESTORED, np.uint16),
+            fate=np.full(count, DEAD, np.uint8),
+            due_ms=np.zeros(count, np.int64),
+            random=self._node.entropy.id_bits(count),
+        )

@@ -1,0 +1,214 @@
+"""What a leader took over from the one before, and whether it hands any of it over again: its account of a transfer.
+
+A planned transfer promises that nothing is handed over in two terms. Whoever moved leadership is told whether that held
+(`repeated`), so it has to be counted, and not by those who would be wrong together: the records say what is leased, and
+the dispatcher asks them before every hand-over, so a dispatcher that went wrong would find itself right. Here two lists
+are kept that neither of them reads again, and their intersection is the count.
+
+    carried      leases of earlier terms that ran when the reign began, as the records had them  --.
+    told         hand-overs that the former leader made and knew of no end of, as itself says    --+--> repeated
+    handed over  units handed over in this reign, as they leave for the log                      --'
+
+A unit of both is a repeat if it was handed over before its former lease ended by every clock. It is none after a
+failure: then the message lives at another place (apply_move.py). `told` finds what the records cannot: a hand-over
+whose Lease never got into the log, because it was made too late or its entry was lost.
+
+Both lists are kept for the first WATCH_S of a reign: by then every unit that was ready was offered, and of leases that
+run for longer the records speak alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from api.port.leadership import TOLD_MAX, OpenHandOvers, TakeoverView
+from api.port.problem import Problem
+from node.handover.lease_book import Span
+from node.leader.backlog import leased_piece
+from replication.command.registry import Lease
+from storage.catalog.doubt import CLOCKS_MS
+from storage.format.array import I64, U64
+from storage.format.rows import LEASED
+from storage.query.lease_end import lease_ends_ms
+from storage.store import Store
+
+if TYPE_CHECKING:
+    from node.leader.leader_term import Reign
+    from node.server import Node
+
+#: How long a reign watches for repeats.
+WATCH_S: Final = 10.0
+#: The account of a transfer is given so long after the first possible hand-over: what was ready went out by then.
+ACCOUNT_S: Final = 0.1
+#: How long a leader that was elected may take until it could hand something over, before the account is refused.
+READY_S: Final = 2.0
+#: A leader that gives leadership away tells its successor which hand-overs of so long ago are open.
+NEWEST_S: Final = 0.25
+#: Hand-overs remembered at most; 150,000 a second are handed over at the rated load.
+HANDED_MAX: Final = 1_000_000
+
+
+class Carried(NamedTuple):
+    """Leases of earlier terms, shape [n] each, n > 0."""
+
+    position: U64  # ascending, each once
+    ends_ms: I64
+
+
+class Takeover:
+    """One reign's account. Times in seconds are the node's monotonic ones."""
+
+    def __init__(self, term: int, begun_s: float) -> None:
+        self.term = term
+        self.begun_s = begun_s
+        #: From when on a due unit could be handed over; None: not yet.
+        self.ready_s: float | None = None
+        self.in_flight = 0
+        """Leases of earlier terms, consumers' and those of pushes, that ran when the reign began."""
+        self._hours: list[int] = []  # yet to be looked through for leases of former leaders, rising
+        self._span: Span | None = None  # what is left of the one at hand
+        self._noted: list[U64] = []  # what was found there so far, each ascending and not empty
+        self._carried: list[Carried] = []  # no unit in two of them
+        self._handed: list[Lease] = []
+        self._newest: deque[tuple[float, Lease]] = deque()
+        self._released: U64 = np.empty(0, np.uint64)
+        self._count = 0
+        self._repeated: int | None = None  # known for good once the watch is over
+
+    # what former leaders left
+
+    def begin(self, hours: list[int]) -> None:
+        """These hours, which rise, are to be looked through for leases of former leaders."""
+        self._hours = hours
+
+    @property
+    def carrying(self) -> bool:
+        """Whether some of them are still to be looked through."""
+        return self._span is not None or bool(self._hours)
+
+    def carry(self, store: Store, now_ms: int) -> None:
+        """Look through one piece of the hours, the newest first, for what former leaders leased for longer than
+        `now_ms`, when the reign began.
+
+        Other work of the loop goes between two pieces. A lease that ends or is settled meanwhile can be repeated by
+        nobody; one that is extended is found as it is then. Only a unit that this reign leases again would not be
+        found any more: `leases` notes it before.
+        """
+        if self._span is None:
+            self._span = Span(*store.span(self._hours.pop()))
+        position, end = leased_piece(store, self._span)
+        self._span = Span(end, self._span.end) if end < self._span.end else None
+        self._note(store, position, now_ms)
+        if not self.carrying:
+            self._noted.clear()
+
+    def leases(self, store: Store, position: U64, now_ms: int) -> None:
+        """The own Lease of these units is about to be proposed, and some hours were not looked through yet."""
+        if self.carrying:
+            self._note(store, np.sort(position), now_ms)
+
+    def _note(self, store: Store, position: U64, now_ms: int) -> None:
+        """Note which of these, ascending, are leased by former leaders for longer than `now_ms`, each unit once."""
+        for noted in self._noted:
+            if len(position) and noted[0] <= position[-1] and position[0] <= noted[-1]:
+                position = position[np.isin(position, noted, invert=True)]
+        states = store.states(position)
+        ends_ms = lease_ends_ms(states.lease_end_ms, states.term, self.term)
+        rows = (states.state == LEASED) & (states.term < self.term) & (ends_ms > now_ms)
+        found: U64 = position[rows]
+        if len(found):
+            self._noted.append(found)
+            self.in_flight += len(found)
+            self._add(found, ends_ms[rows])
+
+    def told(self, position: U64, lease_end_ms: I64) -> None:
+        """The former leader handed these over and knows of no end of it; shape [n] each."""
+        if self._repeated is None:
+            self._add(position, lease_end_ms + CLOCKS_MS)
+
+    def _add(self, position: U64, ends_ms: I64) -> None:
+        """What is known of a unit already stays: an extension is in the records only."""
+        position, rows = np.unique(position, return_index=True)
+        new = self._carried_until(position) == 0
+        if new.any():
+            self._carried.append(Carried(position[new], ends_ms[rows][new]))
+
+    def _carried_until(self, position: U64) -> I64:
+        """When the former lease of each of these ends, ms; 0 where none is known."""
+        ends_ms = np.zeros(len(position), np.int64)
+        for carried in self._carried:
+            at = np.minimum(carried.position.searchsorted(position), len(carried.position) - 1)
+            same = carried.position[at] == position
+            ends_ms[same] = carried.ends_ms[at[same]]
+        return ends_ms
+
+    # hand-overs of this reign
+
+    def handed_over(self, lease: Lease, now_s: float) -> None:
+        """These hand-overs of the own term leave for the log."""
+        self._newest.append((now_s, lease))
+        while self._newest[0][0] < now_s - NEWEST_S:
+            self._newest.popleft()
+        if self._repeated is not None:
+            return
+        self._handed.append(lease)
+        self._count += len(lease.position)
+        if now_s - self.begun_s >= WATCH_S or self._count > HANDED_MAX:
+            self._repeated = self.repeated
+            self._handed.clear()
+            self._carried.clear()
+
+    def released(self, position: U64) -> None:
+        """Strict hand-overs that were leased and will not be made: whoever makes them now repeats nothing."""
+        for number, carried in enumerate(self._carried):
+            stays = np.isin(carried.position, position, invert=True)
+            self._carried[number] = Carried(carried.position[stays], carried.ends_ms[stays])
+        self._carried = [carried for carried in self._carried if len(carried.position)]
+        self._released = np.concatenate([self._released, position])[-TOLD_MAX:]
+
+    def newest(self) -> tuple[U64, I64]:
+        """Positions and lease ends of what was handed over within NEWEST_S, the newest first."""
+        leases = [lease for _, lease in reversed(self._newest)]
+        position = np.concatenate([np.empty(0, np.uint64), *(lease.position for lease in leases)])
+        ends_ms = np.concatenate([np.empty(0, np.int64), *(lease.lease_end_ms for lease in leases)])
+        rows = np.isin(position, self._released, invert=True)
+        return position[rows], ends_ms[rows]
+
+    @property
+    def repeated(self) -> int:
+        """Messages handed over in this reign, while it watches, though a hand-over of an earlier term ran."""
+        if self._repeated is not None:
+            return self._repeated
+        if not self._carried or not self._handed:
+            return 0
+        position = np.concatenate([lease.position for lease in self._handed])
+        at_ms = np.concatenate([lease.handed_over_ms for lease in self._handed])
+        return len(np.unique(position[at_ms < self._carried_until(position)]))
+
+
+async def account(node: Node, reign: Reign, told: OpenHandOvers) -> TakeoverView:
+    """What the former leader told is counted from here on; then, ACCOUNT_S after the reign could hand over first, what
+    was found so far. `no-leader` when the reign ends before, or does not get ready."""
+    takeover = reign.takeover
+    if told.term < reign.term:
+        takeover.told(np.frombuffer(told.positions, np.uint64), np.frombuffer(told.lease_ends_ms, np.int64))
+    try:
+        async with asyncio.timeout(READY_S):
+            await reign.ready.wait()
+    except TimeoutError:
+        raise Problem("no-leader", f"this node was elected, and cannot hand over yet after {READY_S:.0f} s") from None
+    if takeover.ready_s is not None:
+        await asyncio.sleep(takeover.ready_s + ACCOUNT_S - node.clock.monotonic())
+    if reign.over or takeover.ready_s is None:
+        raise Problem("no-leader", "this node leads no more", leader=node.group.leader_id)
+    return TakeoverView(
+        node=node.config.node_id,
+        term=reign.term,
+        ready_us=int((node.clock.monotonic() - takeover.ready_s) * 1e6),  # rounded down: the gap is never too short
+        in_flight_carried=takeover.in_flight,
+        repeated=takeover.repeated,
+    )

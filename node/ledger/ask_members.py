@@ -1,0 +1,121 @@
+"""All nodes' accounts of some hand-overs, gathered by the leader: each member is asked what it wrote down.
+
+Nothing is taken for complete that is not: a member that does not answer in time, or whose rows are damaged on the way,
+is named with the reason, and the ledger then takes what only that node can know for unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from api.port.ledger import RecordsAsked, RecordsFound
+from api.port.port import ForwardRequest
+from api.port.problem import Problem
+from storage.format.array import U64
+from storage.format.delivery_record import DELIVERY, Deliveries, read_deliveries
+from storage.format.rows import Corrupt, join_rows
+
+if TYPE_CHECKING:
+    from node.ledger.own_log import HandOverRecords
+    from node.server import Node
+
+#: How long a member may search. It is asked for a second or two of hand-overs in general.
+ASK_S: Final = 10.0
+RECORDS: Final = "/v1/ledger/records"
+#: So many bytes of rows are verified in less time than the way to a thread takes.
+INLINE_BYTES: Final = 16_384
+
+_HEADERS: Final = {"Content-Type": "application/msgpack"}
+_FOUND: Final = msgspec.msgpack.Decoder(RecordsFound)
+
+
+@dataclass(slots=True)
+class Accounts:
+    """`rows` are the records sought, of all nodes; `edges` others, among which those of terms are; `begun` by number of
+    each node that answered (time of its log's first record, 0 without one; whether older ones are gone); `holes`
+    (number, from_ms, until_ms); `unreachable` node id -> why it is missing. What was in t < `until_ms` was searched."""
+
+    rows: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
+    edges: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
+    begun: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    holes: list[tuple[int, int, int]] = field(default_factory=list)
+    open_holes: list[tuple[int, int, int]] = field(default_factory=list)
+    unreachable: dict[str, str] = field(default_factory=dict)
+    until_ms: int = 0
+
+
+async def gather_accounts(
+    node: Node, own: HandOverRecords, homes: U64, from_ms: int, until_ms: int, within_s: float = ASK_S
+) -> Accounts:
+    """What all members have on record of the messages born at `homes`, ascending, in from_ms <= t < until_ms.
+
+    Raises Problem `over-limit` when one of them would have to look at too much.
+    """
+    asked = RecordsAsked(homes.tobytes(), from_ms, until_ms)
+    name = node.config.node_id
+    others = [node_id for node_id in node.members.ids() if node_id != name]
+    asking = (_ask(node, node_id, asked, within_s) for node_id in others)
+    answers = await asyncio.gather(_own(own, asked, within_s), *asking)
+    joining = partial(_joined, [name, *others], answers, until_ms)
+    size = sum(len(answer.rows) for answer in answers if isinstance(answer, RecordsFound))
+    return joining() if size <= INLINE_BYTES else await asyncio.to_thread(joining)
+
+
+def _joined(names: Sequence[str], answers: Sequence[RecordsFound | str], until_ms: int) -> Accounts:
+    """Rows of all, their checksums verified once more after the way."""
+    accounts, rows, edges = Accounts(until_ms=until_ms), [], []
+    for node_id, answer in zip(names, answers, strict=True):
+        if isinstance(answer, str):
+            accounts.unreachable[node_id] = answer
+            continue
+        try:
+            its_rows, its_edges = (read_deliveries(part, node_id)[0] for part in (answer.rows, answer.edges))
+        except Corrupt as damaged:
+            accounts.unreachable[node_id] = f"what it answered is damaged: {damaged}"
+            continue
+        rows.append(its_rows)
+        edges.append(its_edges)
+        accounts.begun[answer.number] = answer.first_ms, answer.removed
+        accounts.holes += [(answer.number, *hole) for hole in answer.holes if hole not in answer.open_holes]
+        accounts.open_holes += [(answer.number, *hole) for hole in answer.open_holes]
+    accounts.rows, accounts.edges = join_rows(rows, DELIVERY), join_rows(edges, DELIVERY)
+    return accounts
+
+
+async def _own(own: HandOverRecords, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
+    """What this node found, or why there is no answer of it."""
+    try:
+        async with asyncio.timeout(within_s):
+            return await own.find(asked)
+    except TimeoutError:
+        return f"did not find its records within {within_s:g} s"
+
+
+async def _ask(node: Node, node_id: str, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
+    """What a member found, or why there is no answer of it."""
+    peer = node.group.peers.get(node_id)
+    if peer is None or not peer.connected:
+        return "is down, or cannot be reached"
+    contact = node.members.contact(node_id)
+    if contact is None:
+        return "has no known address"
+    request = ForwardRequest("POST", RECORDS, _HEADERS, msgspec.msgpack.encode(asked))
+    answer = await node.forwarder.ask(contact.http, request, within_s)
+    if answer is None:
+        return f"did not answer within {within_s:g} s"
+    if answer.status == 200:
+        try:
+            return _FOUND.decode(answer.body)
+        except msgspec.DecodeError as wrong:
+            return f"answered what cannot be read: {wrong}"
+    if answer.status == 429:
+        detail = msgspec.json.decode(answer.body).get("detail", "")
+        raise Problem("over-limit", f"{node_id}: {detail}")
+    return f"answered {answer.status}"

@@ -1,0 +1,185 @@
+"""From what was read and what the members answered to verdicts: pure, so that it can run in any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ledger.bucket import SPAN, Context, Rows, Topic
+from ledger.columns import Columns
+from ledger.judge import Ledger, judge
+from ledger.terms import merge_terms, terms_of
+from ledger.unrecorded import NOBODY, beyond, closed, unrecorded
+from node.ledger.ask_members import Accounts
+from node.ledger.read import Story
+from storage.catalog.restored import Restored
+from storage.file.delivery_file import whole_from_ms
+from storage.format.array import I64, U64
+from storage.format.delivery_record import START, Deliveries
+from storage.format.rows import FORWARDED, LEASED, PENDING, PLANNED, RELEASED, take_rows
+
+#: Hand-overs are looked for from so long before a message fell due, the clocks of two leaders apart.
+BEFORE_MS: Final = 10_000
+#: How far a former leader's clock may have been ahead of this one's.
+AHEAD_MS: Final = 1_000
+#: How long after a message ended its last hand-overs' ends are looked for; and where it went out several times, when
+#: the acks of earlier ones may come late.
+AFTER_MS: Final = 60_000
+AFTER_SEVERAL_MS: Final = 900_000
+#: So long after the moment an account still counts as given.
+COVER_AFTER_MS: Final = 60_000
+
+_NEVER_MS: Final = 1 << 62
+
+
+class HandOverTime(NamedTuple):
+    """When some messages can have been handed over: in from_ms <= t < until_ms, and until `later_ms` acks may come of
+    those that went out several times."""
+
+    from_ms: int
+    until_ms: int
+    later_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Some messages of one hour. `rows` are the messages in the order in which they are shown; `unheard` are numbers of
+    nodes that leased some of them and gave no account. `gaps` are (number of a node, from_ms, until_ms) in which some
+    of them may have been handed over without an account; the number is 0 where nobody tells which node led."""
+
+    story: Story
+    ledger: Ledger
+    messages: Columns
+    duplicates: Columns
+    rows: I64
+    deliveries: Deliveries
+    unheard: tuple[int, ...]
+    gaps: tuple[tuple[int, int, int], ...]
+
+    def hand_overs_of(self, home: int) -> Deliveries:
+        """The records of one message's hand-overs."""
+        return take_rows(self.deliveries, np.flatnonzero(self.deliveries["home"] == np.uint64(home)))
+
+
+def may_be_handed_over(story: Story, moment_ms: int) -> bool:
+    """Whether any of the messages can have been by now: not if none is due and none was ever touched."""
+    return len(story.trail.settles) > 0 or int(story.trail.units["due_ms"].min()) <= moment_ms + AHEAD_MS
+
+
+def hand_over_time(story: Story, moment_ms: int) -> HandOverTime:
+    """From before the first fell due, or was settled by a clock that was set back, until a while after the last ended,
+    or now if one has not."""
+    settled_ms = np.concatenate([story.trail.settles["at_ms"], story.abroad["at_ms"]])
+    due_ms = np.concatenate([story.trail.units["due_ms"], story.places["due_ms"]])
+    earliest_ms = int(min(due_ms.min(), settled_ms[settled_ms > 0].min(initial=_NEVER_MS)))
+    ended_ms = int(settled_ms.max(initial=0))
+    until_ms = moment_ms if _open(story).any() else min(moment_ms, ended_ms + AFTER_MS)
+    return HandOverTime(earliest_ms - BEFORE_MS, until_ms + 1, min(moment_ms, ended_ms + AFTER_SEVERAL_MS) + 1)
+
+
+def handed_over_again(rows: Deliveries) -> U64:
+    """The homes that several starts name, ascending."""
+    homes, counts = np.unique(rows["home"][rows["kind"] == START], return_counts=True)
+    several: U64 = homes[counts > 1]
+    return several
+
+
+def judge_story(
+    story: Story,
+    accounts: Accounts,
+    *,
+    moment_ms: int,
+    members: Iterable[int],
+    topics: Mapping[int, Topic],
+    restored: Restored | None = None,
+) -> Judged:
+    """The ledger of these messages, whose records were read at `moment_ms`; `restored`: in a cluster made from a
+    backup."""
+    settles, abroad = story.trail.settles, story.abroad
+    named = {*np.unique(settles["node"]).tolist(), *np.unique(abroad["node"]).tolist()} - {0}
+    covered = [
+        (number, 0, 0, _covered_from(story, number, *begun), moment_ms + COVER_AFTER_MS)
+        for number, begun in accounts.begun.items()
+    ]
+    terms = merge_terms([terms_of(accounts.edges), terms_of(accounts.rows)])
+    holes, open_holes = (
+        np.array([(number, 0, 0, *span) for number, *span in spans], SPAN)
+        for spans in (accounts.holes, accounts.open_holes)
+    )
+    window_ms = max((whole_from_ms(first_ms) for first_ms, removed in accounts.begun.values() if removed), default=0)
+    context = Context(
+        from_ms=window_ms,
+        until_ms=moment_ms,
+        terms=terms,
+        nodes=tuple(sorted({*members, *named} - {0})),
+        covered=np.array(covered, SPAN),
+        gaps=np.concatenate(
+            [
+                holes,
+                closed(open_holes, terms),
+                unrecorded(terms, window_ms),
+                beyond(terms, moment_ms, accounts.until_ms, window_ms),
+                _not_yet(story, moment_ms),
+            ]
+        ),
+        topics=topics,
+    )
+    unheard = tuple(sorted(named - accounts.begun.keys()))
+    had = restored.had(story.homes) if restored is not None else None
+    ledger = judge(story.bucket(accounts.rows, had), context)
+    order = np.lexsort((story.homes, story.trail.units["due_ms"]))
+    touched = context.gaps[list(ledger.gaps)]
+    gaps = list(zip(*(touched[name].tolist() for name in ("node", "from_ms", "until_ms")), strict=True))
+    if restored is not None and ledger.restored:
+        gaps.append((NOBODY, 0, restored.restored_ms))
+    return Judged(
+        story=story,
+        ledger=ledger,
+        messages=story.named(ledger.messages),
+        duplicates=story.named(ledger.duplicates),
+        rows=order,
+        deliveries=accounts.rows,
+        unheard=unheard,
+        gaps=tuple(gaps),
+    )
+
+
+def _covered_from(story: Story, number: int, first_ms: int, removed: bool) -> int:
+    """Since when a node's account is whole, 0: since ever. Older files go by age; and when the records say that it
+    leased before its log begins, that was lost with its directory, and it covers what it tells and no more."""
+    leased_ms = min(
+        (
+            int(rows["at_ms"][its].min())
+            for rows in (story.trail.settles, story.abroad)
+            if (its := (rows["what"] == LEASED) & (rows["node"] == number)).any()
+        ),
+        default=0,
+    )
+    if not first_ms:
+        return _NEVER_MS if leased_ms else 0
+    return whole_from_ms(first_ms) if removed or 0 < leased_ms < first_ms - AHEAD_MS else 0
+
+
+def _not_yet(story: Story, moment_ms: int) -> Rows:
+    """SPAN rows: up to the latest record, where a leader whose clock was ahead wrote it; none if no more than AHEAD_MS.
+    No account was searched there. A planned lease stands for a hand-over to come."""
+    settles, abroad = story.trail.settles, story.abroad
+    latest_ms = 0
+    for rows in (settles, abroad):
+        planned = (rows["what"] == LEASED) & (rows["code"] & PLANNED > 0)
+        latest_ms = max(latest_ms, int(rows["at_ms"][~planned].max(initial=0)))
+    ahead = latest_ms > moment_ms + AHEAD_MS
+    return np.array([(NOBODY, 0, 0, moment_ms, latest_ms + 1)] if ahead else [], SPAN)
+
+
+def _open(story: Story) -> npt.NDArray[np.bool_]:
+    """Which of the messages had not ended, [n]."""
+    what = np.zeros(len(story.homes), np.uint8)
+    settles = story.trail.settles
+    at = story.trail.units["global_index"].searchsorted(settles["global_index"])
+    what[at] = settles["what"]  # in the order of the file: the newest stays
+    return np.isin(what, (PENDING, LEASED, RELEASED, FORWARDED))

@@ -1,0 +1,87 @@
+"""What one node wrote down of its hand-overs: found in its own delivery log for whoever makes the ledger.
+
+A search reads files and sums their rows, so it runs in a thread. What is asked for a few messages and found among the
+first QUICK_LOOKED records waits for its like alone; any other search for the large ones, of which few may wait. So
+whoever searches much, or often, makes no look at a message slow.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from api.port.ledger import RecordsAsked, RecordsFound
+from api.port.problem import Problem
+from node.runtime.one_at_a_time import Turns
+from replication.snapshot.in_thread import in_thread_until
+from storage.format.array import U64
+from storage.query.delivery_search import DeliverySearch, Found, Search, TooMuch
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+#: Most records one search looks at: 1.3 GB, a few seconds.
+LOOKED_MAX: Final = 16_000_000
+#: Most it returns: 80 MB.
+FOUND_MAX: Final = 1_000_000
+#: Messages of a quick search, and records that it looks at: 0.2 s.
+QUICK_HOMES: Final = 64
+QUICK_LOOKED: Final = 1_000_000
+#: Requests that search or wait to: quick ones, and large ones.
+QUICK_MAX: Final = 64
+LARGE_MAX: Final = 8
+
+
+class HandOverRecords:
+    """The records of one node, whether it leads or not."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        deliveries = node.directory.deliveries
+        self._quick = _Searches(node, DeliverySearch(deliveries, node.disk), QUICK_MAX)
+        self._large = _Searches(node, DeliverySearch(deliveries, node.disk), LARGE_MAX)
+
+    async def find(self, asked: RecordsAsked) -> RecordsFound:
+        """See api.port.ledger.LedgerPort.hand_over_records. Raises Problem `over-limit`, and DiskFailed."""
+        found = await self.search(np.frombuffer(asked.homes, np.uint64), asked.from_ms, asked.until_ms)
+        node = self._node
+        return RecordsFound(
+            node=node.config.node_id,
+            number=node.members.number,
+            rows=found.rows.tobytes(),
+            edges=found.edges.tobytes(),
+            holes=found.holes,
+            open_holes=found.open_holes,
+            first_ms=found.first_ms,
+            removed=found.removed,
+        )
+
+    async def search(self, homes: U64, from_ms: int, until_ms: int) -> Found:
+        """Records of the messages born at `homes`, ascending, in from_ms <= t < until_ms."""
+        if len(homes) <= QUICK_HOMES:
+            with suppress(TooMuch):
+                return await self._quick.run(Search(homes, from_ms, until_ms, QUICK_LOOKED, FOUND_MAX))
+        try:
+            return await self._large.run(Search(homes, from_ms, until_ms, LOOKED_MAX, FOUND_MAX))
+        except TooMuch as much:
+            raise Problem("over-limit", f"{much}; take a narrower window, or hourwheel reconcile") from None
+
+
+class _Searches:
+    """Searches of one kind, one at a time."""
+
+    def __init__(self, node: Node, search: DeliverySearch, most: int) -> None:
+        self._node = node
+        self._search = search
+        self._turns = Turns("searches of the delivery log", most, 1)
+
+    async def run(self, search: Search) -> Found:
+        """In a thread. A caller that goes away ends it too, before the next one's turn. Raises TooMuch, and Problem
+        `over-limit` where too many wait."""
+        async with self._turns.shared():
+            stop = threading.Event()
+            written = self._node.delivery_log.written()
+            return await in_thread_until(stop, self._search.run, search, written, stop.is_set)

@@ -1,0 +1,144 @@
+"""Rows of the ledger as people and programs read them: ids, names and words for numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from api.port.ledger import HandOverEntry, LedgerDuplicate, LedgerEntry
+from ledger.columns import CAUSE_WORDS, CLASS_WORDS, LATE_WORDS, LOST_WORDS, Columns, flag_words
+from node.handover.delivery_log import DELIVERED, FAILED, GIVEN_BACK, LATE, PULL, PUSH
+from node.write.command_queues import GROUP
+from replication.apply.attempt_order import fence
+from storage.format.array import I64, U64
+from storage.format.delivery_record import DELIVERY, END, START, Deliveries
+from storage.format.message_id import encode_ids
+from storage.format.rows import put_rows, take_rows
+
+MODES: Final = {0: "", PULL: "pull", PUSH: "push"}
+OUTCOMES: Final = {DELIVERED: "delivered", FAILED: "failed", GIVEN_BACK: "given_back", LATE: "late"}
+UNKNOWN: Final = "unknown"
+#: Of one message; an id may have been handed over 60,000 times a term.
+HAND_OVERS_MAX: Final = 500
+
+_LATE: Final = ("", *LATE_WORDS[1:])
+_LOST: Final = ("", *LOST_WORDS[1:])
+
+Name = Callable[[int], str]
+"""From a number in records to a name; "" where there is none."""
+
+
+def show_entries(
+    messages: Columns, duplicates: Columns, rows: I64, *, topic: Name, node: Name, twin: Callable[[int], int]
+) -> list[LedgerEntry]:
+    """These rows of the messages, in this order, each with its duplicates. `twin` gives the random bits of a message
+    that another one repeats."""
+    ids = _texts(messages["home"][rows], messages["random"][rows])
+    of_each = _by_home(duplicates, messages["home"][rows])
+    columns = {name: column[rows].tolist() for name, column in messages.items()}
+    return [
+        LedgerEntry(
+            id=ids[row],
+            topic=topic(columns["topic"][row]),
+            kind=CLASS_WORDS[columns["class"][row]],
+            flags=flag_words(columns["flags"][row]),
+            late_cause=_LATE[columns["late_cause"][row]],
+            lost=_LOST[columns["lost"][row]],
+            hand_overs=columns["hand_overs"][row],
+            retries=columns["retries"][row],
+            created_ms=columns["created_ms"][row],
+            asked_due_ms=columns["asked_due_ms"][row],
+            due_ms=columns["due_ms"][row],
+            first_ms=columns["first_ms"][row],
+            late_ms=columns["late_ms"][row],
+            settled_ms=columns["settled_ms"][row],
+            mode=MODES[columns["mode"][row]],
+            term=columns["term"][row],
+            attempt=columns["attempt"][row],
+            node=node(columns["node"][row]),
+            code=columns["code"][row],
+            duplicates=_show_duplicates(duplicates, of_each[row], node, twin),
+        )
+        for row in range(len(rows))
+    ]
+
+
+def _texts(homes: U64, random: U64) -> list[str]:
+    texts: list[str] = encode_ids(GROUP, np.ascontiguousarray(homes), np.ascontiguousarray(random)).astype("U").tolist()
+    return texts
+
+
+def _by_home(duplicates: Columns, homes: U64) -> list[slice]:
+    """For each message its rows of the duplicates, which stand in order of home."""
+    known = np.ascontiguousarray(duplicates["home"])
+    first, last = known.searchsorted(homes, "left").tolist(), known.searchsorted(homes, "right").tolist()
+    return [slice(*edges) for edges in zip(first, last, strict=True)]
+
+
+def _show_duplicates(
+    duplicates: Columns, rows: slice, node: Name, twin: Callable[[int], int]
+) -> Sequence[LedgerDuplicate]:
+    if rows.start == rows.stop:
+        return ()
+    columns = {name: column[rows].tolist() for name, column in duplicates.items()}
+    return [
+        LedgerDuplicate(
+            cause=CAUSE_WORDS[columns["cause"][row]],
+            mode=MODES[columns["mode"][row]],
+            at_ms=columns["at_ms"][row],
+            node=node(columns["node"][row]),
+            term=columns["term"][row],
+            attempt=columns["attempt"][row],
+            before_ms=columns["before_ms"][row],
+            before_node=node(columns["before_node"][row]),
+            before_term=columns["before_term"][row],
+            before_attempt=columns["before_attempt"][row],
+            lease_end_ms=columns["lease_end_ms"][row],
+            other=_other(columns["home"][row], columns["other"][row], twin),
+        )
+        for row in range(rows.stop - rows.start)
+    ]
+
+
+def _other(home: int, other: int, twin: Callable[[int], int]) -> str:
+    if other == home:
+        return ""
+    return _texts(np.array([other], np.uint64), np.array([twin(other)], np.uint64))[0]
+
+
+def show_hand_overs(records: Deliveries, node: Name) -> list[HandOverEntry]:
+    """The newest HAND_OVERS_MAX hand-overs of one message by its records, in order of (term, attempt), then of time."""
+    starts = take_rows(records, np.flatnonzero(records["kind"] == START))
+    order = np.lexsort((starts["at_ms"], starts["attempt"], starts["term"]))[-HAND_OVERS_MAX:]
+    starts = take_rows(starts, order)
+    ends, has_end = _last_ends(records, fence(starts["term"], starts["attempt"]))
+    return [
+        HandOverEntry(
+            at_ms=int(row["at_ms"]),
+            node=node(int(row["node"])),
+            term=int(row["term"]),
+            attempt=int(row["attempt"]),
+            mode=MODES[int(row["mode"])],
+            outcome=OUTCOMES.get(int(end["outcome"]), UNKNOWN) if ended else UNKNOWN,
+            ended_ms=int(end["at_ms"]) if ended else 0,
+            code=int(end["code"]) if ended else 0,
+        )
+        for row, end, ended in zip(starts, ends, has_end.tolist(), strict=True)
+    ]
+
+
+def _last_ends(records: Deliveries, hand_overs: U64) -> tuple[Deliveries, npt.NDArray[np.bool_]]:
+    """Of each of these hand-overs the record of its end, of several the last one: later words come later. And whether
+    there is one; else the record says nothing."""
+    ends = take_rows(records, np.flatnonzero(records["kind"] == END))
+    of = fence(ends["term"], ends["attempt"])
+    order = of.argsort(kind="stable")
+    row = of[order].searchsorted(hand_overs, "right") - 1
+    has_end = row >= 0
+    has_end[has_end] = of[order[row[has_end]]] == hand_overs[has_end]
+    found = np.zeros(len(hand_overs), DELIVERY)
+    put_rows(found, has_end, take_rows(ends, order[row[has_end]]))
+    return found, has_end

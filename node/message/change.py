@@ -1,0 +1,129 @@
+"""Cancel and reschedule: commands about one message, wherever it stands by now.
+
+From its proposal to its result the dispatcher does not hand the message over, and what it handed over before goes in
+the same or an earlier entry: so a 200 is not followed by the start of a hand-over that it did not tell of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from api.port.port import CancelResult, RescheduleResult
+from api.port.problem import FieldFault, Problem
+from api.port.timestamp import render_time
+from node.leader.leader_term import Reign
+from node.message.view import EVENTS, Found, find, handed_over_at, newest_lease, revision_of, tell, unknown_message
+from node.settle.move_size import move_weight
+from node.write.command_queues import CancelOrder, RescheduleOrder
+from replication.apply.move import RESCHEDULED
+from replication.apply.settle import CANCELLED, DOUBTFUL, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
+from storage.format.rows import Settles
+from storage.query.lease_end import lease_ends_ms
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+PRIORS: Final = {NONE: "none", KNOWN: "known", DOUBTFUL: "unknown"}
+REVISION_MAX: Final = (1 << 32) - 1
+#: Each keeps a copy of the message until its hour goes.
+CHANGES_MAX: Final = 10_000
+
+
+class MessageChange:
+    """Changes of single messages on one node; the caller has asked that it leads."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def cancel(self, reign: Reign, id: str, if_match: int | None) -> CancelResult:
+        """`unknown-message`, `leased`, `already-settled`, `revision-mismatch`."""
+        found = find(self._node.store, id)
+        order = CancelOrder(found.home, reign.promotion.doubts(found), _revision(found, if_match))
+        outcome = self._node.proposer.cancel(order)
+        reign.holding.until([found.home], outcome)
+        # Shielded: a client that goes away takes back neither the Cancel nor the hold that goes with it.
+        result, attempts, prior = await asyncio.shield(outcome)
+        if result == CANCELLED:
+            return CancelResult(id.upper(), attempts, PRIORS[prior])
+        raise await self._refusal(result, id, if_match)
+
+    async def reschedule(
+        self,
+        reign: Reign,
+        id: str,
+        *,
+        deliver_at_ms: int | None,
+        delay_ms: int | None,
+        if_match: int | None,
+        max_delay_ms: int,
+    ) -> RescheduleResult:
+        """The refusals of `cancel`, `beyond-max-delay` and `over-limit`."""
+        found = find(self._node.store, id)
+        if revision_of(found.record) > CHANGES_MAX:
+            detail = f"a message is rescheduled {CHANGES_MAX} times at most; cancel it, and schedule another"
+            raise Problem("over-limit", detail)
+        order = RescheduleOrder(
+            found.home,
+            reign.promotion.doubts(found),
+            _revision(found, if_match),
+            deliver_at_ms,
+            delay_ms,
+            move_weight(len(found.record.body)),
+        )
+        now_ms = self._node.clock.now_ms()
+        if order.due_ms(now_ms) - now_ms > max_delay_ms:
+            field = "delay" if deliver_at_ms is None else "deliver_at"
+            detail = f"the due time is more than {max_delay_ms} ms ahead, the most that is taken here"
+            raise Problem("beyond-max-delay", detail, errors=[FieldFault(f"/{field}", detail)])
+        outcome = self._node.proposer.reschedule(order)
+        reign.holding.until([found.home], outcome)
+        result, due_ms, revision = await asyncio.shield(outcome)
+        if result == RESCHEDULED:
+            topic = self._node.store.catalog.topic_by_number(found.record.topic)
+            return RescheduleResult(id.upper(), topic.name if topic else "", due_ms, revision)
+        raise await self._refusal(result, id, if_match)
+
+    async def _refusal(self, result: int, id: str, if_match: int | None) -> Problem:
+        """Why the message was left as it is, from what the records say by now."""
+        store = self._node.store
+        if result == UNKNOWN:
+            return unknown_message()
+        if result == MISMATCH:
+            return _mismatch(revision_of(find(store, id).record), if_match)
+        _, told = await tell(store, id)
+        if result == LEASED:
+            return _leased(told, self._node.group.term, self._node.clock.now_ms())
+        return _settled(told)
+
+
+def _revision(found: Found, if_match: int | None) -> int:
+    """The revision that the command is to name, 0 for any. No message has the revision 0 or one past 32 bits."""
+    if if_match is not None and not 0 < if_match <= REVISION_MAX:
+        raise _mismatch(revision_of(found.record), if_match)
+    return if_match or 0
+
+
+def _mismatch(revision: int, if_match: int | None) -> Problem:
+    return Problem("revision-mismatch", f"the message has revision {revision}, If-Match asks for {if_match}")
+
+
+def _leased(history: Settles, term: int, now_ms: int) -> Problem:
+    lease, at_ms = newest_lease(history), handed_over_at(history, term, now_ms)
+    assert lease is not None, "a message is leased without a lease"
+    ends_ms = lease_ends_ms(np.array([lease["when"]]), np.array([lease["term"]]), term)
+    return Problem(
+        "leased",
+        "the message is handed over; wait for its ack or its lease end",
+        handed_over=None if at_ms is None else render_time(at_ms),
+        attempt=int(lease["attempt"]),
+        leased_until=render_time(int(ends_ms[0])),
+    )
+
+
+def _settled(history: Settles) -> Problem:
+    end = history[-1]
+    event = EVENTS[int(end["what"])]
+    return Problem("already-settled", f"the message was {event} at {render_time(int(end['at_ms']))}")

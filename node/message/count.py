@@ -1,0 +1,210 @@
+"""How many messages there are: counted hour by hour in a thread, over views of the store that do not change.
+
+The leader counts what it has applied (storage/query/count.py does the work): an hour as of one moment, one hour after
+the other. So a message that moves from one hour to another during a count may be counted twice or not at all, and a
+hand-over is seen once its Lease is written. Counts run in turn, a piece of each, so that counting takes one core at
+most, and a count of an hour waits for no count of all; a few may be under way, more are refused. All open messages of a
+whole hour are known without looking at them.
+
+For the list of topics one pass counts all of them. Its result serves whoever asks for a second, or for ten times as
+long as the work took: however often the list is polled, counting takes a tenth of a core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from api.port.duration import render_duration
+from api.port.problem import FieldFault, Problem
+from api.port.queries import ENDED_STATES, HISTOGRAM_BUCKETS_MAX, OPEN_STATES, CountQuery, HistogramBucket
+from node.runtime.one_at_a_time import Turns
+from replication.snapshot.in_thread import in_thread_until
+from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED, LEASED, PENDING, Corrupt
+from storage.format.tag_mask import TagFilter
+from storage.hour.hour_table import Extents
+from storage.query.count import ENDED, OPEN, READY, DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total, Which
+
+if TYPE_CHECKING:
+    from node.leader.leader_term import Reign
+    from node.server import Node
+
+#: What is given to a thread at a time: so many hours, or as many as hold so many units. Between two the loop asks
+#: whether it still leads.
+PIECE_HOURS: Final = 64
+PIECE_UNITS: Final = 1 << 20
+#: Hours whose counters alone are looked at before the loop has its turn.
+LOOK_HOURS: Final = 1_024
+#: Requests that count or wait to, and that take turns; each may wait as long as all before it take.
+WAITING_MAX: Final = 64
+TAKE_TURNS: Final = 16
+#: How long the counts of all topics are good for: this, or so many times what they took.
+TOPICS_FRESH_S: Final = 1.0
+TOPICS_FRESH_TIMES: Final = 10
+
+_STANDINGS: Final = {
+    "scheduled": PENDING,
+    "ready": READY,
+    "leased": LEASED,
+    "delivered": DELIVERED,
+    "cancelled": CANCELLED,
+    "dead": DEAD,
+    "expired": EXPIRED,
+}
+assert set(_STANDINGS) == {*OPEN_STATES, *ENDED_STATES}
+
+Leads = Callable[[], "Reign"]
+"""Raises `Problem` unless this node may answer as leader at this moment."""
+
+
+class Counting:
+    """The counts of one node; the caller has asked that it leads, and `leads` asks again or raises."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._turns = Turns("counts", WAITING_MAX, TAKE_TURNS)
+        self._listing = asyncio.Lock()  # one pass over all topics at a time: its result serves all who wait
+        self._topics: Mapping[int, Mapping[str, int]] = {}
+        self._topics_until_s = 0.0
+        self._topics_term = -1
+
+    async def count(self, query: CountQuery, leads: Leads) -> int:
+        """How many messages match. `unknown-topic`, `over-limit`."""
+        which, total = self._which(query), Total()
+        await self._pass(which, total, leads)
+        return total.count
+
+    async def histogram(self, query: CountQuery, step_ms: int, leads: Leads) -> Sequence[HistogramBucket]:
+        """The same by due time (see api.port.port)."""
+        origin_ms = query.from_ms or 0
+        which, tally = self._which(query), DueTally(origin_ms, step_ms, HISTOGRAM_BUCKETS_MAX)
+        try:
+            await self._pass(which, tally, leads)
+        except TooManyBuckets:
+            raise _too_many(step_ms) from None
+        found = tally.buckets
+        if not found and (query.from_ms is None or query.to_ms is None):
+            return []
+        first = min(found) if query.from_ms is None else 0
+        last = max(found) if query.to_ms is None else (query.to_ms - 1 - origin_ms) // step_ms
+        if last - first >= HISTOGRAM_BUCKETS_MAX:
+            raise _too_many(step_ms)
+        return [HistogramBucket(origin_ms + each * step_ms, found[each]) for each in range(first, last + 1)]
+
+    async def open_messages(self, topic: int, leads: Leads) -> tuple[int, Extents]:
+        """How many messages of a topic have not ended; and what each hour held when it was counted."""
+        total, counted = Total(), list[Extents]()
+        await self._pass(Which(OPEN, topic), total, leads, counted)
+        return total.count, Extents.join(counted)
+
+    async def by_topic(self, leads: Leads) -> Mapping[int, Mapping[str, int]]:
+        """Messages by state for each topic's number, all states of each; somewhat old (see above). `over-limit`."""
+        if self._is_fresh():
+            return self._topics
+        async with self._listing:
+            if self._is_fresh():  # counted while this one waited
+                return self._topics
+            tally, term = TopicTally(), leads().term
+            took_s = await self._pass(Which(OPEN | ENDED), tally, leads)
+            counts: defaultdict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(_STANDINGS, 0))
+            words = {standing: word for word, standing in _STANDINGS.items()}
+            for (topic, standing), count in tally.counts.items():
+                counts[topic][words[standing]] = count
+            self._topics, self._topics_term = counts, term
+            fresh_s = max(TOPICS_FRESH_S, TOPICS_FRESH_TIMES * took_s)
+            self._topics_until_s = self._node.clock.monotonic() + fresh_s
+            return counts
+
+    def _is_fresh(self) -> bool:
+        """Whether the counts of topics still serve: those of another term do not, they may know of less."""
+        node = self._node
+        return node.clock.monotonic() < self._topics_until_s and node.group.term == self._topics_term
+
+    def _which(self, query: CountQuery) -> Which:
+        number = None
+        if query.topic is not None:
+            topic = self._node.store.catalog.topic(query.topic)
+            if topic is None:
+                raise Problem("unknown-topic", f"no topic is named {query.topic}; scheduling to it or PUT creates it")
+            number = topic.number
+        return Which(
+            frozenset(_STANDINGS[state] for state in query.states),
+            number,
+            query.from_ms,
+            query.to_ms,
+            None if query.tag is None else TagFilter.of([[query.tag]]),
+        )
+
+    async def _pass(self, which: Which, tally: Tally, leads: Leads, counted: list[Extents] | None = None) -> float:
+        """All hours that may hold some; `counted` gets what each held. The seconds that the work took."""
+        clock, took_s = self._node.clock, 0.0
+        now_ms, which = clock.now_ms(), replace(which, term=leads().term)
+        pieces = self._pieces(which, tally, now_ms, counted)
+        async with self._turns.shared() as turn:
+            while True:
+                async with turn:
+                    began_s = clock.monotonic()
+                    piece = next(pieces, None)
+                    if piece is None:
+                        return took_s
+                    await self._read(piece, tally)
+                    took_s += clock.monotonic() - began_s
+                leads()
+
+    def _pieces(
+        self, which: Which, tally: Tally, now_ms: int, counted: list[Extents] | None
+    ) -> Iterator[list[HourCount]]:
+        """What to read, made when it is asked for, and the last one perhaps with nothing; what is known without reading
+        is added at once."""
+        store = self._node.store
+        piece: list[HourCount] = []
+        units, looked = 0, list[int]()
+        for hour in store.hours():
+            looked.append(hour)
+            if isinstance(tally, Total) and which.all_open(hour):
+                tally.count += store.open_units(hour)
+            elif (count := store.hour_count(hour, which, now_ms)) is not None:
+                piece.append(count)
+                units += count.units
+            if len(piece) >= PIECE_HOURS or units >= PIECE_UNITS or len(looked) >= LOOK_HOURS:
+                if counted is not None:
+                    counted.append(store.extents(looked))
+                yield piece
+                piece, units, looked = [], 0, []
+        if counted is not None:
+            counted.append(store.extents(looked))
+        yield piece
+
+    async def _read(self, piece: list[HourCount], tally: Tally) -> None:
+        """In a thread. A caller that goes away ends it too, before the next one's turn."""
+        if not piece:
+            await asyncio.sleep(0)
+            return
+        stop = threading.Event()
+        damaged = await in_thread_until(stop, _read_all, piece, tally, stop.is_set)
+        for count, error in damaged:
+            if self._node.store.is_linked(count.source):
+                raise error
+
+
+def _read_all(piece: list[HourCount], tally: Tally, stopped: Callable[[], bool]) -> list[tuple[HourCount, Corrupt]]:
+    """What was not as it should be: no damage where the hour was unlinked meanwhile."""
+    damaged = []
+    for count in piece:
+        try:
+            count.run(tally, stopped)
+        except Corrupt as error:
+            damaged.append((count, error))
+    return damaged
+
+
+def _too_many(step_ms: int) -> Problem:
+    detail = (
+        f"these messages take more than {HISTOGRAM_BUCKETS_MAX} buckets of {render_duration(step_ms)}; take a longer "
+        "step, or a narrower window with from and to"
+    )
+    return Problem("invalid-field", f"step: {detail}", errors=[FieldFault("", detail, parameter="step")])

@@ -1,0 +1,190 @@
+"""Messages that were given up: listed page by page, and tried again on request.
+
+How a message ended stands at its home, so the dead of an hour are those born in it. They are looked for hour by hour,
+in pieces that leave the event loop its turn; between two pieces leadership is asked for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from api.port.problem import FieldFault, Problem
+from api.port.queries import BulkResult, DeadMessage, DeadPage, DeadQuery
+from node.settle.in_parts import NOT_PROPOSED, unfinished
+from node.settle.move_size import move_pieces, move_weights
+from node.settle.retry import reason_of
+from node.write.command_queues import ENTRY_MOVES_MAX, GROUP
+from replication.command.registry import Redrive
+from storage.catalog.topic import Topic
+from storage.format.array import U64
+from storage.format.message_id import encode_ids
+from storage.format.position import GONE, INDEX_BITS
+from storage.format.record import Record
+from storage.format.rows import DEAD
+from storage.format.tag_mask import tags_mask
+
+if TYPE_CHECKING:
+    from node.leader.leader_term import Reign
+    from node.server import Node
+
+#: Homes looked at in one piece, and records read, counted as in node.settle.move_size.
+LOOK_ROWS: Final = 65_536
+READ_WEIGHT: Final = 256
+
+
+class _Dead(NamedTuple):
+    """A dead message: its home, the place where it died, and its record there."""
+
+    home: int
+    place: int
+    record: Record
+
+
+@dataclass(slots=True)
+class _Done:
+    """What a redrive has done so far, `index` the log index of its last entry."""
+
+    matched: int = 0
+    changed: int = 0
+    index: int = 0
+
+
+class DeadLetters:
+    """The dead messages of one node; the caller has asked that it leads, and `leads` asks again or raises."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def page(self, topic: Topic, query: DeadQuery, leads: Callable[[], Reign]) -> DeadPage:
+        """Up to `query.limit` of them, from behind the cursor on."""
+        found: list[DeadMessage] = []
+        homes: list[int] = []
+        async with aclosing(self._matching(topic, query, _read_cursor(query.cursor), leads)) as pieces:
+            async for piece in pieces:
+                found += self._shown(piece)  # at once: later some may be redriven or gone, and all would be in memory
+                homes += [dead.home for dead in piece]
+                if len(found) > query.limit:
+                    return DeadPage(found[: query.limit], f"{homes[query.limit - 1]:016x}")
+        return DeadPage(found)
+
+    async def redrive(self, topic: Topic, query: DeadQuery, leads: Callable[[], Reign], *, dry_run: bool) -> BulkResult:
+        """Make all that match due now. What dies meanwhile may be among them, but none is redriven twice.
+        `outcome-unknown` with what is known to be done where leadership was lost in the middle."""
+        done = _Done()
+        waiting: list[int] = []
+        try:
+            async for piece in self._matching(topic, query, -1, leads):
+                done.matched += len(piece)
+                waiting += [dead.home for dead in piece]
+                while not dry_run and len(waiting) >= ENTRY_MOVES_MAX:
+                    await self._redriven(waiting[:ENTRY_MOVES_MAX], done)
+                    del waiting[:ENTRY_MOVES_MAX]
+            if waiting and not dry_run:
+                await self._redriven(waiting, done)
+        except Problem as refusal:
+            if done.index or refusal.code not in NOT_PROPOSED:
+                told = {"matched": done.matched, "changed": done.changed, "index": done.index}
+                raise unfinished(refusal, **told) from None
+            raise
+        return BulkResult(done.matched, done.changed, done.index)
+
+    async def _redriven(self, homes: list[int], done: _Done) -> None:
+        """Those of these that are dead are due again."""
+        home = np.array(homes, np.uint64)
+        for piece in move_pieces(move_weights(self._node.store, home), ENTRY_MOVES_MAX):
+            now_ms = self._node.clock.now_ms()
+            command = Redrive(home[piece], np.full(len(home[piece]), now_ms, np.int64))
+            results, done.index = await self._node.proposer.redrive(command)
+            done.changed += int(np.count_nonzero(results))
+
+    async def _matching(
+        self, topic: Topic, query: DeadQuery, after: int, leads: Callable[[], Reign]
+    ) -> AsyncGenerator[list[_Dead]]:
+        """All dead messages that match, behind the position `after`, in pieces none of which is empty."""
+        for hour in self._node.store.ended_hours(max(after, 0) >> INDEX_BITS):
+            begin, end = self._node.store.span(hour)
+            for first in range(max(begin, after + 1), end, LOOK_ROWS):
+                await asyncio.sleep(0)
+                leads()
+                homes = self._node.store.born_in_state(first, min(first + LOOK_ROWS, end), DEAD)
+                candidates = self._candidates(topic, query, homes)
+                for rows in move_pieces(move_weights(self._node.store, candidates), READ_WEIGHT):
+                    piece = self._read(query, candidates[rows])
+                    if piece:
+                        yield piece
+                    await asyncio.sleep(0)
+                    leads()
+
+    def _candidates(self, topic: Topic, query: DeadQuery, homes: U64) -> U64:
+        """Those of the topic that may carry the tag, as far as the index says."""
+        homes = self._still_dead(homes)
+        units = self._node.store.units(homes)
+        rows = units["topic"] == topic.number
+        if query.tag is not None:
+            mask = np.uint64(tags_mask([query.tag.encode()]))
+            rows &= (units["tags"] & mask) == mask
+        candidates: U64 = homes[rows]
+        return candidates
+
+    def _read(self, query: DeadQuery, homes: U64) -> list[_Dead]:
+        """Those that match by their records."""
+        store = self._node.store
+        homes = self._still_dead(homes)
+        places = store.last_places(homes)
+        there = places != np.uint64(GONE)
+        homes, places = homes[there], places[there]
+        found = map(_Dead, homes.tolist(), places.tolist(), store.records(places))
+        return [dead for dead in found if _matches(query, dead.record)]
+
+    def _still_dead(self, homes: U64) -> U64:
+        """Since these were found the loop had its turns: messages may be redriven, an hour may be gone."""
+        dead: U64 = homes[self._node.store.state_only(homes) == DEAD]
+        return dead
+
+    def _shown(self, found: list[_Dead]) -> list[DeadMessage]:
+        store = self._node.store
+        homes = np.array([dead.home for dead in found], np.uint64)
+        places = np.array([dead.place for dead in found], np.uint64)
+        ids = encode_ids(GROUP, homes, np.array([dead.record.random for dead in found], np.uint64))
+        units, ends = store.units(places), store.newest(homes)
+        attempts = np.maximum(store.states(places).attempt, units["attempt"])
+        columns = (ids, units["due_ms"], ends["at_ms"], ends["code"], attempts)
+        return [
+            DeadMessage(
+                id=id.decode(),
+                due_ms=due_ms,
+                asked_due_ms=record.asked_due_ms,
+                died_ms=died_ms,
+                reason=reason_of(code),
+                attempts=attempt,
+                tags=record.tags,
+                key=record.key.decode() if record.key else None,
+            )
+            for (_, _, record), id, due_ms, died_ms, code, attempt in zip(
+                found, *(column.tolist() for column in columns), strict=True
+            )
+        ]
+
+
+def _matches(query: DeadQuery, record: Record) -> bool:
+    return (
+        (query.from_ms is None or record.asked_due_ms >= query.from_ms)
+        and (query.to_ms is None or record.asked_due_ms < query.to_ms)
+        and (query.tag is None or query.tag in record.tags)
+    )
+
+
+def _read_cursor(cursor: str | None) -> int:
+    """The home of the last message of the page before; -1 for the first page."""
+    if cursor is None:
+        return -1
+    if len(cursor) == 16 and set(cursor) <= set("0123456789abcdef"):
+        return int(cursor, 16)
+    detail = "the cursor is not one of a page of dead messages; send next_cursor as it came"
+    raise Problem("invalid-field", detail, errors=[FieldFault("", detail, parameter="cursor")])

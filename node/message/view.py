@@ -1,0 +1,265 @@
+"""A message as people look at it: found by its id wherever it stands by now, its state and its story.
+
+An id names the message's home, where it was born; a message that was moved (retried, rescheduled, redriven) stands
+elsewhere. What it is now, its newest place says; what happened, its home tells over all places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import msgpack
+import numpy as np
+from msgspec.structs import replace
+
+from api.port.loop_turn import in_turns
+from api.port.port import HistoryEvent, MessageView, RetryPolicy, Target
+from api.port.problem import Problem
+from node.settle.retry import describe, reason_of
+from node.write.command_queues import GROUP
+from replication.apply.move import CODE_REDRIVEN, CODE_RESCHEDULED
+from replication.apply.unheard import nobody_heard
+from storage.format import rows as states
+from storage.format.array import U64
+from storage.format.message_id import BadId, decode_id
+from storage.format.pieces import at_once
+from storage.format.position import GONE
+from storage.format.record import Record
+from storage.format.rows import Settles
+from storage.query.lease_end import lease_ends_ms
+from storage.store import Store
+
+EVENTS: Final = {
+    states.LEASED: "leased",
+    states.DELIVERED: "delivered",
+    states.CANCELLED: "cancelled",
+    states.MOVED: "moved",
+    states.DEAD: "dead",
+    states.EXPIRED: "expired",
+    states.RELEASED: "released",
+    states.FORWARDED: "moved",
+}
+"""What a settle record says, as API.md names it."""
+
+PENDING_SHOWN: Final = ("scheduled", "ready")
+MOVES: Final = (CODE_RESCHEDULED, CODE_REDRIVEN)
+"""Codes of moves on purpose; all others say why a hand-over failed."""
+
+#: How often a story is read in turns that goes on meanwhile.
+TELL_MAX: Final = 4
+
+
+class Found(NamedTuple):
+    """A message that is there: `record` is that of its newest place."""
+
+    home: int
+    place: int
+    record: Record
+
+
+def find(store: Store, id: str) -> Found:
+    """The message of this id. `unknown-message`, also for text that is no id."""
+    try:
+        named = decode_id(id)
+    except BadId as bad:
+        raise Problem("unknown-message", f"this is no message id: {bad}") from None
+    home = np.array([named.position], np.uint64)
+    if named.group == GROUP and store.cluster_id is not None and store.states(home).state[0] != states.UNKNOWN:
+        place = store.last_place(named.position)
+        if place == GONE:
+            raise unknown_message()
+        record = store.records(np.array([place], np.uint64))[0]
+        if (record.position, record.random) == (named.position, named.random):
+            return Found(named.position, place, record)
+    raise unknown_message()
+
+
+async def tell(store: Store, id: str) -> tuple[Found, Settles]:
+    """The message of this id and what befell it, as of one moment: a long story is read in turns, and again where it
+    went on meanwhile."""
+    for _ in range(TELL_MAX):
+        found = find(store, id)
+        at = np.unique(np.array([found.home, found.place], np.uint64))
+        before = _as_of(store, at)
+        told = await in_turns(store.history(found.home))
+        if find(store, id).place == found.place and _as_of(store, at) == before:
+            return found, told
+    found = find(store, id)
+    return found, at_once(store.history(found.home))
+
+
+def _as_of(store: Store, places: U64) -> list[bytes]:
+    """What the records say of these units, to be compared."""
+    found = store.states(places)
+    return [each.tobytes() for each in (found.state, found.attempt, found.term, found.lease_end_ms)]
+
+
+def unknown_message() -> Problem:
+    """No message, or none any more."""
+    return Problem("unknown-message", "no message has this id; it may be past its retention")
+
+
+def view_message(
+    store: Store,
+    found: Found,
+    id: str,
+    *,
+    topic: str,
+    now_ms: int,
+    term: int,
+    nodes: Sequence[str],
+    told: Settles,
+    pledged: tuple[int, int] | None = None,
+) -> MessageView:
+    """The answer to a GET in a `term`; `topic` is the name of its topic, `nodes` those of the nodes by number from 1,
+    `told` what befell it (Store.history).
+    `pledged`: (term, attempt) of a strict hand-over that has not begun, known to the leader. A lease of one that has
+    not is no hand-over yet, and is not shown."""
+    record = found.record
+    at = np.array([found.place], np.uint64)
+    state, unit = store.states(at), store.units(at)[0]
+    due_ms = int(unit["due_ms"])
+    history, begun = _made(told, pledged, now_ms, term)
+    attempt = int(state.attempt[0] if begun else store.before_newest(at)["attempt"][0])
+    ends_ms = lease_ends_ms(state.lease_end_ms, state.term, term)
+    shown = _shown(int(state.state[0]) if begun else states.PENDING, int(ends_ms[0]), due_ms, now_ms)
+    own_retry = record.extension.get("retry")
+    handed_over_ms = handed_over_at(history, term, now_ms)
+    return MessageView(
+        id=id.upper(),
+        topic=topic,
+        state=shown,
+        due_ms=due_ms,
+        asked_due_ms=record.asked_due_ms,
+        created_ms=record.created_ms,
+        revision=revision_of(record),
+        attempt=max(attempt, int(unit["attempt"])),
+        body=record.body,
+        content_type=record.content_type,
+        tags=record.tags,
+        headers=record.headers or None,
+        key=record.key.decode() if record.key else None,
+        handed_over_ms=handed_over_ms,
+        settled_ms=int(history[-1]["at_ms"]) if state.state[0] > states.LEASED else None,
+        lateness_ms=None if handed_over_ms is None or _moved_since(history) else handed_over_ms - record.asked_due_ms,
+        last_error=_last_error(record, history),
+        history=_events(record, history, nodes, term, now_ms),
+        dead=dead_of(record),
+        target=Target(**msgpack.unpackb(record.target)) if record.target else None,
+        retry=RetryPolicy(**own_retry) if own_retry else None,
+    )
+
+
+def revision_of(record: Record) -> int:
+    """How often the message was rescheduled, counted from 1."""
+    return int(record.extension.get("revision", 1))
+
+
+def dead_of(record: Record) -> dict[str, Any] | None:
+    """What a dead-letter copy tells of the message that it is a copy of; None for any other message."""
+    dead = record.extension.get("dead")
+    if dead is None:
+        return None
+    return {
+        "id": dead["id"],
+        "topic": dead["topic"],
+        "reason": reason_of(dead["reason"]),
+        "attempts": dead["attempts"],
+        "error": dead["error"],
+    }
+
+
+def newest_lease(history: Settles) -> np.void | None:
+    """The record of the newest hand-over, with the end of its lease as extended; None if there was none."""
+    leases = history[history["what"] == states.LEASED]
+    return leases[-1] if len(leases) else None
+
+
+def handed_over_at(history: Settles, term: int, now_ms: int) -> int | None:
+    """When the newest hand-over was made, ms; None if there was none, or nobody knows in this term, at this time."""
+    leases = np.flatnonzero(history["what"] == states.LEASED)
+    told = len(leases) and _is_told(history, int(leases[-1]), term, now_ms)
+    return int(history[leases[-1]]["at_ms"]) if told else None
+
+
+def _is_told(history: Settles, row: int, term: int, now_ms: int) -> bool:
+    """Whether time and node of a lease's hand-over are known. Not where an extension alone told of it; nor where it was
+    planned, for a moment at which its leader may have been dead or stood still, and no outcome says that it went."""
+    lease = history[row]
+    if lease["code"] & states.BY_RECEIPT:
+        return False
+    if not lease["code"] & states.PLANNED or (lease["term"] >= term and lease["when"] > now_ms):
+        return True
+    later = history[row + 1 :]
+    same = (later["term"] == lease["term"]) & (later["attempt"] == lease["attempt"])
+    failed = np.isin(later["what"], (states.FORWARDED, states.MOVED, states.DEAD)) & ~np.isin(later["code"], MOVES)
+    failed &= ~nobody_heard(later["code"], later["at_ms"], lease["when"])
+    extended = (later["what"] == states.LEASED) & (later["code"] & states.PLANNED == 0)
+    return bool((same & (failed | extended | (later["what"] == states.DELIVERED))).any())
+
+
+def _moved_since(history: Settles) -> bool:
+    """Whether the message was moved on purpose after its newest hand-over, which was for another due time then."""
+    what = history["what"]
+    after = history[np.flatnonzero(what == states.LEASED)[-1] :]
+    return bool(((after["what"] == states.FORWARDED) & np.isin(after["code"], MOVES)).any())
+
+
+def _made(history: Settles, pledged: tuple[int, int] | None, now_ms: int, term: int) -> tuple[Settles, bool]:
+    """The story without leases whose hand-overs were not made: released, or not begun yet in this term. And whether the
+    newest is no such lease. Who is not the leader knows of a plan only that it is for later. What a leader before
+    planned may have begun by its clock, whatever this one shows."""
+    what = history["what"]
+    keep = np.ones(len(history), np.bool_)
+    released = np.flatnonzero(what == states.RELEASED)
+    keep[released] = keep[released[released > 0] - 1] = False
+    begun = True
+    if len(history) and what[-1] == states.LEASED:
+        newest = history[-1]
+        planned = int(newest["code"]) & states.PLANNED and int(newest["at_ms"]) > now_ms
+        begun = not (planned and newest["term"] >= term) and (int(newest["term"]), int(newest["attempt"])) != pledged
+        keep[-1] = begun
+    return history[keep], begun
+
+
+def _shown(state: int, lease_end_ms: int, due_ms: int, now_ms: int) -> str:
+    """The state that API.md names: an unsettled unit is what time makes of it."""
+    if state == states.LEASED and lease_end_ms > now_ms:
+        return "leased"
+    if state in (states.PENDING, states.LEASED):
+        return PENDING_SHOWN[due_ms <= now_ms]
+    return EVENTS[state]
+
+
+def _last_error(record: Record, history: Settles) -> str | None:
+    """Why the newest failed hand-over failed. What the failure said is kept with the retry that it led to; the one that
+    a message died of led to none, so there it is the one before that says more."""
+    ends = np.isin(history["what"], (states.FORWARDED, states.DEAD))
+    failures = history[ends & ~np.isin(history["code"], MOVES)]
+    said = str(record.extension.get("error", ""))
+    if not len(failures):
+        return said or None
+    last = failures[-1]
+    if last["what"] == states.FORWARDED:
+        return describe(int(last["code"]), said) or None
+    reason = reason_of(int(last["code"]))
+    if len(failures) == 1 or not said:
+        return reason or None
+    return f"{reason}; before: {describe(int(failures[-2]['code']), said)}"
+
+
+def _events(record: Record, history: Settles, nodes: Sequence[str], term: int, now_ms: int) -> list[HistoryEvent]:
+    """The story in API.md's words. An extended lease has several records, all with the time of its hand-over: that is
+    one event."""
+    events = [HistoryEvent(record.created_ms, "scheduled", "", 0, 0)]
+    for at, row in enumerate(history):
+        event = HistoryEvent(int(row["at_ms"]), EVENTS[int(row["what"])], "", int(row["term"]), int(row["attempt"]))
+        leased = event.event == "leased"
+        if leased and not _is_told(history, at, term, now_ms):
+            event = replace(event, at_ms=None)
+        elif 0 < row["node"] <= len(nodes):
+            event = replace(event, node=nodes[row["node"] - 1])
+        if not leased or event != events[-1]:
+            events.append(event)
+    return events

@@ -1,0 +1,5 @@
+"""Consumers that ask, and what they say of what they were handed.
+
+In: pulls that wait, acks, nacks and extensions. Out: deliveries with receipts, a result for each receipt.
+Who waits is woken for units above its own mark, and for nothing else.
+"""

@@ -1,0 +1,296 @@
+"""What consumers say of the messages they were handed: done (ack), not now (nack), still at it (extend).
+
+Each names hand-overs by their receipts; one result per receipt, durable on a majority when it is given. A nack decides
+here, on the leader, when its message comes again or that it is given up (node.settle.retry), and proposes that. From
+the proposal of a nack or an extension to its result the units are held: handed over meanwhile, because its lease ended,
+a message would bear the attempt that the next hand-over after the nack bears too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from api.port.loop_turn import in_turns
+from api.port.port import TOPIC_DEFAULTS
+from api.port.problem import Problem
+from node.handover.delivery_log import DELIVERED, GIVEN_BACK, LATE, PULL
+from node.leader.leader_term import Reign
+from node.pull.ended import done_by, given_back_before, pieces_of, states_of
+from node.pull.noted import Noted
+from node.receipt import ReceiptColumns, Receipts
+from node.settle.in_parts import NOT_KNOWN, in_pieces, unfinished
+from node.settle.move_size import move_pieces, move_weights
+from node.settle.retry import NACKED, Retry, decide, effective
+from node.write.command_queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX
+from replication.apply.fail import done_before
+from replication.apply.settle import ACKED, INVALID, STALE
+from replication.command.handover import AGAIN, DEAD, RETRY
+from replication.command.registry import Extend, Fail, Settle
+from storage.catalog.topic import Topic
+from storage.file.disk import DiskFailed
+from storage.format.array import U8, U64
+from storage.format.batches import StateColumns
+from storage.format.pieces import Pieces
+from storage.format.rows import DELIVERED as DELIVERED_STATE
+from storage.format.rows import LEASED, UNKNOWN, Corrupt
+from storage.store import Store
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+
+class _Shown:
+    """The receipts of one request: those that name hand-overs of its topic, and a result for each that was shown. What
+    is shown many times is one hand-over, and counts as one."""
+
+    def __init__(self, topic: Topic, texts: Sequence[str]) -> None:
+        self._topic = topic.number
+        self._texts = texts
+        self._once = texts if len(set(texts)) == len(texts) else list(dict.fromkeys(texts))
+        self._rows = np.empty(0, np.intp)
+        self._results = np.full(len(self._once), INVALID, np.uint8)
+
+    async def read(self, receipts: Receipts) -> ReceiptColumns:
+        """The hand-overs that are named, each once."""
+        self._rows, named = await in_turns(receipts.read_in_pieces(self._once))
+        ours = named.topic == self._topic
+        if not ours.all():
+            self._rows, named = self._rows[ours], named.select(ours)
+        return named
+
+    def answer(self, done: str, results: U8, refused: Problem | None = None) -> list[str]:
+        """What the client gets for these results of the named ones, in the order of its receipts. `outcome-unknown`
+        with that where a part of the request was refused."""
+        self._results[self._rows] = results
+        words: list[str] = _WORDS[done][self._results].tolist()
+        if self._once is not self._texts:
+            said = dict(zip(self._once, words, strict=True))
+            words = [said[text] for text in self._texts]
+        if refused is not None:
+            pairs = zip(self._texts, words, strict=True)
+            raise unfinished(refused, results=[{"receipt": text, "result": word} for text, word in pairs])
+        return words
+
+
+FEW: Final = 4
+"""Receipts of one request whose units are not looked at before they go in an entry."""
+UNLOOKED_WEIGHT: Final = ENTRY_ACKS_MAX // 256
+"""What each of those counts for in it: any node may have to read a page for it, 0.03 ms."""
+EXTENDED_AT_ONCE: Final = 1_000
+"""Units held, extended and released in one piece, 2 us each."""
+
+
+def _words(done: str) -> npt.NDArray[Any]:
+    assert (ACKED, STALE, INVALID, NOT_KNOWN) == (0, 1, 2, 3)
+    return np.array([done, "stale", "invalid", "unknown"], object)
+
+
+_WORDS: Final = {done: _words(done) for done in ("acked", "nacked", "extended")}
+
+
+def _to_ask(state: U8) -> npt.NDArray[np.bool_]:
+    """Where only an entry answers: what is open, and what the machine says of a unit that is unknown."""
+    asks: npt.NDArray[np.bool_] = (state <= LEASED) | (state == UNKNOWN)
+    return asks
+
+
+def _weight(named: ReceiptColumns) -> int | None:
+    """How much room a request takes in an entry. None stands for its number of rows."""
+    return UNLOOKED_WEIGHT * len(named) if len(named) <= FEW else None
+
+
+class Settling:
+    """Acks, nacks and extensions of one node; the caller has asked that it leads.
+
+    What was proposed takes effect, and is noted, though the client goes away. What was not goes with it."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._noted = Noted()
+
+    async def ack(self, reign: Reign, topic: Topic, texts: Sequence[str]) -> list[str]:
+        """acked | stale | invalid."""
+        shown = _Shown(topic, texts)
+        return shown.answer("acked", await self._acked(reign, topic, await shown.read(reign.receipts)))
+
+    async def _acked(self, reign: Reign, topic: Topic, named: ReceiptColumns) -> U8:
+        """What each ack comes to. Of units that have ended where they stand it is known, and nothing changes it any
+        more: they go in no entry, for which every node would read as many pages of its states."""
+        to_ask = _to_ask(await self._look(named))
+        asked: asyncio.Future[U8] | None = None
+        if to_ask.any():
+            some = named if to_ask.all() else named.select(to_ask)
+            settle = Settle(some.position, some.term, some.attempt, np.zeros(len(some), np.uint16))
+            asked = self._node.proposer.settle(settle, _weight(named))
+            self._note_when_known(asked, partial(self._note_acks, topic, some))
+        results = np.full(len(named), STALE, np.uint8)
+        if not to_ask.all():
+            results[~to_ask] = await self._acked_before(reign, topic, named.select(~to_ask))
+        if asked is not None:
+            results[to_ask] = await asyncio.shield(asked)
+        return results
+
+    async def _acked_before(self, reign: Reign, topic: Topic, named: ReceiptColumns) -> U8:
+        """What acks of units that have ended come to. A leader before may have died before it logged what this one is
+        told again."""
+        acked = await in_turns(done_by(self._node.store, named, _delivered))
+        self._node.acked += int(np.count_nonzero(acked))
+        await in_turns(self._log_in_pieces(topic, named.select(acked & (named.term != reign.term)), DELIVERED))
+        await in_turns(self._log_in_pieces(topic, named.select(~acked), LATE))
+        return np.where(acked, ACKED, STALE).astype(np.uint8)
+
+    def _note_acks(self, topic: Topic, named: ReceiptColumns, results: U8) -> None:
+        acked = results == ACKED
+        self._node.acked += int(np.count_nonzero(acked))
+        ended = self._log_ends(topic, named.select(acked), DELIVERED)
+        self._node.topic_metrics.of(topic.name).acked += ended
+        self._log_ends(topic, named.select(results == STALE), LATE)
+
+    def _note_when_known(self, result: asyncio.Future[U8], note: Callable[[U8], None]) -> None:
+        """Note what a command came to, whether or not its client still waits for that."""
+
+        def known(ended: asyncio.Future[U8]) -> None:
+            if ended.cancelled() or ended.exception() is not None:
+                return
+            try:
+                note(ended.result())
+            except (Corrupt, DiskFailed) as error:
+                self._node.fatal(error)
+
+        result.add_done_callback(known)
+
+    async def _look(self, named: ReceiptColumns) -> U8:
+        """The states of the units, without a turn of the loop where they are in memory; of a few all count as open."""
+        if len(named) <= FEW:
+            return np.full(len(named), LEASED, np.uint8)
+        return await in_turns(states_of(self._node.store, named.position))
+
+    async def nack(
+        self, reign: Reign, topic: Topic, texts: Sequence[str], delay_ms: int | None, *, counted: bool = True
+    ) -> list[str]:
+        """nacked | stale | invalid. Due again after `delay_ms`, or by the retry policy if that is None. What never
+        began is not `counted` as an attempt. `outcome-unknown` with `results`, some of them unknown, where leadership
+        was lost in the middle."""
+        shown = _Shown(topic, texts)
+        named = await shown.read(reign.receipts)
+        to_ask = _to_ask(await self._look(named))
+        asked, results = named.select(to_ask), np.full(len(named), STALE, np.uint8)
+
+        def give_back(piece: slice) -> asyncio.Future[U8]:
+            some = asked.select(piece)
+            result = reign.fail(self._failed(topic, some, delay_ms, counted=counted))
+            self._note_when_known(result, partial(self._note_nacks, topic, some))
+            return result
+
+        weights = move_weights(self._node.store, asked.position)
+        results[to_ask], refused = await in_pieces(reign, list(move_pieces(weights, ENTRY_MOVES_MAX)), give_back)
+        ended = np.flatnonzero(~to_ask)
+        if len(ended):
+            before = await in_turns(done_by(self._node.store, named.select(ended), done_before))
+            again = named.select(ended[before & (named.term[ended] != reign.term)])
+            await in_turns(self._log_in_pieces(topic, again, GIVEN_BACK, NACKED))
+            results[ended[before]] = ACKED
+        stale = np.flatnonzero(results == STALE)
+        if len(stale):
+            results[stale[await in_turns(given_back_before(self._node.store, named.select(stale)))]] = ACKED
+        return shown.answer("nacked", results, refused)
+
+    async def extend(self, reign: Reign, topic: Topic, texts: Sequence[str], lease_ms: int | None) -> list[str]:
+        """extended | stale | invalid. The leases end `lease_ms` from now, the topic's own if that is None.
+        `outcome-unknown` as of `nack`."""
+        shown = _Shown(topic, texts)
+        named = await shown.read(reign.receipts)
+        lease_ms = lease_ms or topic.settings.get("lease_ms") or TOPIC_DEFAULTS.lease_ms
+        assert lease_ms is not None
+        to_ask = _to_ask(await self._look(named))
+        asked, results = named.select(to_ask), np.full(len(named), STALE, np.uint8)
+        ends_ms = np.full(len(asked), self._node.clock.now_ms() + lease_ms, np.int64)
+
+        def lengthen(piece: slice) -> asyncio.Future[U8]:
+            some = asked.select(piece)
+            extend = Extend(some.position, some.term, some.attempt, ends_ms[piece])
+            result = self._node.proposer.extend(extend, _weight(named))
+            reign.holding.until(some.position.tolist(), result)
+            return result
+
+        starts = range(0, len(asked), EXTENDED_AT_ONCE)
+        pieces = [slice(at, min(at + EXTENDED_AT_ONCE, len(asked))) for at in starts]
+        results[to_ask], refused = await in_pieces(reign, pieces, lengthen)
+        return shown.answer("extended", results, refused)
+
+    def _failed(self, topic: Topic, named: ReceiptColumns, delay_ms: int | None, *, counted: bool) -> Fail:
+        """What becomes of each message that is given back, by the policy of the moment."""
+        node = self._node
+        count = len(named)
+        now_ms, chance = node.clock.now_ms(), node.entropy.random()
+        fate, due_ms = np.full(count, DEAD, np.uint8), np.zeros(count, np.int64)
+        code = np.full(count, NACKED, np.uint16)
+        # Those whose hour is gone get their result, `invalid`, from the machine.
+        there = np.flatnonzero(node.store.state_only(named.position) != UNKNOWN)
+        records = node.store.records(named.position[there])
+        for row, attempt, record in zip(there.tolist(), named.attempt[there].tolist(), records, strict=True):
+            decided = decide(
+                effective(topic.settings, record.extension),
+                attempts=attempt - record.attempt - (not counted),
+                code=NACKED,
+                asked_due_ms=record.asked_due_ms,
+                now_ms=now_ms,
+                jitter=chance.random(),
+                delay_ms=delay_ms,
+            )
+            if isinstance(decided, Retry):
+                fate[row], due_ms[row] = RETRY if counted else AGAIN, decided.due_ms
+            else:
+                code[row] = decided.code
+        return Fail(
+            position=named.position,
+            term=named.term,
+            attempt=named.attempt,
+            code=code,
+            fate=fate,
+            due_ms=due_ms,
+            random=node.entropy.id_bits(count),
+        )
+
+    def _note_nacks(self, topic: Topic, named: ReceiptColumns, results: U8) -> None:
+        self._log_ends(topic, named.select(results == ACKED), GIVEN_BACK, NACKED)
+
+    def _log_in_pieces(self, topic: Topic, ended: ReceiptColumns, outcome: int, code: int = 0) -> Pieces[None]:
+        """`_log_ends` of many that ended long ago: where each was born may have to be read."""
+        for rows in pieces_of(ended.position):
+            self._log_ends(topic, ended.select(rows), outcome, code)
+            yield
+
+    def _log_ends(self, topic: Topic, ended: ReceiptColumns, outcome: int, code: int = 0) -> int:
+        """Write the delivery log's end of these hand-overs, each once; how many were news. That an ack came too late is
+        written as long as there is room for such: it would look like a consumer that never answered."""
+        if outcome == LATE and self._node.reserve.low:
+            return 0
+        news = self._noted.first(ended, outcome)
+        if not news.all():
+            ended = ended.select(news)
+        self._node.delivery_log.end(
+            home=self._node.store.homes(ended.position),
+            random=ended.random,
+            attempt=ended.attempt,
+            term=ended.term,
+            topic=topic.number,
+            at_ms=self._node.clock.now_ms(),
+            mode=PULL,
+            outcome=outcome,
+            code=code,
+        )
+        return len(ended)
+
+
+def _delivered(
+    store: Store, positions: U64, states: StateColumns, same: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    acked: npt.NDArray[np.bool_] = same & (states.state == DELIVERED_STATE)
+    return acked

@@ -1,0 +1,297 @@
+"""Attempts of webhooks over kept connections: what became of each, as a code, whatever the receiver does.
+
+A receiver may refuse, hang, drip, flood, break off or talk nonsense; each ends as an Answer within the timeout, which
+covers everything from the look-up of the name to the last byte of the answer. Redirects are not followed: a 3xx is a
+failure like any other.
+
+    connect (name -> addresses -> guarded socket -> TLS) -> may_send()? -> request -> status, <= 16 KiB -> Answer
+       aiohttp's connector                                                 connection.py
+
+Connections are aiohttp's, what goes over them is ours: a session of aiohttp costs several times what the bytes of a
+webhook do. On a kept connection an attempt is a write and a callback, without a task. One that finds no idle connection
+has a new one made, and takes whichever comes first, that one or one that became free.
+
+A request goes out once, since a receiver may have read it; a kept connection that breaks is a failed attempt. Instead
+idle connections are dropped before the usual servers drop them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+
+from api.port.address_guard import Addresses
+from api.port.loop_turn import Line
+from api.port.traceback import let_go
+from node.push.answer import Answer, failed
+from node.push.connection import Exchange, Wire
+from node.push.deadlines import Deadlines
+from node.push.names import TOPIC, Names
+from node.push.target import Origin, PushTarget
+from node.settle.retry import STOPPED, TIMEOUT
+
+#: Kept connections are closed by us after this: servers commonly close them after 5 s, and a request that meets such
+#: a close is a failed attempt.
+KEEPALIVE_S: Final = 4.0
+#: How often to look for those.
+SWEEP_S: Final = 0.5
+#: So many connections to one receiver are made at the same time, or as many as stand: attempts that come in a burst had
+#: each made one, at ten times the price of a push, though the first to stand would soon have been free for them.
+CONNECTING_LEAST: Final = 8
+_NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
+
+
+class _Pool:
+    """Connections to one receiver that are not in use, and the attempts that wait for one."""
+
+    __slots__ = ("begun", "connecting", "idle", "in_use", "waiting")
+
+    def __init__(self) -> None:
+        self.idle: list[Wire] = []  # the last one was used last and is used next
+        self.waiting: dict[Exchange, None] = {}  # the first is next
+        self.connecting: list[asyncio.Task[None]] = []
+        self.begun = 0  # of those that are being made, how many have had their turn
+        self.in_use = 0
+
+    @property
+    def empty(self) -> bool:
+        return not (self.idle or self.waiting or self.connecting or self.in_use)
+
+    @property
+    def lacking(self) -> bool:
+        """Whether one more connection is to be made."""
+        most = max(CONNECTING_LEAST, self.in_use + len(self.idle))
+        return len(self.connecting) < min(len(self.waiting), most)
+
+
+class PushClient:
+    """The connections of one node. `addresses` says what may be connected to, `now_ms` is for dates in Retry-After."""
+
+    def __init__(self, addresses: Addresses, now_ms: Callable[[], int]) -> None:
+        self._addresses = addresses
+        self._now_ms = now_ms
+        self._connector: _Connector | None = None
+        self._names = Names()
+        self._pools: dict[Origin, _Pool] = {}
+        self._under_way: dict[Exchange, None] = {}
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        """Begin."""
+        self._loop = asyncio.get_running_loop()
+        self._deadlines = Deadlines(self._passed)
+        self._first = Line(self._loop)  # connections to receivers that have none: 2,000 held the loop for a second
+        self._connector = _Connector(
+            limit=0,  # the pump bounds what is on the wire, by receiver and in all
+            force_close=True,  # what is idle is kept here
+            use_dns_cache=False,  # the resolver remembers
+            resolver=self._names,
+            socket_factory=self._addresses.open_socket,
+        )
+
+    async def close(self) -> None:
+        """Close all connections; attempts under way end without an answer."""
+        if self._connector is None:
+            return
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        self._deadlines.clear()
+        connecting = [task for pool in self._pools.values() for task in pool.connecting]
+        for task in connecting:
+            task.cancel()
+        for exchange in self._under_way:
+            exchange.forget()
+            if exchange.wire is not None:
+                exchange.wire.drop()
+        for pool in self._pools.values():
+            for wire in pool.idle:
+                wire.drop(abort=False)
+        self._under_way.clear()
+        self._pools.clear()
+        await asyncio.gather(*connecting, return_exceptions=True)
+        await self._connector.close()
+
+    def send(
+        self,
+        target: PushTarget,
+        head: bytes,
+        body: bytes,
+        may_send: Callable[[], bool],
+        ended: Callable[[Answer], None],
+    ) -> Exchange:
+        """One attempt: `head` is the request's, to its empty line. `may_send` is asked when the connection stands; if
+        it says no nothing is sent, and the code is STOPPED. `ended` is called once with what became of it, perhaps
+        before this returns."""
+        assert self._connector is not None, "send before start"
+        exchange = Exchange(target, head, body, may_send, ended)
+        self._under_way[exchange] = None
+        pool = self._pools.get(target.origin)
+        if pool is None:
+            pool = self._pools[target.origin] = _Pool()
+        while pool.idle:
+            wire = pool.idle.pop()
+            if wire.is_connected():
+                self._deadlines.add(exchange, target.timeout_ms / 1000)
+                if not self._begin(wire, exchange):
+                    self._keep(wire, target.origin)
+                return exchange
+            wire.drop()
+        if pool.in_use or pool.begun:
+            self._deadlines.add(exchange, target.timeout_ms / 1000)
+        pool.waiting[exchange] = None
+        self._connect_more(target, pool)
+        return exchange
+
+    def _begin(self, wire: Wire, exchange: Exchange) -> bool:
+        """Send it if that is allowed now, else it has ended; whether the wire is in use."""
+        if exchange.may_send():
+            self._pools[exchange.target.origin].in_use += 1
+            wire.begin(exchange)
+            return True
+        self._end(
+            exchange, Answer(STOPPED, "this node stopped leading, or the lease ended, before the request was sent")
+        )
+        return False
+
+    def _end(self, exchange: Exchange, answer: Answer) -> None:
+        del self._under_way[exchange]
+        self._deadlines.remove(exchange)
+        exchange.end(answer)
+
+    # -- connections
+
+    def _connect_more(self, target: PushTarget, pool: _Pool) -> None:
+        """As far as attempts wait. Whenever some do, a connection is being made."""
+        while pool.lacking:
+            pool.connecting.append(self._loop.create_task(self._connect(target, pool)))
+
+    async def _connect(self, target: PushTarget, pool: _Pool) -> None:
+        """One more connection, for who has waited longest when it stands, or fails. Those who wait for one that takes
+        too long time out by themselves."""
+        assert self._connector is not None
+        TOPIC.set(target.topic)
+        broken: BaseException | None = aiohttp.ServerDisconnectedError()
+        if not (pool.in_use or pool.idle):
+            await self._first.turn()
+        for exchange in reversed(pool.waiting):  # those that have a deadline stand before those that have none
+            if exchange.due_s:
+                break
+            self._deadlines.add(exchange, exchange.target.timeout_ms / 1000)  # to wait for this turn was nobody's fault
+        pool.begun += 1
+        try:
+            request = aiohttp.ClientRequest("GET", target.url, loop=self._loop)
+            async with asyncio.timeout(target.timeout_ms / 1000) as limit:
+                connection = await self._connector.connect(request, [], _NO_TIMEOUT)
+        except TimeoutError as failure:
+            broken = None if limit.expired() else failure
+        except Exception as failure:  # whatever a name or an address makes aiohttp raise, it must not end the node
+            broken = failure
+        else:
+            wire = connection.protocol
+            assert isinstance(wire, Wire)
+            wire.open(connection, self._now_ms, self._done, partial(self._gone, target.origin))
+            if wire.is_connected():
+                self._connected(pool)
+                self._keep(wire, target.origin)
+                self._connect_more(target, pool)
+                return
+            wire.drop()
+        finally:
+            pool.begun -= 1
+        self._connected(pool)
+        let_go(broken)
+        if pool.waiting and broken is not None:
+            self._end(self._next(pool), failed(broken))
+        self._connect_more(target, pool)
+        self._forget(target.origin)
+
+    @staticmethod
+    def _connected(pool: _Pool) -> None:
+        """This task's work is done."""
+        task = asyncio.current_task()
+        assert task is not None
+        pool.connecting.remove(task)
+
+    def _next(self, pool: _Pool) -> Exchange:
+        exchange = next(iter(pool.waiting))
+        del pool.waiting[exchange]
+        return exchange
+
+    def _keep(self, wire: Wire, origin: Origin) -> None:
+        """A connection is free: for who waits, or later."""
+        pool = self._pools[origin]
+        while pool.waiting:
+            if self._begin(wire, self._next(pool)):
+                return
+        wire.idle_since_s = self._loop.time()
+        pool.idle.append(wire)
+        if self._sweeping is None:
+            self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
+
+    def _done(self, wire: Wire, exchange: Exchange, answer: Answer) -> None:
+        """An answer came, or the connection broke."""
+        origin = exchange.target.origin
+        self._pools[origin].in_use -= 1
+        if wire.is_connected():
+            self._keep(wire, origin)
+        else:
+            wire.drop()
+        self._end(exchange, answer)
+        self._forget(origin)
+
+    def _passed(self, exchange: Exchange) -> None:
+        """An attempt's time is over."""
+        origin = exchange.target.origin
+        pool = self._pools[origin]
+        if exchange.wire is not None:
+            pool.in_use -= 1
+            exchange.wire.drop()
+        else:
+            del pool.waiting[exchange]
+            if len(pool.connecting) > len(pool.waiting):
+                pool.connecting.pop(0).cancel()
+        if exchange.wire is None and self._names.waits(origin.host):  # our own queue is not the receiver's fault
+            self._end(exchange, Answer(STOPPED, "its name waited to be looked up behind many others"))
+        else:
+            self._end(exchange, Answer(TIMEOUT, f"no answer within {exchange.target.timeout_ms} ms"))
+        self._forget(origin)
+
+    def _gone(self, origin: Origin, wire: Wire) -> None:
+        """The other side closed an idle connection."""
+        pool = self._pools.get(origin)
+        if pool is not None and wire in pool.idle:
+            pool.idle.remove(wire)
+            self._forget(origin)
+
+    def _forget(self, origin: Origin) -> None:
+        pool = self._pools.get(origin)
+        if pool is not None and pool.empty:
+            del self._pools[origin]
+
+    def _sweep(self) -> None:
+        """Close what was idle for too long."""
+        self._sweeping = None
+        before_s = self._loop.time() - KEEPALIVE_S
+        for origin, pool in list(self._pools.items()):
+            old = sum(wire.idle_since_s < before_s for wire in pool.idle)  # those used last are at the end
+            for wire in pool.idle[:old]:
+                wire.drop(abort=False)
+            del pool.idle[:old]
+            self._forget(origin)
+        if any(pool.idle for pool in self._pools.values()):
+            self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Makes connections that are ours."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        assert self._factory.func is ResponseHandler, "aiohttp makes its protocols in another way"
+        make: Callable[[asyncio.AbstractEventLoop], ResponseHandler] = Wire
+        self._factory = partial(make, self._loop)

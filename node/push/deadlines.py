@@ -1,0 +1,77 @@
+"""When attempts time out: one timer for all of them, on a grid, since nearly every attempt ends long before."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+from collections.abc import Callable
+from typing import Final
+
+from node.push.connection import Exchange
+
+#: Deadlines are rounded up to it.
+GRID_S: Final = 0.01
+#: A deadline that comes later than this was held up by the whole process; what then waits in sockets is read first.
+STOOD_STILL_S: Final = 0.2
+
+
+class Deadlines:
+    """Those of all attempts under way; `passed` is told of each that did not end in time."""
+
+    def __init__(self, passed: Callable[[Exchange], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._passed = passed
+        self._slots: dict[int, set[Exchange]] = {}
+        self._order: list[int] = []  # a heap of the keys
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_slot = 0
+
+    def add(self, exchange: Exchange, seconds: float) -> None:
+        """It may take so long from now."""
+        exchange.due_s = self._loop.time() + seconds
+        slot = math.ceil(exchange.due_s / GRID_S)
+        there = self._slots.get(slot)
+        if there is None:
+            there = self._slots[slot] = set()
+            heapq.heappush(self._order, slot)
+            self._wake_at(slot)
+        there.add(exchange)
+
+    def remove(self, exchange: Exchange) -> None:
+        """It has ended."""
+        there = self._slots.get(math.ceil(exchange.due_s / GRID_S))
+        if there is not None:
+            there.discard(exchange)
+
+    def clear(self) -> None:
+        """Nothing times out any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._slots.clear()
+        self._order.clear()
+
+    def _wake_at(self, slot: int) -> None:
+        if self._timer is not None:
+            if self._timer_slot <= slot:
+                return
+            self._timer.cancel()
+        self._timer, self._timer_slot = self._loop.call_at(slot * GRID_S, self._come), slot
+
+    def _come(self) -> None:
+        """Attempts whose time is over end; if the process stood still until long after that, the answer may have come
+        meanwhile and wait in the socket: then there is a moment to read it."""
+        self._timer = None
+        now_s = self._loop.time()
+        while self._order and (self._order[0] * GRID_S <= now_s or not self._slots[self._order[0]]):
+            slot = heapq.heappop(self._order)
+            for exchange in self._slots.pop(slot):
+                if exchange.over:
+                    continue
+                if now_s - slot * GRID_S > STOOD_STILL_S and not exchange.second:
+                    exchange.second = True
+                    self.add(exchange, STOOD_STILL_S)
+                else:
+                    self._passed(exchange)
+        if self._order:
+            self._wake_at(self._order[0])

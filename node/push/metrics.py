@@ -1,0 +1,60 @@
+"""What is counted of pushes: attempts by what became of them, and how long they took. No id, URL or topic is a label:
+there are too many of them, and they are the users' own."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from node.settle.retry import REASONS
+
+#: Upper bounds of the histogram, 1 ms x 2^k up to past the longest timeout.
+BUCKETS_S: Final = tuple(2**power / 1000 for power in range(20))
+
+
+class PushMetrics(Collector):
+    """Counts of one node since it started; `on_wire` and `staged` are asked when scraped."""
+
+    def __init__(self, on_wire: Callable[[], int], staged: Callable[[], int]) -> None:
+        self._on_wire = on_wire
+        self._staged = staged
+        self._codes: Counter[int] = Counter()
+        self._buckets = [0] * (len(BUCKETS_S) + 1)
+        self._sum_s = 0.0
+
+    def count(self, code: int, took_s: float) -> None:
+        """One attempt has ended, `took_s` after its hand-over."""
+        self._codes[code] += 1
+        self._buckets[bisect_left(BUCKETS_S, took_s)] += 1
+        self._sum_s += took_s
+
+    def collect(self) -> Iterator[Metric]:
+        """For the registry."""
+        attempts = CounterMetricFamily(
+            "hourwheel_push_attempts", "Push attempts that ended, by HTTP class or reason", labels=["outcome"]
+        )
+        outcomes: Counter[str] = Counter()
+        for code, count in self._codes.items():
+            outcomes[outcome_of(code)] += count
+        for outcome, count in sorted(outcomes.items()):
+            attempts.add_metric([outcome], count)
+        yield attempts
+        yield GaugeMetricFamily("hourwheel_push_on_wire", "Push attempts under way", value=self._on_wire())
+        yield GaugeMetricFamily("hourwheel_push_staged", "Ready units that wait for a receiver", value=self._staged())
+        took = HistogramMetricFamily("hourwheel_push_seconds", "Hand-over to the end of the attempt")
+        buckets, total = [], 0
+        for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), self._buckets, strict=True):
+            total += count
+            buckets.append((bound, total))
+        took.add_metric([], buckets=buckets, sum_value=self._sum_s)
+        yield took
+
+
+def outcome_of(code: int) -> str:
+    """`2xx` .. `5xx`, or the reason's word."""
+    return REASONS.get(code, f"{code // 100}xx" if 100 <= code <= 599 else "other")

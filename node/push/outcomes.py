@@ -1,0 +1,297 @@
+"""What became of attempts, on its way into the records: through this node's proposer while it leads, else to the new
+leader under the receipts, with all that the receiver said.
+
+    attempt ends -> delivery log -> batch --- leading --> Settle / Fail of the own proposer
+                                      '--- deposed --> POST /v1/cluster/outcomes to the leader
+                                      (settle/former_leader_outcomes.py)
+
+Outcomes are gathered while a batch is being written, so one entry carries all that ended meanwhile. All of it may be
+said twice (the same hand-over settled again is `acked` again), so what was not answered is said again until the lease
+ends; then the records count the hand-over as ended without outcome, and the message goes out once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import structlog
+
+from api.port.leadership import OUTCOMES_MAX, PushOutcome
+from api.port.port import ForwardRequest
+from api.port.problem import Problem
+from node.handover.delivery_log import DELIVERED, FAILED, GIVEN_BACK, PUSH
+from node.push.answer import Answer
+from node.push.unit import StagedUnit
+from node.receipt import Receipts
+from node.runtime.entropy import Entropy
+from node.settle.move_size import move_pieces, move_weight
+from node.settle.retry import STOPPED, Dead, Retry, decide, effective, error_text
+from node.write.command_queues import ENTRY_MOVES_MAX
+from replication.command.handover import AGAIN, DEAD, RETRY
+from replication.command.registry import Fail, Settle
+from storage.format.array import U8, U16, U32, U64
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+log = structlog.get_logger()
+
+#: What ends within it goes in one entry: an entry costs every node more than many outcomes do, and nobody waits for
+#: these.
+GATHER_S: Final = 0.005
+#: Pauses between tries to pass outcomes on; each is twice the one before.
+PAUSE_FIRST_S: Final = 0.05
+PAUSE_MOST_S: Final = 1.0
+#: Answers of a leader that may be another one in a moment.
+_LATER: Final = (429, 500, 502, 503, 504)
+_TOOK_MS_MAX: Final = (1 << 32) - 1  # what a record holds, 49 days
+_JSON: Final = {"Content-Type": "application/json"}
+OUTCOMES_ROUTE: Final = "/v1/cluster/outcomes"
+
+
+class Attempt(msgspec.Struct, frozen=True, eq=False):
+    """One hand-over to a receiver. `receipts` are those of the cluster; `may_send` says whether the term it was made in
+    still may act."""
+
+    unit: StagedUnit
+    id: str
+    number: int
+    term: int
+    handed_over_ms: int
+    lease_end_ms: int
+    receipts: Receipts
+    may_send: Callable[[], bool]
+
+
+class Outcome(NamedTuple):
+    """An attempt that has ended, at `at_ms`."""
+
+    attempt: Attempt
+    answer: Answer
+    at_ms: int
+
+
+class Outcomes:
+    """Those of one node, of whatever term they are."""
+
+    def __init__(self, node: Node, entropy: Entropy) -> None:
+        self._node = node
+        self._entropy = entropy
+        self._chance = entropy.random()
+        self._new: list[Outcome] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._passing: dict[asyncio.Task[None], None] = {}  # in the order in which they began
+
+    def add(self, attempt: Attempt, answer: Answer, at_ms: int) -> None:
+        """An attempt has ended at this time. It is in the delivery log before its outcome is proposed."""
+        self._new.append(Outcome(attempt, answer, at_ms))
+        if self._writing is None:
+            self._writing = self._begin(self._write())
+
+    @property
+    def quiet(self) -> bool:
+        """Whether all outcomes are where they belong."""
+        return not self._new and self._writing is None and not self._passing
+
+    async def settled(self) -> None:
+        """Until quiet."""
+        while tasks := [task for task in (self._writing, *self._passing) if task is not None]:
+            await asyncio.wait(tasks)
+
+    async def close(self) -> None:
+        """Stop; what is not passed on comes again when its lease ends."""
+        tasks = [task for task in (self._writing, *self._passing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- writing
+
+    async def _write(self) -> None:
+        """All that ended, batch by batch."""
+        try:
+            while self._new:
+                await asyncio.sleep(GATHER_S)
+                batch, self._new = self._new, []
+                self._log(batch)
+                try:
+                    await self._propose(batch)
+                except Problem:
+                    task = self._begin(self._pass_on(batch))
+                    self._passing[task] = None
+                    task.add_done_callback(self._passing.pop)
+        finally:
+            self._writing = None
+
+    def _log(self, batch: list[Outcome]) -> None:
+        """The ends, in the node's own account."""
+        answers = [outcome.answer for outcome in batch]
+        attempts = [outcome.attempt for outcome in batch]
+        records = [attempt.unit.record for attempt in attempts]
+        now_ms = self._node.clock.now_ms()
+        for kind in (DELIVERED, GIVEN_BACK, FAILED):
+            rows = [row for row, answer in enumerate(answers) if _kind(answer) == kind]
+            if rows:
+                self._node.delivery_log.end(
+                    home=np.array([records[row].position for row in rows], np.uint64),
+                    random=np.array([records[row].random for row in rows], np.uint64),
+                    attempt=np.array([attempts[row].number for row in rows], np.uint16),
+                    term=np.array([attempts[row].term for row in rows], np.uint32),
+                    topic=np.array([records[row].topic for row in rows], np.uint32),
+                    code=np.array([answers[row].code for row in rows], np.uint16),
+                    took_ms=np.array([took_ms(batch[row]) for row in rows], np.uint32),
+                    at_ms=now_ms,
+                    mode=PUSH,
+                    outcome=kind,
+                )
+
+    async def _propose(self, batch: list[Outcome]) -> None:
+        """Through the own proposer. Raises Problem when this node does not lead, or the outcome is not known."""
+        reign = self._node.reign
+        if reign is None:
+            raise Problem("no-leader", "this node does not lead any more")
+        delivered = [outcome for outcome in batch if outcome.answer.delivered]
+        failed = [outcome for outcome in batch if not outcome.answer.delivered]
+        writes: list[Awaitable[U8]] = []
+        weights = np.array([move_weight(outcome.attempt.unit.size) for outcome in failed], np.int64)
+        for piece in move_pieces(weights, ENTRY_MOVES_MAX):
+            writes.append(reign.fail(self._fail(failed[piece])))
+        if delivered:
+            writes.append(self._node.proposer.settle(_settle(delivered)))
+        results = await asyncio.gather(*writes, return_exceptions=True)
+        for each in results:
+            if isinstance(each, BaseException):
+                raise each
+        self._node.topic_metrics.add("acked", _topics(delivered))
+
+    def _fail(self, failed: list[Outcome]) -> Fail:
+        """What the retry policies make of these failures. An attempt that was never sent says nothing of its receiver
+        and does not count: its message is due at once."""
+        now_ms = self._node.clock.now_ms()
+        fates = [self._fate(outcome, now_ms) for outcome in failed]
+        codes = [
+            fate.code if isinstance(fate, Dead) else outcome.answer.code
+            for fate, outcome in zip(fates, failed, strict=True)
+        ]
+        return Fail(
+            *_claims(failed),
+            code=np.array(codes, np.uint16),
+            fate=np.array(list(map(_fate_of, fates, failed)), np.uint8),
+            due_ms=np.array([0 if isinstance(fate, Dead) else fate.due_ms for fate in fates], np.int64),
+            random=self._entropy.id_bits(len(failed)),
+            texts=tuple(error_text(outcome.answer.error) for outcome in failed),
+        )
+
+    def _fate(self, outcome: Outcome, now_ms: int) -> Retry | Dead:
+        attempt, answer = outcome.attempt, outcome.answer
+        if answer.code == STOPPED:
+            return Retry(now_ms)
+        record = attempt.unit.record
+        return decide(
+            effective(attempt.unit.topic.settings, record.extension),
+            attempts=attempt.number - record.attempt,
+            code=answer.code,
+            asked_due_ms=record.asked_due_ms,
+            now_ms=now_ms,
+            jitter=self._chance.random(),
+            retry_after_ms=answer.retry_after_ms,
+        )
+
+    # -- passing on
+
+    async def _pass_on(self, batch: list[Outcome]) -> None:
+        """Until it is said to a leader, this node or another, or the leases have ended."""
+        pause_s = PAUSE_FIRST_S
+        while batch:
+            try:
+                if self._node.reign is not None:
+                    await self._propose(batch)
+                    return
+                batch = await self._forward(batch)
+            except Problem as problem:
+                log.debug("outcomes of pushes wait", count=len(batch), code=problem.code)
+            if batch:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, PAUSE_MOST_S)
+                now_ms = self._node.clock.now_ms()
+                batch = [outcome for outcome in batch if outcome.attempt.lease_end_ms > now_ms]
+
+    async def _forward(self, batch: list[Outcome]) -> list[Outcome]:
+        """To the leader; returns those to say again. Raises Problem."""
+        again: list[Outcome] = []
+        for start in range(0, len(batch), OUTCOMES_MAX):
+            part = batch[start : start + OUTCOMES_MAX]
+            told = [_told(receipt, outcome) for receipt, outcome in zip(_receipts(part), part, strict=True)]
+            request = ForwardRequest("POST", OUTCOMES_ROUTE, _JSON, msgspec.json.encode({"outcomes": told}))
+            answer = await self._node.forwarder.forward(request)
+            if answer.status in _LATER:
+                again += part
+            elif answer.status != 200:
+                log.warning("a leader refused outcomes of pushes", status=answer.status, count=len(part))
+        return again
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """What fails here is a fault of the node (a disk, a bug), not of a receiver."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._node.fatal(error)
+
+
+def _topics(outcomes: list[Outcome]) -> U32:
+    return np.array([outcome.attempt.unit.topic.number for outcome in outcomes], np.uint32)
+
+
+def took_ms(outcome: Outcome) -> int:
+    """How long an attempt took by the wall clock; 0, not known, where that was set back, or forth by weeks."""
+    took_ms = outcome.at_ms - outcome.attempt.handed_over_ms
+    return took_ms if 0 <= took_ms <= _TOOK_MS_MAX else 0
+
+
+def _kind(answer: Answer) -> int:
+    if answer.delivered:
+        return DELIVERED
+    return GIVEN_BACK if answer.code == STOPPED else FAILED
+
+
+def _fate_of(fate: Retry | Dead, outcome: Outcome) -> int:
+    if isinstance(fate, Dead):
+        return DEAD
+    return AGAIN if outcome.answer.code == STOPPED else RETRY
+
+
+def _claims(outcomes: list[Outcome]) -> tuple[U64, U32, U16]:
+    """The hand-overs as commands name them: place, term, attempt."""
+    return (
+        np.array([outcome.attempt.unit.position for outcome in outcomes], np.uint64),
+        np.array([outcome.attempt.term for outcome in outcomes], np.uint32),
+        np.array([outcome.attempt.number for outcome in outcomes], np.uint16),
+    )
+
+
+def _settle(delivered: list[Outcome]) -> Settle:
+    return Settle(*_claims(delivered), code=np.array([outcome.answer.code for outcome in delivered], np.uint16))
+
+
+def _told(receipt: str, outcome: Outcome) -> PushOutcome:
+    answer = outcome.answer
+    return PushOutcome(receipt, answer.code, error_text(answer.error).decode(), answer.retry_after_ms)
+
+
+def _receipts(outcomes: list[Outcome]) -> list[str]:
+    position, term, attempt = _claims(outcomes)
+    records = [outcome.attempt.unit.record for outcome in outcomes]
+    return outcomes[0].attempt.receipts.make(
+        position=position,
+        random=np.array([record.random for record in records], np.uint64),
+        topic=np.array([record.topic for record in records], np.uint32),
+        term=term,
+        attempt=attempt,
+    )

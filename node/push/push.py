@@ -1,0 +1,378 @@
+"""The pump of webhooks: from the ready windows of push topics to receivers, as fast as each of them takes.
+
+    dispatcher's window -- stage --> lanes -- take, hand_over_staged --> attempt on the wire --> outcome
+                            (lanes.py)       a lease of timeout + 5 s      (client.py)        (outcomes.py)
+
+A unit is staged before it is handed over, because its record says where it goes and its receiver may have no room. How
+much is staged is bounded per topic and in all (`[push] staged_*`), so a topic with a million due units costs no more
+than one with a thousand, and what is beyond the bound waits in the windows. The lease begins when a slot is free, right
+before the attempt; whether this node may act is asked once more when the connection stands.
+
+All work is in `turn`, which the reign calls after each of its steps, and again a moment after attempts have ended; much
+work is put off for a few milliseconds, so that one look at the records fills many slots. An attempt has no task: its
+request is written where it is handed over, and its answer is a callback.
+
+When the reign ends nothing staged is left behind (the records have it), attempts on the wire go on, and their outcomes
+go to whoever leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from api.port.address_guard import Addresses
+from node.handover.delivery_log import PUSH
+from node.handover.lease_book import HandOver
+from node.push.answer import Answer
+from node.push.lanes import Bounds, Lanes
+from node.push.metrics import PushMetrics
+from node.push.outcomes import Attempt, Outcomes
+from node.push.planned_sends import PushPlans
+from node.push.stage import Staging
+from node.push.target import BadTarget, Targets, make_head
+from node.push.unit import StagedUnit
+from node.runtime.config import PushOptions
+from node.runtime.entropy import Entropy
+from node.runtime.open_files import raise_descriptors
+from node.settle.retry import BAD_URL, STOPPED
+from node.write.command_queues import GROUP
+from storage.format.message_id import encode_ids
+
+if TYPE_CHECKING:
+    from node.leader.leader_term import Reign
+    from node.server import Node
+
+#: A push lease lasts the attempt's timeout and this: time to write the outcome down.
+LEASE_MARGIN_MS: Final = 5_000
+#: A look at the records costs as much as several attempts, so for each moment of looks the pump owes so many of rest,
+#: and what comes meanwhile shares the next look. It rests when it owes more than the credit, never longer than the
+#: bound: single messages go at once, and the busier the machine the more of them go together.
+REST: Final = 4.0
+CREDIT_S: Final = 0.005
+REST_MOST_S: Final = 0.010
+#: How often it looks while the clock has gone back, at least.
+BEHIND_S: Final = 0.1
+#: Units handed over in one turn, about: 30 us each.
+SENT_A_TURN: Final = 256
+#: After attempts ended, the pump waits so long for others to end before it fills the slots.
+GATHER_S: Final = 0.002
+#: When to try again what may not be handed over for the moment (no trust, or the stop rule).
+AGAIN_S: Final = 0.02
+#: How long a node that stops waits for attempts on the wire, and for a leader to take their outcomes. Not 30 s in all.
+DRAIN_S: Final = 20.0
+PASS_ON_S: Final = 5.0
+
+
+class Pusher:
+    """The pushes of one node, through all its reigns."""
+
+    def __init__(self, node: Node, entropy: Entropy, options: PushOptions) -> None:
+        self._node = node
+        self.addresses = Addresses(options.allow)
+        self._client = node.outside.receivers(self.addresses, node.clock.now_ms)
+        self.total = max(1, min(options.total, raise_descriptors() // 2))
+        self._lanes = Lanes(
+            Bounds(
+                per_target=min(options.per_target, self.total),
+                total=self.total,
+                staged_per_topic=options.staged_per_topic,
+                staged_total=options.staged_total,
+            )
+        )
+        self._staging = Staging(node.store, self._lanes, Targets(options.timeout_ms))
+        self._plans = PushPlans(node, self._lanes, self._begin, self._freed)
+        self._outcomes = Outcomes(node, entropy)
+        self.metrics = PushMetrics(lambda: self.on_wire, lambda: self.staged)
+        self._reign: Reign | None = None
+        self._draining = False
+        self._pumping: asyncio.TimerHandle | None = None
+        self._pump_at_s = 0.0
+        self._rests_until_s = 0.0
+        self.attempts: dict[Attempt, None] = {}  # those on the wire, in the order in which they were begun
+        self._quiet = asyncio.Event()  # nothing is on the wire
+        self._quiet.set()
+
+    @property
+    def on_wire(self) -> int:
+        """Attempts under way."""
+        return self._lanes.on_wire - self._plans.waiting
+
+    @property
+    def staged(self) -> int:
+        """Ready units that wait for a receiver."""
+        return self._lanes.staged
+
+    # -- life
+
+    async def start(self) -> None:
+        """Before anything is pushed."""
+        self._loop = asyncio.get_running_loop()
+        await self._client.start()
+
+    def begin(self, reign: Reign) -> None:
+        """This node leads: push what is ready."""
+        self._reign = reign
+
+    def end(self) -> None:
+        """The reign is over. What is on the wire goes on."""
+        self._reign = None
+        self._plans.clear()
+        self._lanes.clear()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is on the wire, or its outcome not where it belongs."""
+        return self.on_wire > 0 or not self._outcomes.quiet
+
+    async def quiet(self) -> None:
+        """Until not busy; who wants that lets no new attempt begin."""
+        while self.busy:
+            await self._quiet.wait()
+            await self._outcomes.settled()
+
+    async def drain(self) -> None:
+        """Begin no attempt any more and wait until those on the wire have ended and their outcomes are where they
+        belong; at most DRAIN_S for the one and PASS_ON_S for the other."""
+        self._draining = True
+        with suppress(TimeoutError):  # their leases end, and they come again
+            async with asyncio.timeout(DRAIN_S):
+                await self._quiet.wait()
+            async with asyncio.timeout(PASS_ON_S):
+                await self._outcomes.settled()
+
+    async def close(self) -> None:
+        """Let go of everything; attempts on the wire end without outcome."""
+        self._draining = True
+        if self._pumping is not None:
+            self._pumping.cancel()
+        await self._client.close()
+        await self._outcomes.close()
+
+    def on_topic(self, number: int) -> None:
+        """A topic was created or deleted, or its settings changed."""
+        self._staging.on_topic(number)
+
+    # -- the pump
+
+    def turn(self, now_ms: int) -> None:
+        """Stage what has room, hand over what may go. Cheap when nothing is ready, and put off for a moment when much
+        is: what comes while the pump rests goes in one look at the records."""
+        if self._loop.time() >= self._rests_until_s:
+            self._turn(now_ms)
+        else:
+            self._pump_in(0)
+
+    def _turn(self, now_ms: int) -> None:
+        reign = self._reign
+        if reign is None or self._draining:
+            return
+        began_s = self._loop.time()
+        staged = self._staging.turn(reign, now_ms)
+        if staged:  # there may be more, or its pace is used up, or a pull waits for what went back
+            reign.poke()
+        if self._staging.more:
+            self._pump_in(0)
+        units, sending_s = self._hand_over(reign, now_ms)
+        if behind_ms := reign.dispatcher.behind_ms(now_ms):
+            self._rests_until_s = self._loop.time() + min(behind_ms / 1000, BEHIND_S)
+        elif units >= SENT_A_TURN:
+            self._pump_in(0)
+        elif units or staged:
+            ended_s = self._loop.time()
+            looked_s = ended_s - began_s - sending_s
+            owes_until_s = max(self._rests_until_s + CREDIT_S, began_s) + REST * looked_s
+            self._rests_until_s = min(owes_until_s - CREDIT_S, ended_s + REST_MOST_S)
+
+    def _hand_over(self, reign: Reign, now_ms: int) -> tuple[int, float]:
+        """Fill free slots: one look at the records per timeout. Returns how many units had their turn, and the seconds
+        of it that they were sent for. Units of strict topics are planned, and sent when their Leases are committed and
+        their time has come."""
+        if not self._lanes.staged:
+            return 0, 0.0
+        if not reign.dispatcher.strict.topics and not (reign.trusted() and reign.dispatcher.allows(now_ms)):
+            self._pump_in(AGAIN_S)
+            return 0, 0.0
+        taken = self._lanes.take(now_ms, SENT_A_TURN)
+        left: list[StagedUnit] = []
+        went: list[tuple[HandOver, list[StagedUnit]]] = []
+        taken.sort(key=_timeout_ms)  # stable: the order within a topic stays
+        for timeout_ms, group in groupby(taken, key=_timeout_ms):
+            units = list(group)
+            lease_ms = timeout_ms + LEASE_MARGIN_MS
+            if reign.dispatcher.strict.topics:
+                units, more = self._plans.plan(reign, units, lease_ms, now_ms)
+                left += more
+                if not units:
+                    continue
+            positions = np.array([unit.position for unit in units], np.uint64)
+            first = reign.dispatcher.hand_over_first(positions, lease_ms, now_ms, trusted=reign.trusted())
+            if first is not None:
+                went.append((first, units))
+            else:
+                left += self._by_topic(reign, units, lease_ms, now_ms, went)
+        looked_s = self._loop.time()
+        if went:
+            self._begin(reign, went, now_ms)
+        sending_s = self._loop.time() - looked_s
+        if left:
+            self._lanes.put_back(left)
+            self._pump_in(AGAIN_S)
+        elif (wait_ms := self._lanes.wait_ms(now_ms)) is not None:
+            self._pump_in(wait_ms / 1000)
+        if len(taken) > len(left):  # not for what is refused for lack of trust: the step would bring it right back here
+            reign.poke()  # Leases wait for the beat, those over their limit for their end
+        return len(taken) - len(left), sending_s
+
+    def leased(self, hand_over: HandOver) -> None:
+        """The Lease of a planned push is applied."""
+        if self._reign is not None:
+            self._plans.leased(self._reign, hand_over)
+
+    def unplan(self) -> None:
+        """What is planned is released: leadership is about to move."""
+        self._plans.clear()
+
+    def _freed(self) -> None:
+        """Planned pushes that are not sent gave their slots back."""
+        if not self.on_wire:
+            self._quiet.set()
+        self._pump_in(GATHER_S)
+
+    def _by_topic(
+        self,
+        reign: Reign,
+        units: list[StagedUnit],
+        lease_ms: int,
+        now_ms: int,
+        went: list[tuple[HandOver, list[StagedUnit]]],
+    ) -> list[StagedUnit]:
+        """Hand over what may go, into `went`; returns what is left for the moment."""
+        left: list[StagedUnit] = []
+        units.sort(key=_topic)
+        for number, group in groupby(units, key=_topic):
+            known = {unit.position: unit for unit in group}
+            positions = np.fromiter(known, np.uint64, len(known))
+            made = reign.dispatcher.hand_over_staged(number, positions, lease_ms, now_ms, trusted=reign.trusted())
+            if len(made.hand_over):
+                went.append((made.hand_over, [known.pop(position) for position in made.hand_over.position.tolist()]))
+            left += [known.pop(position) for position in made.left.tolist()]
+            for unit in known.values():  # ended, held, or back in the window
+                self._lanes.done(unit, now_ms)
+        return left
+
+    def _begin(self, reign: Reign, went: list[tuple[HandOver, list[StagedUnit]]], now_ms: int) -> None:
+        """These were handed over: into the delivery log, then onto the wire."""
+        records = [unit.record for _, units in went for unit in units]
+        homes = np.array([record.position for record in records], np.uint64)
+        random = np.array([record.random for record in records], np.uint64)
+        asked_due_ms = np.array([record.asked_due_ms for record in records], np.int64)
+        attempt = np.concatenate([made.attempt for made, _ in went])
+        topics = np.array([record.topic for record in records], np.uint32)
+        self._node.delivery_log.start(
+            home=homes,
+            random=random,
+            attempt=attempt,
+            asked_due_ms=asked_due_ms,
+            topic=topics,
+            term=reign.term,
+            at_ms=now_ms,
+            mode=PUSH,
+        )
+        # A repeat is late by the whole lease or backoff before: that is no lateness of ours.
+        first, late_ms = attempt == 1, now_ms - asked_due_ms
+        self._node.count_handed_over(len(records), late_ms[first])
+        self._node.topic_metrics.add_hand_overs(topics, first, late_ms)
+        ids = iter(encode_ids(GROUP, homes, random).astype("U26").tolist())
+        for made, units in went:
+            may_send = partial(self._may_send, reign, made.lease_end_ms)
+            for unit, number in zip(units, made.attempt.tolist(), strict=True):
+                self._send(
+                    Attempt(
+                        unit=unit,
+                        id=next(ids),
+                        number=number,
+                        term=reign.term,
+                        handed_over_ms=now_ms,
+                        lease_end_ms=made.lease_end_ms,
+                        receipts=reign.receipts,
+                        may_send=may_send,
+                    )
+                )
+
+    def _may_send(self, reign: Reign, lease_end_ms: int) -> bool:
+        """This node leads, and the lease runs. Where the connection was long in coming the message is due again, or was
+        cancelled."""
+        return reign.trusted() and self._node.clock.now_ms() < lease_end_ms
+
+    # -- attempts
+
+    def _send(self, attempt: Attempt) -> None:
+        self._quiet.clear()
+        self.attempts[attempt] = None
+        unit, target = attempt.unit, attempt.unit.target
+        began_s = self._loop.time()
+        if isinstance(target, BadTarget):
+            self._ended(attempt, began_s, Answer(target.code, str(target)))
+            return
+        try:
+            head = make_head(
+                target,
+                unit.record,
+                id=attempt.id,
+                topic=unit.topic.name,
+                term=attempt.term,
+                attempt=attempt.number,
+                now_ms=attempt.handed_over_ms,
+            )
+        except ValueError as wrong:
+            self._ended(attempt, began_s, Answer(BAD_URL, str(wrong)))
+            return
+        self._client.send(target, head, unit.record.body, attempt.may_send, partial(self._ended, attempt, began_s))
+
+    def _ended(self, attempt: Attempt, began_s: float, answer: Answer) -> None:
+        """An attempt is over, a slot is free. What fails here is a fault of the node, not of a receiver: those are
+        answers."""
+        try:
+            self.attempts.pop(attempt, None)
+            self.metrics.count(answer.code, self._loop.time() - began_s)
+            now_ms = self._node.clock.now_ms()
+            self._outcomes.add(attempt, answer, now_ms)
+            failed = None if answer.code == STOPPED else not answer.delivered
+            self._lanes.done(attempt.unit, now_ms, failed=failed)
+            if not self.on_wire:
+                self._quiet.set()
+            self._pump_in(GATHER_S)
+        except Exception as error:
+            self._node.fatal(error)
+
+    def _pump_in(self, seconds: float) -> None:
+        """Turn once more, so soon, or when the pump has rested; the soonest of several requests counts for all."""
+        if self._reign is None or self._draining:
+            return
+        at_s = max(self._loop.time() + seconds, self._rests_until_s)
+        if self._pumping is not None:
+            if self._pump_at_s <= at_s:  # uvloop's handle of what is due at once does not say when
+                return
+            self._pumping.cancel()
+        self._pumping, self._pump_at_s = self._loop.call_at(at_s, self._pump), at_s
+
+    def _pump(self) -> None:
+        self._pumping = None
+        try:
+            self._turn(self._node.clock.now_ms())
+        except Exception as error:  # a callback's exception would only be logged: what fails here ends the node
+            self._node.fatal(error)
+
+
+def _topic(unit: StagedUnit) -> int:
+    return unit.topic.number
+
+
+def _timeout_ms(unit: StagedUnit) -> int:
+    return 0 if isinstance(unit.target, BadTarget) else unit.target.timeout_ms

@@ -1,0 +1,153 @@
+"""From the windows into the lanes: what is ready, read from the records and put where its receiver's units wait.
+
+Work a turn follows what is ready to be pushed and has room: a bite of each of the next TOPICS_A_TURN topics. One whose
+share of the lanes is used up is left out until a unit of it has gone.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from node.handover.hand_over_builder import rows_within
+from node.push.lanes import Lanes
+from node.push.target import Targets
+from node.push.unit import StagedUnit
+from storage.catalog.topic import Topic
+from storage.format.array import U64
+from storage.format.rows import LEASED
+from storage.store import Store
+
+if TYPE_CHECKING:
+    from node.leader.dispatcher import Dispatcher
+    from node.leader.leader_term import Reign
+
+#: Topics looked at in one turn, units of one and of all looked at together (0.06 ms each to a new receiver), and bytes
+#: of all their records.
+TOPICS_A_TURN: Final = 64
+BITE_UNITS: Final = 128
+TURN_UNITS: Final = 1_024
+TURN_BYTES: Final = 4 * 1024 * 1024
+#: One of so many staged units may have ended: to look at all costs as much as to stage them again.
+ENDED_MOST: Final = 4
+
+
+class Staging:
+    """Of one node, through all its reigns. `more`: whether a turn left topics that have room."""
+
+    def __init__(self, store: Store, lanes: Lanes, targets: Targets) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._targets = targets
+        self._changed: set[int] = set()  # topics whose settings changed
+        self._short: dict[int, None] = {}  # those without room, which are not in line
+        self._to_look = 0  # how many of these, from the first, may have some again
+        self._next: int | None = None  # the topic that comes first, since the bytes of a turn ended there
+        self.more = False
+
+    def on_topic(self, number: int) -> None:
+        """The topic's settings changed, or it was deleted."""
+        self._changed.add(number)
+
+    def turn(self, reign: Reign, now_ms: int) -> bool:
+        """Take back what has changed or ended, and stage a bite of each of the next topics; whether there was
+        anything."""
+        went_back = self._look_for_changes(reign)
+        dispatcher, planning = reign.dispatcher, reign.dispatcher.planning
+        went_back |= self._take_back_ended(dispatcher, now_ms)
+        self.more = self._give_room(dispatcher)
+        left = min(TURN_UNITS, self._lanes.left)
+        if not left:
+            return went_back
+        pushing, planned = dispatcher.pushing_topics(TOPICS_A_TURN), planning.topics()
+        if self._next in pushing:
+            at = pushing.index(self._next)
+            pushing = pushing[at:] + pushing[:at]
+        bites: list[tuple[Topic, U64]] = []
+        ready = [(number, dispatcher.stage) for number in pushing]
+        for number, stage in [*ready, *((number, planning.stage) for number in planned)]:
+            topic = self._store.catalog.topic_by_number(number)
+            if topic is None or topic.settings.get("mode") != "push":
+                continue
+            room = min(self._lanes.room(number), BITE_UNITS)
+            if not room:
+                self._short[number] = None
+                dispatcher.set_room(number, False)
+            if not room or not left:
+                continue
+            positions = stage(number, min(room, left), now_ms)
+            left -= len(positions)
+            if len(positions):
+                bites.append((topic, positions))
+        self.more |= len(pushing) == TOPICS_A_TURN or not left
+        if bites:
+            self._read(reign, bites, now_ms)
+        return went_back or bool(bites)
+
+    def _take_back_ended(self, dispatcher: Dispatcher, now_ms: int) -> bool:
+        """Units that ended wait for their receiver as others do, and take up room. Where many of a topic have, all of
+        it are looked at once more; whether there were any."""
+        went_back = False
+        for number, count in dispatcher.take_ended().items():
+            if count * ENDED_MOST >= self._lanes.units(number):
+                dispatcher.look_again(number, self._drop(number), now_ms)
+                went_back = True
+        return went_back
+
+    def _give_room(self, dispatcher: Dispatcher) -> bool:
+        """Units have gone: there may be room again for their topics, and for others that had none beside so many. A
+        few of these are looked at; whether there are more."""
+        if self._lanes.take_freed():
+            self._to_look = len(self._short)
+        if not self._lanes.left:
+            return False
+        for number in list(islice(self._short, min(TOPICS_A_TURN, self._to_look))):
+            del self._short[number]
+            self._to_look -= 1
+            if self._lanes.room(number):
+                dispatcher.set_room(number, True)
+            else:
+                self._short[number] = None
+        return self._to_look > 0
+
+    def _look_for_changes(self, reign: Reign) -> bool:
+        """Units of topics whose settings changed go back to their window: they may have another target now, or none.
+        So do those that were off the lanes at that time, and were put back since. Whether there were any."""
+        went_back = False
+        for number in self._changed | self._lanes.take_put_back():
+            topic, staged = self._store.catalog.topic_by_number(number), self._lanes.revision(number)
+            if staged is not None and (topic is None or topic.revision != staged):
+                reign.dispatcher.unstage(number, self._drop(number))
+                went_back = True
+        self._changed.clear()
+        return went_back
+
+    def _drop(self, topic: int) -> U64:
+        """The topic's units out of the lanes."""
+        return np.array([unit.position for unit in self._lanes.drop(topic)], np.uint64)
+
+    def _read(self, reign: Reign, bites: list[tuple[Topic, U64]], now_ms: int) -> None:
+        """Into the lanes, as far as their records say and have room in the bytes of a turn. One look for all topics."""
+        store, dispatcher = self._store, reign.dispatcher
+        positions = np.concatenate([bite for _, bite in bites])
+        reads = store.state_only(positions) <= LEASED
+        rows = store.units(positions[reads])
+        fits = rows_within(rows, TURN_BYTES) if len(rows) else 0
+        records = iter(store.records(positions[reads][:fits], rows[:fits]))
+        start, self._next = 0, None
+        for topic, bite in bites:
+            its = reads[start : start + len(bite)]
+            start += len(bite)
+            if not its.all():  # these have ended: nothing is to be read of them, and this look forgets them
+                dispatcher.look_again(topic.number, bite[~its], now_ms)
+            bite = bite[its]
+            for position in bite[:fits].tolist():
+                record = next(records)
+                self._lanes.add(StagedUnit(topic, position, record, self._targets.of(topic, record.target)))
+            if len(bite) > fits:
+                dispatcher.unstage(topic.number, bite[fits:])
+                self._next = self._next or topic.number
+                self.more = True
+            fits = max(0, fits - len(bite))

@@ -1,0 +1,33 @@
+"""A unit that is ready to be pushed, and where it goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from node.push.target import BadTarget, Origin, PushTarget
+from storage.catalog.topic import Topic
+from storage.format.record import Record
+
+NOWHERE = Origin("", "", 0)
+"""The lane of units without a usable target: they fail without a connection."""
+
+
+@dataclass(slots=True, eq=False)
+class StagedUnit:
+    """A ready unit with all that its attempt needs. `position` is its place, the record's position its home."""
+
+    topic: Topic
+    position: int
+    record: Record
+    target: PushTarget | BadTarget
+    trial: bool = False  # on the wire to a receiver that is on trial
+
+    @property
+    def origin(self) -> Origin:
+        """The receiver whose lane it is in."""
+        return self.target.origin if isinstance(self.target, PushTarget) else NOWHERE
+
+    @property
+    def size(self) -> int:
+        """Bytes it holds in memory, about."""
+        return len(self.record.body) + 1024

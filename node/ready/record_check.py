@@ -1,0 +1,45 @@
+"""What the records say of units that stand in a window: which may be handed over at this moment.
+
+Units were due and open when they came into the window. Meanwhile they may have ended, been leased by an extension, or
+the clock may have gone back.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from node.handover.strict import Strict
+from storage.format.array import U16, U32, U64
+from storage.format.rows import LEASED, PENDING
+from storage.query.lease_end import lease_ends_ms
+from storage.store import Store
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Look(NamedTuple):
+    """Shape [n] each."""
+
+    ready: Mask  # due, neither settled nor leased
+    stays: Mask  # ready, or ready once the clock is where it was; others ended, or wait for a lease's end or a Release
+    term: U32  # of the newest hand-over here, 0 if there is none; likewise its attempt
+    attempt: U16
+
+
+def look(store: Store, strict: Strict, positions: U64, now_ms: int, latest_ms: int) -> Look:
+    """Look, as the leader of the term of `strict`, at units all of which were ready at `latest_ms`, the latest time
+    that its dispatcher has seen. What is being taken back waits until the log has it, though its lease has ended: its
+    attempt is given again, and the Release brings it back."""
+    states = store.states(positions)
+    pending, leased = states.state == PENDING, states.state == LEASED
+    ready = stays = pending.copy()
+    if leased.any():
+        over = leased & (lease_ends_ms(states.lease_end_ms, states.term, strict.term) <= now_ms)
+        ready = stays = pending | (over & ~strict.taken_back(positions))
+    if now_ms < latest_ms:
+        stays = pending | leased
+        ready[pending] = store.units(positions[pending])["due_ms"] <= now_ms
+    return Look(ready, stays, states.term, states.attempt)

@@ -1,0 +1,29 @@
+"""Which run of the machine's kernel this is: what a process wrote and did not sync is lost with that run, not before.
+
+Linux draws an id at each boot. Where there is none a number is drawn for each process, and what a killed one wrote
+counts as perhaps lost.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from node.runtime.entropy import Entropy
+from storage.file.disk import Disk, DiskFailed
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+def read_boot(disk: Disk, entropy: Entropy, path: Path = _BOOT_ID) -> int:
+    """64 bits of the id, never 0."""
+    try:
+        fd = disk.open_read(path)
+        try:
+            digits = disk.read(fd, 64, 0).replace(b"-", b"").strip()
+        finally:
+            disk.close(fd)
+        drawn = bytes.fromhex(digits.decode())[:8]
+    except (FileNotFoundError, DiskFailed, ValueError):
+        drawn = b""
+    return int.from_bytes(drawn if len(drawn) == 8 else entropy.bytes(8), "little") or 1

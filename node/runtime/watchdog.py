@@ -1,0 +1,273 @@
+"""Watches the event loop: how long it is held, by what, and at which lines. It costs an idle node next to nothing.
+
+Every step of the Raft group is a beat, and heartbeats make one every 50 ms on every node. While the loop has little to
+do, what its thread ran for between two beats was one step, and that is how long it was held. A loop with more to do
+gets a timer of its own as well, `held_ms` / TICKS apart, and is held for as long as a tick comes late:
+
+    tick                 due               came
+     |------ step_s ------|------ late ------|      the thread ran: `work`; stood in the run queue: `unscheduled`;
+                                                    neither: `blocked`, or the whole process was stopped
+
+So a hold is told up to one `step_s` too short, and what is told was held. Another thread wakes every 2 `held_ms`, four
+times as often beside a busy loop. It finds the loop at rest, and sleeps on; or at work since a while, and then takes
+down the stack of the loop's thread, again and again until the next beat, which logs the stack that was seen most. A
+loop that does not come back at all is logged by that thread itself, once, after HANGS times `held_ms`.
+
+What it costs is mostly waking up. An idle node is woken by heartbeats anyway, so the beats are theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Final, NamedTuple, Self
+
+import structlog
+
+from node.runtime.held import LEAST_MS, Hold, LoopHeld
+from storage.file.disk import Disk
+
+log = structlog.get_logger()
+
+TICKS: Final = 4
+"""Ticks, and samples, within `held_ms`."""
+BUSY: Final = 0.1
+"""A loop that ran for more than this share of the time has something to do, and gets a timer."""
+CALM: Final = 20
+"""After so many ticks in which it had not, the timer goes."""
+FRESH_S: Final = 0.01
+"""Beats that come sooner than this after the last look at the clocks are not looked at."""
+LEAST_S: Final = LEAST_MS / 1000
+HANGS: Final = 10
+DEPTH: Final = 16
+"""Calls of a stack that are told."""
+_RESTING: Final = ("asyncio/runners.py", "asyncio/base_events.py", "asyncio/events.py", "/selectors.py")
+"""Where the newest call of a loop that waits for something to do is."""
+_SCHEDSTAT_BYTES: Final = 96
+
+
+class Watchdog:
+    """One that watches nothing: in the simulator the loop's time is not the thread's. See LoopWatchdog."""
+
+    def __init__(self) -> None:
+        self.held = LoopHeld()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def beat(self) -> None:
+        """The loop has come round."""
+
+
+class _Sample(NamedTuple):
+    """What the loop was seen at while it was held."""
+
+    at_s: float
+    doing: tuple[str, ...]
+
+
+class LoopWatchdog(Watchdog):
+    """Watches the loop that runs where it is entered, until it is left."""
+
+    def __init__(self, held_ms: int) -> None:
+        super().__init__()
+        self._held_s = held_ms / 1000
+        self._step_s = held_ms / TICKS / 1000
+        self._over = True
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_s = self._beat_s = 0.0
+        self._calm = 0
+        self._samples: list[_Sample] = []
+        self._stopped_s = 0.0  # of the time since the last look, as far as the other thread knows
+        self._sleeps = (0.0, 0.0)  # until when the other thread meant to sleep, and what the process had run for then
+        self._at_s = self._ran_s = self._queued_s = 0.0  # what the clocks showed when they were looked at last
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._clock = time.pthread_getcpuclockid(self._thread)
+        self._schedstat = _Schedstat(threading.get_native_id())
+        self._beat_s = self._at_s = time.monotonic()
+        self._ran_s, self._queued_s = time.thread_time(), self._schedstat.queued_s()
+        self._over = False
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # -- on the loop
+
+    def beat(self) -> None:
+        """See Watchdog."""
+        self._beat_s = now_s = time.monotonic()
+        gap_s = now_s - self._at_s
+        if gap_s < FRESH_S or self._timer is not None or self._over:
+            return
+        ran_s = time.thread_time()
+        if ran_s - self._ran_s >= LEAST_S or gap_s >= self._held_s:
+            self._look(now_s, gap_s, ticked=False)
+        self._at_s, self._ran_s, self._stopped_s = now_s, ran_s, 0.0
+
+    def _begin_ticks(self) -> None:
+        if self._timer is None and not self._over:
+            self.beat()  # this may be what the loop comes back to after the hold that asked for it
+            self._calm = 0
+            self._set(time.monotonic())
+
+    def _set(self, now_s: float) -> None:
+        self._due_s = now_s + self._step_s
+        self._timer = self._loop.call_later(self._step_s, self._tick)
+
+    def _tick(self) -> None:
+        self._beat_s = now_s = time.monotonic()
+        ran_s = time.thread_time()
+        busy = ran_s - self._ran_s > BUSY * (now_s - self._at_s)
+        self._look(now_s, max(0.0, now_s - self._due_s), ticked=True)
+        self._at_s, self._ran_s = now_s, ran_s
+        self._calm = 0 if busy else self._calm + 1
+        if self._calm < CALM:
+            self._set(now_s)
+        else:
+            self._timer = None
+
+    def _look(self, now_s: float, most_s: float, *, ticked: bool) -> None:
+        """The loop was held for `most_s` at the most, and for no less if it `ticked`."""
+        samples = [each for each in self._samples if each.at_s > self._at_s]
+        self._samples.clear()
+        stopped_s, self._stopped_s = self._stopped_s, 0.0
+        stopped_s = max(stopped_s, self._stood_still_s(now_s))
+        queued_s, before_s = self._schedstat.queued_s(), self._queued_s
+        self._queued_s = queued_s
+        waited_s, ran_s = max(queued_s - before_s, stopped_s), time.thread_time() - self._ran_s
+        if ticked:  # what it ran for before the tick was due is no part of it
+            unscheduled_s = min(most_s, waited_s)
+            work_s = min(most_s - unscheduled_s, ran_s)
+            blocked_s = most_s - unscheduled_s - work_s
+        else:  # the rest of it the loop was idle, but where it was seen at work
+            work_s = min(most_s, ran_s)
+            unscheduled_s = min(most_s - work_s, waited_s)
+            seen_s = now_s - samples[0].at_s if samples else 0.0
+            blocked_s = min(most_s - work_s - unscheduled_s, seen_s)
+        if not self._schedstat.known:
+            unscheduled_s, blocked_s = unscheduled_s + blocked_s, 0.0
+        hold = Hold(work_s * 1000, blocked_s * 1000, unscheduled_s * 1000)
+        self.held.observe(hold)
+        if hold.held_ms >= self._held_s * 1000:
+            doing, seen = Counter(each.doing for each in samples).most_common(1)[0] if samples else ((), 0)
+            self.tell(replace(hold, doing=doing, seen=seen, samples=len(samples)))
+
+    def _stood_still_s(self, now_s: float) -> float:
+        """For how long the process did not run: a stopped one stands in no queue, but the other thread does not wake
+        when it wanted to, and no thread of it runs meanwhile."""
+        until_s, process_s = self._sleeps
+        late_s = now_s - until_s
+        return late_s if late_s > 0 and time.process_time() - process_s < late_s / 2 else 0.0
+
+    def tell(self, hold: Hold) -> None:
+        """Log one that lasted `held_ms` or longer."""
+        log.warning(
+            "loop held" if hold.own_ms >= min(self._held_s * 1000, hold.held_ms / 2) else "loop not scheduled",
+            held_ms=round(hold.held_ms),
+            work_ms=round(hold.work_ms),
+            blocked_ms=round(hold.blocked_ms),
+            unscheduled_ms=round(hold.unscheduled_ms),
+            doing=" < ".join(hold.doing) or "not seen",
+            samples=f"{hold.seen} of {hold.samples}",
+        )
+
+    # -- in the thread
+
+    def _watch(self) -> None:
+        try:
+            self._look_in()
+        except OSError:
+            return  # the thread of the loop is gone, and its clock
+        finally:
+            self._schedstat.close()
+
+    def _look_in(self) -> None:
+        wait_s, told_s = 2 * self._held_s, 0.0
+        woken_s, ran_s = time.monotonic(), time.clock_gettime(self._clock)
+        while True:
+            self._sleeps = (woken_s + wait_s, time.process_time())
+            time.sleep(wait_s)
+            if self._over:
+                return
+            before_s, woken_s = woken_s, time.monotonic()
+            before_ran_s, ran_s = ran_s, time.clock_gettime(self._clock)
+            self._stopped_s = max(self._stopped_s, self._stood_still_s(woken_s))
+            if self._timer is None and ran_s - before_ran_s > BUSY * (woken_s - before_s):
+                self._call(self._begin_ticks)
+            wait_s = self._held_s * (2 if self._timer is None else 0.5)
+            now_s, beat_s = woken_s, self._beat_s
+            frame = sys._current_frames().get(self._thread)
+            if frame is None or now_s - beat_s < self._step_s or at_rest(frame):
+                if self._timer is None:  # what the loop waited for a processor while it was idle is part of no hold
+                    self._queued_s = self._schedstat.queued_s()
+                continue
+            wait_s = self._step_s
+            doing = stack_of(frame)
+            self._samples.append(_Sample(now_s, doing))
+            if now_s - beat_s > HANGS * self._held_s and told_s != beat_s:
+                told_s, held_ms = beat_s, round((now_s - beat_s) * 1000)
+                log.error("loop is held and does not come back", held_ms=held_ms, doing=" < ".join(doing))
+
+    def _call(self, call: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(call)
+
+
+class _Schedstat:
+    """What the kernel tells of one thread's waits for a processor; nothing where it keeps no account."""
+
+    def __init__(self, thread: int) -> None:
+        self._disk = Disk()
+        self._fd: int | None = None
+        with contextlib.suppress(FileNotFoundError):
+            self._fd = self._disk.open_read(Path(f"/proc/self/task/{thread}/schedstat"))
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an account."""
+        return self._fd is not None
+
+    def queued_s(self) -> float:
+        """Seconds that the thread waited for a processor since it began."""
+        if self._fd is None:
+            return 0.0
+        return int(self._disk.read(self._fd, _SCHEDSTAT_BYTES, 0).split()[1]) / 1e9
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd is not None:
+            self._disk.close(self._fd)
+            self._fd = None
+
+
+def at_rest(frame: FrameType) -> bool:
+    """Whether a loop whose thread is here waits for something to do."""
+    return frame.f_code.co_filename.endswith(_RESTING)
+
+
+def stack_of(frame: FrameType | None) -> tuple[str, ...]:
+    """The newest calls first, each as `folder/file.py:line function`."""
+    calls: list[str] = []
+    while frame is not None and len(calls) < DEPTH:
+        code = frame.f_code
+        calls.append(f"{'/'.join(code.co_filename.rsplit('/', 2)[-2:])}:{frame.f_lineno} {code.co_name}")
+        frame = frame.f_back
+    return tuple(calls)

@@ -1,0 +1,90 @@
+"""Requests that take several entries. What they have done by the time one entry is refused is never answered as if
+nothing had happened: such an answer is asked again, of whoever leads then, from the start."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+
+from api.port.loop_turn import LoopTurn
+from api.port.problem import Problem
+from node.settle.wait_for_all import all_ended
+from storage.format.array import U8
+
+if TYPE_CHECKING:
+    from node.leader.leader_term import Reign
+
+T = TypeVar("T")
+
+#: Refusals that say of an entry that it was not proposed.
+NOT_PROPOSED: Final = ("no-leader", "draining", "over-limit")
+#: The result of a row whose piece was refused, beside those of replication.apply.settle.
+NOT_KNOWN: Final = 3
+#: Pieces of one request that wait to be written: small requests of others stand behind no more of them.
+WAITING_PIECES: Final = 2
+
+
+def unfinished(refusal: Problem, **done: Any) -> Problem:
+    """The refusal of a request of which a part was done, or may have been; `done` tells how much is known to be."""
+    return Problem(
+        "outcome-unknown",
+        f"a part of this was done, or may have been, before it was refused ({refusal.detail}); "
+        "what is known to be done stands here, and asked again it does the rest",
+        **done,
+    )
+
+
+async def in_parts(parts: Iterable[asyncio.Future[T]]) -> list[T | Problem]:
+    """The results in the order of the parts, once all have ended, with the refusals of some among them.
+
+    Raises the first refusal where no part was proposed, and what is no refusal.
+    """
+    ended = await all_ended(parts)
+    results: list[T | Problem] = []
+    for each in ended:
+        if isinstance(each, BaseException) and not isinstance(each, Problem):
+            raise each
+        results.append(each)
+    refusals = refusals_of(results)
+    if refusals and len(refusals) == len(results) and all(each.code in NOT_PROPOSED for each in refusals):
+        raise refusals[0]
+    return results
+
+
+def refusals_of(results: Sequence[T | Problem]) -> list[Problem]:
+    """Those among them."""
+    return [each for each in results if isinstance(each, Problem)]
+
+
+async def in_pieces(
+    reign: Reign, pieces: Sequence[slice], propose: Callable[[slice], asyncio.Future[U8]]
+) -> tuple[U8, Problem | None]:
+    """The results of all pieces, and the first refusal if some were refused. Raises it where nothing was proposed:
+    `no-leader` where the reign ended before, for the next one, of this node too, knows nothing of what this one holds.
+    """
+    parts: list[asyncio.Future[U8]] = []
+    refused: list[Problem] = []
+    turn = LoopTurn()
+    for number, piece in enumerate(pieces):
+        if number >= WAITING_PIECES:
+            await asyncio.wait([parts[number - WAITING_PIECES]])
+        await turn.give_way()
+        try:
+            reign.raise_if_over()
+        except Problem as over:
+            if not parts:
+                raise
+            refused.append(over)
+            break
+        parts.append(propose(piece))
+    results = await in_parts(parts) + refused * (len(pieces) - len(parts))
+    known = [_known(result, piece) for result, piece in zip(results, pieces, strict=True)]
+    return np.concatenate([np.empty(0, np.uint8), *known]), next(iter(refusals_of(results)), None)
+
+
+def _known(result: U8 | Problem, piece: slice) -> U8:
+    """The results of a piece; of one that was refused none is known."""
+    return np.full(piece.stop - piece.start, NOT_KNOWN, np.uint8) if isinstance(result, Problem) else result

@@ -1,0 +1,136 @@
+"""What this node ships for the reconciliation, while it serves: `[export]` of its configuration.
+
+    pin      the last durable checkpoint, so that no hour it names goes away meanwhile (storage/checkpoint/pin.py)
+    export   what is new since the last run (storage/export/export.py), a step at a time in a thread, no faster than
+    configured
+
+Every node ships what it has: its own delivery log, and the hours, which are the same on all. Until then nothing of it
+goes: the leader proposes to unlink an hour only when it has exported it as it stands, and a node keeps a file of its
+delivery log until that is exported. The export is behind by the checkpoint's age and `every_s`.
+
+What is wrong with the place it ships to is logged, counted and tried again, and no end of the node; hours are kept
+meanwhile, so somebody has to see to it before the disk is full. A fault of the node's own files is final.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os.path
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from replication.snapshot.in_thread import in_thread
+from storage.catalog.hour_lengths import settle_count
+from storage.export.export import Export, Exported, ExportRefused
+from storage.export.source import source_of
+from storage.file.delivery_file import DeliveryFile
+from storage.format.position import INDEX_MAX
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+log = structlog.get_logger()
+
+_MB = 1 << 20
+_RETRY_S = 5.0
+
+
+class Exports:
+    """The exports of one node, one run at a time. Without `[export] to` it does nothing and holds nothing back."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._to = node.config.export.to
+        self._done = Exported()  # what the last run that succeeded found exported
+        self._succeeded_s = node.clock.monotonic()
+        self._running = asyncio.Lock()
+        self.runs = self.failures = self.bytes = 0
+
+    def start(self) -> None:
+        """Export now and then, until the node ends."""
+        if self._to:
+            self._node.spawn(self._run())
+
+    def covers(self, hour: int) -> bool:
+        """Whether an hour may go: all of it is exported, as it stands; or nothing is to be exported."""
+        store = self._node.store
+        lengths = store.lengths(hour)
+        if not self._to or lengths is None:
+            return True
+        first = store.span(hour)[0] & INDEX_MAX
+        return self._done.covered.get((hour, first)) == (lengths.units, settle_count(lengths))
+
+    def covers_log(self, file: DeliveryFile) -> bool:
+        """Whether a file of the delivery log may go."""
+        return not self._to or file in self._done.complete
+
+    def values(self) -> dict[str, float]:
+        """The rows of node.cluster.metrics about exports."""
+        age_s = self._node.clock.monotonic() - self._succeeded_s
+        return {
+            "hourwheel_exports": self.runs,
+            "hourwheel_exports_failed": self.failures,
+            "hourwheel_exported_bytes": self.bytes,
+            "hourwheel_export_age_seconds": age_s if self._to else 0.0,
+        }
+
+    async def _run(self) -> None:
+        every_s = self._node.config.export.every_s
+        while True:
+            try:
+                exported = await self.export()
+            except ExportRefused as refused:
+                self.failures += 1
+                log.warning("export failed", error=str(refused))
+                exported = False
+            await asyncio.sleep(every_s if exported else min(every_s, _RETRY_S))
+
+    async def export(self) -> bool:
+        """One run of what the last checkpoint has; False if there is none yet. Raises ExportRefused, and what is wrong
+        with the node's own files."""
+        async with self._running:
+            return await self._export()
+
+    async def _export(self) -> bool:
+        node = self._node
+        pin = node.store.pin()
+        if pin is None:
+            return False
+        try:
+            record, id, store_id = pin.without_catalog().record, node.config.node_id, node.directory.store_id
+            source = source_of(
+                node.config.directory, id, store_id, node.store.catalog, record, until_ms=node.clock.now_ms()
+            )
+            run = Export(
+                source,
+                Path(os.path.abspath(self._to)),
+                node.disk,
+                beside=node.config.directory,
+                reserve_bytes=node.reserve.reserve_bytes,
+            )
+            await self._step(run)
+        finally:
+            await in_thread(pin.release)
+        self._done = run.done
+        self._succeeded_s = node.clock.monotonic()
+        self.runs += 1
+        if run.done.bytes:
+            log.info("exported", hours=run.done.hours, units=run.done.units, bytes=run.done.bytes)
+        return True
+
+    async def _step(self, run: Export) -> None:
+        """All of a run, at the configured rate at most."""
+        bytes_per_s = self._node.config.export.mb_per_s * _MB
+        began_s, copied = self._node.clock.monotonic(), 0
+        steps = run.steps()
+        try:
+            while step := await in_thread(next, steps, 0):
+                copied += step
+                self.bytes += step
+                ahead_s = copied / bytes_per_s - (self._node.clock.monotonic() - began_s)
+                if ahead_s > 0:
+                    await asyncio.sleep(ahead_s)
+        finally:
+            await in_thread(steps.close)

@@ -1,0 +1,81 @@
+"""Hours that are over: the leader proposes to unlink them, and every node does at the same entry.
+
+An hour is over when the tick has passed it, every unit in it is settled and the last of them longer ago than both
+retentions. The machine checks the same again when it applies; looking first only saves entries. One directory is
+removed per hour, whatever it held, when a checkpoint without it is durable: nothing is rewritten.
+
+Where hours are exported the leader also waits until it has exported the hour as it stands (node/upkeep/export.py). That
+is its own to know and no part of the log: hours are the same on all nodes, so one export of one is enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from node.runtime.clock import NodeClock
+from node.write.proposer import Proposer
+from replication.apply.machine import Machine
+from replication.command.registry import Unlink
+
+#: Hours in one command; the rest goes in the next round.
+HOURS_MAX = 100
+#: Hours looked at in one step of the loop.
+LOOK_HOURS = 64
+#: Of these such that are read: the first look at an hour after a start opens its files, a third of a millisecond to
+#: two.
+READ_HOURS = 1
+
+
+class Retention:
+    """Asked now and then by the leader."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        proposer: Proposer,
+        clock: NodeClock,
+        exported: Callable[[int], bool] = lambda hour: True,
+    ) -> None:
+        self._machine = machine
+        self._exported = exported
+        self._proposer = proposer
+        self._clock = clock
+
+    def over(self) -> list[int]:
+        """The hours to unlink now, oldest first."""
+        return [hour for found in self.steps() for hour in found][:HOURS_MAX]
+
+    def steps(self) -> Iterator[list[int]]:
+        """The same, by steps that are short however many hours are kept."""
+        store = self._machine.store
+        genesis = store.catalog.genesis
+        if genesis is None:
+            return
+        before_ms = self._clock.now_ms() - max(genesis.retention_ms, genesis.key_retention_ms)
+        past = store.hours(0, self._machine.tick // 3600)
+        over: list[int] = []
+        looked = read = 0
+        for hour in past:
+            if not store.unsettled(hour):
+                read += not store.settled_known(hour)
+                if store.settled_ms(hour) < before_ms and self._exported(hour):
+                    over.append(hour)
+            looked += 1
+            if looked == LOOK_HOURS or read == READ_HOURS:
+                yield over
+                over, looked, read = [], 0, 0
+        yield over
+
+    async def propose(self) -> int:
+        """Unlink what is over; how many hours went."""
+        hours: list[int] = []
+        for found in self.steps():
+            hours += found
+            if len(hours) >= HOURS_MAX:
+                break
+            await asyncio.sleep(0)
+        command = Unlink(np.array(hours[:HOURS_MAX], np.int64))
+        return int(await self._proposer.propose_single(command)) if hours else 0

@@ -1,0 +1,140 @@
+"""A node's part in snapshots: gives its own to those that are stranded, and takes one over by starting again.
+
+```
+   stranded ---- fetch, verify (snapshot_fetch.py) ----> whole
+      the group is closed: from here on this node promises nothing more
+      all that runs is ended in order, the journal's last write is done
+      install/journal is written with this node's term, vote and voter flag
+      THE rename: before it the old state counts, after it the new
+   Node.run raises Reinstalled; whoever ran it opens the same directory again (node/process.py)
+   the old state, which the start moved aside by renames, is removed in a thread
+```
+Why a restart in place and not a change of everything under the running node: store, machine, journal, wheel and group
+all hold what they have read, and a start is the one way to read it anew that is tested at every crash. It takes what
+the opening of the directory takes; HTTP and Raft listen again on the same addresses, LOCK, node id and store id stay.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from replication.journal.install import Promises, install_journal
+from replication.snapshot.fetch import SnapshotFetcher
+from replication.snapshot.send import SnapshotSender
+from replication.wire.frame import Message
+from storage.checkpoint.manifest import Manifest
+from storage.checkpoint.pin import Pin
+from storage.directory.snapshot_install import Install, discard_install, remove_replaced
+
+if TYPE_CHECKING:
+    from node.server import Node
+
+log = structlog.get_logger()
+
+_MB = 1 << 20
+
+
+class Reinstalled(Exception):
+    """The node has put a snapshot in place of its state and ended: open the same directory again."""
+
+
+class Snapshots:
+    """Both directions of one node. `whole` is set once: the node is about to take this snapshot over."""
+
+    def __init__(self, node: Node) -> None:
+        storage = node.config.storage
+        self.whole: tuple[Install, Manifest] | None = None
+        self._node = node
+        self.sender = SnapshotSender(
+            node.group,
+            self._pin,
+            checkpoint_index=lambda: node.store.checkpoint.applied_index if node.store.checkpoint else 0,
+            monotonic=node.clock.monotonic,
+            spawn=node.spawn,
+            rate_bytes_s=storage.snapshot_mb_per_s * _MB,
+            hold_bytes=storage.snapshot_journal_mb * _MB,
+        )
+        self.fetcher = SnapshotFetcher(
+            node.group,
+            lambda manifest: Install(node.config.directory, manifest, node.disk),
+            cluster_id=lambda: node.store.cluster_id,
+            spare_bytes=lambda: node.reserve.spare_bytes,
+            clear=self._clear,
+            remove=lambda: remove_replaced(node.config.directory, node.disk),
+            ready=self._ready,
+        )
+        node.group.on_snapshot = self._receive
+
+    def _pin(self) -> Pin | None:
+        """The last checkpoint; none while nodes differ and no majority says which is right
+        (replication/raft/agreement.py): this one may be the odd one, and two with its state would be a majority. Where
+        there is nobody to compare with, it is given: with one of three gone, a follower that cannot commit without it
+        may be all there is."""
+        return None if self._node.group.agreement.split is not None else self._node.store.pin()
+
+    def start(self) -> None:
+        """Serve and fetch, until the node ends."""
+        self._node.spawn(self.sender.run())
+        self._node.spawn(self.fetcher.run())
+
+    def put_in_place(self) -> None:
+        """The node is closed but for its files: make the snapshot this directory's state. Blocks. Raises DiskFailed;
+        then the old state is what there is, or the new one, and nothing in between."""
+        assert self.whole is not None, "there is no snapshot to take over"
+        node, (install, manifest) = self._node, self.whole
+        node.journal.sync_now()
+        install_journal(
+            install.journal,
+            node.disk,
+            index=manifest.applied_index,
+            term=manifest.applied_term,
+            cluster_id=manifest.cluster_id,
+            promises=Promises.of(node.journal),
+            version=manifest.record.level,
+        )
+        install.commit()
+
+    def status(self, node_id: str) -> dict[str, Any] | None:
+        """The snapshot that this member is taking over, as far as this node knows; None if there is none."""
+        if node_id == self._node.config.node_id:
+            fetcher = self.fetcher
+            index, done, total = fetcher.index, fetcher.done_bytes, fetcher.total_bytes
+        else:
+            sending = self.sender.sendings.get(node_id)
+            index, done, total = (sending.index, sending.sent_bytes, sending.bytes) if sending else (0, 0, 0)
+        return {"applied_index": index, "bytes": total, "done_bytes": min(done, total)} if index else None
+
+    def values(self) -> dict[str, float]:
+        """The rows of node.cluster.metrics about snapshots."""
+        return {
+            "hourwheel_snapshots_sending": len(self.sender.sendings),
+            "hourwheel_snapshot_sent_bytes": self.sender.sent_bytes,
+            "hourwheel_snapshots_given_up": self.sender.given_up,
+            "hourwheel_snapshot_lacking_bytes": self.fetcher.total_bytes - self.fetcher.done_bytes,
+            "hourwheel_snapshots_refused": self.fetcher.failures,
+        }
+
+    def _can_agree(self) -> bool:
+        """Whether nodes that need no snapshot are a majority. If not, nobody can agree before one is taken over, and
+        nothing can be committed either: to wait for it would be to wait for ever."""
+        peers = self._node.group.peers.values()
+        level = 1 + sum(peer.connected and peer.voter and not peer.stranded for peer in peers)
+        return level > (len(peers) + 1) // 2
+
+    def _receive(self, peer: str, message: Message) -> None:
+        (self.sender if message["type"] == "snapshot_pull" else self.fetcher).receive(peer, message)
+
+    def _clear(self) -> bool:
+        """In a thread, while nothing is fetched: what a try left goes once this node has caught up without it."""
+        if self._node.caught_up():
+            discard_install(self._node.config.directory, self._node.disk)
+        return self._node.caught_up()
+
+    def _ready(self, install: Install, manifest: Manifest) -> None:
+        """All of it is here and sound: nothing is promised from this step of the loop on."""
+        log.info("taking over a snapshot", applied_index=manifest.applied_index, bytes=manifest.total_bytes)
+        self.whole = (install, manifest)
+        self._node.group.close()
+        self._node.stop()

@@ -1,0 +1,301 @@
+"""What waits on the leader to be written, one queue per kind of command; each gives a section when asked.
+
+A queue turns all that waits in it, as far as an entry has room, into one section, and knows how to tell each caller its
+part of the section's result. So the proposer needs to know nothing about messages, acks or cancels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from api.port.problem import Problem
+from replication.apply.move import Rescheduled
+from replication.apply.settle import Cancelled
+from replication.command.entry import Packed
+from replication.command.registry import Cancel, DropTopic, Extend, Fail, Redrive, Reschedule, Settle
+from storage.format.array import U8
+
+GROUP = 0
+#: Acks of one entry, in rows of 16 bytes; a request past it waits for the next entry.
+ENTRY_ACKS_MAX = 100_000
+#: Moves of one entry, counted as in node.settle.move_size, 10 us each on every node; a request past it waits for the
+#: next.
+ENTRY_MOVES_MAX = 1_000
+#: What a move counts for if the same entry moves that message before, or a cancel if it cancels another revision of it:
+#: each is applied for itself.
+MOVE_AGAIN_WEIGHT = 100
+#: Bytes of the commands of one entry that go as sections of their own.
+ENTRY_SINGLES_BYTES_MAX = 1 << 20
+
+Taker = Callable[[Any, str | None, int], None]  # (the section's result, or the error; the log index if applied)
+Section = tuple[Packed, Taker]
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Queue(Protocol):
+    """What the proposer asks of each."""
+
+    def take(self, now_ms: int) -> list[Section]:
+        """Sections of what waits, as far as an entry has room; nothing if nothing waits."""
+
+    def refuse(self) -> None:
+        """Leadership is over: nothing that still waits here was proposed, and its callers are told so."""
+
+
+class _Futures(Generic[T, R]):
+    """Things that wait, each with the future of its caller."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[T, asyncio.Future[R]]] = []
+
+    def add(self, thing: T) -> asyncio.Future[R]:
+        """One more."""
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._waiting.append((thing, future))
+        return future
+
+    def refuse(self) -> None:
+        """See Queue."""
+        waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            resolve(future, None, "not-leader")
+
+    def _take(self, count: int) -> list[tuple[T, asyncio.Future[R]]]:
+        """The first `count` that wait, which do no longer."""
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return taken
+
+
+HandOvers = TypeVar("HandOvers", Settle, Fail, Extend)
+
+
+class HandOverQueue(_Futures[HandOvers, U8]):
+    """Commands whose rows name hand-overs and have a result each (ACKED, STALE or INVALID): acks, failures, extensions.
+    Requests are joined into one command that weighs `weight_max` at most, or is one request; it weighs as many as it
+    has rows, unless it was added with another weight."""
+
+    def __init__(self, weight_max: int) -> None:
+        super().__init__()
+        self._weight_max = weight_max
+        self._weights: list[int] = []  # of what waits
+
+    def add(self, thing: HandOvers, weight: int | None = None) -> asyncio.Future[U8]:
+        """One more."""
+        self._weights.append(len(thing.position) if weight is None else weight)
+        future: asyncio.Future[U8] = asyncio.get_running_loop().create_future()
+        self._waiting.append((thing, future))
+        return future
+
+    def refuse(self) -> None:
+        """See Queue."""
+        self._weights.clear()
+        super().refuse()
+
+    def take(self, now_ms: int) -> list[Section]:
+        """One command of the requests that have waited longest."""
+        count = _fitting(self._weights, self._weight_max)
+        del self._weights[:count]
+        if not count:
+            return []
+        taken = self._take(count)
+
+        def give(results: U8 | None, error: str | None, index: int) -> None:
+            at = 0
+            for command, future in taken:
+                rows = len(command.position)
+                resolve(future, None if results is None else results[at : at + rows], error)
+                at += rows
+
+        return [(_join([command for command, _ in taken]).pack(), give)]
+
+
+def _fitting(weights: Sequence[int], most: int) -> int:
+    """How many of the first of these are `most` at most together; one, if there is any, whatever it weighs."""
+    total = 0
+    for count, weight in enumerate(weights):
+        total += weight
+        if total > most:
+            return max(1, count)
+    return len(weights)
+
+
+def _join(commands: Sequence[HandOvers]) -> HandOvers:
+    """The rows of all, one behind the other."""
+    first = commands[0]
+    if len(commands) == 1:
+        return first
+    columns: dict[str, Any] = {
+        field.name: np.concatenate([getattr(command, field.name) for command in commands])
+        for field in fields(first)
+        if field.name not in ("texts", "subscription")
+    }
+    if isinstance(first, Fail) and any(getattr(command, "texts", ()) for command in commands):
+        columns["texts"] = tuple(text for command in commands for text in _texts(command))
+    return replace(first, **columns)
+
+
+def _texts(command: Settle | Fail | Extend) -> Sequence[bytes]:
+    assert isinstance(command, Fail)
+    return command.texts or (b"",) * len(command.position)
+
+
+@dataclass(frozen=True, slots=True)
+class CancelOrder:
+    """One message to cancel: its home; whether a dead leader may have handed it over; the revision seen, 0: any."""
+
+    home: int
+    doubtful: bool
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class RescheduleOrder:
+    """One message to move to another due time: at `deliver_at_ms`, or `delay_ms` after the entry's stamp."""
+
+    home: int
+    doubtful: bool
+    revision: int
+    deliver_at_ms: int | None
+    delay_ms: int | None
+    weight: int = 1  # node.settle.move_size
+
+    def due_ms(self, now_ms: int) -> int:
+        """The due time as asked; the past is now."""
+        return max(now_ms, self.deliver_at_ms if self.deliver_at_ms is not None else now_ms + (self.delay_ms or 0))
+
+
+class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
+    """Cancels; each result is (result, attempts, prior) of replication.apply.settle."""
+
+    def take(self, now_ms: int) -> list[Section]:
+        """One Cancel of those that have waited longest: of all, unless many ask for other revisions of one message."""
+        if not self._waiting:
+            return []
+        taken = self._take(_fitting(list(self._weights()), ENTRY_MOVES_MAX))
+        command = Cancel(
+            np.array([order.home for order, _ in taken], np.uint64),
+            np.array([order.doubtful for order, _ in taken], np.uint8),
+            np.array([order.revision for order, _ in taken], np.uint32),
+        )
+
+        def give(results: Cancelled | None, error: str | None, index: int) -> None:
+            for row, (_, future) in enumerate(taken):
+                result = None
+                if results is not None:
+                    result = int(results.result[row]), int(results.attempts[row]), int(results.prior[row])
+                resolve(future, result, error)
+
+        return [(command.pack(), give)]
+
+    def _weights(self) -> Iterator[int]:
+        revisions: dict[int, set[int]] = {}
+        for order, _ in self._waiting:
+            seen = revisions.setdefault(order.home, set())
+            yield MOVE_AGAIN_WEIGHT if seen and order.revision not in seen else 0
+            seen.add(order.revision)
+
+
+class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
+    """Messages to move; each result is (result, due_ms, revision) of replication.apply.move.Rescheduled."""
+
+    def take(self, now_ms: int) -> list[Section]:
+        """One Reschedule of those that have waited longest."""
+        if not self._waiting:
+            return []
+        taken = self._take(_fitting(list(self._weights()), ENTRY_MOVES_MAX))
+        command = Reschedule(
+            home=np.array([order.home for order, _ in taken], np.uint64),
+            due_ms=np.array([order.due_ms(now_ms) for order, _ in taken], np.int64),
+            revision=np.array([order.revision for order, _ in taken], np.uint32),
+            doubtful=np.array([order.doubtful for order, _ in taken], np.uint8),
+        )
+
+        def give(results: Rescheduled | None, error: str | None, index: int) -> None:
+            for row, (_, future) in enumerate(taken):
+                result = None
+                if results is not None:
+                    result = int(results.result[row]), int(results.due_ms[row]), int(results.revision[row])
+                resolve(future, result, error)
+
+        return [(command.pack(), give)]
+
+    def _weights(self) -> Iterator[int]:
+        homes: set[int] = set()
+        for order, _ in self._waiting:
+            yield order.weight + MOVE_AGAIN_WEIGHT * (order.home in homes)
+            homes.add(order.home)
+
+
+class RedriveQueue(_Futures[Redrive, tuple[U8, int]]):
+    """Dead messages to try again, ENTRY_MOVES_MAX a request; each result is 1 where a row was, and the log index."""
+
+    def take(self, now_ms: int) -> list[Section]:
+        """The request that has waited longest."""
+        if not self._waiting:
+            return []
+        ((command, future),) = self._take(1)
+
+        def give(results: U8 | None, error: str | None, index: int) -> None:
+            resolve(future, None if results is None else (results, index), error)
+
+        return [(command.pack(), give)]
+
+
+class DropQueue(_Futures[Callable[[], DropTopic | None], int | None]):
+    """Topics to remove. Each is judged when its entry is put together; the result is None if it is not to go then."""
+
+    def take(self, now_ms: int) -> list[Section]:
+        """Those of all that wait that are to go."""
+        sections: list[Section] = []
+        for judge, future in self._take(len(self._waiting)):
+            command = judge()
+            if command is None:
+                resolve(future, None, None)
+            else:
+                sections.append((command.pack(), _giver(future)))
+        return sections
+
+
+class SingleQueue(_Futures[Packed, Any]):
+    """Commands that go as sections of their own: Genesis, Realign, PutTopic, Unlink."""
+
+    def take(self, now_ms: int) -> list[Section]:
+        """Those that have waited longest, as far as an entry has room for them."""
+        sizes = [payload_bytes(packed) for packed, _ in self._waiting]
+        return [(packed, _giver(future)) for packed, future in self._take(_fitting(sizes, ENTRY_SINGLES_BYTES_MAX))]
+
+
+def payload_bytes(packed: Packed) -> int:
+    """What a section takes in an entry, less its head."""
+    return sum(map(len, packed[2]))
+
+
+def _giver(future: asyncio.Future[Any]) -> Taker:
+    return lambda result, error, index: resolve(future, result, error)
+
+
+def resolve(future: asyncio.Future[Any], result: Any, error: str | None) -> None:
+    """The caller gets the result, or the refusal that the error stands for, unless it has gone."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(problem_of(error))
+
+
+def problem_of(error: str) -> Problem:
+    """The refusal a client sees for what became of its proposal."""
+    if error == "not-leader":
+        return Problem("no-leader", "this node stopped leading before the request was written; nothing happened")
+    if error == "overloaded":
+        return Problem("over-limit", "too many proposals wait; send again later")
+    if error == "refused":
+        return Problem("internal", "the entry was refused by the machine; nothing happened")
+    return Problem("outcome-unknown", "the leader or the disks failed meanwhile; send again with the same key")

@@ -1,0 +1,396 @@
+"""Group commit: all that waits on the leader becomes ONE entry, proposed when the one before has been applied.
+
+Why one entry in flight: the next entry then takes everything that came meanwhile, so its size follows the load by
+itself (and what clients send when they have their answers is waited for a moment, see node/write/batch_delay.py); under
+one client it holds one message, under a thousand it holds thousands, and each costs one journal write and one fdatasync
+per node. Nothing of a request is proposed twice: a request that was in an entry whose outcome is not known is answered
+`outcome-unknown`, and its client may send it again under its key.
+
+    requests -> queues -> flush (once per loop iteration) -> sections -> RaftGroup.propose -> applied -> futures
+
+Leases, and the dispatch state if it changed, ride in every entry; when nothing else goes they go on their own beat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from api.port.port import MessageIn
+from node.runtime.clock import NodeClock
+from node.runtime.entropy import Entropy
+from node.write.batch_delay import Gather
+from node.write.command_queues import (
+    ENTRY_ACKS_MAX,
+    ENTRY_MOVES_MAX,
+    GROUP,
+    CancelOrder,
+    CancelQueue,
+    DropQueue,
+    HandOverQueue,
+    Queue,
+    RedriveQueue,
+    RescheduleOrder,
+    RescheduleQueue,
+    Section,
+    SingleQueue,
+    Taker,
+    payload_bytes,
+    resolve,
+)
+from node.write.leader_commands import Riding
+from node.write.message_queue import MessageQueue, Part
+from replication.apply.machine import Applied, TopicPut
+from replication.command.entry import encode_entry
+from replication.command.registry import (
+    CatchUp,
+    DropTopic,
+    Extend,
+    Fail,
+    Genesis,
+    Promotion,
+    PutTopic,
+    Realign,
+    Redrive,
+    Settle,
+    Unlink,
+)
+from replication.group import RaftGroup
+from replication.raft.proposal import Outcome
+from storage.catalog.level import FOUNDED
+from storage.format.array import U8
+
+#: How often to look whether an entry whose outcome was given up as unknown has been applied after all.
+LATE_S = 0.05
+#: Errors of a proposal that did not get into the log.
+NOT_PROPOSED = ("not-leader", "overloaded")
+#: Once an entry has so many bytes the other queues wait for the next one. With the fullest section of any queue behind
+#: it (messages: 3 MiB, one body, their columns) and the Leases it stays below what the group takes.
+ENTRY_BYTES_SOFT = 5 << 19
+
+
+class Riders(Protocol):
+    """What rides in every entry: the dispatcher's Leases and state (node.leader.dispatcher)."""
+
+    def collect(self, now_ms: int, *, going: bool) -> Riding:
+        """What has not been proposed yet, handed out once; if nothing else is `going`, only what is due."""
+
+    def committed(self) -> None:
+        """The entry that held what `collect` gave first has been applied."""
+
+    def returned(self) -> None:
+        """The entry that held what `collect` gave last was not proposed."""
+
+
+class Proposer:
+    """The queues of one group's leader, and what flushes them. Lives in the event loop.
+
+    `fatal` is told what goes wrong in a flush, which runs as a callback: nobody else would hear of it, and its requests
+    would wait for ever.
+    """
+
+    def __init__(
+        self,
+        group: RaftGroup,
+        clock: NodeClock,
+        entropy: Entropy,
+        *,
+        node: int,
+        waiting_max: int,
+        fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._group = group
+        self._clock = clock
+        self._fatal = fatal
+        self.node = node
+        self.level = FOUNDED  # the version of entries
+        self.riders: Riders | None = None
+        self._messages = MessageQueue(entropy, waiting_max)
+        self._settles: HandOverQueue[Settle] = HandOverQueue(ENTRY_ACKS_MAX)
+        self._fails: HandOverQueue[Fail] = HandOverQueue(ENTRY_MOVES_MAX)
+        self._extends: HandOverQueue[Extend] = HandOverQueue(ENTRY_ACKS_MAX)
+        self._cancels = CancelQueue()
+        self._reschedules = RescheduleQueue()
+        self._redrives = RedriveQueue()
+        self._drops = DropQueue()
+        self._singles = SingleQueue()
+        self._queues: tuple[Queue, ...] = (
+            self._settles,
+            self._fails,
+            self._extends,
+            self._cancels,
+            self._reschedules,
+            self._redrives,
+            self._drops,
+            self._singles,
+            self._messages,
+        )
+        self._in_flight = False
+        #: Entries with Leases that were given up as unknown, oldest first: their index and who waits for them. While
+        #: this node leads they are in the log and will be applied.
+        self._late: deque[tuple[int, Riders]] = deque()
+        self._late_look: asyncio.TimerHandle | None = None
+        #: Set while `seal` waits; resolved when the last entry is proposed.
+        self._quiet: asyncio.Future[None] | None = None
+        self._freeze: Callable[[], None] = _nothing
+        #: Set while `landed` waits.
+        self._landed: asyncio.Future[None] | None = None
+        #: From then on nothing is proposed, until `resume` or another term.
+        self._held = False
+        self._flush_soon = False
+        #: Something other than messages asked for an entry since the last one was proposed.
+        self._asked = False
+        self._gather = Gather(self.kick)
+        self.entries = 0
+
+    @property
+    def waiting_rows(self) -> int:
+        """Messages that wait to be proposed."""
+        return self._messages.rows
+
+    @property
+    def rows(self) -> int:
+        """Messages proposed so far."""
+        return self._messages.taken
+
+    # -- what callers ask for; each returns when it is applied, or raises Problem. The group ends every proposal in time
+    #    (`unknown` at the latest), and a cancelled caller changes nothing: it may still happen
+
+    async def schedule(self, messages: Sequence[MessageIn]) -> list[Part]:
+        """Per entry that took a part of the messages, in row order: its rows and result or error. `over-limit` if
+        full."""
+        future = self._messages.add(messages)
+        if not self._in_flight and not self._gather.waits(self._messages.requests):
+            self._flush_at_end()
+        return await future
+
+    def settle(self, settle: Settle, weight: int | None = None) -> asyncio.Future[U8]:
+        """A result per row: ACKED, STALE or INVALID (replication.apply.settle). `weight`: of its rows, None: their
+        number."""
+        future = self._settles.add(settle, weight)
+        self.kick()
+        return future
+
+    def fail(self, fail: Fail, weight: int | None = None) -> asyncio.Future[U8]:
+        """A result per row, as of `settle`. A future, because the units have to be held until it is known
+        (node.handover.command_holds): a hand-over made meanwhile would bear the number of one that follows the failure.
+        `weight`: of its moves (node.settle.move_size), None: their number."""
+        future = self._fails.add(fail, weight)
+        self.kick()
+        return future
+
+    def extend(self, extend: Extend, weight: int | None = None) -> asyncio.Future[U8]:
+        """A result per row, as of `settle`. A future, because the units have to be held until it is known."""
+        future = self._extends.add(extend, weight)
+        self.kick()
+        return future
+
+    def cancel(self, order: CancelOrder) -> asyncio.Future[tuple[int, int, int]]:
+        """(result, attempts, prior) of replication.apply.settle. A future, because the unit is held as long as it is
+        open, however long the caller waits."""
+        future = self._cancels.add(order)
+        self.kick()
+        return future
+
+    def reschedule(self, order: RescheduleOrder) -> asyncio.Future[tuple[int, int, int]]:
+        """(result, due_ms, revision) of replication.apply.move.Rescheduled. A future, as of `cancel`."""
+        future = self._reschedules.add(order)
+        self.kick()
+        return future
+
+    async def redrive(self, redrive: Redrive) -> tuple[U8, int]:
+        """1 for each row that was dead and is due again, and the log index; at most ENTRY_MOVES_MAX rows."""
+        assert len(redrive.home) <= ENTRY_MOVES_MAX, f"{len(redrive.home)} messages to redrive in one entry"
+        future = self._redrives.add(redrive)
+        self.kick()
+        return await future
+
+    async def put_topic(self, command: PutTopic) -> TopicPut:
+        """The topic as it is now, and whether the command changed it."""
+        result: TopicPut = await self.propose_single(command)
+        return result
+
+    async def drop_topic(self, judge: Callable[[], DropTopic | None]) -> int | None:
+        """A result of replication.apply.topic; None if `judge`, asked when the entry is put together, gave none."""
+        future = self._drops.add(judge)
+        self.kick()
+        return await future
+
+    async def propose_single(self, command: CatchUp | Genesis | Promotion | PutTopic | Realign | Unlink) -> Any:
+        """Any command that goes as a section of its own; its result."""
+        future = self._singles.add(command.pack())
+        self.kick()
+        return await future
+
+    # -- flushing
+
+    def kick(self) -> None:
+        """Flush at the end of this loop iteration, so that everything that arrives in it goes together."""
+        self._asked = True
+        self._flush_at_end()
+
+    def _flush_at_end(self) -> None:
+        if not self._flush_soon:
+            self._flush_soon = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_soon = False
+        self._look_for_late()
+        if not self._group.established:
+            self._refuse()  # asked for behind the step in which leadership was lost, as by who does it in parts
+            return
+        if self._in_flight or self._held:
+            return
+        try:
+            self._propose()
+        except Exception as error:
+            self._fatal(error)
+
+    def _propose(self) -> None:
+        """Put one entry together and propose it, if there is anything to propose."""
+        if self._quiet is not None:
+            self._freeze()  # in the step that collects the Leases: none is made behind them
+        now_ms = self._clock.now_ms()
+        self._asked = False
+        sections = self._take_sections(now_ms)
+        riding = self._take_riders(sections, now_ms)
+        if not sections:
+            self._hold()
+            return
+        sections.sort(key=lambda section: section[0][0])
+        entry = encode_entry(
+            group=GROUP,
+            term=self._group.term,
+            node=self.node,
+            now_ms=now_ms,
+            sections=[packed for packed, _ in sections],
+            version=self.level,
+        )
+        self._in_flight = True
+        self._gather.end()
+        self.entries += 1
+        takers = [taker for _, taker in sections]
+        self._group.propose(entry, lambda outcome: self._applied(outcome, takers, riding))
+        if self._in_flight:  # not refused at once
+            self._hold()
+
+    def _take_sections(self, now_ms: int) -> list[Section]:
+        """What waits, as far as the entry has room; who found none comes first in the next one."""
+        sections: list[Section] = []
+        size = 0
+        for at, queue in enumerate(self._queues):
+            if size >= ENTRY_BYTES_SOFT:
+                self._queues = self._queues[at:] + self._queues[:at]
+                self._asked = True
+                break
+            taken = queue.take(now_ms)
+            size += sum(payload_bytes(packed) for packed, _ in taken)
+            sections += taken
+        return sections
+
+    def _applied(self, outcome: Outcome, takers: list[Taker], riding: Riders | None) -> None:
+        self._in_flight = False
+        applied: Applied | None = outcome.result
+        error = outcome.error
+        if applied is not None and applied.refused is not None:
+            error = "refused"
+        self._messages.singles = 0
+        for i, taker in enumerate(takers):
+            taker(applied.results[i] if applied and error is None else None, error, outcome.index)
+        self._look_for_late()
+        if riding is not None and riding is self.riders:
+            if error is None:
+                riding.committed()
+            elif error in NOT_PROPOSED:
+                riding.returned()
+            elif outcome.index:
+                self._late.append((outcome.index, riding))
+        self._wake_landed()
+        if self._asked or not self._gather.begin(self._messages.singles, self._messages.requests):
+            self.kick()
+
+    def _look_for_late(self) -> None:
+        """Tell the riders of entries that were applied after they were given up. Disks that stand still for longer
+        than a proposal may take do not end a term; without this its hand-overs would never be committed."""
+        while self._late and (self._late[0][1] is not self.riders or self._late[0][0] <= self._group.applied_index):
+            _, riding = self._late.popleft()
+            if riding is self.riders:
+                riding.committed()
+        if self._late_look is not None:
+            self._late_look.cancel()
+        self._late_look = asyncio.get_running_loop().call_later(LATE_S, self.kick) if self._late else None
+
+    def _take_riders(self, sections: list[Section], now_ms: int) -> Riders | None:
+        if self.riders is None:
+            return None
+        riding = self.riders.collect(now_ms, going=bool(sections) or self._quiet is not None)
+        sections += [(command.pack(), _ignore) for command in riding.commands()]
+        return self.riders if riding.awaited else None
+
+    async def seal(self, seconds: float, freeze: Callable[[], None]) -> bool:
+        """Before a leader steps down on purpose: one last entry, with what waits and the Leases of all hand-overs made,
+        so that no successor repeats them. True when it is proposed, and from then on nothing is until `resume` or
+        another term: what still comes waits. False after `seconds`, or when leadership is lost.
+
+        `freeze` ends hand-overs. It is called when the last entry is put together, not before: until the one in flight
+        is applied everything goes on, which shortens the gap by that.
+        """
+        if self._held or not self._group.established:
+            return self._held
+        quiet = self._quiet = asyncio.get_running_loop().create_future()
+        self._freeze = freeze
+        self.kick()
+        try:
+            await asyncio.wait((quiet,), timeout=seconds)
+        finally:
+            self._quiet, self._freeze = None, _nothing
+        return self._held
+
+    async def landed(self, seconds: float) -> bool:
+        """After `seal`: whether the last entry had its outcome within that time."""
+        if self._in_flight:
+            landed = self._landed = asyncio.get_running_loop().create_future()
+            await asyncio.wait((landed,), timeout=seconds)
+        return not self._in_flight
+
+    def _wake_landed(self) -> None:
+        if self._landed is not None:
+            resolve(self._landed, None, None)
+            self._landed = None
+
+    def _hold(self) -> None:
+        if self._quiet is not None:
+            self._held = True
+            resolve(self._quiet, None, None)
+
+    def resume(self) -> None:
+        """This leader leads on after a `seal`."""
+        self._held = False
+        self.kick()
+
+    def step_down(self) -> None:
+        """Leadership is over: what was never proposed is refused, so that its clients go to the new leader. What is in
+        an entry keeps waiting for its outcome."""
+        self.riders = None
+        self._held = False
+        self._gather.end()
+        if self._quiet is not None:
+            resolve(self._quiet, None, None)
+            self._quiet = None
+        self._refuse()
+
+    def _refuse(self) -> None:
+        """What waits was not proposed. In this node's next term nobody may want it any more."""
+        for queue in self._queues:
+            queue.refuse()
+
+
+def _nothing() -> None:
+    return
+
+
+def _ignore(result: Any, error: str | None, index: int) -> None:
+    """Nobody waits for Leases and state; the dispatcher hears of them from the machine."""

@@ -1,0 +1,1 @@
+"""Tests of members, transfers, clocks and status."""

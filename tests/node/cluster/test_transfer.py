@@ -1,0 +1,378 @@
+"""Leadership moved on purpose, on three whole nodes: who is asked, what is refused, and where requests go meanwhile."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from api.port.port import ANONYMOUS, MessageIn, PullIn
+from api.port.problem import Problem
+from node.cluster.transfer import QUIESCE_S
+from node.forward import Forwarder
+from node.server import Node
+from tests.node.three_nodes import leader_of, run_nodes
+from tests.waiting import turns, until
+
+
+def followers(nodes: list[Node], leader: Node) -> list[Node]:
+    """The others."""
+    return [node for node in nodes if node is not leader]
+
+
+def under_way(node: Node) -> int:
+    """Requests that this node has sent on to the leader."""
+    assert isinstance(node.forwarder, Forwarder)
+    return len(node.forwarder._under_way)
+
+
+async def refusal(node: Node, to: str | None) -> str:
+    """The code with which a transfer asked of this node is refused."""
+    with pytest.raises(Problem) as refused:
+        await node.service.transfer(to, principal=ANONYMOUS)
+    return refused.value.code
+
+
+async def schedule(node: Node) -> str:
+    """One message, due now."""
+    result = await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+    return bytes(result.ids[0]).decode()
+
+
+@contextmanager
+def stuck_disk(node: Node) -> Iterator[threading.Event]:
+    """The node's journal is not written from here on, until the event is set or the block ends."""
+    let_go = threading.Event()
+    real = node.disk.fdatasync
+
+    def wait(fd: int) -> None:
+        let_go.wait(20)
+        real(fd)
+
+    node.disk.fdatasync = wait  # type: ignore[method-assign]
+    try:
+        yield let_go
+    finally:
+        let_go.set()
+        node.disk.fdatasync = real  # type: ignore[method-assign]
+
+
+def test_a_leader_that_is_told_to_stop_while_it_yields_gives_once(tmp_path: Path) -> None:
+    """Its clock is off, it seals and gives; SIGTERM comes in between and waits for that. (Both sealed at once: one
+    waited a second for nothing, and its failure set hand-overs free while the other's leadership was on its way.)"""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        seen: list[bool] = []
+        seals: list[float] = []
+        term, thaw, seal = leader.group.term, leader.transfer.thaw, leader.proposer.seal
+
+        def thawed() -> None:
+            seen.append(leader.group.is_leader)
+            thaw()
+
+        async def sealed(seconds: float, freeze: Callable[[], None]) -> bool:
+            seals.append(seconds)
+            return await seal(seconds, freeze)
+
+        leader.transfer.thaw = thawed  # type: ignore[method-assign]
+        leader.proposer.seal = sealed  # type: ignore[method-assign]
+        loop = asyncio.get_running_loop()
+        with stuck_disk(leader) as let_go:  # so that the one is not over before the other comes
+            waits = loop.create_task(schedule(leader))
+            first = loop.create_task(leader.transfer.give_up())
+            await asyncio.sleep(0)
+            second = loop.create_task(leader.transfer.leave())
+            await asyncio.sleep(0)
+            begun_s = loop.time()
+            let_go.set()
+            await first
+            assert not await second
+        assert loop.time() - begun_s < QUIESCE_S
+        assert True not in seen
+        assert len(seals) == 1
+        assert leader.reign is None
+        await leader_of(nodes, term_above=term)  # beside disks that take a second the former one may win again
+        await asyncio.gather(waits, return_exceptions=True)
+
+    run_nodes(tmp_path, scene)
+
+
+def test_the_answer_says_who_leads_since_which_term(tmp_path: Path) -> None:
+    """To each by name, and to the best: one term each, and the new leader reigns and has everything. Where the disk
+    keeps the one that was asked for from the next term, another is elected, and the answer names that one."""
+
+    async def scene(nodes: list[Node]) -> None:
+        for _ in range(4):
+            old = await leader_of(nodes)
+            term = old.group.term
+            id = await schedule(old)
+            to = followers(nodes, old)[0].config.node_id
+            answer = await old.service.transfer(to, principal=ANONYMOUS)
+            assert (answer.from_node, answer.term_before) == (old.config.node_id, term)
+            assert answer.to_node == to or answer.term_after > term + 1
+            assert 0 <= answer.took_ms < 5_000
+            assert old.reign is None
+            new = await leader_of(nodes, term_above=term)
+            assert (answer.to_node, answer.term_after) == (new.config.node_id, new.group.term)
+            assert (await new.service.message(id, local=False, principal=ANONYMOUS)).state == "ready"
+        best = await new.service.transfer(None, principal=ANONYMOUS)
+        assert best.to_node != best.from_node == new.config.node_id
+
+    run_nodes(tmp_path, scene)
+
+
+def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
+    """Nobody by that name; asked of a node that does not lead; a second one; to itself is answered at once."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        term, name = leader.group.term, leader.config.node_id
+        assert await refusal(leader, "n9") == "unknown-node"
+        assert await refusal(followers(nodes, leader)[0], name) == "no-leader"
+        same = await leader.service.transfer(name, principal=ANONYMOUS)
+        assert (same.from_node, same.to_node, same.term_before, same.term_after) == (name, name, term, term)
+        to = followers(nodes, leader)[1].config.node_id
+        first = asyncio.ensure_future(leader.service.transfer(to, principal=ANONYMOUS))
+        await asyncio.sleep(0)
+        assert await refusal(leader, None) == "change-in-progress"
+        moved = await first
+        assert (moved.from_node, moved.to_node, moved.term_before) == (name, to, term)
+
+    run_nodes(tmp_path, scene)
+
+
+def test_a_target_that_is_down_is_refused_at_once(tmp_path: Path) -> None:
+    """The leader leads on in its term; the best is then another one."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        down, other = followers(nodes, leader)
+        term, name = leader.group.term, down.config.node_id
+        down.stop()
+        await until(lambda: not leader.group.peers[name].connected)
+        assert await refusal(leader, name) == "not-caught-up"
+        assert (leader.group.term, leader.reign is not None) == (term, True)
+        await schedule(leader)
+        answer = await leader.service.transfer(None, principal=ANONYMOUS)
+        assert answer.to_node == other.config.node_id
+
+    run_nodes(tmp_path, scene)
+
+
+def test_a_target_that_does_not_get_there_holds_nobody_for_long(tmp_path: Path) -> None:
+    """Its disk stands still: it is called off, and requests that came meanwhile are served here, in the old term."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        target = followers(nodes, leader)[0]
+        term = leader.group.term
+        with stuck_disk(target):
+            await schedule(leader)  # what the target has not on disk
+            refused = asyncio.ensure_future(refusal(leader, target.config.node_id))
+            await until(lambda: leader.transfer.frozen)
+            assert not leader.service.leads()
+            url = f"http://{leader.config.http.listen}/v1/messages"
+            async with aiohttp.ClientSession() as http, http.post(url, json={"topic": "t", "body": 2}) as answer:
+                assert (answer.status, answer.headers["Hourwheel-Node"]) == (201, leader.config.node_id)
+            assert await refused == "not-caught-up"
+        assert (leader.group.term, leader.service.leads()) == (term, True)
+        await schedule(leader)
+        assert (await leader.service.transfer(None, principal=ANONYMOUS)).term_after == term + 1
+
+    run_nodes(tmp_path, scene)
+
+
+def test_requests_wait_for_the_new_leader(tmp_path: Path) -> None:
+    """Sent to the old leader, the new one and the third while leadership moves: each is done once, by the new one. The
+    transfer was asked of a follower, and its answer comes from the leader that is one no more."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        target, third = followers(nodes, leader)
+        term = leader.group.term
+
+        async def post(http: aiohttp.ClientSession, node: Node, path: str, document: Any) -> tuple[int, str, Any]:
+            async with http.post(f"http://{node.config.http.listen}{path}", json=document) as answer:
+                return answer.status, answer.headers["Hourwheel-Node"], await answer.json()
+
+        async with aiohttp.ClientSession() as http:
+            with stuck_disk(target) as let_go:
+                await schedule(leader)
+                to = {"to": target.config.node_id}
+                moving = asyncio.ensure_future(post(http, third, "/v1/cluster/transfer", to))
+                await until(lambda: leader.transfer.frozen)
+                frozen_s = time.monotonic()
+                posts = [
+                    asyncio.ensure_future(post(http, node, "/v1/messages", {"topic": "u", "body": 1})) for node in nodes
+                ]
+                await until(lambda: all(under_way(node) for node in (target, third)))
+                assert not any(each.done() for each in posts)
+                held_ms = (time.monotonic() - frozen_s) * 1000
+                let_go.set()
+                status, by, document = await moving
+                assert (status, by) == (200, leader.config.node_id)
+                assert document.pop("took_ms") >= held_ms - 1
+                assert document.pop("gap_ms") >= held_ms - 1
+                assert document == {
+                    "from": leader.config.node_id,
+                    "to": target.config.node_id,
+                    "term_before": term,
+                    "term_after": term + 1,
+                    "in_flight_carried": 0,
+                    "repeated": 0,
+                }
+                for each in posts:
+                    assert (await each)[:2] == (201, target.config.node_id)
+        new = await leader_of(nodes, term_above=term)
+        pulled = await new.service.pull(PullIn("u", 100, 2_000), ANONYMOUS)
+        assert len(pulled) == 3
+
+    run_nodes(tmp_path, scene)
+
+
+def test_what_consumers_say_meanwhile_is_answered_truthfully(tmp_path: Path) -> None:
+    """Acks, nacks and extensions sent to every node while leadership moves: each is done once, by either leader, and
+    what they said is what the records of the new one hold."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        target = followers(nodes, leader)[0]
+        await leader.service.schedule([MessageIn("t", b"1")] * 9, ANONYMOUS)
+        pulled = await leader.service.pull(PullIn("t", 9, 2_000, 20_000), ANONYMOUS)
+        assert len(pulled) == 9
+        said = {"ack": {}, "nack": {"delay": "1h"}, "extend": {"lease": "2h"}}
+
+        async def say(http: aiohttp.ClientSession, node: Node, verb: str, receipt: str) -> str:
+            url = f"http://{node.config.http.listen}/v1/topics/t/{verb}"
+            async with http.post(url, json={"receipts": [receipt], **said[verb]}) as answer:
+                document = await answer.json()
+                assert answer.status == 200, document
+                return str(document["results"][0]["result"])
+
+        async with aiohttp.ClientSession() as http:
+            with stuck_disk(target) as let_go:
+                await schedule(leader)
+                moving = asyncio.ensure_future(leader.service.transfer(target.config.node_id, principal=ANONYMOUS))
+                await until(lambda: leader.transfer.frozen)
+                words = [(node, verb) for node in nodes for verb in said]
+                saying = [
+                    asyncio.ensure_future(say(http, node, verb, delivery.receipt))
+                    for (node, verb), delivery in zip(words, pulled, strict=True)
+                ]
+                await until(lambda: all(under_way(node) == 3 for node in followers(nodes, leader)))
+                let_go.set()
+                moved = await moving
+            assert await asyncio.gather(*saying) == ["acked", "nacked", "extended"] * 3
+        new = await leader_of(nodes, term_above=moved.term_before)
+        states = [(await new.service.message(each.id, local=False, principal=ANONYMOUS)).state for each in pulled]
+        assert states == ["delivered", "scheduled", "leased"] * 3
+        assert moved.repeated == 0
+
+    run_nodes(tmp_path, scene)
+
+
+def test_not_during_a_change_of_members_nor_to_one_that_lags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused by name, in the old term, and everything goes on."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        term, to = leader.group.term, followers(nodes, leader)[0].config.node_id
+        with monkeypatch.context() as changing:
+            changing.setattr(type(leader.group), "changing", True)
+            assert await refusal(leader, to) == "change-in-progress"
+        with monkeypatch.context() as lagging:
+            lagging.setattr(leader.transfer, "_lag", lambda peer: 101)
+            with pytest.raises(Problem, match="lacks the last 101 entries"):
+                await leader.service.transfer(to, principal=ANONYMOUS)
+            with pytest.raises(Problem, match=r"n\d lacks the last 101 entries; n\d lacks .*; this node leads on"):
+                await leader.service.transfer(None, principal=ANONYMOUS)
+        await schedule(leader)
+        assert leader.group.term == term
+        assert (await leader.service.transfer(to, principal=ANONYMOUS)).to_node == to
+
+    run_nodes(tmp_path, scene)
+
+
+def test_leadership_lost_before_it_begins_is_a_refusal(tmp_path: Path) -> None:
+    """Between the request and the first step of its task: it ended the node."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        term = leader.group.term
+        asked = asyncio.ensure_future(leader.service.transfer(None, principal=ANONYMOUS))
+        await asyncio.sleep(0)
+        leader.group.resign()
+        with pytest.raises(Problem, match="no-leader"):
+            await asked
+        new = await leader_of(nodes, term_above=term)
+        assert not leader.failed
+        assert (await new.service.transfer(None, principal=ANONYMOUS)).repeated == 0
+
+    run_nodes(tmp_path, scene)
+
+
+def test_a_leader_that_is_not_sure_waits_for_the_next_echoes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As any request does: an operator need not ask again. A node that was removed meanwhile is refused by name."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        assert leader.reign is not None
+        removed, other = (node.config.node_id for node in followers(nodes, leader))
+        with monkeypatch.context() as unsure:
+            unsure.setattr(type(leader.group), "trusted", lambda group, now: False)
+            refused = asyncio.ensure_future(refusal(leader, removed))
+            asked = asyncio.ensure_future(leader.service.transfer(other, principal=ANONYMOUS))
+            await turns(20)
+            assert not refused.done()
+            assert not asked.done()
+        with monkeypatch.context() as changed:
+            changed.setattr(leader.members, "ids", lambda: {leader.config.node_id, other})
+            leader.reign.trust_returned()
+            assert (await asked).to_node == other
+            assert await refused == "unknown-node"
+
+    run_nodes(tmp_path, scene)
+
+
+def test_a_caller_that_goes_away_changes_nothing(tmp_path: Path) -> None:
+    """Leadership moves all the same, and the next transfer is not held up by the one that nobody waits for."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        term = leader.group.term
+        asked = asyncio.ensure_future(leader.service.transfer(None, principal=ANONYMOUS))
+        await until(lambda: leader.transfer.frozen)
+        asked.cancel()
+        new = await leader_of(nodes, term_above=term)
+        await new.service.transfer(leader.config.node_id, principal=ANONYMOUS)
+        await leader_of(nodes, term_above=term + 1)
+        assert leader.reign is not None
+        assert await refusal(leader, "n9") == "unknown-node"
+
+    run_nodes(tmp_path, scene)
+
+
+def test_a_leader_that_stops_hands_over_first(tmp_path: Path) -> None:
+    """Without an election timeout, and with every hand-over in the log: its message is leased, not ready again."""
+
+    async def scene(nodes: list[Node]) -> None:
+        leader = await leader_of(nodes)
+        term = leader.group.term
+        id = await schedule(leader)
+        (delivery,) = await leader.service.pull(PullIn("t", 10, 5_000, 30_000), ANONYMOUS)
+        leader.stop()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        new = await leader_of(followers(nodes, leader), term_above=term)
+        assert new.group.term == term + 1
+        assert loop.time() - begun < 2
+        assert (await new.service.message(id, local=False, principal=ANONYMOUS)).state == "leased"
+        assert await new.service.ack("t", [delivery.receipt], ANONYMOUS) == ["acked"]
+
+    run_nodes(tmp_path, scene)

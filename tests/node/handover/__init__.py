@@ -1,0 +1,1 @@
+"""Tests of hand-overs, and of their leases."""

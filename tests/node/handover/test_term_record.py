@@ -1,0 +1,106 @@
+"""What a node's log says of a term it was elected for: marked from level 3 on, told also where it never reigned."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ledger.terms import terms_of
+from ledger.unrecorded import unrecorded
+from node.handover.delivery_log import LOST
+from node.handover.term_record import TermRecord
+from node.server import Node
+from storage.catalog.level import LEVELS
+from storage.file.delivery_file import delivery_files, read_delivery_file
+from storage.file.disk import Disk
+from storage.format.delivery_record import DELIVERY, GOES_ON, TERM_BEGUN, TERM_ENDED, Deliveries
+from storage.format.rows import join_rows
+from tests.node.single_node import run_node
+from tests.waiting import until
+
+
+def records(directory: Path) -> Deliveries:
+    """Of a node's log."""
+    disk, where = Disk(), directory / "deliveries"
+    return join_rows(
+        [rows for file in delivery_files(where, disk) for rows, _ in read_delivery_file(where / file.name, disk)],
+        DELIVERY,
+    )
+
+
+def test_below_level_3_a_beginning_has_the_bytes_it_had_and_the_log_goes_on_with_a_mark_when_the_level_rises(
+    tmp_path: Path,
+) -> None:
+    """With the run of the machine, and the term before: none where the cluster was founded, the former one later. The
+    mark counts the records before it, for a power cut may take those alone."""
+    boots = set()
+
+    async def play(node: Node) -> None:
+        boots.add(node.boot)
+        await until(lambda: node.store.level == LEVELS[1])
+
+    run_node(tmp_path / "n1", play)
+    first, again, _ = records(tmp_path / "n1")
+    assert (first["kind"], first["random"], first["took_ms"], first["term"]) == (TERM_BEGUN, 0, 0, 1)
+    assert (again["kind"], again["random"], again["home"], again["term"]) == (GOES_ON, *boots, 0, 1)
+    assert again["took_ms"] == 1
+    run_node(tmp_path / "n1", play)
+    later = records(tmp_path / "n1")[3]
+    assert (later["kind"], later["random"], later["took_ms"]) == (TERM_BEGUN, *boots, 1)
+    assert len(boots) == 1
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_term_that_was_given_up_at_once_is_told_by_its_end(tmp_path: Path, level: int) -> None:
+    """Its no-op is in the log, and the next term names it: else that would be a gap. Below level 3 nobody asks."""
+
+    async def play(node: Node) -> None:
+        await until(lambda: node.store.level == LEVELS[1])
+        node.delivery_log.term_ended(node.group.term, node.clock.now_ms(), LOST)
+        fake: Any = SimpleNamespace(
+            boot=node.boot, failed=False, clock=node.clock, delivery_log=node.delivery_log, transfer=node.transfer,
+            store=SimpleNamespace(level=level, cluster_id=node.store.cluster_id, catalog=node.store.catalog),
+            group=SimpleNamespace(term_before=1), draining=False,
+        )  # fmt: skip
+        TermRecord(fake, 2).pass_by()
+        fake.group.term_before = 2
+        TermRecord(fake, 3).begin(node.clock.now_ms())
+
+    run_node(tmp_path / "n1", play)
+    rows = records(tmp_path / "n1")
+    ends = rows[(rows["term"] == 2) & (rows["kind"] == TERM_ENDED)]
+    assert ends["code"].tolist() == ([LOST] if level == LEVELS[1] else [])
+    assert len(unrecorded(terms_of(rows), 0)) == 0
+
+
+def test_a_term_that_was_lost_before_its_leader_was_established_is_told_by_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its no-op may be in the log, so the next term names it, and nobody else tells of it."""
+    terms: list[int] = []
+
+    async def play(node: Node) -> None:
+        await until(lambda: node.store.level == LEVELS[1])
+        with monkeypatch.context() as held:
+            held.setattr(node.group, "_apply", lambda now: False)
+            node.group.resign()
+            await until(lambda: node.group.is_leader)
+            terms.append(node.group.term)
+            assert not node.group.established
+            node.group.resign()
+        await until(lambda: node.reign is not None)
+        terms.append(node.group.term)
+
+    run_node(tmp_path / "n1", play)
+    rows = records(tmp_path / "n1")
+    (ended,) = rows[rows["term"] == terms[0]]
+    assert (ended["kind"], ended["code"], ended["took_ms"], ended["random"] > 0) == (
+        TERM_ENDED,
+        LOST,
+        terms[0] - 1,
+        True,
+    )
+    (begun,) = rows[(rows["term"] == terms[1]) & (rows["kind"] == TERM_BEGUN)]
+    assert begun["took_ms"] == terms[0]
+    assert len(unrecorded(terms_of(rows), 0)) == 0

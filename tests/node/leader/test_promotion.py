@@ -1,0 +1,78 @@
+"""What a leader doubts that was elected, by the clocks of those it heard; and one that was given leadership."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from node.leader.promotion import Promoted
+from node.message.view import Found
+from replication.command.promotion import HANDED_ON
+from replication.command.registry import Promotion
+from storage.catalog.doubt import CLOCKS_MS
+from tests.replication.applied_log import T0, Log, placed, risen_log, schedule
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    """A log of level 3 whose first leader has said that it leads."""
+    with risen_log(tmp_path) as log:
+        log.apply(Promotion(0), term=1)
+        yield log
+
+
+def promoted(
+    log: Log, own_ms: int, *, right_ms: float = 0.0, term: int = 2, given: bool = False, founds: bool = False
+) -> Promoted:
+    """The leader of a term, whose clock shows `own_ms` and some right one so much more."""
+    node = SimpleNamespace(
+        store=log.store,
+        machine=log.machine,
+        group=SimpleNamespace(given=given),
+        clock=SimpleNamespace(own_ms=lambda: own_ms),
+        skew=SimpleNamespace(some_right_ms=lambda: right_ms),
+    )
+    return Promoted(cast(Any, node), term, founds=founds)
+
+
+def doubted(log: Log, leader: Promoted, homes: list[int]) -> list[bool]:
+    """Of messages that stand where they were born."""
+    return [leader.doubts(Found(home, home, log.record(home))) for home in homes]
+
+
+def test_a_clock_that_is_behind_doubts_what_a_right_one_had_reached(log: Log) -> None:
+    """FOUND D1: 10 s behind, with a majority of clocks right. And D3: within the bound, ahead here and behind there."""
+    homes = placed(log.apply(schedule(T0 + 10_000, T0 + 10_000 + CLOCKS_MS, T0 + 10_001 + CLOCKS_MS), now_ms=T0 - 450))
+    assert doubted(log, promoted(log, T0, right_ms=10_000), homes) == [True, True, False]
+    assert doubted(log, promoted(log, T0 + 10_000 - 900), homes) == [True, False, False]
+
+
+def test_a_stamp_of_the_log_says_what_time_it_was_for_the_leader_before(log: Log) -> None:
+    """Its clock may have been ahead of all that are left; so may the tick."""
+    (home,) = placed(log.apply(schedule(T0 + 5_000), now_ms=T0 + 5_000))
+    assert doubted(log, promoted(log, T0), [home]) == [True]
+
+
+def test_who_was_given_leadership_doubts_nothing_new(log: Log) -> None:
+    """By a leader that had said how it came to lead. One that had not, as it never reigned, may have hidden a doubt."""
+    (home,) = placed(log.apply(schedule(T0)))
+    assert doubted(log, promoted(log, T0 + 60_000, given=True), [home]) == [False]
+    assert doubted(log, promoted(log, T0 + 60_000, given=True, term=3), [home]) == [True]
+    log.apply(Promotion(HANDED_ON), term=2)
+    assert doubted(log, promoted(log, T0 + 60_000, given=True, term=3), [home]) == [False]
+
+
+def test_who_founds_a_cluster_doubts_nothing(tmp_path: Path) -> None:
+    """Nobody led before, though it was not given leadership."""
+    with risen_log(tmp_path) as log:
+        (home,) = placed(log.apply(schedule(T0)))
+        assert doubted(log, promoted(log, T0 + 60_000, term=1, founds=True), [home]) == [False]
+
+
+def test_what_came_to_this_leader_is_not_in_doubt(log: Log) -> None:
+    """However early it is due."""
+    leader = promoted(log, T0 + 500)
+    (home,) = placed(log.apply(schedule(T0), term=2, now_ms=T0 - 2_000))
+    assert doubted(log, leader, [home]) == [False]

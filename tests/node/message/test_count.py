@@ -1,0 +1,262 @@
+"""Counts on a whole node: held against what each message says of itself, and never more than one at a time."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import node.message.count
+from api.port.port import ANONYMOUS, Delivery, MessageIn, MessageView, PullIn, TopicChange
+from api.port.problem import Problem
+from api.port.queries import ENDED_STATES, OPEN_STATES, CountQuery, HistogramBucket
+from node.server import Node
+from storage.format.position import HOUR_MS
+from storage.format.record import Record
+from storage.hour.hour import Hour
+from storage.query.count import HourCount, Tally
+from tests.node.single_node import run_node
+
+STATES = OPEN_STATES + ENDED_STATES
+
+
+async def _count(node: Node, **query: Any) -> int:
+    return await node.service.count(CountQuery(**query), principal=ANONYMOUS)
+
+
+async def _schedule(node: Node, messages: list[MessageIn]) -> list[str]:
+    result = await node.service.schedule(messages, ANONYMOUS)
+    return [id.decode() for id in result.ids.tolist()]
+
+
+async def _put_topic(node: Node, name: str, change: TopicChange) -> None:
+    await node.service.put_topic(name, change, create=True, if_match=None, principal=ANONYMOUS)
+
+
+async def _views(node: Node, ids: list[str]) -> list[MessageView]:
+    return [await node.service.message(id, local=False, principal=ANONYMOUS) for id in ids]
+
+
+async def _everything(node: Node) -> list[str]:
+    """Messages of two topics in every state and over three hours, some of them moved; their ids."""
+    await _put_topic(node, "a", TopicChange(retry={"max_attempts": 2, "min_backoff_ms": 1_000}))
+    hours = [row % 3 * HOUR_MS + 600_000 for row in range(30)]
+    tags = [("eu",), ("us",), ("eu", "vip"), ()]
+    later = [MessageIn("ab"[row % 2], b"1", delay_ms=ms, tags=tags[row % 4]) for row, ms in enumerate(hours)]
+    ids = await _schedule(node, later)
+    now = await _schedule(node, [MessageIn("a", b"2", tags=tags[row % 4]) for row in range(12)])
+    for id in ids[:6]:
+        move = {"deliver_at_ms": None, "delay_ms": 3 * HOUR_MS, "if_match": None, "principal": ANONYMOUS}
+        await node.service.reschedule(id, **move)  # type: ignore[arg-type]
+    for id in ids[4:8]:
+        await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
+    pulled: list[Delivery] = []
+    while len(pulled) < 10:
+        pulled += await node.service.pull(PullIn("a", 10 - len(pulled), 5_000, 3_600_000), ANONYMOUS)
+    receipts = [each.receipt for each in pulled]
+    await node.service.ack("a", receipts[:3], ANONYMOUS)
+    await node.service.nack("a", receipts[3:6], delay_ms=0, principal=ANONYMOUS)
+    again: list[Delivery] = []
+    while len(again) < 3:
+        found = await node.service.pull(PullIn("a", 5, 5_000, 3_600_000), ANONYMOUS)
+        again += [each for each in found if each.attempt == 2]
+    receipts = [each.receipt for each in again]
+    await node.service.ack("a", receipts[:1], ANONYMOUS)
+    await node.service.nack("a", receipts[1:], delay_ms=0, principal=ANONYMOUS)  # their second failure: dead
+    return ids + now + await _schedule(node, [MessageIn("b", b"3") for _ in range(5)])
+
+
+def test_counts_are_those_of_the_messages(tmp_path: Path) -> None:
+    """Each message counts once, where it stands, in the state and at the due time that GET shows; by topic, state, tag
+    and window; and the list of topics says the same."""
+
+    async def play(node: Node) -> None:
+        views = await _views(node, await _everything(node))
+        assert {view.state for view in views} == set(STATES) - {"expired"}
+        for states in ((state,) for state in STATES):
+            expected = Counter(view.topic for view in views if view.state in states)
+            for topic in "ab":
+                assert await _count(node, topic=topic, states=frozenset(states)) == expected[topic], states
+            assert await _count(node, states=frozenset(states)) == expected.total()
+        middle = sorted(view.due_ms for view in views)[len(views) // 2]
+        everything = frozenset(STATES)
+        for tag in ("eu", "us", "vip", "asia"):
+            tagged = [view for view in views if tag in view.tags]
+            assert await _count(node, tag=tag, states=everything) == len(tagged)
+            before = [view for view in tagged if view.due_ms < middle]
+            assert await _count(node, tag=tag, states=everything, to_ms=middle) == len(before)
+            assert await _count(node, tag=tag, states=everything, from_ms=middle) == len(tagged) - len(before)
+        assert await _count(node) == sum(view.state in OPEN_STATES for view in views)
+        listed = await node.service.topics("", 1_000, counts=True, principal=ANONYMOUS)
+        for each in listed:
+            assert each.counts == dict.fromkeys(STATES, 0) | Counter(
+                view.state for view in views if view.topic == each.name
+            )
+        assert [each.counts for each in await node.service.topics("", 1_000, counts=False, principal=ANONYMOUS)] == [
+            None,
+            None,
+        ]
+        with pytest.raises(Problem, match="unknown-topic"):
+            await _count(node, topic="nowhere")
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_histogram_fills_its_window(tmp_path: Path) -> None:
+    """From `from`, or the first message's multiple of the step, to `to`, or the last message; buckets between them are
+    there with nothing in them; more than may be are refused."""
+
+    async def histogram(node: Node, step_ms: int, **query: Any) -> list[HistogramBucket]:
+        return list(await node.service.histogram(CountQuery(**query), step_ms=step_ms, principal=ANONYMOUS))
+
+    async def play(node: Node) -> None:
+        assert await histogram(node, 1_000) == []
+        start = (node.service.now_ms() // HOUR_MS + 2) * HOUR_MS
+        due = [start + minute * 60_000 + 1 for minute in (0, 0, 3, 61)]
+        await _schedule(node, [MessageIn("t", b"1", deliver_at_ms=each) for each in due])
+        every = await histogram(node, 60_000)
+        assert every == [
+            HistogramBucket(start + minute * 60_000, {0: 2, 3: 1, 61: 1}.get(minute, 0)) for minute in range(62)
+        ]
+        assert await histogram(node, 60_000, topic="t", from_ms=start + 2, to_ms=start + 240_001) == [
+            HistogramBucket(start + 2 + minute * 60_000, int(minute == 2)) for minute in range(4)
+        ]
+        assert await histogram(node, HOUR_MS, from_ms=start - HOUR_MS) == [
+            HistogramBucket(start - HOUR_MS, 0),
+            HistogramBucket(start, 3),
+            HistogramBucket(start + HOUR_MS, 1),
+        ]
+        assert (await histogram(node, HOUR_MS, to_ms=start + 3 * HOUR_MS))[1:] == [
+            HistogramBucket(start + HOUR_MS, 1),
+            HistogramBucket(start + 2 * HOUR_MS, 0),
+        ]
+        window = {"from_ms": start - 60_000, "to_ms": start}
+        assert await histogram(node, 30_000, **window) == [
+            HistogramBucket(start - 60_000, 0),
+            HistogramBucket(start - 30_000, 0),
+        ]
+        assert await histogram(node, 30_000, from_ms=start + 5 * HOUR_MS) == []
+        for step_ms, query in ((1_000, {}), (1_000, {"from_ms": start - 950_000, "to_ms": None})):
+            with pytest.raises(Problem, match="more than 1000 buckets of 1s") as caught:
+                await histogram(node, step_ms, **query)
+            assert caught.value.errors[0].parameter == "step"
+
+    run_node(tmp_path / "n1", play)
+
+
+class _Gate:
+    """Holds the reading threads up until it is opened; counts those that are inside."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open, self.entered = threading.Event(), threading.Event()
+        self.inside = self.most = self.reads = 0
+        run = HourCount.run
+        gate = self
+
+        def held(self: HourCount, tally: Tally, stopped: Callable[[], bool]) -> None:
+            gate.inside += 1
+            gate.reads += 1
+            gate.most = max(gate.most, gate.inside)
+            gate.entered.set()
+            while not gate.open.wait(0.01) and not stopped():
+                pass
+            run(self, tally, stopped)
+            gate.inside -= 1
+
+        monkeypatch.setattr(HourCount, "run", held)
+
+
+def test_one_count_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece of each in turn, more than may be under way are refused, and one that goes away ends before the next goes
+    on. The list of topics is counted once for all who ask for it."""
+    monkeypatch.setattr(node.message.count, "WAITING_MAX", 3)
+    gate = _Gate(monkeypatch)
+
+    async def play(node: Node) -> None:
+        await _schedule(node, [MessageIn("t", b"1", delay_ms=60_000)])
+        first, *others = [asyncio.ensure_future(_count(node, topic="t")) for _ in range(3)]
+        assert await asyncio.to_thread(gate.entered.wait, 10)
+        with pytest.raises(Problem, match="over-limit"):
+            await _count(node, topic="t")
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        gate.open.set()
+        assert await asyncio.gather(*others) == [1, 1]
+        assert gate.most == 1
+        before = gate.reads
+        both = await asyncio.gather(
+            *(node.service.topics("", 1_000, counts=True, principal=ANONYMOUS) for _ in range(2))
+        )
+        assert [each.counts["scheduled"] for views in both for each in views if each.counts] == [1, 1]
+        assert gate.reads == before + 1
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_small_count_is_soon_made_beside_large_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts of 42,000 hours were made one after the other, and one of two hours waited for minutes behind them."""
+    monkeypatch.setattr(node.message.count, "PIECE_HOURS", 1)
+    gate = _Gate(monkeypatch)
+
+    async def play(node: Node) -> None:
+        await _schedule(node, [MessageIn("t", b"1", delay_ms=hour * 3_600_000) for hour in range(20)])
+        large = [asyncio.ensure_future(_count(node, topic="t")) for _ in range(3)]
+        assert await asyncio.to_thread(gate.entered.wait, 10)
+        soon_ms = node.clock.now_ms() + 10_000
+        small = asyncio.ensure_future(_count(node, topic="t", to_ms=soon_ms))
+        gate.open.set()
+        assert await small == 1
+        assert gate.reads <= 10
+        assert await asyncio.gather(*large) == [20] * 3
+        assert gate.most == 1
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_a_count_reads_no_record_without_a_tag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Index units and states are enough; with a tag, only records whose mask may carry it."""
+    read: list[Record] = []
+
+    async def play(node: Node) -> None:
+        await _schedule(
+            node, [MessageIn("t", b"1", delay_ms=60_000, tags=("eu", "us")[: row % 2]) for row in range(40)]
+        )
+        records = Hour.records
+
+        def seen(self: Hour, at: Any) -> list[Record]:
+            found = records(self, at)
+            read.extend(found)
+            return found
+
+        monkeypatch.setattr(Hour, "records", seen)
+        assert await _count(node, topic="t", states=frozenset(STATES)) == 40
+        assert not read
+        assert await _count(node, tag="eu") == 20
+        assert len(read) == 20
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_no_answer_without_leadership(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count that outlives the term it began in is not told; nothing of it is kept for the list of topics."""
+    gate = _Gate(monkeypatch)
+
+    async def play(node: Node) -> None:
+        await _schedule(node, [MessageIn("t", b"1", delay_ms=60_000)])
+        asked = [
+            asyncio.ensure_future(_count(node, topic="t")),
+            asyncio.ensure_future(node.service.topics("", 1_000, counts=True, principal=ANONYMOUS)),
+        ]
+        assert await asyncio.to_thread(gate.entered.wait, 10)
+        node._stepped_down()
+        gate.open.set()
+        for each in asked:
+            with pytest.raises(Problem, match="no-leader"):
+                await each
+        assert not node.counting._is_fresh()
+
+    run_node(tmp_path / "n1", play)

@@ -1,0 +1,1 @@
+"""Tests of what is ready to be handed over."""

@@ -1,0 +1,1 @@
+"""Tests of what every part of a process may use."""

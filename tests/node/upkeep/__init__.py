@@ -1,0 +1,1 @@
+"""Tests of checkpoints, retention, backups, exports and snapshots."""

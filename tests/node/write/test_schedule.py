@@ -1,0 +1,84 @@
+"""What only the leader can refuse of new messages, on a whole node."""
+
+from pathlib import Path
+
+import pytest
+
+from api.port.port import ANONYMOUS, FAILED, NEW, MessageIn, Target, TopicChange
+from api.port.problem import Problem
+from node.server import Node
+from tests.node.single_node import run_node
+
+
+def test_targets_go_with_the_mode_of_their_topic(tmp_path: Path) -> None:
+    """In a batch the messages at fault have their own problem and the others go on; a single one is refused."""
+    target = Target(url="http://127.0.0.1:1/")
+
+    async def play(node: Node) -> None:
+        service = node.service
+        change = TopicChange(mode="push")
+        await service.put_topic("pushed", change, create=True, if_match=None, principal=ANONYMOUS)
+        batch = [
+            MessageIn("pushed", b"0"),
+            MessageIn("pushed", b"1", delay_ms=60_000, target=target),
+            MessageIn("pulled", b"2"),
+            MessageIn("pulled", b"3", target=target),
+        ]
+        result = await service.schedule(batch, ANONYMOUS)
+        assert result.status.tolist() == [FAILED, NEW, NEW, FAILED]
+        assert {problem.code for problem in result.problems.values()} == {"invalid-field"}
+        assert [fault.pointer for row in (0, 3) for fault in result.problems[row].errors] == ["/target"] * 2
+        view = await service.message(bytes(result.ids[1]).decode(), local=False, principal=ANONYMOUS)
+        assert view.body == b"1"
+        for message in (batch[0], batch[3]):
+            with pytest.raises(Problem, match="invalid-field"):
+                await service.schedule([message], ANONYMOUS)
+        none = await service.schedule([batch[0], batch[3]], ANONYMOUS)
+        assert none.status.tolist() == [FAILED, FAILED]
+        change = TopicChange(target={"url": target.url})
+        await service.put_topic("pushed", change, create=False, if_match=None, principal=ANONYMOUS)
+        assert (await service.schedule([MessageIn("pushed", b"0", delay_ms=60_000)], ANONYMOUS)).status.tolist() == [
+            NEW
+        ]
+
+    run_node(tmp_path / "n1", play)
+
+
+def test_b5_schedules_make_so_many_topics_and_no_more(tmp_path: Path) -> None:
+    """20 requests made 100,000, and every list and scrape paid for them. Those that exist go on; PUT makes more."""
+
+    async def play(node: Node) -> None:
+        service = node.service
+        batch = [MessageIn(name, b"1", delay_ms=60_000) for name in ("a", "b", "c", "a", "d", "c")]
+        result = await service.schedule(batch, ANONYMOUS)
+        assert result.status.tolist() == [NEW, NEW, NEW, NEW, FAILED, NEW]
+        assert result.problems[4].code == "over-limit"
+        assert result.problems[4].errors[0].pointer == "/topic"
+        with pytest.raises(Problem, match="over-limit: there are 3 topics"):
+            await service.schedule([MessageIn("d", b"1")], ANONYMOUS)
+        await service.put_topic("d", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
+        result = await service.schedule([*batch, MessageIn("e", b"1")], ANONYMOUS)
+        assert result.status.tolist() == [NEW] * 6 + [FAILED]
+
+    run_node(tmp_path / "n1", play, limits={"max_topics": 3})
+
+
+def test_b8_a_message_is_rescheduled_so_often_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time keeps a copy of it on every node: 3,092 of 100 KB were 290 MB."""
+    monkeypatch.setattr("node.message.change.CHANGES_MAX", 3)
+
+    async def play(node: Node) -> None:
+        service = node.service
+        (id,) = (await service.schedule([MessageIn("t", b"1", delay_ms=60_000)], ANONYMOUS)).ids.tolist()
+
+        async def move() -> int:
+            moved = service.reschedule
+            result = await moved(id.decode(), deliver_at_ms=None, delay_ms=60_000, if_match=None, principal=ANONYMOUS)
+            return result.revision
+
+        assert [await move() for _ in range(3)] == [2, 3, 4]
+        with pytest.raises(Problem, match="over-limit: a message is rescheduled 3 times at most"):
+            await move()
+        assert (await service.cancel(id.decode(), if_match=None, principal=ANONYMOUS)).prior == "none"
+
+    run_node(tmp_path / "n1", play)
