@@ -118,7 +118,7 @@ def main() -> None:
     async def live() -> None:
         sys.setswitchinterval(SWITCH_S)
         node = Node(config, Probed())
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, node.stop)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, node.life.stop)
         watching = asyncio.ensure_future(probe.watch(node))
         settle_memory()
         try:

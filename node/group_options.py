@@ -54,7 +54,7 @@ def open_group(node: Node, peers: tuple[str, ...], vitals: Callable[[], Vitals])
     )
 
     def keep(seconds: float) -> None:
-        node.spawn(_keep(node, seconds))
+        node.life.spawn(_keep(node, seconds))
 
     group.silence.on_keep = keep
     group.silence.may_grow = lambda: has(node.store.level, "longer-silence")

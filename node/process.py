@@ -31,7 +31,7 @@ async def run(config: Config) -> None:
         nonlocal stopping
         stopping = True
         notifier.tell("STOPPING=1")
-        node.stop()
+        node.life.stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)

@@ -3,16 +3,14 @@
     data directory -> store (cut back to its checkpoint) -> machine -> journal -> Raft group -> service -> HTTP
 
 Two rules hold everything together. Whatever fails for good (a write, an fsync, a checksum, an apply that raises) ends
-the process: `fatal` is called once and nothing is served after it. And leadership is a Reign object: while this node is
-the established leader there is one, and it is gone in the same step of the loop in which leadership is lost.
+the process: `Lifecycle.fatal` is called once and nothing is served after it. And leadership is a Reign object: while
+this node is the established leader there is one, and it is gone in the same step of the loop in which leadership is
+lost.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Coroutine
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +41,7 @@ from node.push.push import Pusher
 from node.runtime.client_budget import client_budget
 from node.runtime.config import Config
 from node.runtime.free_space import Reserve
+from node.runtime.lifecycle import Lifecycle
 from node.service import Service
 from node.upkeep.backup import Backups
 from node.upkeep.checkpointer import Checkpointer, phase_of
@@ -74,7 +73,7 @@ RESTART_GRACE_S = 1.0
 
 
 class Node:
-    """The parts of one node and how they hang together. `run` serves until `stop` or a failure."""
+    """The parts of one node and how they hang together. `run` serves until `life` ends."""
 
     def __init__(self, config: Config, outside: Outside | None = None) -> None:
         """Opens the directory and everything in it. Raises DirectoryRefused, FormatRefused, Corrupt, DiskFailed."""
@@ -83,13 +82,9 @@ class Node:
         self.clock = outside.clock()
         self.disk, self.entropy, self.boot = outside.disk(), outside.entropy(), outside.boot()
         self._closing = contextlib.ExitStack()
-        self._tasks: list[asyncio.Task[Any]] = []
-        self._ended: asyncio.Future[None] | None = None
-        self._failure: BaseException | None = None
-        self._verdict: Exception | None = None
+        self.life = Lifecycle(self._failing)
         self.reign: Reign | None = None
         self._told_term = 0  # the newest that was reigned in or passed by
-        self.draining = False
         self._caught_up = False
         self.lateness, self.watchdog = Lateness(), outside.watchdog(config.watchdog.held_ms)
         self.handed_over = self.acked = self.released = 0
@@ -132,7 +127,7 @@ class Node:
     def _make_parts(self) -> None:
         """What works on the group, the store and each other."""
         config = self.config
-        self.driver = GroupDriver(self.group, self.transport, on_fatal=self.fatal, writer=self.outside.writer())
+        self.driver = GroupDriver(self.group, self.transport, on_fatal=self.life.fatal, writer=self.outside.writer())
         self.reserve = Reserve(
             config.directory, self.disk, nodes=lambda: len(self.members.ids()), low_peers=self._low_peers
         )
@@ -142,7 +137,7 @@ class Node:
             self.entropy,
             node=self.members.number,
             waiting_max=config.limits.max_waiting_messages,
-            fatal=self.fatal,
+            fatal=self.life.fatal,
         )
         self.levels = Levels(self)
         self.snapshots = Snapshots(self)
@@ -189,27 +184,27 @@ class Node:
 
     async def run(self) -> None:
         """Serve until `stop`; raises what ended the node otherwise, Reinstalled if it is to be started again."""
-        self._ended = asyncio.get_running_loop().create_future()
+        self.life.begin()
         http: Serving | None = None
         try:
             await self.forwarder.start()
             await self.pusher.start()
             await self.driver.start()
             http = await self.outside.serve(self.service, self.config.http.host, self.config.http.port)
-            self.spawn(keep_house(self))
-            self.spawn(self.checkpointer.run())
+            self.life.spawn(keep_house(self))
+            self.life.spawn(self.checkpointer.run())
             self.snapshots.start()
-            self.spawn(unlink_hours(self))
+            self.life.spawn(unlink_hours(self))
             self.exports.start()
-            self.spawn(self.members.promote())
+            self.life.spawn(self.members.promote())
             log.info("serving", node=self.config.node_id, http=self.config.http.listen, raft=self.config.raft.listen)
-            await self._ended
+            await self.life.until_ended()
         finally:
-            self.draining = True
+            self.life.draining = True
             if http is not None:
                 http.drain()
             restarts = self.snapshots.whole is not None
-            ordered = self._ended.done() and self._ended.exception() is None and not restarts
+            ordered = self.life.in_order and not restarts
             if ordered:
                 await self.leaving.leave()
             self._stepped_down()
@@ -219,15 +214,9 @@ class Node:
                 await http.close(GRACE_S if ordered else RESTART_GRACE_S if restarts else 0)
             await self.pusher.close()
             await self.forwarder.close()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            await asyncio.sleep(0)  # a task that failed as it was cancelled is told of by its callback
+            await self.life.end_tasks()
             self._close()
-        if self._failure is not None:
-            raise self._failure
-        if self._verdict is not None:
-            raise self._verdict
+        self.life.raise_why()
         if self.snapshots.whole is not None:
             raise Reinstalled
 
@@ -241,36 +230,12 @@ class Node:
             body_bytes_max=configured.max_body_bytes,
         )
 
-    def stop(self) -> None:
-        """End in order."""
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
-
-    def end(self, why: Exception) -> None:
-        """End in order because of something that is nobody's failure; `run` raises it."""
-        if self._verdict is None:
-            self._verdict = why
-            log.error("ending", why=str(why))
-        self.stop()
-
-    def fatal(self, error: BaseException) -> None:
-        """Something failed for good: from this moment on nothing is written, applied or answered; the node ends. While
-        it is ending in order too: `run` raises the error and makes no checkpoint of what may not be on the disk."""
-        if self._failure is not None or self._ended is None:
-            return
-        self._failure = error
+    def _failing(self, error: BaseException) -> None:
         if isinstance(error, OddOneOut):
             with contextlib.suppress(DiskFailed):
                 self.directory.condemn(str(error))
         log.error("fatal", error=str(error), kind=type(error).__name__)
         self.group.fail(error)
-        if not self._ended.done():
-            self._ended.set_exception(error)
-
-    @property
-    def failed(self) -> bool:
-        """Whether something failed for good."""
-        return self._failure is not None
 
     def _close(self) -> None:
         """A last checkpoint, unless the node failed, so that a restart has little to replay; then let go."""
@@ -285,32 +250,20 @@ class Node:
         finally:
             self._closing.close()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run beside everything else, until the node ends; if it fails the node ends with it."""
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(self._task_ended)
-        self._tasks.append(task)
-        return task
-
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.remove(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.fatal(error)
-
     # -- leadership
 
     def _established(self) -> None:
         """The no-op of the own term is applied: found the cluster if nobody did, then reign."""
         self.clock.leading = True
         self.clock.bound(self.skew.least_median_ms())  # before the first stamp: who committed the no-op has echoed too
-        self.spawn(self._begin_reign(self.group.term))
+        self.life.spawn(self._begin_reign(self.group.term))
 
     async def _begin_reign(self, term: int) -> None:
         record = TermRecord(self, term)
         if self.leaving.gone:
             self.group.resign()  # elected at the last moment: another one shall be
             return
-        self.transfer.frozen = self.draining  # elected while it leaves: a caretaker (node/cluster/drain.py)
+        self.transfer.frozen = self.life.draining  # elected while it leaves: a caretaker (node/cluster/drain.py)
         await self.transfer.yield_if_outvoted()
         if self.store.cluster_id is None:
             genesis = genesis_of(self.config, self.entropy)
@@ -371,7 +324,7 @@ class Node:
             self.reserve.free_bytes,
             self.reserve.low,
             retiring=self.leaving.retiring,
-            leaving=self.draining,
+            leaving=self.life.draining,
             busy=self.pusher.busy,
             ahead_ms=self.skew.told_ms,
         )

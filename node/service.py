@@ -70,7 +70,7 @@ def _reads_files(
         try:
             return await method(self, *args, **kwargs)
         except (Corrupt, DiskFailed) as error:
-            self._node.fatal(error)
+            self._node.life.fatal(error)
             raise
 
     return guarded
@@ -116,7 +116,7 @@ class Service:
     def _reign(self) -> Reign:
         """The reign, if this node may act as leader at this moment. Asked again after every await."""
         node = self._node
-        if node.draining:
+        if node.life.draining:
             raise Problem("draining", "this node is shutting down; another one leads in a moment")
         if node.reign is None or not node.reign.trusted():
             raise Problem("no-leader", "this node is not sure to lead; nothing happened", leader=self.leader())

@@ -220,7 +220,7 @@ class Process:
         if incarnation.node is None:
             self._end(incarnation, "stop")
         else:
-            incarnation.node.stop()
+            incarnation.node.life.stop()
 
     def _job_s(self) -> float:
         low_s, high_s = JOB_S
@@ -230,7 +230,7 @@ class Process:
     def _charged(self, incarnation: _Incarnation, seconds: float, by: dict[str, float]) -> None:
         """A step took so long. While a node opens its directory, or ends, it serves nobody that it could hold up."""
         node = incarnation.node
-        if node is not None and node._ended is not None and not node._ended.done():
+        if node is not None and node.life.serves:
             self._around.on_held(self.id, seconds, by)
 
     def _complain(self, context: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ class Leaving:
     @property
     def retiring(self) -> bool:
         """Whether this node shall not lead. Others may still have elected it, if nobody else was there."""
-        return self.drained or self._node.draining
+        return self.drained or self._node.life.draining
 
     # -- drain
 
@@ -102,7 +102,7 @@ class Leaving:
         own = self._node.config.node_id
         if name not in (None, own):
             raise Problem("unknown-node", f"this is node {own}, not {name}; ask the address of {name} itself")
-        if self._node.draining:
+        if self._node.life.draining:
             raise Problem("draining", "this node is shutting down")
 
     def _view(self, led: bool) -> DrainView:
@@ -139,7 +139,7 @@ class Leaving:
         if node.reign is None:
             await node.pusher.drain()
         led_s = loop.time()
-        while not node.failed and loop.time() < until_s and any(peer.connected for peer in group.peers.values()):
+        while not node.life.failed and loop.time() < until_s and any(peer.connected for peer in group.peers.values()):
             if node.reign is not None:  # given to this node when nobody knew that it leaves, or nobody could take it
                 await self._give_away()
                 if node.reign is not None:
@@ -211,7 +211,7 @@ class Leaving:
         """From time to time, on a leader: care for those that want to go and leave no majority; and a node that shall
         not lead and was elected, because nobody else was there, gives leadership away as soon as it can."""
         node = self._node
-        if node.reign is None or node.draining or self._caring is not None:
+        if node.reign is None or node.life.draining or self._caring is not None:
             return
         if node.group.outnumbered and any(peer.leaving and peer.connected for peer in node.group.peers.values()):
             work = self._care_for_others()
@@ -219,7 +219,7 @@ class Leaving:
             work = node.transfer.give_up()
         else:
             return
-        self._caring = node.spawn(work)
+        self._caring = node.life.spawn(work)
         self._caring.add_done_callback(self._cared)
 
     def _cared(self, task: asyncio.Task[None]) -> None:
@@ -235,8 +235,8 @@ class Leaving:
             return node.reign is not reign or not node.group.outnumbered
 
         await self._care(asyncio.get_running_loop().time() + LEAVE_S, over)
-        await _until(lambda: over() or node.draining)
-        if (node.reign is reign or not node.group.is_leader) and not node.draining:
+        await _until(lambda: over() or node.life.draining)
+        if (node.reign is reign or not node.group.is_leader) and not node.life.draining:
             node.group.let_go(False)  # hand-overs go on: the next ones that leave wait for theirs
             node.transfer.thaw()
 

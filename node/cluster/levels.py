@@ -113,7 +113,7 @@ class Levels:
         due = node.config.raft.upgrade == AUTO and self.level < LEVELS[1]
         if due and not self._raising and self._leads() and self._free() and self.lagging(self.level + 1) is None:
             self._raising = True
-            node.spawn(self._follow())
+            node.life.spawn(self._follow())
 
     async def _follow(self) -> None:
         try:
@@ -124,7 +124,7 @@ class Levels:
 
     def _leads(self) -> bool:
         node = self._node
-        return node.reign is not None and node.reign.trusted() and not node.draining
+        return node.reign is not None and node.reign.trusted() and not node.life.draining
 
     def _free(self) -> bool:
         """Whether neither leadership nor the members are being changed."""

@@ -199,7 +199,7 @@ class Membership:
 
     def _leads(self) -> None:
         node = self._node
-        if node.draining:
+        if node.life.draining:
             raise Problem("draining", "this node is shutting down; another one leads in a moment")
         if node.reign is None or not node.reign.trusted():
             raise Problem("no-leader", "this node is not sure to lead; nothing happened", leader=node.group.leader_id)
@@ -253,10 +253,10 @@ class Membership:
     def _applied(self) -> None:
         """A change, or Genesis, was applied; called from inside the group's tick."""
         self._count()
-        self._node.spawn(self._spread(self._node.journal.write_seq))
+        self._node.life.spawn(self._spread(self._node.journal.write_seq))
         own = self.table.find(self._own)
         if own is not None and own.role == REMOVED:
-            self._node.end(NodeRemoved(self._removed(own)))
+            self._node.life.end(NodeRemoved(self._removed(own)))
 
     async def _spread(self, seq: int) -> None:
         """Talk to the members of now, when this disk knows that the change is committed: whoever was removed is told by
@@ -295,7 +295,7 @@ class Membership:
 
     def _told(self, why: str) -> None:
         """By a peer that knows it."""
-        self._node.end(NodeRemoved(f"{why}. {ADVICE}"))
+        self._node.life.end(NodeRemoved(f"{why}. {ADVICE}"))
 
 
 def _view(member: Member) -> MemberView:

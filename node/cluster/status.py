@@ -92,7 +92,7 @@ class Status:
             "founded": "ok" if node.store.cluster_id else "the cluster is not founded yet",
             "caught_up": "ok",
             "clock": node.guard.clock_check(),
-            "serving": "shutting down" if node.draining else "drained" if node.leaving.drained else "ok",
+            "serving": "shutting down" if node.life.draining else "drained" if node.leaving.drained else "ok",
             "disk": node.reserve.verdict(leads=node.reign is not None),
         }
         if leader == node.config.node_id and node.reign is None:

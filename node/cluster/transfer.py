@@ -79,7 +79,7 @@ class Transfer:
             await node.reign.sure()  # first of all: whatever is looked at below may be otherwise after it
         if to is not None and to not in node.members.ids():
             raise Problem("unknown-node", f"no node of this cluster is named {to}")
-        if node.draining:
+        if node.life.draining:
             raise Problem("draining", "this node is shutting down and gives its leadership away by itself")
         if node.reign is None or not node.reign.trusted():
             raise Problem("no-leader", "this node is not sure to lead; nothing happened")
@@ -166,7 +166,7 @@ class Transfer:
         self._task = None
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, Problem):
-            self._node.fatal(error)
+            self._node.life.fatal(error)
 
     def _target(self, to: str | None) -> str:
         """Whom to ask. `not-caught-up` unless it is up, has a vote, and lacks so little that it is worth waiting."""

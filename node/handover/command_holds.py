@@ -43,7 +43,7 @@ class Holding:
         def done(ended: asyncio.Future[Any]) -> None:
             error = None if ended.cancelled() else ended.exception()
             if isinstance(error, Problem) and error.code == "outcome-unknown" and not self._reign.over:
-                self._node.spawn(self._release_late(positions))
+                self._node.life.spawn(self._release_late(positions))
             else:
                 self._release(positions)
 

@@ -45,20 +45,20 @@ class TermRecord:
     def pass_by(self) -> None:
         """This node was elected, and lost the term before anything could be handed over in it. The record of its end
         says so, with the mark: else no account told of the term before it, if that one's was lost."""
-        if not self._node.failed and self._node.store.cluster_id is not None and self._may_mark():
+        if not self._node.life.failed and self._node.store.cluster_id is not None and self._may_mark():
             self._end(LOST, self._mark)
 
     def end(self) -> None:
         """After the last hand-over."""
         node = self._node
-        self._end(HANDED_ON if node.transfer.giving else STOPPED if node.draining else LOST)
+        self._end(HANDED_ON if node.transfer.giving else STOPPED if node.life.draining else LOST)
 
     def _end(self, how: int, mark: Mark | None = None) -> None:
         node = self._node
         try:
             node.delivery_log.term_ended(self._term, node.clock.now_ms(), how, mark)
         except DiskFailed as error:
-            node.fatal(error)
+            node.life.fatal(error)
 
     def _may_mark(self) -> bool:
         return has(self._node.store.level, "term-mark")

@@ -65,7 +65,7 @@ class Reign:
         self._record = record
         self.receipts = Receipts(genesis.secret, lambda: has(node.machine.level, "receipt-namespace"))
         self._loop = asyncio.get_running_loop()
-        self._steps = Steps(node.clock, self._step, node.fatal)
+        self._steps = Steps(node.clock, self._step, node.life.fatal)
         self._readers: list[asyncio.Future[None]] = []
         self._pledges: dict[int, asyncio.Future[None]] = {}  # by the number of a strict hand-over that is pulled
         self._over = False
@@ -132,7 +132,7 @@ class Reign:
         if self._realign is None:
             self.poke()
         else:
-            self._node.spawn(self._set_back(self._realign))
+            self._node.life.spawn(self._set_back(self._realign))
         self.level_rose()
         self._node.pusher.begin(self)
         self._catching_up.begin()
@@ -143,7 +143,7 @@ class Reign:
     def level_rose(self) -> None:
         """Say what a leader of this level says. Raises DiskFailed."""
         self._record.level_rose()
-        self._node.spawn(self.promotion.say(self))
+        self._node.life.spawn(self.promotion.say(self))
 
     def _carry(self) -> None:
         """Note the leases that former leaders left, a piece at a time."""
@@ -153,7 +153,7 @@ class Reign:
             if self.takeover.carrying:
                 self.takeover.carry(self._node.store, self.promoted_ms)
         except Exception as error:
-            self._node.fatal(error)
+            self._node.life.fatal(error)
             return
         if self.takeover.carrying:
             self._loop.call_soon(self._carry)
@@ -216,7 +216,7 @@ class Reign:
                 self.dispatcher.loaded(tick, read.run())
                 self.poke()
             else:
-                self._node.spawn(self._read_slot(tick, read))
+                self._node.life.spawn(self._read_slot(tick, read))
 
     async def _read_slot(self, tick: int, read: SlotRead) -> None:
         slot = await asyncio.to_thread(read.run)
@@ -377,5 +377,5 @@ class Reign:
         self._wake_readers()
         self.ready.set()
         self.pulling.end()
-        if not self._node.failed:
+        if not self._node.life.failed:
             self._record.end()

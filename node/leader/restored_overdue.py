@@ -62,7 +62,7 @@ class CatchingUp:
     def begin(self) -> None:
         """Start, before the dispatcher's first step."""
         if self._wanted:
-            self._node.spawn(self._run())
+            self._node.life.spawn(self._run())
 
     async def _run(self) -> None:
         log.info("giving up what is overdue and not wanted", due_before_ms=self._cutoff_ms)

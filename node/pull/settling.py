@@ -161,7 +161,7 @@ class Settling:
             try:
                 note(ended.result())
             except (Corrupt, DiskFailed) as error:
-                self._node.fatal(error)
+                self._node.life.fatal(error)
 
         result.add_done_callback(known)
 

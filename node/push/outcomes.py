@@ -242,7 +242,7 @@ class Outcomes:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """What fails here is a fault of the node (a disk, a bug), not of a receiver."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._node.fatal(error)
+            self._node.life.fatal(error)
 
 
 def _topics(outcomes: list[Outcome]) -> U32:

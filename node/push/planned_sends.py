@@ -107,7 +107,7 @@ class PushPlans:
         reign.dispatcher.planning.ahead_ms = min(AHEAD_MS, AHEAD_LEAST_MS + round(2 * self._took_ms))
         heapq.heappush(self._leased, _Plan(planned.handed_over_ms, planned.strict, planned, units))
         if self._steps is None:
-            self._steps = Steps(self._node.clock, lambda: self._send_due(reign), self._node.fatal)
+            self._steps = Steps(self._node.clock, lambda: self._send_due(reign), self._node.life.fatal)
         self._steps.by(self._leased[0].send_ms)
 
     def clear(self) -> None:

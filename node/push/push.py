@@ -349,7 +349,7 @@ class Pusher:
                 self._quiet.set()
             self._pump_in(GATHER_S)
         except Exception as error:
-            self._node.fatal(error)
+            self._node.life.fatal(error)
 
     def _pump_in(self, seconds: float) -> None:
         """Turn once more, so soon, or when the pump has rested; the soonest of several requests counts for all."""
@@ -367,7 +367,7 @@ class Pusher:
         try:
             self._turn(self._node.clock.now_ms())
         except Exception as error:  # a callback's exception would only be logged: what fails here ends the node
-            self._node.fatal(error)
+            self._node.life.fatal(error)
 
 
 def _topic(unit: StagedUnit) -> int:

@@ -46,7 +46,7 @@ class Backups:
         """See api.port.backup.SnapshotPort.snapshot."""
         node = self._node
         parent = self._place(directory)
-        if node.draining:
+        if node.life.draining:
             raise Problem("draining", "this node is shutting down; ask another one for the backup")
         if node.store.cluster_id is None:
             raise Problem("no-leader", "this cluster is not founded yet: there is nothing to back up")
@@ -54,7 +54,7 @@ class Backups:
             raise Problem("change-in-progress", "this node is writing a backup; it does one at a time")
         self._running = True
         result: asyncio.Future[SnapshotView] = asyncio.get_running_loop().create_future()
-        node.spawn(self._run(parent, result))
+        node.life.spawn(self._run(parent, result))
         return await asyncio.shield(result)
 
     def _place(self, directory: str | None) -> Path:

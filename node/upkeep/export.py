@@ -51,7 +51,7 @@ class Exports:
     def start(self) -> None:
         """Export now and then, until the node ends."""
         if self._to:
-            self._node.spawn(self._run())
+            self._node.life.spawn(self._run())
 
     def covers(self, hour: int) -> bool:
         """Whether an hour may go: all of it is exported, as it stands; or nothing is to be exported."""

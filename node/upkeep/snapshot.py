@@ -52,7 +52,7 @@ class Snapshots:
             self._pin,
             checkpoint_index=lambda: node.store.checkpoint.applied_index if node.store.checkpoint else 0,
             monotonic=node.clock.monotonic,
-            spawn=node.spawn,
+            spawn=node.life.spawn,
             rate_bytes_s=storage.snapshot_mb_per_s * _MB,
             hold_bytes=storage.snapshot_journal_mb * _MB,
         )
@@ -76,8 +76,8 @@ class Snapshots:
 
     def start(self) -> None:
         """Serve and fetch, until the node ends."""
-        self._node.spawn(self.sender.run())
-        self._node.spawn(self.fetcher.run())
+        self._node.life.spawn(self.sender.run())
+        self._node.life.spawn(self.fetcher.run())
 
     def put_in_place(self) -> None:
         """The node is closed but for its files: make the snapshot this directory's state. Blocks. Raises DiskFailed;
@@ -137,4 +137,4 @@ class Snapshots:
         log.info("taking over a snapshot", applied_index=manifest.applied_index, bytes=manifest.total_bytes)
         self.whole = (install, manifest)
         self._node.group.close()
-        self._node.stop()
+        self._node.life.stop()

@@ -53,7 +53,7 @@ class Place:
 
     async def stop(self, node_id: str) -> None:
         """SIGTERM, and wait."""
-        self.nodes.pop(node_id).stop()
+        self.nodes.pop(node_id).life.stop()
         await self.serving.pop(node_id)
 
     async def ended(self, node_id: str) -> BaseException | None:
@@ -141,5 +141,5 @@ async def cluster(directory: Path, *ids: str) -> AsyncIterator[Place]:
         yield place
     finally:
         for node in place.nodes.values():
-            node.stop()
+            node.life.stop()
         await asyncio.gather(*place.serving.values())

@@ -80,14 +80,14 @@ class Nodes:
     async def crash(self, node_id: str) -> None:
         """End it without order."""
         if node_id in self.alive:
-            self.alive[node_id].fatal(Crashed())
+            self.alive[node_id].life.fatal(Crashed())
         await self._tasks[node_id]
 
     async def stop(self, *node_ids: str) -> None:
         """End these in order, all if none is named; raises what ended one otherwise."""
         for node_id in node_ids or tuple(self._tasks):
             if node_id in self.alive:
-                self.alive[node_id].stop()
+                self.alive[node_id].life.stop()
         await asyncio.gather(*(self._tasks[node_id] for node_id in node_ids or tuple(self._tasks)))
 
     def wipe(self, node_id: str) -> None:

@@ -55,5 +55,5 @@ async def _run(directory: Path, play: Play, tables: dict[str, Any], outside: Out
         await play(node)
     finally:
         waiting.cancel()
-        node.stop()
+        node.life.stop()
         await serving

@@ -57,7 +57,7 @@ class Trio:
     async def stop(self, *nodes: Node) -> None:
         """Stop these in order and wait for their end."""
         for node in nodes:
-            node.stop()
+            node.life.stop()
         await asyncio.gather(*(self.serving[self.nodes.index(node)] for node in nodes))
 
 

@@ -50,8 +50,8 @@ def test_what_fails_while_the_node_stops_in_order_is_raised_and_nothing_is_check
             raise DiskFailed("fdatasync", "an hour's index", 5)
 
         node.store.begin_checkpoint = checkpoints.append  # type: ignore[method-assign, assignment]
-        node.stop()
-        node.spawn(fail())
+        node.life.stop()
+        node.life.spawn(fail())
 
     with pytest.raises(DiskFailed, match="an hour's index"):
         run_node(tmp_path / "n1", play)

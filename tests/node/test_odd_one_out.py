@@ -18,6 +18,7 @@ from storage.directory.data_directory import CONDEMNED, DataDirectory, Directory
 from storage.file.disk import Disk
 from storage.format.batches import UnitBatch
 from tests.node.three_nodes import leader_of, run_nodes
+from tests.waiting import until
 
 
 def _flip_a_tag(node: Node) -> None:
@@ -79,8 +80,7 @@ def test_a_node_that_differs_by_one_bit_stops_for_good(
         plant(odd)
         with contextlib.suppress(Problem):  # a leader that stops answers nobody
             await _work(leader)
-        assert odd._ended is not None
-        await asyncio.wait((odd._ended,), timeout=10)
+        await until(lambda: not odd.life.serves)
         rest = [node for node in nodes if node is not odd]
         async with asyncio.timeout(10):
             await _work(await leader_of(rest, term_above=leader.group.term if odd_leads else 0))

@@ -29,7 +29,7 @@ class Leader:
         node.group = cast(Any, SimpleNamespace(peers=self.peers, is_leader=True, term=1, median=None))
         node.forwarder = node.transfer = cast(Any, SimpleNamespace(leader_changed=lambda: None))
         node.skew = Skew(node.group, node.clock)
-        node.spawn = lambda work: cast(Any, work.close())  # type: ignore[method-assign]
+        node.life = cast(Any, SimpleNamespace(spawn=lambda work: work.close()))
 
     def lead(self, *heard: str) -> float:
         """Elected, echoed by these, established; how far the node clock is ahead of the peers' then, ms."""

@@ -21,7 +21,8 @@ def make_service(**parts: Any) -> Service:
     """The service of a node that leads and has these parts."""
     reign = SimpleNamespace(trusted=lambda: True)
     parts |= {"directory": SimpleNamespace(deliveries=Path("deliveries")), "disk": Disk()}
-    node = SimpleNamespace(config=SimpleNamespace(node_id="n1", http_names=()), draining=False, reign=reign, **parts)
+    node = SimpleNamespace(config=SimpleNamespace(node_id="n1", http_names=()), reign=reign, **parts)
+    node.life = SimpleNamespace(draining=False)
     return Service(cast(Node, node), Limits(), Budget())
 
 

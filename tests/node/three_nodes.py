@@ -48,7 +48,7 @@ async def _run(directory: Path, scene: Scene, tables: dict[str, Any]) -> None:
         await scene(nodes)
     finally:
         for node in nodes:
-            node.stop()
+            node.life.stop()
         await all_of(serving)  # not gather: nodes that still end would be cancelled when one has failed
 
 

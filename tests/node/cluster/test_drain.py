@@ -78,7 +78,7 @@ def test_a_majority_that_stops_at_once_pushes_nothing_twice(tmp_path: Path, stop
         caring = cares(nodes)
         gone = {"all": nodes, "both followers": followers, "leader and one": [leader, followers[0]]}[stopped]
         for node in gone:
-            node.stop()
+            node.life.stop()
         await until(lambda: any(caring), what="somebody cares for those that go")
         open_gate()
         if stopped != "all":
@@ -209,7 +209,7 @@ def test_a_drain_that_cannot_be_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(Problem, match="unknown-node"):
             await leader.service.undrain("n9", principal=ANONYMOUS)
         assert (await drained.service.drain(None, principal=ANONYMOUS)).led is False
-        down.stop()
+        down.life.stop()
         await until(lambda: not leader.group.peers[down.config.node_id].connected)
         await until(lambda: leader.group.peers[drained.config.node_id].retiring)
         with pytest.raises(Problem, match="not-caught-up"):
@@ -218,8 +218,8 @@ def test_a_drain_that_cannot_be_changes_nothing(tmp_path: Path) -> None:
         assert leader.service.leads()
         await schedule(leader, MessageIn("t", b"1"))
         assert await leader.service.pull(PullIn("t", 1, 2_000), ANONYMOUS)
-        leader.stop()
-        await until(lambda: leader.draining)
+        leader.life.stop()
+        await until(lambda: leader.life.draining)
         with pytest.raises(Problem, match="draining"):
             await leader.service.drain(None, principal=ANONYMOUS)
 

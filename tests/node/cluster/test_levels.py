@@ -65,7 +65,7 @@ def test_a_member_that_is_away_holds_the_level_and_is_named(tmp_path: Path) -> N
             (await place.leader()).levels.require("hello-group")
         finally:
             for node in place.nodes.values():
-                node.stop()
+                node.life.stop()
             await asyncio.gather(*place.serving.values())
 
     asyncio.run(scene())
@@ -98,7 +98,7 @@ def test_who_leaves_between_two_levels_holds_the_second(tmp_path: Path) -> None:
             assert levels.level == 2
         finally:
             for node in place.nodes.values():
-                node.stop()
+                node.life.stop()
             await asyncio.gather(*place.serving.values())
 
     asyncio.run(scene())

@@ -40,7 +40,7 @@ class Machine:
 
     async def stop(self) -> None:
         """SIGTERM, and wait."""
-        self.node.stop()
+        self.node.life.stop()
         await self._serving
 
 

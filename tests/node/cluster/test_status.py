@@ -37,9 +37,9 @@ def test_a_leading_node_is_ready_and_a_draining_one_is_not(tmp_path: Path) -> No
         ready = node.service.ready()
         assert ready.ready
         assert set(ready.checks.values()) == {"ok"}
-        node.draining = True
+        node.life.draining = True
         drained = node.service.ready()
-        node.draining = False
+        node.life.draining = False
         assert not drained.ready
         assert drained.checks["serving"] == "shutting down"
 

@@ -154,7 +154,7 @@ def test_a_target_that_is_down_is_refused_at_once(tmp_path: Path) -> None:
         leader = await leader_of(nodes)
         down, other = followers(nodes, leader)
         term, name = leader.group.term, down.config.node_id
-        down.stop()
+        down.life.stop()
         await until(lambda: not leader.group.peers[name].connected)
         assert await refusal(leader, name) == "not-caught-up"
         assert (leader.group.term, leader.reign is not None) == (term, True)
@@ -311,7 +311,7 @@ def test_leadership_lost_before_it_begins_is_a_refusal(tmp_path: Path) -> None:
         with pytest.raises(Problem, match="no-leader"):
             await asked
         new = await leader_of(nodes, term_above=term)
-        assert not leader.failed
+        assert not leader.life.failed
         assert (await new.service.transfer(None, principal=ANONYMOUS)).repeated == 0
 
     run_nodes(tmp_path, scene)
@@ -366,7 +366,7 @@ def test_a_leader_that_stops_hands_over_first(tmp_path: Path) -> None:
         term = leader.group.term
         id = await schedule(leader)
         (delivery,) = await leader.service.pull(PullIn("t", 10, 5_000, 30_000), ANONYMOUS)
-        leader.stop()
+        leader.life.stop()
         loop = asyncio.get_running_loop()
         begun = loop.time()
         new = await leader_of(followers(nodes, leader), term_above=term)

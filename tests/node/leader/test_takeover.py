@@ -185,7 +185,7 @@ def test_a_broken_rule_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                     await until(lambda: node.reign is not None and node.reign.trusted(), 20)
                     await node.service.pull(PullIn("t", 1, 2_000, 30_000), ANONYMOUS)
 
-                waiting.append(leader.spawn(pull()))
+                waiting.append(leader.life.spawn(pull()))
         assert await leader.service.pull(PullIn("t", 1, 2_000, 30_000), ANONYMOUS)
         moved = await leader.service.transfer(None, principal=ANONYMOUS)
         assert (moved.term_before, moved.repeated) == (term, 1)

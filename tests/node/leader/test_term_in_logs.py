@@ -55,7 +55,7 @@ def test_a_node_that_stops_says_so_and_one_that_fails_says_nothing(tmp_path: Pat
         assert node.group.term == 1
 
     async def fail(node: Node) -> None:
-        node.fatal(DiskFailed("write", "somewhere", 5))
+        node.life.fatal(DiskFailed("write", "somewhere", 5))
         await asyncio.sleep(0)
 
     run_node(tmp_path / "n1", stop)

@@ -62,7 +62,7 @@ class Play:
             ),
             store=SimpleNamespace(units=lambda at: np.zeros(len(at), UNIT)),
             clock=SimpleNamespace(now_ms=lambda: 1_000),
-            spawn=lambda work: self.tasks.append(asyncio.create_task(work)),
+            life=SimpleNamespace(spawn=lambda work: self.tasks.append(asyncio.create_task(work))),
         )
         reign = SimpleNamespace(promotion=SimpleNamespace(doubts=lambda found: False), over=False, poke=lambda: None)
         self.reign = cast(Any, reign)

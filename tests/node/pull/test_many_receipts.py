@@ -112,7 +112,7 @@ def test_damage_that_is_found_ends_the_node(tmp_path: Path, monkeypatch: pytest.
     async def play(node: Node) -> None:
         receipts, told = receipts_of(await handed_over(node, COUNT)), list[BaseException]()
         await leased(node, receipts)
-        monkeypatch.setattr(node, "fatal", told.append)
+        monkeypatch.setattr(node.life, "fatal", told.append)
 
         def damaged(*args: Any, **columns: Any) -> Any:
             raise Corrupt("settle", 0, "checksum", "1", "2")

@@ -170,7 +170,7 @@ def test_a_leader_that_stops_finishes_what_is_on_the_wire(tmp_path: Path, how: s
             await until(lambda: len(seen) == 1)
             if how != "gives leadership away":
                 deposed_at_the_second_try(leader)
-            leader.stop()
+            leader.life.stop()
             others = [node for node in nodes if node is not leader]
             new = await leader_of(others, term_above=term)
             await until(lambda: leader.group.released)

@@ -197,7 +197,7 @@ def test_stopping_waits_for_what_is_on_the_wire(tmp_path: Path) -> None:
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         arrived.set()
-        await until(lambda: nodes[0].draining)
+        await until(lambda: nodes[0].life.draining)
         writer.write(answer(200))
         await writer.drain()
 
