@@ -176,7 +176,7 @@ class Node:
         self.topic_metrics = TopicMetrics(self.status.topic_name, self.status.ready_of)
         others = (self.lateness, self.watchdog.held, self.pusher.metrics, self.topic_metrics, self.guard)
         self.metrics = Metrics(self.status.values, *others)
-        self.counting = Counting(self)
+        self.counting = Counting(self.store, self.clock, lambda: self.group.term)
         self.backups = Backups(self)
         self.service = Service(self, self._limits(), client_budget(config.limits, self.pusher.total))
 

@@ -41,7 +41,7 @@ from node.ledger.ledger import Ledgers
 from node.message.change import MessageChange
 from node.message.dead_letter import DeadLetters
 from node.message.topic import check_target, settings_of, view_topic
-from node.message.topic_drop import drop_topic
+from node.message.topic_drop import TopicDrop
 from node.message.view import find, tell, view_message
 from node.pull.settling import Settling
 from node.settle.former_leader_outcomes import take_outcomes
@@ -81,9 +81,12 @@ class Service:
 
     def __init__(self, node: Node, limits: Limits, budget: Budget) -> None:
         self._node = node
-        self._changes = MessageChange(node)
+        self._changes = MessageChange(node.store, node.proposer, node.clock)
         self._settling = Settling(node)
-        self._dead = DeadLetters(node)
+        self._dead = DeadLetters(node.store, node.proposer, node.clock)
+        self._topic_drop = TopicDrop(
+            node.store, node.proposer, node.counting, node.group, node.driver, node.topic_metrics
+        )
         self._ledgers = Ledgers(node)
         self.node_id = node.config.node_id
         self.limits = limits
@@ -135,8 +138,9 @@ class Service:
     async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
         """Durable on a majority and applied when it returns."""
         await self._sure()
-        self._node.reserve.check()
-        return await schedule_messages(self._node, messages)
+        node = self._node
+        node.reserve.check()
+        return await schedule_messages(node.store, node.proposer, node.config.limits.max_topics, messages)
 
     @_reads_files
     async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
@@ -232,7 +236,7 @@ class Service:
         topic = self._topic(name)
         if if_match not in (None, topic.revision):
             raise _another_revision(topic, if_match)
-        if await drop_topic(self._node, topic, if_match, self._reign) == MISMATCH:
+        if await self._topic_drop.drop(topic, if_match, self._reign) == MISMATCH:
             raise _another_revision(self._node.store.catalog.topic(name), if_match)
 
     # -- consumers

@@ -8,33 +8,39 @@ what is proposed after it is applied after it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from api.port.problem import Problem
-from node.leader.dispatcher import Dispatcher
+from node.handover.handing_over import HandingOver
+from node.runtime.lifecycle import Lifecycle
+from node.write.proposer import Proposer
 from replication.command.registry import Unlink
-
-if TYPE_CHECKING:
-    from node.leader.leader_term import Reign
-    from node.server import Node
 
 
 class Holding:
     """The holds of one reign."""
 
-    def __init__(self, node: Node, reign: Reign, dispatcher: Dispatcher) -> None:
-        self._node = node
-        self._reign = reign
-        self._dispatcher = dispatcher
+    def __init__(
+        self,
+        proposer: Proposer,
+        life: Lifecycle,
+        handing_over: HandingOver,
+        *,
+        poke: Callable[[], None],
+        over: Callable[[], bool],
+    ) -> None:
+        """`poke`: something may go out again. `over`: whether leadership is lost."""
+        self._proposer, self._life, self._handing_over = proposer, life, handing_over
+        self._poke, self._over = poke, over
 
     def until(self, positions: Sequence[int], result: asyncio.Future[Any]) -> None:
         """Hold these until the command that ends or moves them has its result, whether or not the client still waits
         for that."""
-        self._dispatcher.hold(positions)
+        self._handing_over.hold(positions)
         self.released_by(positions, result)
 
     def released_by(self, positions: Sequence[int], result: asyncio.Future[Any]) -> None:
@@ -42,22 +48,22 @@ class Holding:
 
         def done(ended: asyncio.Future[Any]) -> None:
             error = None if ended.cancelled() else ended.exception()
-            if isinstance(error, Problem) and error.code == "outcome-unknown" and not self._reign.over:
-                self._node.life.spawn(self._release_late(positions))
+            if isinstance(error, Problem) and error.code == "outcome-unknown" and not self._over():
+                self._life.spawn(self._release_late(positions))
             else:
                 self._release(positions)
 
         result.add_done_callback(done)
 
     def _release(self, positions: Sequence[int]) -> None:
-        self._dispatcher.release(positions)
-        self._reign.poke()
+        self._handing_over.release(positions)
+        self._poke()
 
     async def _release_late(self, positions: Sequence[int]) -> None:
         """The command was given up on: release when an empty one, proposed after it, is applied."""
         applied = False
-        while not applied and not self._reign.over:
+        while not applied and not self._over():
             with suppress(Problem):
-                await self._node.proposer.propose_single(Unlink(np.empty(0, np.int64)))
+                await self._proposer.propose_single(Unlink(np.empty(0, np.int64)))
                 applied = True
         self._release(positions)

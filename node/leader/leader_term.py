@@ -25,7 +25,7 @@ from node.leader.takeover import Takeover
 from node.pull.pulling import Pulling
 from node.receipt import Receipts
 from node.runtime.steps import Steps
-from node.settle.attempt_policy import Attempts, give_up
+from node.settle.attempt_policy import Attempts
 from node.settle.move_size import move_weights
 from node.write.leader_commands import Riding
 from replication.apply.settle import ACKED
@@ -34,6 +34,7 @@ from replication.command.registry import Fail, Realign
 from storage.catalog.level import has
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.position import HOUR_MS
+from storage.format.record import Record
 from storage.wheel.slot import SlotColumns
 from storage.wheel.slot_read import SlotRead
 
@@ -71,6 +72,7 @@ class Reign:
         self._over = False
         self._unsure: list[asyncio.Future[None]] = []
         self._moved = False
+        self._attempts = Attempts(node.store, node.clock, node.entropy)
         self.takeover = Takeover(self.term, node.clock.monotonic())
         self.ready = asyncio.Event()  # something could be handed over, and what was carried over is counted
         self.dispatcher = Dispatcher(
@@ -84,10 +86,10 @@ class Reign:
                 window_total=options.window_total,
                 inline_reads=False,
             ),
-            attempts=Attempts(node),
+            attempts=self._attempts,
         )
         self.pulling = Pulling(node, self, self.dispatcher)
-        self.holding = Holding(node, self, self.dispatcher)
+        self.holding = Holding(node.proposer, node.life, self.dispatcher, poke=self.poke, over=lambda: self._over)
         self._catching_up = CatchingUp(node, self, self.dispatcher)
         self._realign = self.dispatcher.promote(self.promoted_ms, node.machine.tick)
         node.machine.listener = self
@@ -230,6 +232,10 @@ class Reign:
         if self._over:
             raise Problem("no-leader", "the leader changed during the wait; ask again")
 
+    def doubts(self, home: int, place: int, record: Record) -> bool:
+        """See Term."""
+        return self.promotion.doubts(home, place, record)
+
     # -- failed hand-overs
 
     def fail(self, fail: Fail) -> asyncio.Future[U8]:
@@ -252,7 +258,7 @@ class Reign:
     def _fail_exhausted(self) -> None:
         """Units that may not be handed over again are given up. The dispatcher holds them already."""
         for exhausted in self.dispatcher.take_exhausted():
-            fail = give_up(self._node, exhausted)
+            fail = self._attempts.give_up(exhausted)
             weight = int(move_weights(self._node.store, exhausted.position).sum())
             result = self._node.proposer.fail(fail, weight)
             self.holding.released_by(exhausted.position.tolist(), result)

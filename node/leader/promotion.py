@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from api.port.problem import Problem
-from node.message.view import Found
 from replication.apply.doubtful import DOUBTFUL_FIELD, doubtful_at
 from replication.command.promotion import HANDED_ON, Promotion
 from storage.catalog.doubt import CLOCKS_MS, NO_DOUBT, Doubt
 from storage.catalog.level import has
 from storage.format.position import MS_PER_TICK
+from storage.format.record import Record
 
 if TYPE_CHECKING:
     from node.leader.leader_term import Reign
@@ -49,12 +49,12 @@ class Promoted:
             except Problem:  # not known to have happened: said twice, it says the same
                 await asyncio.sleep(AGAIN_S)
 
-    def doubts(self, found: Found) -> bool:
+    def doubts(self, home: int, place: int, record: Record) -> bool:
         """Whether a leader before this one may have handed this message over, or not, though nothing tells of it. Plans
         are the log's to judge: one that has not begun is taken back in the entry of what asks."""
-        if DOUBTFUL_FIELD in found.record.extension:
+        if DOUBTFUL_FIELD in record.extension:
             return True
-        places = [found.place] if has(self._store.level, "doubt") else [found.home, found.place]
+        places = [place] if has(self._store.level, "doubt") else [home, place]
         return any(
             doubtful_at(self._store, doubt, np.array(places, np.uint64), heard=True).any()
             for doubt in (self._store.doubt, self._doubt)

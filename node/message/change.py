@@ -7,24 +7,24 @@ the same or an earlier entry: so a 200 is not followed by the start of a hand-ov
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from api.port.port import CancelResult, RescheduleResult
 from api.port.problem import FieldFault, Problem
 from api.port.timestamp import render_time
-from node.leader.leader_term import Reign
+from node.handover.term import Term
 from node.message.view import EVENTS, Found, find, handed_over_at, newest_lease, revision_of, tell, unknown_message
+from node.runtime.clock import NodeClock
 from node.settle.move_size import move_weight
 from node.write.command_queues import CancelOrder, RescheduleOrder
+from node.write.proposer import Proposer
 from replication.apply.move import RESCHEDULED
 from replication.apply.settle import CANCELLED, DOUBTFUL, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
 from storage.format.rows import Settles
 from storage.query.lease_end import lease_ends_ms
-
-if TYPE_CHECKING:
-    from node.server import Node
+from storage.store import Store
 
 PRIORS: Final = {NONE: "none", KNOWN: "known", DOUBTFUL: "unknown"}
 REVISION_MAX: Final = (1 << 32) - 1
@@ -35,24 +35,24 @@ CHANGES_MAX: Final = 10_000
 class MessageChange:
     """Changes of single messages on one node; the caller has asked that it leads."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, store: Store, proposer: Proposer, clock: NodeClock) -> None:
+        self._store, self._proposer, self._clock = store, proposer, clock
 
-    async def cancel(self, reign: Reign, id: str, if_match: int | None) -> CancelResult:
+    async def cancel(self, term: Term, id: str, if_match: int | None) -> CancelResult:
         """`unknown-message`, `leased`, `already-settled`, `revision-mismatch`."""
-        found = find(self._node.store, id)
-        order = CancelOrder(found.home, reign.promotion.doubts(found), _revision(found, if_match))
-        outcome = self._node.proposer.cancel(order)
-        reign.holding.until([found.home], outcome)
+        found = find(self._store, id)
+        order = CancelOrder(found.home, term.doubts(found.home, found.place, found.record), _revision(found, if_match))
+        outcome = self._proposer.cancel(order)
+        term.holding.until([found.home], outcome)
         # Shielded: a client that goes away takes back neither the Cancel nor the hold that goes with it.
         result, attempts, prior = await asyncio.shield(outcome)
         if result == CANCELLED:
             return CancelResult(id.upper(), attempts, PRIORS[prior])
-        raise await self._refusal(result, id, if_match)
+        raise await self._refusal(term, result, id, if_match)
 
     async def reschedule(
         self,
-        reign: Reign,
+        term: Term,
         id: str,
         *,
         deliver_at_ms: int | None,
@@ -61,41 +61,41 @@ class MessageChange:
         max_delay_ms: int,
     ) -> RescheduleResult:
         """The refusals of `cancel`, `beyond-max-delay` and `over-limit`."""
-        found = find(self._node.store, id)
+        found = find(self._store, id)
         if revision_of(found.record) > CHANGES_MAX:
             detail = f"a message is rescheduled {CHANGES_MAX} times at most; cancel it, and schedule another"
             raise Problem("over-limit", detail)
         order = RescheduleOrder(
             found.home,
-            reign.promotion.doubts(found),
+            term.doubts(found.home, found.place, found.record),
             _revision(found, if_match),
             deliver_at_ms,
             delay_ms,
             move_weight(len(found.record.body)),
         )
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._clock.now_ms()
         if order.due_ms(now_ms) - now_ms > max_delay_ms:
             field = "delay" if deliver_at_ms is None else "deliver_at"
             detail = f"the due time is more than {max_delay_ms} ms ahead, the most that is taken here"
             raise Problem("beyond-max-delay", detail, errors=[FieldFault(f"/{field}", detail)])
-        outcome = self._node.proposer.reschedule(order)
-        reign.holding.until([found.home], outcome)
+        outcome = self._proposer.reschedule(order)
+        term.holding.until([found.home], outcome)
         result, due_ms, revision = await asyncio.shield(outcome)
         if result == RESCHEDULED:
-            topic = self._node.store.catalog.topic_by_number(found.record.topic)
+            topic = self._store.catalog.topic_by_number(found.record.topic)
             return RescheduleResult(id.upper(), topic.name if topic else "", due_ms, revision)
-        raise await self._refusal(result, id, if_match)
+        raise await self._refusal(term, result, id, if_match)
 
-    async def _refusal(self, result: int, id: str, if_match: int | None) -> Problem:
+    async def _refusal(self, term: Term, result: int, id: str, if_match: int | None) -> Problem:
         """Why the message was left as it is, from what the records say by now."""
-        store = self._node.store
+        store = self._store
         if result == UNKNOWN:
             return unknown_message()
         if result == MISMATCH:
             return _mismatch(revision_of(find(store, id).record), if_match)
         _, told = await tell(store, id)
         if result == LEASED:
-            return _leased(told, self._node.group.term, self._node.clock.now_ms())
+            return _leased(told, term.term, self._clock.now_ms())
         return _settled(told)
 
 

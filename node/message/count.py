@@ -17,21 +17,20 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from api.port.duration import render_duration
 from api.port.problem import FieldFault, Problem
 from api.port.queries import ENDED_STATES, HISTOGRAM_BUCKETS_MAX, OPEN_STATES, CountQuery, HistogramBucket
+from node.handover.term import Leads
+from node.runtime.clock import NodeClock
 from node.runtime.one_at_a_time import Turns
 from replication.snapshot.in_thread import in_thread_until
 from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED, LEASED, PENDING, Corrupt
 from storage.format.tag_mask import TagFilter
 from storage.hour.hour_table import Extents
 from storage.query.count import ENDED, OPEN, READY, DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total, Which
-
-if TYPE_CHECKING:
-    from node.leader.leader_term import Reign
-    from node.server import Node
+from storage.store import Store
 
 #: What is given to a thread at a time: so many hours, or as many as hold so many units. Between two the loop asks
 #: whether it still leads.
@@ -57,15 +56,13 @@ _STANDINGS: Final = {
 }
 assert set(_STANDINGS) == {*OPEN_STATES, *ENDED_STATES}
 
-Leads = Callable[[], "Reign"]
-"""Raises `Problem` unless this node may answer as leader at this moment."""
-
 
 class Counting:
     """The counts of one node; the caller has asked that it leads, and `leads` asks again or raises."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, store: Store, clock: NodeClock, term: Callable[[], int]) -> None:
+        """`term`: the newest that this node knows of."""
+        self._store, self._clock, self._term = store, clock, term
         self._turns = Turns("counts", WAITING_MAX, TAKE_TURNS)
         self._listing = asyncio.Lock()  # one pass over all topics at a time: its result serves all who wait
         self._topics: Mapping[int, Mapping[str, int]] = {}
@@ -116,18 +113,17 @@ class Counting:
                 counts[topic][words[standing]] = count
             self._topics, self._topics_term = counts, term
             fresh_s = max(TOPICS_FRESH_S, TOPICS_FRESH_TIMES * took_s)
-            self._topics_until_s = self._node.clock.monotonic() + fresh_s
+            self._topics_until_s = self._clock.monotonic() + fresh_s
             return counts
 
     def _is_fresh(self) -> bool:
         """Whether the counts of topics still serve: those of another term do not, they may know of less."""
-        node = self._node
-        return node.clock.monotonic() < self._topics_until_s and node.group.term == self._topics_term
+        return self._clock.monotonic() < self._topics_until_s and self._term() == self._topics_term
 
     def _which(self, query: CountQuery) -> Which:
         number = None
         if query.topic is not None:
-            topic = self._node.store.catalog.topic(query.topic)
+            topic = self._store.catalog.topic(query.topic)
             if topic is None:
                 raise Problem("unknown-topic", f"no topic is named {query.topic}; scheduling to it or PUT creates it")
             number = topic.number
@@ -141,7 +137,7 @@ class Counting:
 
     async def _pass(self, which: Which, tally: Tally, leads: Leads, counted: list[Extents] | None = None) -> float:
         """All hours that may hold some; `counted` gets what each held. The seconds that the work took."""
-        clock, took_s = self._node.clock, 0.0
+        clock, took_s = self._clock, 0.0
         now_ms, which = clock.now_ms(), replace(which, term=leads().term)
         pieces = self._pieces(which, tally, now_ms, counted)
         async with self._turns.shared() as turn:
@@ -160,7 +156,7 @@ class Counting:
     ) -> Iterator[list[HourCount]]:
         """What to read, made when it is asked for, and the last one perhaps with nothing; what is known without reading
         is added at once."""
-        store = self._node.store
+        store = self._store
         piece: list[HourCount] = []
         units, looked = 0, list[int]()
         for hour in store.hours():
@@ -187,7 +183,7 @@ class Counting:
         stop = threading.Event()
         damaged = await in_thread_until(stop, _read_all, piece, tally, stop.is_set)
         for count, error in damaged:
-            if self._node.store.is_linked(count.source):
+            if self._store.is_linked(count.source):
                 raise error
 
 

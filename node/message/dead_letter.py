@@ -7,19 +7,22 @@ in pieces that leave the event loop its turn; between two pieces leadership is a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from api.port.problem import FieldFault, Problem
 from api.port.queries import BulkResult, DeadMessage, DeadPage, DeadQuery
+from node.handover.term import Leads
+from node.runtime.clock import NodeClock
 from node.settle.in_parts import NOT_PROPOSED, unfinished
 from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import reason_of
 from node.write.command_queues import ENTRY_MOVES_MAX, GROUP
+from node.write.proposer import Proposer
 from replication.command.registry import Redrive
 from storage.catalog.topic import Topic
 from storage.format.array import U64
@@ -28,10 +31,7 @@ from storage.format.position import GONE, INDEX_BITS
 from storage.format.record import Record
 from storage.format.rows import DEAD
 from storage.format.tag_mask import tags_mask
-
-if TYPE_CHECKING:
-    from node.leader.leader_term import Reign
-    from node.server import Node
+from storage.store import Store
 
 #: Homes looked at in one piece, and records read, counted as in node.settle.move_size.
 LOOK_ROWS: Final = 65_536
@@ -58,10 +58,10 @@ class _Done:
 class DeadLetters:
     """The dead messages of one node; the caller has asked that it leads, and `leads` asks again or raises."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, store: Store, proposer: Proposer, clock: NodeClock) -> None:
+        self._store, self._proposer, self._clock = store, proposer, clock
 
-    async def page(self, topic: Topic, query: DeadQuery, leads: Callable[[], Reign]) -> DeadPage:
+    async def page(self, topic: Topic, query: DeadQuery, leads: Leads) -> DeadPage:
         """Up to `query.limit` of them, from behind the cursor on."""
         found: list[DeadMessage] = []
         homes: list[int] = []
@@ -73,7 +73,7 @@ class DeadLetters:
                     return DeadPage(found[: query.limit], f"{homes[query.limit - 1]:016x}")
         return DeadPage(found)
 
-    async def redrive(self, topic: Topic, query: DeadQuery, leads: Callable[[], Reign], *, dry_run: bool) -> BulkResult:
+    async def redrive(self, topic: Topic, query: DeadQuery, leads: Leads, *, dry_run: bool) -> BulkResult:
         """Make all that match due now. What dies meanwhile may be among them, but none is redriven twice.
         `outcome-unknown` with what is known to be done where leadership was lost in the middle."""
         done = _Done()
@@ -97,24 +97,22 @@ class DeadLetters:
     async def _redriven(self, homes: list[int], done: _Done) -> None:
         """Those of these that are dead are due again."""
         home = np.array(homes, np.uint64)
-        for piece in move_pieces(move_weights(self._node.store, home), ENTRY_MOVES_MAX):
-            now_ms = self._node.clock.now_ms()
+        for piece in move_pieces(move_weights(self._store, home), ENTRY_MOVES_MAX):
+            now_ms = self._clock.now_ms()
             command = Redrive(home[piece], np.full(len(home[piece]), now_ms, np.int64))
-            results, done.index = await self._node.proposer.redrive(command)
+            results, done.index = await self._proposer.redrive(command)
             done.changed += int(np.count_nonzero(results))
 
-    async def _matching(
-        self, topic: Topic, query: DeadQuery, after: int, leads: Callable[[], Reign]
-    ) -> AsyncGenerator[list[_Dead]]:
+    async def _matching(self, topic: Topic, query: DeadQuery, after: int, leads: Leads) -> AsyncGenerator[list[_Dead]]:
         """All dead messages that match, behind the position `after`, in pieces none of which is empty."""
-        for hour in self._node.store.ended_hours(max(after, 0) >> INDEX_BITS):
-            begin, end = self._node.store.span(hour)
+        for hour in self._store.ended_hours(max(after, 0) >> INDEX_BITS):
+            begin, end = self._store.span(hour)
             for first in range(max(begin, after + 1), end, LOOK_ROWS):
                 await asyncio.sleep(0)
                 leads()
-                homes = self._node.store.born_in_state(first, min(first + LOOK_ROWS, end), DEAD)
+                homes = self._store.born_in_state(first, min(first + LOOK_ROWS, end), DEAD)
                 candidates = self._candidates(topic, query, homes)
-                for rows in move_pieces(move_weights(self._node.store, candidates), READ_WEIGHT):
+                for rows in move_pieces(move_weights(self._store, candidates), READ_WEIGHT):
                     piece = self._read(query, candidates[rows])
                     if piece:
                         yield piece
@@ -124,7 +122,7 @@ class DeadLetters:
     def _candidates(self, topic: Topic, query: DeadQuery, homes: U64) -> U64:
         """Those of the topic that may carry the tag, as far as the index says."""
         homes = self._still_dead(homes)
-        units = self._node.store.units(homes)
+        units = self._store.units(homes)
         rows = units["topic"] == topic.number
         if query.tag is not None:
             mask = np.uint64(tags_mask([query.tag.encode()]))
@@ -134,7 +132,7 @@ class DeadLetters:
 
     def _read(self, query: DeadQuery, homes: U64) -> list[_Dead]:
         """Those that match by their records."""
-        store = self._node.store
+        store = self._store
         homes = self._still_dead(homes)
         places = store.last_places(homes)
         there = places != np.uint64(GONE)
@@ -144,11 +142,11 @@ class DeadLetters:
 
     def _still_dead(self, homes: U64) -> U64:
         """Since these were found the loop had its turns: messages may be redriven, an hour may be gone."""
-        dead: U64 = homes[self._node.store.state_only(homes) == DEAD]
+        dead: U64 = homes[self._store.state_only(homes) == DEAD]
         return dead
 
     def _shown(self, found: list[_Dead]) -> list[DeadMessage]:
-        store = self._node.store
+        store = self._store
         homes = np.array([dead.home for dead in found], np.uint64)
         places = np.array([dead.place for dead in found], np.uint64)
         ids = encode_ids(GROUP, homes, np.array([dead.record.random for dead in found], np.uint64))

@@ -16,17 +16,20 @@ the topic anew.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from api.port.problem import Problem
-from node.message.count import Leads
+from node.handover.term import Leads
+from node.handover.topic_metrics import TopicMetrics
+from node.message.count import Counting
+from node.write.proposer import Proposer
 from replication.apply.topic import DROPPED, MISMATCH, UNKNOWN
 from replication.command.registry import DropTopic
+from replication.driver import GroupDriver
+from replication.group import RaftGroup
 from storage.catalog.topic import Topic
 from storage.hour.hour_table import Extents
-
-if TYPE_CHECKING:
-    from node.server import Node
+from storage.store import Store
 
 #: Counts until a delete gives up, each quicker than what comes in between.
 TRIES_MAX: Final = 8
@@ -35,46 +38,59 @@ FRESH_MAX: Final = 20_000
 FRESH_HOURS_MAX: Final = 100
 
 
-async def drop_topic(node: Node, topic: Topic, if_match: int | None, leads: Leads) -> int:
-    """Remove the topic; DROPPED, or MISMATCH if it has another revision than `if_match`. `not-empty`, `over-limit`,
-    `unknown-topic` if somebody else removed it, `change-in-progress` where too much comes."""
-    for _ in range(TRIES_MAX):
-        pending, before = await node.counting.open_messages(topic.number, leads)
-        if pending:
-            raise Problem(
-                "not-empty",
-                f"{pending} messages of {topic.name} have not ended; cancel them or wait for their end",
-                pending=pending,
-            )
-        result = await node.proposer.drop_topic(_judge(node, topic, if_match, before))
-        if result == DROPPED:
-            node.topic_metrics.forget(topic.name)
-        if result in (DROPPED, MISMATCH):
-            return result
-        if result == UNKNOWN:
-            raise Problem("unknown-topic", f"no topic is named {topic.name}; it was deleted meanwhile")
-        await node.driver.applied()  # an entry that others proposed is on its way to the disk, perhaps a slow one
-    raise Problem("change-in-progress", f"too much comes in to make sure that {topic.name} is empty; try again later")
+class TopicDrop:
+    """Deletes topics that are empty; the caller has asked that this node leads, and `leads` asks again or raises."""
 
+    def __init__(
+        self,
+        store: Store,
+        proposer: Proposer,
+        counting: Counting,
+        group: RaftGroup,
+        driver: GroupDriver,
+        topic_metrics: TopicMetrics,
+    ) -> None:
+        self._store, self._proposer, self._counting = store, proposer, counting
+        self._group, self._driver, self._topic_metrics = group, driver, topic_metrics
 
-def _judge(node: Node, topic: Topic, if_match: int | None, before: Extents) -> Callable[[], DropTopic | None]:
-    """What is proposed if nothing of the topic came since the count, None if it may have; asked when the entry that it
-    goes in is put together, so that its index is known."""
+    async def drop(self, topic: Topic, if_match: int | None, leads: Leads) -> int:
+        """Remove the topic; DROPPED, or MISMATCH if it has another revision than `if_match`. `not-empty`, `over-limit`,
+        `unknown-topic` if somebody else removed it, `change-in-progress` where too much comes."""
+        for _ in range(TRIES_MAX):
+            pending, before = await self._counting.open_messages(topic.number, leads)
+            if pending:
+                raise Problem(
+                    "not-empty",
+                    f"{pending} messages of {topic.name} have not ended; cancel them or wait for their end",
+                    pending=pending,
+                )
+            result = await self._proposer.drop_topic(self._judge(topic, if_match, before))
+            if result == DROPPED:
+                self._topic_metrics.forget(topic.name)
+            if result in (DROPPED, MISMATCH):
+                return result
+            if result == UNKNOWN:
+                raise Problem("unknown-topic", f"no topic is named {topic.name}; it was deleted meanwhile")
+            await self._driver.applied()  # an entry that others proposed is on its way to the disk, perhaps a slow one
+        raise Problem(
+            "change-in-progress", f"too much comes in to make sure that {topic.name} is empty; try again later"
+        )
 
-    def judge() -> DropTopic | None:
-        group, store = node.group, node.store
-        index = group.last_index
-        if group.applied_index != index or not _unchanged(node, topic.number, before):
-            return None
-        return DropTopic(topic.namespace, topic.name, index + 1, store.unit_count, if_match or 0)
+    def _judge(self, topic: Topic, if_match: int | None, before: Extents) -> Callable[[], DropTopic | None]:
+        """What is proposed if nothing of the topic came since the count, None if it may have; asked when the entry that
+        it goes in is put together, so that its index is known."""
 
-    return judge
+        def judge() -> DropTopic | None:
+            index = self._group.last_index
+            if self._group.applied_index != index or not self._unchanged(topic.number, before):
+                return None
+            return DropTopic(topic.namespace, topic.name, index + 1, self._store.unit_count, if_match or 0)
 
+        return judge
 
-def _unchanged(node: Node, number: int, before: Extents) -> bool:
-    """Whether no unit of the topic was appended since the hours were counted."""
-    store = node.store
-    fresh = [*store.extents().grown_since(before)]
-    if sum(units for _, _, units in fresh) > FRESH_MAX or len(fresh) > FRESH_HOURS_MAX:
-        return False
-    return not any((store.topics_from(hour, first) == number).any() for hour, first, _ in fresh)
+    def _unchanged(self, number: int, before: Extents) -> bool:
+        """Whether no unit of the topic was appended since the hours were counted."""
+        fresh = [*self._store.extents().grown_since(before)]
+        if sum(units for _, _, units in fresh) > FRESH_MAX or len(fresh) > FRESH_HOURS_MAX:
+            return False
+        return not any((self._store.topics_from(hour, first) == number).any() for hour, first, _ in fresh)

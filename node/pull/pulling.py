@@ -124,7 +124,7 @@ class Pulling:
 
     def _take(self, topic: int, request: PullIn, wanted: TagFilter | None, *, again: bool) -> HandOver:
         """Hand over what is ready, perhaps nothing; and step on, if others may find more. `again`: not its first."""
-        lease_ms = request.lease_ms or settings_of(self._node, topic).get("lease_ms", LEASE_MS)
+        lease_ms = request.lease_ms or settings_of(self._node.store, topic).get("lease_ms", LEASE_MS)
         now_ms, trusted = self._node.clock.now_ms(), self._reign.trusted()
         began_s = self._loop.time()
         hand_over = self._dispatcher.hand_over(

@@ -6,20 +6,20 @@ again. So the dispatcher asks before each repeat, and what its policy does not a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from node.handover.attempt_limit import Exhausted
+from node.runtime.clock import NodeClock
+from node.runtime.entropy import Entropy
 from node.settle.retry import LEASE_ENDED, MAX_AGE, effective, too_old
 from replication.command.handover import DEAD
 from replication.command.registry import Fail
 from storage.format.array import U16, U64
 from storage.format.record import Record
-
-if TYPE_CHECKING:
-    from node.server import Node
+from storage.store import Store
 
 HAND_OVERS_MAX: Final = 60_000
 """Of one message, those that do not count too: the number of a hand-over has 16 bits, and a number that came twice in a
@@ -29,44 +29,45 @@ term would be fenced away by its receiver."""
 class Attempts:
     """The policies of all topics and messages, for the dispatcher (node.handover.attempt_limit.AttemptLimit)."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, store: Store, clock: NodeClock, entropy: Entropy) -> None:
+        self._store, self._clock, self._entropy = store, clock, entropy
 
     def over(self, topic: int, positions: U64, attempts: U16) -> npt.NDArray[np.bool_]:
         """True, shape [n], for units of the topic whose next hand-over, of these numbers, their policy forbids."""
-        settings = settings_of(self._node, topic)
-        now_ms = self._node.clock.now_ms()
-        records = self._node.store.records(positions)
+        settings = settings_of(self._store, topic)
+        now_ms = self._clock.now_ms()
+        records = self._store.records(positions)
         rows = zip(records, attempts.tolist(), strict=True)
         return np.fromiter(
             (_exhausted_by(settings, record, made - 1, now_ms) != 0 for record, made in rows), np.bool_, len(records)
         )
 
+    def give_up(self, exhausted: Exhausted) -> Fail:
+        """The Fail of units that are over their limit, by the clock that `over` asked: by an earlier moment one that
+        has just become too old would not be, and would die of a lease that never was."""
+        now_ms = self._clock.now_ms()
+        count = len(exhausted.position)
+        settings = settings_of(self._store, exhausted.topic)
+        records = self._store.records(exhausted.position)
+        rows = zip(records, exhausted.attempt.tolist(), strict=True)
+        return Fail(
+            position=exhausted.position,
+            term=exhausted.term,
+            attempt=exhausted.attempt,
+            code=np.fromiter(
+                (_exhausted_by(settings, record, made, now_ms) or LEASE_ENDED for record, made in rows),
+                np.uint16,
+                count,
+            ),
+            fate=np.full(count, DEAD, np.uint8),
+            due_ms=np.zeros(count, np.int64),
+            random=self._entropy.id_bits(count),
+        )
 
-def give_up(node: Node, exhausted: Exhausted) -> Fail:
-    """The Fail of units that are over their limit, by the clock that `over` asked: by an earlier moment one that has
-    just become too old would not be, and would die of a lease that never was."""
-    now_ms = node.clock.now_ms()
-    count = len(exhausted.position)
-    settings = settings_of(node, exhausted.topic)
-    records = node.store.records(exhausted.position)
-    rows = zip(records, exhausted.attempt.tolist(), strict=True)
-    return Fail(
-        position=exhausted.position,
-        term=exhausted.term,
-        attempt=exhausted.attempt,
-        code=np.fromiter(
-            (_exhausted_by(settings, record, made, now_ms) or LEASE_ENDED for record, made in rows), np.uint16, count
-        ),
-        fate=np.full(count, DEAD, np.uint8),
-        due_ms=np.zeros(count, np.int64),
-        random=node.entropy.id_bits(count),
-    )
 
-
-def settings_of(node: Node, topic: int) -> dict[str, Any]:
+def settings_of(store: Store, topic: int) -> dict[str, Any]:
     """A topic's settings as they are now; none if it is gone."""
-    found = node.store.catalog.topic_by_number(topic)
+    found = store.catalog.topic_by_number(topic)
     return found.settings if found is not None else {}
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from api.port.loop_turn import LoopTurn
 from api.port.problem import Problem
+from node.handover.term import Term
 from node.settle.wait_for_all import all_ended
 from storage.format.array import U8
-
-if TYPE_CHECKING:
-    from node.leader.leader_term import Reign
 
 T = TypeVar("T")
 
@@ -60,10 +58,10 @@ def refusals_of(results: Sequence[T | Problem]) -> list[Problem]:
 
 
 async def in_pieces(
-    reign: Reign, pieces: Sequence[slice], propose: Callable[[slice], asyncio.Future[U8]]
+    term: Term, pieces: Sequence[slice], propose: Callable[[slice], asyncio.Future[U8]]
 ) -> tuple[U8, Problem | None]:
     """The results of all pieces, and the first refusal if some were refused. Raises it where nothing was proposed:
-    `no-leader` where the reign ended before, for the next one, of this node too, knows nothing of what this one holds.
+    `no-leader` where the term ended before, for the next one, of this node too, knows nothing of what this one holds.
     """
     parts: list[asyncio.Future[U8]] = []
     refused: list[Problem] = []
@@ -73,7 +71,7 @@ async def in_pieces(
             await asyncio.wait([parts[number - WAITING_PIECES]])
         await turn.give_way()
         try:
-            reign.raise_if_over()
+            term.raise_if_over()
         except Problem as over:
             if not parts:
                 raise

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,25 +16,25 @@ from api.port.port import FAILED, MessageIn, ScheduleResult
 from api.port.problem import FieldFault, Problem
 from node.write.command_queues import problem_of
 from node.write.message_queue import Part
+from node.write.proposer import Proposer
 from storage.store import Store
-
-if TYPE_CHECKING:
-    from node.server import Node
 
 _topics = attrgetter("topic")
 _targets = attrgetter("target")
 
 
-async def schedule_messages(node: Node, messages: Sequence[MessageIn]) -> ScheduleResult:
+async def schedule_messages(
+    store: Store, proposer: Proposer, topics_max: int, messages: Sequence[MessageIn]
+) -> ScheduleResult:
     """Durable on a majority and applied when it returns. A single message's refusal is raised; in a batch each message
     at fault has its own problem, and the others go on."""
-    problems = refused(node.store, messages, node.config.limits.max_topics)
+    problems = refused(store, messages, topics_max)
     if problems and len(problems) == len(messages) == 1:
         raise problems[0]
     if len(problems) == len(messages):
         return join([], len(messages), problems)
     if not problems:
-        parts = await node.proposer.schedule(messages)
+        parts = await proposer.schedule(messages)
         if len(parts) == 1:
             _, _, result = parts[0]
             if isinstance(result, str):
@@ -43,7 +42,7 @@ async def schedule_messages(node: Node, messages: Sequence[MessageIn]) -> Schedu
             return ScheduleResult(result.ids, result.due_ms, result.status)
         return join(parts, len(messages), {})
     rows = [row for row in range(len(messages)) if row not in problems]
-    found = await schedule_messages(node, [messages[row] for row in rows])
+    found = await schedule_messages(store, proposer, topics_max, [messages[row] for row in rows])
     return _spread(found, rows, len(messages), problems)
 
 

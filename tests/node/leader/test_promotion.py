@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from node.leader.promotion import Promoted
-from node.message.view import Found
 from replication.command.promotion import HANDED_ON
 from replication.command.registry import Promotion
 from storage.catalog.doubt import CLOCKS_MS
@@ -39,7 +38,7 @@ def promoted(
 
 def doubted(log: Log, leader: Promoted, homes: list[int]) -> list[bool]:
     """Of messages that stand where they were born."""
-    return [leader.doubts(Found(home, home, log.record(home))) for home in homes]
+    return [leader.doubts(home, home, log.record(home)) for home in homes]
 
 
 def test_a_clock_that_is_behind_doubts_what_a_right_one_had_reached(log: Log) -> None:

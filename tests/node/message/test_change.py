@@ -14,8 +14,7 @@ import pytest
 from api.port.port import ANONYMOUS
 from api.port.problem import Problem
 from node.handover.command_holds import Holding
-from node.leader.dispatcher import Dispatcher
-from node.leader.leader_term import Reign
+from node.handover.handing_over import HandingOver
 from node.message import change as message_change
 from node.message import view as message_view
 from node.message.change import MessageChange
@@ -56,18 +55,16 @@ class Play:
         self.later = asyncio.Event()
         self.tasks: list[asyncio.Task[None]] = []
         self.orders: list[Any] = []
-        self.node = SimpleNamespace(
-            proposer=SimpleNamespace(
-                cancel=self._order, reschedule=self._order, propose_single=lambda command: self.later.wait()
-            ),
-            store=SimpleNamespace(units=lambda at: np.zeros(len(at), UNIT)),
-            clock=SimpleNamespace(now_ms=lambda: 1_000),
-            life=SimpleNamespace(spawn=lambda work: self.tasks.append(asyncio.create_task(work))),
+        proposer: Any = SimpleNamespace(
+            cancel=self._order, reschedule=self._order, propose_single=lambda command: self.later.wait()
         )
-        reign = SimpleNamespace(promotion=SimpleNamespace(doubts=lambda found: False), over=False, poke=lambda: None)
-        self.reign = cast(Any, reign)
-        self.reign.holding = Holding(cast(Node, self.node), cast(Reign, self.reign), cast(Dispatcher, self.held))
-        self.change = MessageChange(cast(Node, self.node))
+        life: Any = SimpleNamespace(spawn=lambda work: self.tasks.append(asyncio.create_task(work)))
+        self.term: Any = SimpleNamespace(term=1, doubts=lambda home, place, record: False)
+        held = cast(HandingOver, self.held)
+        self.term.holding = Holding(proposer, life, held, poke=lambda: None, over=lambda: False)
+        store: Any = SimpleNamespace(units=lambda at: np.zeros(len(at), UNIT))
+        clock: Any = SimpleNamespace(now_ms=lambda: 1_000)
+        self.change = MessageChange(store, proposer, clock)
 
     def _order(self, order: Any) -> Outcome:
         self.orders.append(order)
@@ -75,12 +72,12 @@ class Play:
 
     def cancel(self, if_match: int | None = None) -> Coroutine[Any, Any, Any]:
         """One cancel."""
-        return self.change.cancel(self.reign, "x", if_match)
+        return self.change.cancel(self.term, "x", if_match)
 
     def reschedule(self, **when: int | None) -> Coroutine[Any, Any, Any]:
         """One reschedule; at most 500 ms ahead."""
         asked = {"deliver_at_ms": None, "delay_ms": None, "if_match": None, **when}
-        return self.change.reschedule(self.reign, "x", max_delay_ms=500, **asked)
+        return self.change.reschedule(self.term, "x", max_delay_ms=500, **asked)
 
 
 def run(test: Callable[[Play], Coroutine[Any, Any, None]], monkeypatch: pytest.MonkeyPatch) -> None:

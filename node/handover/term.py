@@ -1,0 +1,63 @@
+"""The term of leadership that hand-overs, and changes of what is handed over, are made in, as far as they need to know.
+
+`node/leader/leader_term.py` is one. It is over in the same step of the loop in which leadership is lost, and nothing of
+it goes on after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from node.handover.command_holds import Holding
+from node.handover.lease_book import HandOver
+from node.receipt import Receipts
+from replication.command.handover import Fail
+from storage.format.array import U8
+from storage.format.record import Record
+
+
+class Term(Protocol):
+    """`term` is its number, `promoted_ms` the node clock when it began. `holding`: units that commands in flight end or
+    move."""
+
+    term: int
+    promoted_ms: int
+    receipts: Receipts
+    holding: Holding
+
+    @property
+    def over(self) -> bool:
+        """Whether leadership is lost."""
+
+    def trusted(self) -> bool:
+        """Whether this node may act as leader at this moment, and is not about to give that away."""
+
+    def raise_if_over(self) -> None:
+        """Raises `no-leader`: who waited asks this before it goes on."""
+
+    def poke(self) -> None:
+        """Something changed: step at the end of this loop iteration."""
+
+    def poke_by(self, at_ms: int) -> None:
+        """Something will be due then: step no later."""
+
+    def doubts(self, home: int, place: int, record: Record) -> bool:
+        """Whether a leader before may have handed this message over, or not, though nothing tells of it."""
+
+    def fail(self, fail: Fail) -> asyncio.Future[U8]:
+        """Propose what becomes of failed hand-overs; their units are held till the result is known."""
+
+    def give_up(self, fail: Fail) -> asyncio.Future[U8]:
+        """Propose the end of messages that the dispatcher leaves alone."""
+
+    async def leased(self, hand_over: HandOver) -> None:
+        """Until the Lease of a strict hand-over is applied. Raises `no-leader`."""
+
+    async def recorded(self, position: int) -> None:
+        """Until the records hold every hand-over of this unit that was made. Raises `no-leader`."""
+
+
+Leads = Callable[[], Term]
+"""Raises `Problem` unless this node may answer as leader at this moment."""
