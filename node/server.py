@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import contextlib
 
-import numpy as np
-import numpy.typing as npt
 import structlog
 
 from api.http.server import GRACE_S
@@ -30,6 +28,7 @@ from node.cluster.metrics import Metrics
 from node.cluster.status import Status
 from node.cluster.transfer import Transfer
 from node.group_options import address_of, open_group
+from node.handover.counters import Counters
 from node.handover.delivery_log import DeliveryLog
 from node.handover.lateness import Lateness
 from node.handover.term_record import TermRecord, end_killed
@@ -87,7 +86,7 @@ class Node:
         self._told_term = 0  # the newest that was reigned in or passed by
         self._caught_up = False
         self.lateness, self.watchdog = Lateness(), outside.watchdog(config.watchdog.held_ms)
-        self.handed_over = self.acked = self.released = 0
+        self.counters = Counters(self.lateness)
         try:
             self._open()
         except BaseException:
@@ -338,8 +337,3 @@ class Node:
             return None
         contact = self.members.contact(leader) if leader is not None else None
         return contact.http if contact is not None else None
-
-    def count_handed_over(self, count: int, lateness_ms: npt.NDArray[np.int64]) -> int:
-        """Hand-overs were made; the first ones of their messages were this late. Returns how late in all."""
-        self.handed_over += count
-        return self.lateness.observe(lateness_ms)

@@ -44,7 +44,7 @@ from node.message.topic import check_target, settings_of, view_topic
 from node.message.topic_drop import TopicDrop
 from node.message.view import find, tell, view_message
 from node.pull.settling import Settling
-from node.settle.former_leader_outcomes import take_outcomes
+from node.settle.former_leader_outcomes import FormerLeaderOutcomes
 from node.write.schedule import schedule_messages
 from replication.apply.topic import MISMATCH
 from replication.command.registry import PutTopic
@@ -82,7 +82,20 @@ class Service:
     def __init__(self, node: Node, limits: Limits, budget: Budget) -> None:
         self._node = node
         self._changes = MessageChange(node.store, node.proposer, node.clock)
-        self._settling = Settling(node)
+        self._settling = Settling(
+            node.store,
+            node.clock,
+            node.entropy,
+            node.proposer,
+            delivery_log=node.delivery_log,
+            topic_metrics=node.topic_metrics,
+            counters=node.counters,
+            reserve=node.reserve,
+            fatal=node.life.fatal,
+        )
+        self._former_leaders = FormerLeaderOutcomes(
+            node.store, node.clock, node.entropy, node.proposer, node.topic_metrics
+        )
         self._dead = DeadLetters(node.store, node.proposer, node.clock)
         self._topic_drop = TopicDrop(
             node.store, node.proposer, node.counting, node.group, node.driver, node.topic_metrics
@@ -341,7 +354,7 @@ class Service:
     @_reads_files
     async def outcomes(self, told: Sequence[PushOutcome], *, principal: Principal) -> Sequence[str]:
         """What became of a former leader's pushes; taken also by a leader that only waits for them."""
-        return await take_outcomes(self._node, self._established(), told)
+        return await self._former_leaders.take(self._established(), told)
 
     async def takeover(self, told: OpenHandOvers, *, principal: Principal) -> TakeoverView:
         """This new leader's account of what it took over."""

@@ -126,8 +126,8 @@ class Status:
         reign, held = node.reign, node.store.hours_held
         return {
             "hourwheel_scheduled": node.proposer.rows,
-            "hourwheel_handed_over": node.handed_over,
-            "hourwheel_acked": node.acked,
+            "hourwheel_handed_over": node.counters.handed_over,
+            "hourwheel_acked": node.counters.acked,
             "hourwheel_entries": node.proposer.entries,
             "hourwheel_leads": float(reign is not None),
             "hourwheel_untrusted_seconds": node.group.untrusted_s,
@@ -142,7 +142,7 @@ class Status:
             "hourwheel_http_refused": node.service.budget.refused,
             "hourwheel_ready": reign.ready_count if reign else 0,
             "hourwheel_pledged": reign.dispatcher.strict.waiting if reign else 0,
-            "hourwheel_released": node.released,
+            "hourwheel_released": node.counters.released,
             "hourwheel_near_hours": held.near,
             "hourwheel_used_hours": held.used,
             "hourwheel_heads_bytes": held.heads_bytes,

@@ -347,7 +347,7 @@ class Reign:
 
     def on_released(self, position: U64) -> None:
         """Units whose lease was taken back."""
-        self._node.released += len(position)
+        self._node.counters.released += len(position)
         self.takeover.released(position)
         self.dispatcher.on_released(position)
         self.poke()

@@ -318,7 +318,7 @@ class Pulling:
         )
         # A repeat is late by the whole lease of the hand-over before: that is no lateness of ours.
         late_ms = at_ms - made.asked_due_ms[hand_over.attempt == 1]
-        sum_ms = self._node.count_handed_over(len(hand_over), late_ms)
+        sum_ms = self._node.counters.hand_overs(len(hand_over), late_ms)
         self._node.topic_metrics.of(topic).add_hand_overs(len(hand_over), len(late_ms), sum_ms)
         return made.deliveries
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +19,21 @@ import numpy.typing as npt
 from api.port.loop_turn import in_turns
 from api.port.port import TOPIC_DEFAULTS
 from api.port.problem import Problem
-from node.handover.delivery_log import DELIVERED, GIVEN_BACK, LATE, PULL
-from node.leader.leader_term import Reign
+from node.handover.counters import Counters
+from node.handover.delivery_log import DELIVERED, GIVEN_BACK, LATE, PULL, DeliveryLog
+from node.handover.term import Term
+from node.handover.topic_metrics import TopicMetrics
 from node.pull.ended import done_by, given_back_before, pieces_of, states_of
 from node.pull.noted import Noted
 from node.receipt import ReceiptColumns, Receipts
+from node.runtime.clock import NodeClock
+from node.runtime.entropy import Entropy
+from node.runtime.free_space import Reserve
 from node.settle.in_parts import NOT_KNOWN, in_pieces, unfinished
 from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import NACKED, Retry, decide, effective
 from node.write.command_queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX
+from node.write.proposer import Proposer
 from replication.apply.fail import done_before
 from replication.apply.settle import ACKED, INVALID, STALE
 from replication.command.handover import AGAIN, DEAD, RETRY
@@ -40,9 +46,6 @@ from storage.format.pieces import Pieces
 from storage.format.rows import DELIVERED as DELIVERED_STATE
 from storage.format.rows import LEASED, UNKNOWN, Corrupt
 from storage.store import Store
-
-if TYPE_CHECKING:
-    from node.server import Node
 
 
 class _Shown:
@@ -110,16 +113,31 @@ class Settling:
 
     What was proposed takes effect, and is noted, though the client goes away. What was not goes with it."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        store: Store,
+        clock: NodeClock,
+        entropy: Entropy,
+        proposer: Proposer,
+        *,
+        delivery_log: DeliveryLog,
+        topic_metrics: TopicMetrics,
+        counters: Counters,
+        reserve: Reserve,
+        fatal: Callable[[BaseException], None],
+    ) -> None:
+        """`fatal` is told of damage that is found after the answer."""
+        self._store, self._clock, self._entropy, self._proposer = store, clock, entropy, proposer
+        self._delivery_log, self._topic_metrics, self._counters = delivery_log, topic_metrics, counters
+        self._reserve, self._fatal = reserve, fatal
         self._noted = Noted()
 
-    async def ack(self, reign: Reign, topic: Topic, texts: Sequence[str]) -> list[str]:
+    async def ack(self, term: Term, topic: Topic, texts: Sequence[str]) -> list[str]:
         """acked | stale | invalid."""
         shown = _Shown(topic, texts)
-        return shown.answer("acked", await self._acked(reign, topic, await shown.read(reign.receipts)))
+        return shown.answer("acked", await self._acked(term, topic, await shown.read(term.receipts)))
 
-    async def _acked(self, reign: Reign, topic: Topic, named: ReceiptColumns) -> U8:
+    async def _acked(self, term: Term, topic: Topic, named: ReceiptColumns) -> U8:
         """What each ack comes to. Of units that have ended where they stand it is known, and nothing changes it any
         more: they go in no entry, for which every node would read as many pages of its states."""
         to_ask = _to_ask(await self._look(named))
@@ -127,29 +145,29 @@ class Settling:
         if to_ask.any():
             some = named if to_ask.all() else named.select(to_ask)
             settle = Settle(some.position, some.term, some.attempt, np.zeros(len(some), np.uint16))
-            asked = self._node.proposer.settle(settle, _weight(named))
+            asked = self._proposer.settle(settle, _weight(named))
             self._note_when_known(asked, partial(self._note_acks, topic, some))
         results = np.full(len(named), STALE, np.uint8)
         if not to_ask.all():
-            results[~to_ask] = await self._acked_before(reign, topic, named.select(~to_ask))
+            results[~to_ask] = await self._acked_before(term, topic, named.select(~to_ask))
         if asked is not None:
             results[to_ask] = await asyncio.shield(asked)
         return results
 
-    async def _acked_before(self, reign: Reign, topic: Topic, named: ReceiptColumns) -> U8:
+    async def _acked_before(self, term: Term, topic: Topic, named: ReceiptColumns) -> U8:
         """What acks of units that have ended come to. A leader before may have died before it logged what this one is
         told again."""
-        acked = await in_turns(done_by(self._node.store, named, _delivered))
-        self._node.acked += int(np.count_nonzero(acked))
-        await in_turns(self._log_in_pieces(topic, named.select(acked & (named.term != reign.term)), DELIVERED))
+        acked = await in_turns(done_by(self._store, named, _delivered))
+        self._counters.acked += int(np.count_nonzero(acked))
+        await in_turns(self._log_in_pieces(topic, named.select(acked & (named.term != term.term)), DELIVERED))
         await in_turns(self._log_in_pieces(topic, named.select(~acked), LATE))
         return np.where(acked, ACKED, STALE).astype(np.uint8)
 
     def _note_acks(self, topic: Topic, named: ReceiptColumns, results: U8) -> None:
         acked = results == ACKED
-        self._node.acked += int(np.count_nonzero(acked))
+        self._counters.acked += int(np.count_nonzero(acked))
         ended = self._log_ends(topic, named.select(acked), DELIVERED)
-        self._node.topic_metrics.of(topic.name).acked += ended
+        self._topic_metrics.of(topic.name).acked += ended
         self._log_ends(topic, named.select(results == STALE), LATE)
 
     def _note_when_known(self, result: asyncio.Future[U8], note: Callable[[U8], None]) -> None:
@@ -161,7 +179,7 @@ class Settling:
             try:
                 note(ended.result())
             except (Corrupt, DiskFailed) as error:
-                self._node.life.fatal(error)
+                self._fatal(error)
 
         result.add_done_callback(known)
 
@@ -169,71 +187,70 @@ class Settling:
         """The states of the units, without a turn of the loop where they are in memory; of a few all count as open."""
         if len(named) <= FEW:
             return np.full(len(named), LEASED, np.uint8)
-        return await in_turns(states_of(self._node.store, named.position))
+        return await in_turns(states_of(self._store, named.position))
 
     async def nack(
-        self, reign: Reign, topic: Topic, texts: Sequence[str], delay_ms: int | None, *, counted: bool = True
+        self, term: Term, topic: Topic, texts: Sequence[str], delay_ms: int | None, *, counted: bool = True
     ) -> list[str]:
         """nacked | stale | invalid. Due again after `delay_ms`, or by the retry policy if that is None. What never
         began is not `counted` as an attempt. `outcome-unknown` with `results`, some of them unknown, where leadership
         was lost in the middle."""
         shown = _Shown(topic, texts)
-        named = await shown.read(reign.receipts)
+        named = await shown.read(term.receipts)
         to_ask = _to_ask(await self._look(named))
         asked, results = named.select(to_ask), np.full(len(named), STALE, np.uint8)
 
         def give_back(piece: slice) -> asyncio.Future[U8]:
             some = asked.select(piece)
-            result = reign.fail(self._failed(topic, some, delay_ms, counted=counted))
+            result = term.fail(self._failed(topic, some, delay_ms, counted=counted))
             self._note_when_known(result, partial(self._note_nacks, topic, some))
             return result
 
-        weights = move_weights(self._node.store, asked.position)
-        results[to_ask], refused = await in_pieces(reign, list(move_pieces(weights, ENTRY_MOVES_MAX)), give_back)
+        weights = move_weights(self._store, asked.position)
+        results[to_ask], refused = await in_pieces(term, list(move_pieces(weights, ENTRY_MOVES_MAX)), give_back)
         ended = np.flatnonzero(~to_ask)
         if len(ended):
-            before = await in_turns(done_by(self._node.store, named.select(ended), done_before))
-            again = named.select(ended[before & (named.term[ended] != reign.term)])
+            before = await in_turns(done_by(self._store, named.select(ended), done_before))
+            again = named.select(ended[before & (named.term[ended] != term.term)])
             await in_turns(self._log_in_pieces(topic, again, GIVEN_BACK, NACKED))
             results[ended[before]] = ACKED
         stale = np.flatnonzero(results == STALE)
         if len(stale):
-            results[stale[await in_turns(given_back_before(self._node.store, named.select(stale)))]] = ACKED
+            results[stale[await in_turns(given_back_before(self._store, named.select(stale)))]] = ACKED
         return shown.answer("nacked", results, refused)
 
-    async def extend(self, reign: Reign, topic: Topic, texts: Sequence[str], lease_ms: int | None) -> list[str]:
+    async def extend(self, term: Term, topic: Topic, texts: Sequence[str], lease_ms: int | None) -> list[str]:
         """extended | stale | invalid. The leases end `lease_ms` from now, the topic's own if that is None.
         `outcome-unknown` as of `nack`."""
         shown = _Shown(topic, texts)
-        named = await shown.read(reign.receipts)
+        named = await shown.read(term.receipts)
         lease_ms = lease_ms or topic.settings.get("lease_ms") or TOPIC_DEFAULTS.lease_ms
         assert lease_ms is not None
         to_ask = _to_ask(await self._look(named))
         asked, results = named.select(to_ask), np.full(len(named), STALE, np.uint8)
-        ends_ms = np.full(len(asked), self._node.clock.now_ms() + lease_ms, np.int64)
+        ends_ms = np.full(len(asked), self._clock.now_ms() + lease_ms, np.int64)
 
         def lengthen(piece: slice) -> asyncio.Future[U8]:
             some = asked.select(piece)
             extend = Extend(some.position, some.term, some.attempt, ends_ms[piece])
-            result = self._node.proposer.extend(extend, _weight(named))
-            reign.holding.until(some.position.tolist(), result)
+            result = self._proposer.extend(extend, _weight(named))
+            term.holding.until(some.position.tolist(), result)
             return result
 
         starts = range(0, len(asked), EXTENDED_AT_ONCE)
         pieces = [slice(at, min(at + EXTENDED_AT_ONCE, len(asked))) for at in starts]
-        results[to_ask], refused = await in_pieces(reign, pieces, lengthen)
+        results[to_ask], refused = await in_pieces(term, pieces, lengthen)
         return shown.answer("extended", results, refused)
 
     def _failed(self, topic: Topic, named: ReceiptColumns, delay_ms: int | None, *, counted: bool) -> Fail:
         """What becomes of each message that is given back, by the policy of the moment."""
-        node = self._node
         count = len(named)
-        now_ms, chance = node.clock.now_ms(), node.entropy.random()
+        now_ms, chance = self._clock.now_ms(), self._entropy.random()
         fate, due_ms = np.full(count, DEAD, np.uint8), np.zeros(count, np.int64)
         code = np.full(count, NACKED, np.uint16)
         # Those whose hour is gone get their result, `invalid`, from the machine.
-        there = np.flatnonzero(node.store.state_only(named.position) != UNKNOWN)
-        records = node.store.records(named.position[there])
+        there = np.flatnonzero(self._store.state_only(named.position) != UNKNOWN)
+        records = self._store.records(named.position[there])
         for row, attempt, record in zip(there.tolist(), named.attempt[there].tolist(), records, strict=True):
             decided = decide(
                 effective(topic.settings, record.extension),
@@ -255,7 +272,7 @@ class Settling:
             code=code,
             fate=fate,
             due_ms=due_ms,
-            random=node.entropy.id_bits(count),
+            random=self._entropy.id_bits(count),
         )
 
     def _note_nacks(self, topic: Topic, named: ReceiptColumns, results: U8) -> None:
@@ -270,18 +287,18 @@ class Settling:
     def _log_ends(self, topic: Topic, ended: ReceiptColumns, outcome: int, code: int = 0) -> int:
         """Write the delivery log's end of these hand-overs, each once; how many were news. That an ack came too late is
         written as long as there is room for such: it would look like a consumer that never answered."""
-        if outcome == LATE and self._node.reserve.low:
+        if outcome == LATE and self._reserve.low:
             return 0
         news = self._noted.first(ended, outcome)
         if not news.all():
             ended = ended.select(news)
-        self._node.delivery_log.end(
-            home=self._node.store.homes(ended.position),
+        self._delivery_log.end(
+            home=self._store.homes(ended.position),
             random=ended.random,
             attempt=ended.attempt,
             term=ended.term,
             topic=topic.number,
-            at_ms=self._node.clock.now_ms(),
+            at_ms=self._clock.now_ms(),
             mode=PULL,
             outcome=outcome,
             code=code,

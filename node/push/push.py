@@ -286,7 +286,7 @@ class Pusher:
         )
         # A repeat is late by the whole lease or backoff before: that is no lateness of ours.
         first, late_ms = attempt == 1, now_ms - asked_due_ms
-        self._node.count_handed_over(len(records), late_ms[first])
+        self._node.counters.hand_overs(len(records), late_ms[first])
         self._node.topic_metrics.add_hand_overs(topics, first, late_ms)
         ids = iter(encode_ids(GROUP, homes, random).astype("U26").tolist())
         for made, units in went:

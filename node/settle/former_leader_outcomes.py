@@ -10,92 +10,103 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from api.port.leadership import PushOutcome
 from api.port.problem import Problem
-from node.leader.leader_term import Reign
+from node.handover.term import Term
+from node.handover.topic_metrics import TopicMetrics
 from node.receipt import ReceiptColumns
+from node.runtime.clock import NodeClock
+from node.runtime.entropy import Entropy
 from node.settle.in_parts import in_parts, refusals_of, unfinished
 from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import STOPPED, Dead, Retry, decide, effective, error_text
 from node.write.command_queues import ENTRY_MOVES_MAX
+from node.write.proposer import Proposer
 from replication.apply.settle import ACKED, INVALID, STALE
 from replication.command.handover import AGAIN, DEAD, RETRY
 from replication.command.registry import Fail, Settle
 from storage.format.array import U8
 from storage.format.rows import UNKNOWN
-
-if TYPE_CHECKING:
-    from node.server import Node
+from storage.store import Store
 
 _WORDS = {ACKED: "nacked", STALE: "stale", INVALID: "invalid"}
 
 
-async def take_outcomes(node: Node, reign: Reign, told: Sequence[PushOutcome]) -> list[str]:
-    """A word for each, durable on a majority: acked | nacked | stale | invalid. `outcome-unknown` where leadership was
-    lost in the middle."""
-    rows, named = reign.receipts.read([outcome.receipt for outcome in told])
-    codes = np.array([told[row].code for row in rows.tolist()], np.uint16)
-    words = ["invalid"] * len(told)
-    delivered = (codes >= 200) & (codes < 300)
-    settled, failed = np.flatnonzero(delivered), np.flatnonzero(~delivered)
-    done = named.select(settled)
-    parts: list[asyncio.Future[U8]] = []
-    if len(settled):
-        settle = Settle(done.position, done.term, done.attempt, codes[settled])
-        parts.append(node.proposer.settle(settle))
-    for piece in move_pieces(move_weights(node.store, named.position[failed]), ENTRY_MOVES_MAX):
-        some = failed[piece]
-        parts.append(reign.fail(_fail(node, named.select(some), [told[row] for row in rows[some].tolist()])))
-    ended = await in_parts(parts)
-    if refusals := refusals_of(ended):
-        raise unfinished(refusals[0])
-    results = [each for each in ended if not isinstance(each, Problem)]
-    if len(settled):
-        acked = results.pop(0)
-        for row, result in zip(rows[settled].tolist(), acked.tolist(), strict=True):
-            words[row] = "acked" if result == ACKED else _WORDS[result]
-        node.topic_metrics.add("acked", done.topic[acked == ACKED])
-    for row, result in zip(rows[failed].tolist(), [value for part in results for value in part.tolist()], strict=True):
-        words[row] = _WORDS[result]
-    return words
+class FormerLeaderOutcomes:
+    """Takes what they tell into the records; the caller has asked that this node leads."""
 
+    def __init__(
+        self, store: Store, clock: NodeClock, entropy: Entropy, proposer: Proposer, topic_metrics: TopicMetrics
+    ) -> None:
+        self._store, self._clock, self._entropy = store, clock, entropy
+        self._proposer, self._topic_metrics = proposer, topic_metrics
 
-def _fail(node: Node, named: ReceiptColumns, told: Sequence[PushOutcome]) -> Fail:
-    """What the retry policies make of these failures, as push/outcomes.py decides for this node's own pushes."""
-    now_ms, chance = node.clock.now_ms(), node.entropy.random()
-    code = np.array([outcome.code for outcome in told], np.uint16)
-    fate, due_ms = np.full(len(told), DEAD, np.uint8), np.zeros(len(told), np.int64)
-    # Those whose hour is gone get their result, `invalid`, from the machine.
-    there = np.flatnonzero(node.store.state_only(named.position) != UNKNOWN).tolist()
-    for row, record in zip(there, node.store.records(named.position[there]), strict=True):
-        if told[row].code == STOPPED:  # it was never sent: that says nothing of its receiver, and does not count
-            fate[row], due_ms[row] = AGAIN, now_ms
-            continue
-        topic = node.store.catalog.topic_by_number(int(named.topic[row]))
-        decided: Retry | Dead = decide(
-            effective(topic.settings if topic else {}, record.extension),
-            attempts=int(named.attempt[row]) - record.attempt,
-            code=told[row].code,
-            asked_due_ms=record.asked_due_ms,
-            now_ms=now_ms,
-            jitter=chance.random(),
-            retry_after_ms=told[row].retry_after_ms,
+    async def take(self, term: Term, told: Sequence[PushOutcome]) -> list[str]:
+        """A word for each, durable on a majority: acked | nacked | stale | invalid. `outcome-unknown` where leadership
+        was lost in the middle."""
+        rows, named = term.receipts.read([outcome.receipt for outcome in told])
+        codes = np.array([told[row].code for row in rows.tolist()], np.uint16)
+        words = ["invalid"] * len(told)
+        delivered = (codes >= 200) & (codes < 300)
+        settled, failed = np.flatnonzero(delivered), np.flatnonzero(~delivered)
+        done = named.select(settled)
+        parts: list[asyncio.Future[U8]] = []
+        if len(settled):
+            settle = Settle(done.position, done.term, done.attempt, codes[settled])
+            parts.append(self._proposer.settle(settle))
+        for piece in move_pieces(move_weights(self._store, named.position[failed]), ENTRY_MOVES_MAX):
+            some = failed[piece]
+            parts.append(term.fail(self._fail(named.select(some), [told[row] for row in rows[some].tolist()])))
+        ended = await in_parts(parts)
+        if refusals := refusals_of(ended):
+            raise unfinished(refusals[0])
+        results = [each for each in ended if not isinstance(each, Problem)]
+        if len(settled):
+            acked = results.pop(0)
+            for row, result in zip(rows[settled].tolist(), acked.tolist(), strict=True):
+                words[row] = "acked" if result == ACKED else _WORDS[result]
+            self._topic_metrics.add("acked", done.topic[acked == ACKED])
+        for row, result in zip(
+            rows[failed].tolist(), [value for part in results for value in part.tolist()], strict=True
+        ):
+            words[row] = _WORDS[result]
+        return words
+
+    def _fail(self, named: ReceiptColumns, told: Sequence[PushOutcome]) -> Fail:
+        """What the retry policies make of these failures, as push/outcomes.py decides for this node's own pushes."""
+        now_ms, chance = self._clock.now_ms(), self._entropy.random()
+        code = np.array([outcome.code for outcome in told], np.uint16)
+        fate, due_ms = np.full(len(told), DEAD, np.uint8), np.zeros(len(told), np.int64)
+        # Those whose hour is gone get their result, `invalid`, from the machine.
+        there = np.flatnonzero(self._store.state_only(named.position) != UNKNOWN).tolist()
+        for row, record in zip(there, self._store.records(named.position[there]), strict=True):
+            if told[row].code == STOPPED:  # it was never sent: that says nothing of its receiver, and does not count
+                fate[row], due_ms[row] = AGAIN, now_ms
+                continue
+            topic = self._store.catalog.topic_by_number(int(named.topic[row]))
+            decided: Retry | Dead = decide(
+                effective(topic.settings if topic else {}, record.extension),
+                attempts=int(named.attempt[row]) - record.attempt,
+                code=told[row].code,
+                asked_due_ms=record.asked_due_ms,
+                now_ms=now_ms,
+                jitter=chance.random(),
+                retry_after_ms=told[row].retry_after_ms,
+            )
+            if isinstance(decided, Retry):
+                fate[row], due_ms[row] = RETRY, decided.due_ms
+            else:
+                code[row] = decided.code
+        return Fail(
+            position=named.position,
+            term=named.term,
+            attempt=named.attempt,
+            code=code,
+            fate=fate,
+            due_ms=due_ms,
+            random=self._entropy.id_bits(len(told)),
+            texts=tuple(error_text(outcome.text) for outcome in told),
         )
-        if isinstance(decided, Retry):
-            fate[row], due_ms[row] = RETRY, decided.due_ms
-        else:
-            code[row] = decided.code
-    return Fail(
-        position=named.position,
-        term=named.term,
-        attempt=named.attempt,
-        code=code,
-        fate=fate,
-        due_ms=due_ms,
-        random=node.entropy.id_bits(len(told)),
-        texts=tuple(error_text(outcome.text) for outcome in told),
-    )

@@ -289,7 +289,7 @@ def test_what_is_told_again_is_logged_once(tmp_path: Path, count: int) -> None:
         for _ in range(3):
             assert set(await ASKS["acked"](node, acked)) == {"acked"}
             assert set(await ASKS["acked"](node, late)) == {"stale"}
-        assert (node.acked, node.topic_metrics.of("t").acked) == (3 * count, count)
+        assert (node.counters.acked, node.topic_metrics.of("t").acked) == (3 * count, count)
 
     run_node(tmp_path / "n1", play)
     outcomes = [int(row["outcome"]) for row in ends_logged(tmp_path / "n1")]

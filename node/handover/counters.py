@@ -1,0 +1,19 @@
+"""What a node counts of hand-overs, whatever their topic; since it started."""
+
+import numpy as np
+import numpy.typing as npt
+
+from node.handover.lateness import Lateness
+
+
+class Counters:
+    """`handed_over`: hand-overs made. `acked`: acks answered so. `released`: leases that were taken back."""
+
+    def __init__(self, lateness: Lateness) -> None:
+        self._lateness = lateness
+        self.handed_over = self.acked = self.released = 0
+
+    def hand_overs(self, count: int, lateness_ms: npt.NDArray[np.int64]) -> int:
+        """So many were made; the first ones of their messages were this late. Returns how late in all."""
+        self.handed_over += count
+        return self._lateness.observe(lateness_ms)
