@@ -1,5 +1,4 @@
-"""The node as the HTTP layer sees it (api.port.port.Port): asks that this node leads, and passes on to the parts that
-do it.
+"""The node as the HTTP layer sees it: asks that this node leads, and passes on to the parts that do it.
 
 Linearizable reads need no entry: the leader answers from what it has applied while its trust window runs, for within it
 no other leader can have committed anything.
@@ -91,7 +90,7 @@ class Service:
             topic_metrics=node.topic_metrics,
             counters=node.counters,
             reserve=node.reserve,
-            fatal=node.life.fatal,
+            life=node.life,
         )
         self._former_leaders = FormerLeaderOutcomes(
             node.store, node.clock, node.entropy, node.proposer, node.topic_metrics

@@ -1,5 +1,4 @@
-"""When the level of the cluster rises (storage/catalog/level.py): the leader sees to it, every node follows what is
-applied.
+"""When the level of the cluster rises: the leader sees to it, every node follows what is applied.
 
     every node    says in its hello which entries it reads
     leader        all members, learners too, are connected both ways and read the next level -> RaiseLevel, an entry of

@@ -29,6 +29,7 @@ from node.receipt import ReceiptColumns, Receipts
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.runtime.free_space import Reserve
+from node.runtime.lifecycle import Lifecycle
 from node.settle.in_parts import NOT_KNOWN, in_pieces, unfinished
 from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import NACKED, Retry, decide, effective
@@ -124,12 +125,12 @@ class Settling:
         topic_metrics: TopicMetrics,
         counters: Counters,
         reserve: Reserve,
-        fatal: Callable[[BaseException], None],
+        life: Lifecycle,
     ) -> None:
-        """`fatal` is told of damage that is found after the answer."""
+        """`life` ends where damage is found after the answer."""
         self._store, self._clock, self._entropy, self._proposer = store, clock, entropy, proposer
         self._delivery_log, self._topic_metrics, self._counters = delivery_log, topic_metrics, counters
-        self._reserve, self._fatal = reserve, fatal
+        self._reserve, self._life = reserve, life
         self._noted = Noted()
 
     async def ack(self, term: Term, topic: Topic, texts: Sequence[str]) -> list[str]:
@@ -179,7 +180,7 @@ class Settling:
             try:
                 note(ended.result())
             except (Corrupt, DiskFailed) as error:
-                self._fatal(error)
+                self._life.fatal(error)
 
         result.add_done_callback(known)
 

@@ -2,8 +2,8 @@
 leader under the receipts, with all that the receiver said.
 
     attempt ends -> delivery log -> batch --- leading --> Settle / Fail of the own proposer
-                                      '--- deposed --> POST /v1/cluster/outcomes to the leader
-                                      (settle/former_leader_outcomes.py)
+                                      '--- deposed --> POST /v1/cluster/outcomes to the leader, and there
+                                                       settle/former_leader_outcomes.py
 
 Outcomes are gathered while a batch is being written, so one entry carries all that ended meanwhile. All of it may be
 said twice (the same hand-over settled again is `acked` again), so what was not answered is said again until the lease

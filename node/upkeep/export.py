@@ -1,8 +1,7 @@
 """What this node ships for the reconciliation, while it serves: `[export]` of its configuration.
 
     pin      the last durable checkpoint, so that no hour it names goes away meanwhile (storage/checkpoint/pin.py)
-    export   what is new since the last run (storage/export/export.py), a step at a time in a thread, no faster than
-    configured
+    export   what is new since the last run (storage/export), a step at a time in a thread, no faster than configured
 
 Every node ships what it has: its own delivery log, and the hours, which are the same on all. Until then nothing of it
 goes: the leader proposes to unlink an hour only when it has exported it as it stands, and a node keeps a file of its

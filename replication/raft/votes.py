@@ -1,5 +1,4 @@
-"""Votes, pre-votes and the voter rule as messages: election/may_vote.py decides, the library counts, this connects the
-two.
+"""Votes, pre-votes and the voter rule as messages: may_vote.py decides, the library counts, this connects the two.
 
 The library answers RequestVote correctly (term, log, one vote a term) but asks nobody first, forgets who answered, and
 knows neither quiet times nor nodes that must not vote. So requests reach it only when this node may vote at all, and

@@ -16,11 +16,19 @@ from node.server import Node
 from node.service import Service
 from storage.file.disk import Disk
 
+#: What the parts of the service are given by name, asked or not.
+NAMED = (
+    *("store", "clock", "entropy", "proposer", "counting", "group"),
+    *("driver", "delivery_log", "topic_metrics", "counters", "reserve"),
+)
+
 
 def make_service(**parts: Any) -> Service:
     """The service of a node that leads and has these parts."""
     reign = SimpleNamespace(trusted=lambda: True)
     parts |= {"directory": SimpleNamespace(deliveries=Path("deliveries")), "disk": Disk()}
+    for name in NAMED:
+        parts.setdefault(name, SimpleNamespace())
     node = SimpleNamespace(config=SimpleNamespace(node_id="n1", http_names=()), reign=reign, **parts)
     node.life = SimpleNamespace(draining=False)
     return Service(cast(Node, node), Limits(), Budget())

@@ -155,7 +155,7 @@ def test_a_missing_file_and_broken_toml_are_named(tmp_path: Path) -> None:
 )
 def test_the_page_for_operators_has_every_key_with_its_default(section: str, kind: type[msgspec.Struct]) -> None:
     """docs/operating.md and the structures say the same; a long default is shown by how it begins and ends."""
-    page = (Path(__file__).parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "operating.md").read_text(encoding="utf-8")
     table = page.split(f"| `[{section}]` |")[1].split("\n\n")[0]
     told = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", table, re.MULTILINE))
     fields = msgspec.structs.fields(kind)

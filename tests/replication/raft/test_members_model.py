@@ -1,5 +1,4 @@
-"""Members come and go while everything fails: what replication/raft/members.py claims, tried at random and by the
-script.
+"""Members come and go while everything fails: what raft/members.py claims, tried at random and by the script.
 
 The random trial is test_model.py's (crashes as of power cuts, pauses, cuts, delays, repeated messages, transfers, slow
 disks), with changes of the members on top, sensible or not: nobody waits for a learner to catch up, or looks whether
