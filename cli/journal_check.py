@@ -38,7 +38,7 @@ class ReadOnlyDisk(Disk):
 
 @dataclass
 class JournalReport:
-    """What was found; as `storage.directory.verify.Report`."""
+    """The report on a journal, as `storage.directory.verify.Report` is one on a directory."""
 
     bytes: int = 0
     faults: list[str] = field(default_factory=list)

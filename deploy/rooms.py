@@ -50,7 +50,7 @@ def _reached(imports: Mapping[str, set[str]], begin: str) -> set[str]:
 
 
 def purpose(room: str) -> str:
-    """What a room is: the first line of its `__init__.py`."""
+    """The first line of a room's `__init__.py` says what the room is."""
     said = ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text(encoding="utf-8"))) or ""
     return said.splitlines()[0]
 

@@ -1,4 +1,4 @@
-"""What a connection needs of all the others: their common budget, and turns that are shared."""
+"""One connection and all the others: they share a budget and take turns."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from api.port.loop_turn import Crowd
 
 
 class Host(Protocol):
-    """What a connection may ask of whoever keeps all of them (listener.py): aiohttp's server too."""
+    """The keeper of all connections (listener.py), as one of them sees it. It is aiohttp's server too."""
 
     @property
     def budget(self) -> Budget:

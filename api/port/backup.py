@@ -20,7 +20,7 @@ class SnapshotView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotPort(Protocol):
-    """What the node does to write a backup; part of `api.port.port.Port`."""
+    """Backups of the node. A part of `api.port.port.Port`."""
 
     async def snapshot(self, directory: str | None) -> SnapshotView:
         """Write a backup of this node's state into `directory` below the configured one (None: into that); it is

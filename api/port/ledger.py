@@ -159,7 +159,7 @@ class RecordsFound(msgspec.Struct, frozen=True):
 
 
 class LedgerPort(Protocol):
-    """What the node does for the ledger; part of `api.port.port.Port`."""
+    """The ledger. A part of `api.port.port.Port`."""
 
     async def ledger(self, query: LedgerQuery) -> LedgerPage:
         """`unknown-topic`, `invalid-field` (a cursor that is none), `over-limit` (too much fell due in that time)."""

@@ -18,7 +18,7 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberPort(Protocol):
-    """What the node does to change who its members are; part of `api.port.port.Port`."""
+    """Changes of the members. A part of `api.port.port.Port`."""
 
     async def add_member(self, node_id: str, raft: str, http: str) -> MemberView:
         """Make a node a learner; it gets its vote when it has caught up. A member with these addresses is answered as

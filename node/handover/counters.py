@@ -1,4 +1,4 @@
-"""What a node counts of hand-overs, whatever their topic; since it started."""
+"""A node counts its hand-overs here, those of all topics, since it started."""
 
 import numpy as np
 import numpy.typing as npt

@@ -71,7 +71,7 @@ class Sweep:
         self._to_note: deque[Span] = deque()  # of hours ahead: their running leases are new to `ends`
         self._last_hour = start_ms // HOUR_MS  # no ready unit is in a later hour
         self.wanted_from_ms = 0
-        """What was due before is left where it is: see node/leader/restored_overdue.py."""
+        """The sweep leaves alone what was due before: node/leader/restored_overdue.py sees to that."""
 
     def promote(self, last_hour: int) -> None:
         """Look through every hour up to `last_hour` that is not wholly settled."""

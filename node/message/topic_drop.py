@@ -77,8 +77,8 @@ class TopicDrop:
         )
 
     def _judge(self, topic: Topic, if_match: int | None, before: Extents) -> Callable[[], DropTopic | None]:
-        """What is proposed if nothing of the topic came since the count, None if it may have; asked when the entry that
-        it goes in is put together, so that its index is known."""
+        """A function that gives the command, or None if something of the topic may have come since the count. It is
+        called when the entry is put together, so that the entry's index is known."""
 
         def judge() -> DropTopic | None:
             index = self._group.last_index

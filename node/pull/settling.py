@@ -30,14 +30,14 @@ from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.runtime.free_space import Reserve
 from node.runtime.lifecycle import Lifecycle
+from node.settle.fates import Fates
 from node.settle.in_parts import NOT_KNOWN, in_pieces, unfinished
 from node.settle.move_size import move_pieces, move_weights
-from node.settle.retry import NACKED, Retry, decide, effective
+from node.settle.retry import NACKED, decide, effective
 from node.write.command_queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX
 from node.write.proposer import Proposer
 from replication.apply.fail import done_before
 from replication.apply.settle import ACKED, INVALID, STALE
-from replication.command.handover import AGAIN, DEAD, RETRY
 from replication.command.registry import Extend, Fail, Settle
 from storage.catalog.topic import Topic
 from storage.file.disk import DiskFailed
@@ -247,9 +247,7 @@ class Settling:
         """What becomes of each message that is given back, by the policy of the moment."""
         count = len(named)
         now_ms, chance = self._clock.now_ms(), self._entropy.random()
-        fate, due_ms = np.full(count, DEAD, np.uint8), np.zeros(count, np.int64)
-        code = np.full(count, NACKED, np.uint16)
-        # Those whose hour is gone get their result, `invalid`, from the machine.
+        fates = Fates(np.full(count, NACKED, np.uint16))
         there = np.flatnonzero(self._store.state_only(named.position) != UNKNOWN)
         records = self._store.records(named.position[there])
         for row, attempt, record in zip(there.tolist(), named.attempt[there].tolist(), records, strict=True):
@@ -262,19 +260,8 @@ class Settling:
                 jitter=chance.random(),
                 delay_ms=delay_ms,
             )
-            if isinstance(decided, Retry):
-                fate[row], due_ms[row] = RETRY if counted else AGAIN, decided.due_ms
-            else:
-                code[row] = decided.code
-        return Fail(
-            position=named.position,
-            term=named.term,
-            attempt=named.attempt,
-            code=code,
-            fate=fate,
-            due_ms=due_ms,
-            random=self._entropy.id_bits(count),
-        )
+            fates.note(row, decided, counts=counted)
+        return fates.fail(named.position, named.term, named.attempt, random=self._entropy.id_bits(count))
 
     def _note_nacks(self, topic: Topic, named: ReceiptColumns, results: U8) -> None:
         self._log_ends(topic, named.select(results == ACKED), GIVEN_BACK, NACKED)

@@ -28,10 +28,10 @@ from node.push.answer import Answer
 from node.push.unit import StagedUnit
 from node.receipt import Receipts
 from node.runtime.entropy import Entropy
+from node.settle.fates import Fates
 from node.settle.move_size import move_pieces, move_weight
 from node.settle.retry import STOPPED, Dead, Retry, decide, effective, error_text
 from node.write.command_queues import ENTRY_MOVES_MAX
-from replication.command.handover import AGAIN, DEAD, RETRY
 from replication.command.registry import Fail, Settle
 from storage.format.array import U8, U16, U32, U64
 
@@ -169,22 +169,14 @@ class Outcomes:
         self._node.topic_metrics.add("acked", _topics(delivered))
 
     def _fail(self, failed: list[Outcome]) -> Fail:
-        """What the retry policies make of these failures. An attempt that was never sent says nothing of its receiver
-        and does not count: its message is due at once."""
+        """The retry policies decide about each failure. An attempt that was never sent says nothing of its receiver and
+        does not count: its message is due at once."""
         now_ms = self._node.clock.now_ms()
-        fates = [self._fate(outcome, now_ms) for outcome in failed]
-        codes = [
-            fate.code if isinstance(fate, Dead) else outcome.answer.code
-            for fate, outcome in zip(fates, failed, strict=True)
-        ]
-        return Fail(
-            *_claims(failed),
-            code=np.array(codes, np.uint16),
-            fate=np.array(list(map(_fate_of, fates, failed)), np.uint8),
-            due_ms=np.array([0 if isinstance(fate, Dead) else fate.due_ms for fate in fates], np.int64),
-            random=self._entropy.id_bits(len(failed)),
-            texts=tuple(error_text(outcome.answer.error) for outcome in failed),
-        )
+        fates = Fates(np.array([outcome.answer.code for outcome in failed], np.uint16))
+        for row, outcome in enumerate(failed):
+            fates.note(row, self._fate(outcome, now_ms), counts=outcome.answer.code != STOPPED)
+        random = self._entropy.id_bits(len(failed))
+        return fates.fail(*_claims(failed), random=random, said=(outcome.answer.error for outcome in failed))
 
     def _fate(self, outcome: Outcome, now_ms: int) -> Retry | Dead:
         attempt, answer = outcome.attempt, outcome.answer
@@ -259,12 +251,6 @@ def _kind(answer: Answer) -> int:
     if answer.delivered:
         return DELIVERED
     return GIVEN_BACK if answer.code == STOPPED else FAILED
-
-
-def _fate_of(fate: Retry | Dead, outcome: Outcome) -> int:
-    if isinstance(fate, Dead):
-        return DEAD
-    return AGAIN if outcome.answer.code == STOPPED else RETRY
 
 
 def _claims(outcomes: list[Outcome]) -> tuple[U64, U32, U16]:

@@ -20,13 +20,13 @@ from node.handover.topic_metrics import TopicMetrics
 from node.receipt import ReceiptColumns
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
+from node.settle.fates import Fates
 from node.settle.in_parts import in_parts, refusals_of, unfinished
 from node.settle.move_size import move_pieces, move_weights
-from node.settle.retry import STOPPED, Dead, Retry, decide, effective, error_text
+from node.settle.retry import STOPPED, Retry, decide, effective
 from node.write.command_queues import ENTRY_MOVES_MAX
 from node.write.proposer import Proposer
 from replication.apply.settle import ACKED, INVALID, STALE
-from replication.command.handover import AGAIN, DEAD, RETRY
 from replication.command.registry import Fail, Settle
 from storage.format.array import U8
 from storage.format.rows import UNKNOWN
@@ -76,18 +76,16 @@ class FormerLeaderOutcomes:
         return words
 
     def _fail(self, named: ReceiptColumns, told: Sequence[PushOutcome]) -> Fail:
-        """What the retry policies make of these failures, as push/outcomes.py decides for this node's own pushes."""
+        """The retry policies decide about each failure, as push/outcomes.py does for this node's own pushes."""
         now_ms, chance = self._clock.now_ms(), self._entropy.random()
-        code = np.array([outcome.code for outcome in told], np.uint16)
-        fate, due_ms = np.full(len(told), DEAD, np.uint8), np.zeros(len(told), np.int64)
-        # Those whose hour is gone get their result, `invalid`, from the machine.
+        fates = Fates(np.array([outcome.code for outcome in told], np.uint16))
         there = np.flatnonzero(self._store.state_only(named.position) != UNKNOWN).tolist()
         for row, record in zip(there, self._store.records(named.position[there]), strict=True):
             if told[row].code == STOPPED:  # it was never sent: that says nothing of its receiver, and does not count
-                fate[row], due_ms[row] = AGAIN, now_ms
+                fates.note(row, Retry(now_ms), counts=False)
                 continue
             topic = self._store.catalog.topic_by_number(int(named.topic[row]))
-            decided: Retry | Dead = decide(
+            decided = decide(
                 effective(topic.settings if topic else {}, record.extension),
                 attempts=int(named.attempt[row]) - record.attempt,
                 code=told[row].code,
@@ -96,17 +94,7 @@ class FormerLeaderOutcomes:
                 jitter=chance.random(),
                 retry_after_ms=told[row].retry_after_ms,
             )
-            if isinstance(decided, Retry):
-                fate[row], due_ms[row] = RETRY, decided.due_ms
-            else:
-                code[row] = decided.code
-        return Fail(
-            position=named.position,
-            term=named.term,
-            attempt=named.attempt,
-            code=code,
-            fate=fate,
-            due_ms=due_ms,
-            random=self._entropy.id_bits(len(told)),
-            texts=tuple(error_text(outcome.text) for outcome in told),
-        )
+            fates.note(row, decided)
+        random = self._entropy.id_bits(len(told))
+        said = (outcome.text for outcome in told)
+        return fates.fail(named.position, named.term, named.attempt, random=random, said=said)

@@ -1,0 +1,32 @@
+"""The columns of a Fail: what becomes of each hand-over that failed, decided row by row."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from node.settle.retry import Dead, Retry, error_text
+from replication.command.handover import AGAIN, DEAD, RETRY
+from replication.command.registry import Fail
+from storage.format.array import I64, U8, U16, U32, U64
+
+
+class Fates:
+    """A row is given up for the reason of its failure, until `note` says otherwise: the machine answers a row whose
+    hour is gone `invalid`, whatever stands in it."""
+
+    def __init__(self, code: U16) -> None:
+        """`code`: why each failed, [n]. It is changed."""
+        self._code = code
+        self._fate: U8 = np.full(len(code), DEAD, np.uint8)
+        self._due_ms: I64 = np.zeros(len(code), np.int64)
+
+    def note(self, row: int, decided: Retry | Dead, *, counts: bool = True) -> None:
+        """What was decided about a row; `counts`: among the attempts of its message."""
+        if isinstance(decided, Dead):
+            self._code[row] = decided.code
+        else:
+            self._fate[row], self._due_ms[row] = RETRY if counts else AGAIN, decided.due_ms
+
+    def fail(self, position: U64, term: U32, attempt: U16, *, random: U64, said: Iterable[str] = ()) -> Fail:
+        """The command; `said`: what each failure said, or nothing at all."""
+        return Fail(position, term, attempt, self._code, self._fate, self._due_ms, random, tuple(map(error_text, said)))
