@@ -14,10 +14,11 @@ from cli.local_cluster import python_of
 ROOT = Path(__file__).resolve().parent.parent
 NAMED = Path(__file__).with_name("older-commit")
 
-#: Builds before the rooms have the frame elsewhere.
+#: Builds before the rooms have the frame elsewhere. The package is asked: an editable install finds this build's too.
 _SAY = (
-    "from importlib import import_module, util; "
-    "f = import_module('replication.wire.frame' if util.find_spec('replication.wire') else 'replication.frame'); "
+    "import os, replication; from importlib import import_module; "
+    "roomy = os.path.isdir(os.path.join(replication.__path__[0], 'wire')); "
+    "f = import_module('replication.wire.frame' if roomy else 'replication.frame'); "
     "print(f.__file__, *f.PROTOCOL)"
 )
 

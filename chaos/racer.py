@@ -20,6 +20,7 @@ AROUND_MS = 50
 LEAD_STEP_MS = 5
 LEAD_MAX_MS = 5_000
 NOT_DONE = 503
+GONE_OUT = 409  # `leased`, or `already-settled`: without If-Match there is no other
 LOOKED = 4  # one of so many
 
 
@@ -34,7 +35,8 @@ class Racer:
     """Listens to the history for acknowledgements; races each message's due time with at most one command.
 
     It aims earlier after each that came too late, and later after each that was in time. So about half of them are in
-    time on a machine of any speed, and the rest are close.
+    time on a machine of any speed, and the rest are close. What was refused for another reason, such as a node that is
+    busy, says nothing of the time.
     """
 
     def __init__(self, nodes: Sequence[LocalNode], plan: Plan, history: History) -> None:
@@ -69,7 +71,7 @@ class Racer:
         url = f"{node.url}/v1/messages/{message.message_id}"
         due_ms = message.due_ms + self._plan.reschedule_ms
         answer = await (ask(http, "DELETE", url) if cancels else ask(http, "PATCH", url, {"deliver_at": due_ms}))
-        self._aim(answer.kind)
+        self._aim(answer)
         mono_ms, wall_ms = self._history.now()
         common: dict[str, Any] = {
             "mono_ms": mono_ms,
@@ -94,17 +96,18 @@ class Racer:
         if message.number % LOOKED == 0:
             await look(http, node, message, self._history)
 
-    def _aim(self, kind: str) -> None:
-        step_ms = {"done": -LEAD_STEP_MS, "refused": LEAD_STEP_MS}.get(kind, 0)
+    def _aim(self, answer: "CommandAnswer") -> None:
+        step_ms = LEAD_STEP_MS if answer.late else -LEAD_STEP_MS if answer.kind == "done" else 0
         self._lead_ms = min(max(0, self._lead_ms + step_ms), LEAD_MAX_MS)
 
 
 class CommandAnswer(msgspec.Struct):
-    """What became of a command: `refused` did nothing, `unknown` may have done it."""
+    """What became of a command: `refused` did nothing, `unknown` may have done it. `late`: the message had gone out."""
 
     kind: Literal["done", "refused", "unknown"]
     document: dict[str, Any]
     detail: str
+    late: bool = False
 
 
 async def ask(
@@ -120,4 +123,4 @@ async def ask(
         return CommandAnswer("done", msgspec.json.decode(payload), "")
     detail = f"HTTP {answer.status}: {payload[:200].decode('utf-8', 'replace')}"
     refused = 400 <= answer.status < 500 or answer.status == NOT_DONE
-    return CommandAnswer("refused" if refused else "unknown", {}, detail)
+    return CommandAnswer("refused" if refused else "unknown", {}, detail, answer.status == GONE_OUT)

@@ -62,11 +62,14 @@ PASSED_ON_S: Final = 0.5
 
 @dataclass(slots=True, eq=False)
 class _Wait:
-    """A request that may wait for long: the node that passed it on, its number there, and whether that ended it."""
+    """A request that may wait for long: the node that passed it on, its number there, and whether that ended it.
+
+    `nothing` is the body of its answer if it ends before anything was found; a wait without one is not ended so."""
 
     task: "asyncio.Task[Any]"
     came_by: str
     number: str
+    nothing: bytes
     ended: bool = False
     cancelled: bool = False  # its task was: once
 
@@ -135,7 +138,7 @@ class Server:
         """End the waits that this node passed on, or the one of this number there: each is answered as one that found
         nothing. Returns how many."""
         named = None if number is None else str(number)
-        waits = [wait for wait in self._waiting if wait.came_by == node_id]
+        waits = [wait for wait in self._waiting if wait.nothing and wait.came_by == node_id]
         passed_on = [wait for wait in waits if named in (None, wait.number)]
         for wait in passed_on:
             wait.ended = True
@@ -235,7 +238,7 @@ class Server:
         task = asyncio.current_task()
         assert task is not None
         headers = exchange.request.headers
-        wait = _Wait(task, headers.get(FORWARDED, ""), headers.get(WAIT, ""))
+        wait = _Wait(task, headers.get(FORWARDED, ""), headers.get(WAIT, ""), route.nothing)
         connection = exchange.connection
         if route.leader and not self.port.leads() and exchange.has_shut():  # the leader gives it what is ready
             exchange.once = True
@@ -247,7 +250,7 @@ class Server:
             self._cancel_wait(wait)
 
         try:
-            if route.nothing:
+            if wait.nothing:
                 connection.wait(end)
                 if connection.unwatched() or ONCE in headers:
                     connection.end_wait_soon()
@@ -256,10 +259,11 @@ class Server:
             if not (self.draining or wait.ended) or exchange.request.transport is None:
                 raise
             if wait.ended:
-                return exchange.answer(200, route.nothing)
+                return exchange.answer(200, wait.nothing)
             raise (_unanswered() if exchange.passed_on else draining()) from None
         finally:
-            connection.waited()
+            if wait.nothing:
+                connection.waited()
             del self._waiting[wait]
             if wait.cancelled:
                 task.uncancel()

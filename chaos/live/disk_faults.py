@@ -14,8 +14,6 @@ import errno
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
@@ -30,9 +28,8 @@ from chaos.live import rot
 from chaos.live.handler import Handler, NotRun, PassedOver
 from chaos.live.loop_disk import LoopDisk, Unsynced
 from chaos.live.nemesis import LiveNemesis
+from chaos.live.verify import unwritten_in, unwritten_rows, verify_command
 from cli.exit_code import ExitCode
-from cli.local_cluster import this_build
-from storage.directory.verify import UNWRITTEN
 from storage.file.hour_file import directory_of
 
 #: Inside the reserve (1 GiB), and room enough for what goes on there: settles, leases, checkpoints.
@@ -51,6 +48,7 @@ ROT: Final[Mapping[str, Callable[[Path, str, float, random.Random], rot.Wound | 
     "torn": rot.tear,
 }
 ALL: Final = "all"
+DELIVERIES: Final = "deliveries"
 OLD: Final = "an old copy"
 #: What a node logs that was told by others that it has forgotten something (docs/operating.md).
 OLD_COPY: Final = b"this data directory is an old copy"
@@ -212,13 +210,14 @@ class DiskFaults:
                 data, kind = self._cluster.nodes[node_id].data_path, fault.word("file")
                 async with self._hands.files(node_id):
                     await asyncio.to_thread(self._cluster.keep_deliveries, node_id)
+                    noted = await asyncio.to_thread(unwritten_rows, data) if kind == DELIVERIES else ""
                     wound = await asyncio.to_thread(ROT[fault.kind], data, kind, fault.number("at"), self._chance)
                     if wound is None:
                         raise PassedOver(f"{node_id} has no such bytes in its {kind}")
                     if harmless:
                         self._disks.reboot(node_id)  # no end is torn but by power that goes
                     else:
-                        await self._wounded(Damage(node_id, wound, kind, relied_on=not in_doubt))
+                        await self._wounded(Damage(node_id, wound, kind, relied_on=not in_doubt), noted)
                 yield
             await self._settle(node_id)
 
@@ -252,13 +251,14 @@ class DiskFaults:
         finally:
             await asyncio.to_thread(_remove, aside)
 
-    async def _wounded(self, damage: Damage) -> None:
-        """Asks at once what `hourwheel verify` says, of the files as they lie there."""
+    async def _wounded(self, damage: Damage, noted: str = "") -> None:
+        """Asks at once what `hourwheel verify` says, of the files as they lie there. `noted` is what it said before of
+        rows never written: a lost page of hand-overs is found where it says another thing now."""
         self.damages.append(damage)
         self._nemesis.rotten.add(damage.node)
         damage.log_bytes = self._log_bytes(damage.node)
         said = await asyncio.to_thread(verify_command, self._cluster.nodes[damage.node].data_path)
-        lost_rows = damage.kind == "deliveries" and damage.wound.what == rot.ZEROS and UNWRITTEN in said.stdout
+        lost_rows = damage.kind == DELIVERIES and damage.wound.what == rot.ZEROS and unwritten_in(said) != noted
         if said.returncode == ExitCode.DATA or lost_rows:
             damage.found_by.append("verify")
         self._rotten.setdefault(damage.node, []).append(damage)
@@ -338,7 +338,7 @@ class DiskFaults:
 def _harmless(damage: Damage) -> str:
     """Why nobody had to find it; empty if somebody had to."""
     old_copy = damage.wound.what == OLD
-    if damage.kind == "deliveries" and (old_copy or damage.wound.what == rot.CUT):
+    if damage.kind == DELIVERIES and (old_copy or damage.wound.what == rot.CUT):
         return "a node's log of its own hand-overs, not synced: nothing of it is replicated"
     if old_copy or damage.wound.mended():
         return "its start made that anew from the journal"
@@ -354,15 +354,6 @@ def _left_over(directory: Path) -> bool:
     beside = [directory_of(path.name) for path in directory.parent.iterdir()]
     own = directory_of(directory.name)
     return own is not None and any(other is not None and other[0] == own[0] and other > own for other in beside)
-
-
-def verify_command(data: Path) -> subprocess.CompletedProcess[str]:
-    """`hourwheel verify`, as an operator runs it. Raises ClusterFailed where it says neither sound nor damaged."""
-    command = [sys.executable, "-P", "-m", "cli", "verify", str(data)]
-    said = subprocess.run(command, capture_output=True, text=True, check=False, env=this_build())
-    if said.returncode not in (ExitCode.OK, ExitCode.DATA):
-        raise ClusterFailed(f"hourwheel verify {data} ended with {said.returncode}: {said.stderr[-500:]}")
-    return said
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -45,11 +45,12 @@ def test_the_older_build_refuses_a_journal_that_may_hold_newer_entries(tmp_path:
     assert re.fullmatch(r"format refused: \S+2\.seg: version 2; this build supports 1\n", said.stdout)
 
 
+# By the older build's names of its files.
 _OPEN = """
 from pathlib import Path
-from replication.journal.journal import Journal
-from storage.file.disk import Disk
-from storage.format.rows import FormatRefused
+from replication.journal import Journal
+from storage.disk import Disk
+from storage.format import FormatRefused
 try:
     Journal.open(Path({path!r}), disk=Disk())
 except FormatRefused as refused:

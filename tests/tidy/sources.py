@@ -2,6 +2,7 @@
 
 import ast
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -37,15 +38,26 @@ def room(name: str) -> str:
 
 
 def files_imported(name: str) -> set[str]:
-    """The files of ours that a file imports, wherever in it, for types alone too."""
+    """The files of ours that a file imports, wherever in it, for types alone too; of a package its `__init__.py`."""
+    return found_in(NODES[name]) - {name}
+
+
+def found_in(nodes: Iterable[ast.AST]) -> set[str]:
+    """The files of ours that these nodes import."""
     found: set[str] = set()
-    for node in NODES[name]:
+    for node in nodes:
         if isinstance(node, ast.Import):
-            found |= {alias.name.replace(".", "/") + ".py" for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            module = node.module.replace(".", "/")
-            found |= {f"{module}.py", *(f"{module}/{alias.name}.py" for alias in node.names)}
-    return (found & FILES.keys()) - {name}
+            found |= set().union(*(_files(alias.name) for alias in node.names))
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute: a name says where a file stands"
+            for alias in node.names:
+                found |= _files(f"{node.module}.{alias.name}") or _files(str(node.module))
+    return found
+
+
+def _files(module: str) -> set[str]:
+    path = module.replace(".", "/")
+    return {f"{path}.py", f"{path}/__init__.py"} & FILES.keys()
 
 
 PRODUCT = [name for name in NAMES if folder(name) in OURS]

@@ -223,7 +223,7 @@ def test_a_line_more_costs_fifteen_lines_to_read_and_none_to_answer() -> None:
         return batch
 
     few, many = read(1), read(1000)
-    assert lines_run(lambda: read(1000)) - lines_run(lambda: read(1)) < 32 * 999
+    assert lines_run(lambda: read(1000)) - lines_run(lambda: read(1)) < 25 * 999
     one, thousand = _result([NEW]), _result([NEW] * 1000)
     answered = lines_run(lambda: at_once(render_batch(many, thousand)))
     assert answered - lines_run(lambda: at_once(render_batch(few, one))) < 100

@@ -257,4 +257,4 @@ def test_an_answer_reads_as_its_messages(changes: list[dict[str, Any]]) -> None:
 def test_a_message_more_costs_twenty_lines_more() -> None:
     """An answer of 1,000 messages is rendered by a line of Python for each field, and by nothing that looks again."""
     deliveries = [_delivery(number, body=b'"' + b"x" * 98 + b'"') for number in range(1000)]
-    assert lines_run(lambda: render_pull(deliveries)) - lines_run(lambda: render_pull(deliveries[:1])) < 40 * 999
+    assert lines_run(lambda: render_pull(deliveries)) - lines_run(lambda: render_pull(deliveries[:1])) < 30 * 999

@@ -5,20 +5,18 @@ import errno
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from chaos.cluster import ClusterFailed
 from chaos.event import Crashed
 from chaos.fault_plan import FaultPlan
 from chaos.faulty_disk import FaultyDisk
 from chaos.history import History
 from chaos.live import disk_faults
-from chaos.live.disk_faults import OLD_COPY, DiskFaults, verify_command
+from chaos.live.disk_faults import OLD_COPY, DiskFaults
 from chaos.live.loop_disk import LoopDisk, Unsynced
 from chaos.live.nemesis import LiveNemesis
 from chaos.live.process_faults import ProcessFaults
@@ -239,31 +237,29 @@ def test_verify_is_asked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [damage.found_by for damage in faults.damages] == [["verify"]]
 
 
-def test_verify_may_tell_a_lost_page_of_hand_overs_by_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seed 3737: its rows are zeros, as a power cut leaves them in a file that is not synced. A lost page of another
-    file is a fault."""
-    noted = subprocess.CompletedProcess[str]([], int(ExitCode.OK), f"28 rows of the delivery log {UNWRITTEN}")
-    monkeypatch.setattr(disk_faults, "verify_command", lambda data: noted)
-    found = {}
-    for fault, kind in [("zero", "deliveries"), ("zero", "hours")]:
-        faults, _, _ = asyncio.run(struck(tmp_path / fault / kind, f"0 {fault} n2 for=0.01 at=0.5 file={kind}"))
-        found[fault, kind] = not faults.broken
-    assert found == {("zero", "deliveries"): True, ("zero", "hours"): False}
-
-
-def test_verify_of_this_build_is_asked_wherever_the_run_was_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "found"),
+    [
+        ("deliveries", "", "28 rows", True),
+        ("deliveries", "3 rows", "31 rows", True),
+        ("deliveries", "28 rows", "28 rows", False),
+        ("hours", "", "28 rows", False),
+    ],
+)
+def test_verify_may_tell_a_lost_page_of_hand_overs_by_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, before: str, after: str, found: bool
 ) -> None:
-    """Where nothing of ours is installed it could not begin, and seed 2101 had a damage that nobody found; now a
-    verify that does not tell ends the run."""
-    (tmp_path / "verify").write_text('#!/bin/sh\necho "$PYTHONPATH"\necho broken >&2\nexit ${VERIFY_ENDS:-0}\n')
-    (tmp_path / "verify").chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "verify"))
-    monkeypatch.setenv("PYTHONPATH", "libraries")
-    assert verify_command(tmp_path).stdout.strip() == f"{Path(__file__).resolve().parents[3]}:libraries"
-    monkeypatch.setenv("VERIFY_ENDS", "1")
-    with pytest.raises(ClusterFailed, match="ended with 1: broken"):
-        verify_command(tmp_path)
+    """Seed 3737: its rows are zeros, as a power cut leaves them in a file that is not synced. What stood in the note
+    before tells nothing, and a lost page of another file is a fault."""
+
+    def note(rows: str) -> str:
+        return f"{rows} of the delivery log {UNWRITTEN}, the first in 1.log" if rows else ""
+
+    said = subprocess.CompletedProcess[str]([], int(ExitCode.OK), f"sound\n{note(after)}\n")
+    monkeypatch.setattr(disk_faults, "unwritten_rows", lambda data: note(before))
+    monkeypatch.setattr(disk_faults, "verify_command", lambda data: said)
+    faults, _, _ = asyncio.run(struck(tmp_path, f"0 zero n2 for=0.01 at=0.5 file={kind}"))
+    assert (not faults.broken) == found
 
 
 def test_an_old_copy_is_found_by_the_others(tmp_path: Path) -> None:
