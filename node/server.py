@@ -31,9 +31,9 @@ from node.group_options import address_of, open_group
 from node.handover.counters import Counters
 from node.handover.delivery_log import DeliveryLog
 from node.handover.lateness import Lateness
-from node.handover.term_record import TermRecord, end_killed
 from node.handover.topic_metrics import TopicMetrics
 from node.leader.leader_term import Reign
+from node.leader.term_record import TermRecord, end_killed
 from node.message.count import Counting
 from node.outside import Outside, Serving
 from node.push.push import Pusher

@@ -80,7 +80,7 @@ class Service:
 
     def __init__(self, node: Node, limits: Limits, budget: Budget) -> None:
         self._node = node
-        self._changes = MessageChange(node.store, node.proposer, node.clock)
+        self._changes = MessageChange(node.store, node.proposer, node.clock, lambda: node.group.term)
         self._settling = Settling(
             node.store,
             node.clock,

@@ -237,23 +237,20 @@ class Exchange:
         self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
     ) -> Answer:
         """An answer with the contract's headers."""
-        return Answer.of(
-            status,
-            body,
-            content_type,
-            stamp=f"{self.server.stamp()}X-Request-Id: {self.request_id}\r\n",
-            headers=headers,
-            keep_alive=self.server.keeps(self),
-            bodyless=self.request.method == "HEAD",
-        )
+        return self._stamped(self.server.stamp(), status, body, content_type, headers)
 
     def relay(self, status: int, body: bytes, content_type: str, headers: Mapping[str, str]) -> Answer:
         """Another node's answer: its Hourwheel-Node and -Term (among `headers`) stand for ours."""
+        return self._stamped(self.server.date(), status, body, content_type, headers)
+
+    def _stamped(
+        self, stamp: str, status: int, body: bytes, content_type: str, headers: Mapping[str, str] | None
+    ) -> Answer:
         return Answer.of(
             status,
             body,
             content_type,
-            stamp=f"{self.server.date()}X-Request-Id: {self.request_id}\r\n",
+            stamp=f"{stamp}X-Request-Id: {self.request_id}\r\n",
             headers=headers,
             keep_alive=self.server.keeps(self),
             bodyless=self.request.method == "HEAD",

@@ -17,11 +17,11 @@ import structlog
 from api.port.problem import Problem
 from node.handover.command_holds import Holding
 from node.handover.lease_book import HandOver
-from node.handover.term_record import TermRecord
 from node.leader.dispatcher import Dispatcher, DispatchOptions
 from node.leader.promotion import Promoted
 from node.leader.restored_overdue import CatchingUp
 from node.leader.takeover import Takeover
+from node.leader.term_record import TermRecord
 from node.pull.pulling import Pulling
 from node.receipt import Receipts
 from node.runtime.steps import Steps

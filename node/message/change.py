@@ -7,6 +7,7 @@ the same or an earlier entry: so a 200 is not followed by the start of a hand-ov
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -35,8 +36,9 @@ CHANGES_MAX: Final = 10_000
 class MessageChange:
     """Changes of single messages on one node; the caller has asked that it leads."""
 
-    def __init__(self, store: Store, proposer: Proposer, clock: NodeClock) -> None:
-        self._store, self._proposer, self._clock = store, proposer, clock
+    def __init__(self, store: Store, proposer: Proposer, clock: NodeClock, term: Callable[[], int]) -> None:
+        """`term`: the newest that this node knows of; it may have ended the caller's by the time of an answer."""
+        self._store, self._proposer, self._clock, self._term = store, proposer, clock, term
 
     async def cancel(self, term: Term, id: str, if_match: int | None) -> CancelResult:
         """`unknown-message`, `leased`, `already-settled`, `revision-mismatch`."""
@@ -48,7 +50,7 @@ class MessageChange:
         result, attempts, prior = await asyncio.shield(outcome)
         if result == CANCELLED:
             return CancelResult(id.upper(), attempts, PRIORS[prior])
-        raise await self._refusal(term, result, id, if_match)
+        raise await self._refusal(result, id, if_match)
 
     async def reschedule(
         self,
@@ -84,9 +86,9 @@ class MessageChange:
         if result == RESCHEDULED:
             topic = self._store.catalog.topic_by_number(found.record.topic)
             return RescheduleResult(id.upper(), topic.name if topic else "", due_ms, revision)
-        raise await self._refusal(term, result, id, if_match)
+        raise await self._refusal(result, id, if_match)
 
-    async def _refusal(self, term: Term, result: int, id: str, if_match: int | None) -> Problem:
+    async def _refusal(self, result: int, id: str, if_match: int | None) -> Problem:
         """Why the message was left as it is, from what the records say by now."""
         store = self._store
         if result == UNKNOWN:
@@ -95,7 +97,7 @@ class MessageChange:
             return _mismatch(revision_of(find(store, id).record), if_match)
         _, told = await tell(store, id)
         if result == LEASED:
-            return _leased(told, term.term, self._clock.now_ms())
+            return _leased(told, self._term(), self._clock.now_ms())
         return _settled(told)
 
 

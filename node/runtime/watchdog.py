@@ -52,6 +52,8 @@ DEPTH: Final = 16
 _RESTING: Final = ("asyncio/runners.py", "asyncio/base_events.py", "asyncio/events.py", "/selectors.py")
 """Where the newest call of a loop that waits for something to do is."""
 _SCHEDSTAT_BYTES: Final = 96
+_ROOT: Final = f"{Path(__file__).parents[2]}/"
+"""Where our packages lie."""
 
 
 class Watchdog:
@@ -264,10 +266,13 @@ def at_rest(frame: FrameType) -> bool:
 
 
 def stack_of(frame: FrameType | None) -> tuple[str, ...]:
-    """The newest calls first, each as `folder/file.py:line function`."""
+    """The newest calls first, each as `path:line function`: the whole path of a file of ours, else folder and file."""
     calls: list[str] = []
     while frame is not None and len(calls) < DEPTH:
         code = frame.f_code
-        calls.append(f"{'/'.join(code.co_filename.rsplit('/', 2)[-2:])}:{frame.f_lineno} {code.co_name}")
+        path = code.co_filename.removeprefix(_ROOT)
+        if path == code.co_filename:
+            path = "/".join(path.rsplit("/", 2)[-2:])
+        calls.append(f"{path}:{frame.f_lineno} {code.co_name}")
         frame = frame.f_back
     return tuple(calls)

@@ -1,7 +1,7 @@
 """A node's part in snapshots: gives its own to those that are stranded, and takes one over by starting again.
 
 ```
-   stranded ---- fetch, verify (snapshot_fetch.py) ----> whole
+   stranded ---- fetch, verify (replication/snapshot/fetch.py) ----> whole
       the group is closed: from here on this node promises nothing more
       all that runs is ended in order, the journal's last write is done
       install/journal is written with this node's term, vote and voter flag

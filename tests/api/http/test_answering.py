@@ -7,6 +7,7 @@ import pytest
 from api.http.connection import AHEAD_MAX
 from api.http.server import Server
 from api.http.stage import Stage
+from api.port.backup import SnapshotView
 from api.port.budget import UNCOUNTED_BYTES
 from api.port.leadership import FORWARDED, WAIT
 from tests.api.harness import run, running
@@ -46,6 +47,31 @@ def test_an_end_that_comes_late_ends_no_other_wait_of_the_connection() -> None:
             assert len(server._waiting) == 1
             assert server.end_waits("n2", 2) == 1
             assert (await reader.readuntil(b'{"messages":[]}')).startswith(b"HTTP/1.1 200 ")
+            writer.close()
+
+    run(story())
+
+
+def test_another_node_ends_no_wait_but_those_that_may_find_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait for a backup, with the headers of one that was passed on, was answered 200 without a body."""
+
+    async def story() -> None:
+        async with running() as client:
+            write, begun, go_on = client.port.snapshot, asyncio.Event(), asyncio.Event()
+
+            async def snapshot(directory: str | None) -> SnapshotView:
+                begun.set()
+                await go_on.wait()
+                return await write(directory)
+
+            monkeypatch.setattr(client.port, "snapshot", snapshot)
+            reader, writer = await asyncio.open_connection(*client.server.address)
+            head = f"POST /v1/cluster/snapshot HTTP/1.1\r\nHost: x\r\n{FORWARDED}: n2\r\n{WAIT}: 1\r\n"
+            writer.write(head.encode() + b"Content-Length: 0\r\n\r\n")
+            await begun.wait()
+            assert (client.server.end_waits("n2", 1), client.server.end_waits("n2")) == (0, 0)
+            go_on.set()
+            assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 201 ")
             writer.close()
 
     run(story())

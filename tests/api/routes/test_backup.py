@@ -22,6 +22,9 @@ def test_snapshot() -> None:
                 assert reply.headers["location"] == f"file://n1{directory}"
                 assert reply.headers["etag"] == f'"{reply.json["applied_index"]}"'
                 assert {"cluster_id", "applied_index", "applied_term", "bytes", "files", "took_ms"} < reply.json.keys()
+            assert client.server._listener.watch._waiting == 0, (
+                "each lowered the count of polls, until none was watched"
+            )
 
     run(story())
 
@@ -45,5 +48,6 @@ def test_bad_snapshots(sent: dict[str, Any], code: str, pointer: str) -> None:
             reply = await client.send("POST", "/v1/cluster/snapshot", sent)
             assert (reply.status, reply.json["code"]) == (422, code)
             assert [error["pointer"] for error in reply.json["errors"]] == [pointer]
+            assert client.server._listener.watch._waiting == 0
 
     run(story())

@@ -13,6 +13,7 @@ import pytest
 
 from api.port.port import ANONYMOUS
 from api.port.problem import Problem
+from api.port.timestamp import render_time
 from node.handover.command_holds import Holding
 from node.handover.handing_over import HandingOver
 from node.message import change as message_change
@@ -20,8 +21,10 @@ from node.message import view as message_view
 from node.message.change import MessageChange
 from node.message.view import Found
 from node.server import Node
-from replication.apply.settle import CANCELLED, NONE
-from storage.format.rows import UNIT
+from replication.apply.settle import CANCELLED, LEASED, NONE
+from storage.catalog.doubt import CLOCKS_MS
+from storage.format.rows import LEASED as LEASED_FOR
+from storage.format.rows import SETTLE, UNIT, Settles
 from tests.calls import calls_of
 from tests.node.consumers import ASKS, handed_over
 from tests.node.single_node import run_node
@@ -55,6 +58,7 @@ class Play:
         self.later = asyncio.Event()
         self.tasks: list[asyncio.Task[None]] = []
         self.orders: list[Any] = []
+        self.newest_term = 1
         proposer: Any = SimpleNamespace(
             cancel=self._order, reschedule=self._order, propose_single=lambda command: self.later.wait()
         )
@@ -64,7 +68,7 @@ class Play:
         self.term.holding = Holding(proposer, life, held, poke=lambda: None, over=lambda: False)
         store: Any = SimpleNamespace(units=lambda at: np.zeros(len(at), UNIT))
         clock: Any = SimpleNamespace(now_ms=lambda: 1_000)
-        self.change = MessageChange(store, proposer, clock)
+        self.change = MessageChange(store, proposer, clock, lambda: self.newest_term)
 
     def _order(self, order: Any) -> Outcome:
         self.orders.append(order)
@@ -157,6 +161,34 @@ def test_a_due_time_too_far_ahead_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(test, monkeypatch)
+
+
+def test_a_refusal_after_a_change_of_leader_tells_the_lease_as_the_newest_term_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The clock of the leader before may have been behind, so its leases end later by the clock of this one."""
+    history = np.zeros(1, SETTLE)
+    history["what"], history["term"], history["when"], history["attempt"] = LEASED_FOR, 1, 60_000, 1
+
+    async def told(_store: object, _id: str) -> tuple[None, Settles]:
+        return None, history
+
+    monkeypatch.setattr(message_change, "tell", told)
+
+    async def test(play: Play) -> None:
+        ends = {}
+        for newest_term in (1, 2):
+            play.outcome = asyncio.get_running_loop().create_future()
+            client = asyncio.create_task(play.cancel())
+            await asyncio.sleep(0)
+            play.newest_term = newest_term
+            play.outcome.set_result((LEASED, 0, NONE))
+            with pytest.raises(Problem) as refused:
+                await client
+            ends[newest_term] = refused.value.shape()["leased_until"]
+        assert ends == {1: render_time(60_000), 2: render_time(60_000 + CLOCKS_MS)}
 
     run(test, monkeypatch)
 

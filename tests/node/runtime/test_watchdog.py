@@ -79,7 +79,8 @@ def test_a_step_that_works_is_told_with_its_line() -> None:
     watchdog, logged = watched(lambda: work(0.3))
     held = max((each for each in logged if each["event"] == "loop held"), key=lambda each: each["work_ms"])
     assert 280 <= held["work_ms"] <= 400
-    assert "test_watchdog.py" in held["doing"]
+    assert "tests/node/runtime/test_watchdog.py:" in held["doing"], "the whole path of a file of ours"
+    assert " < asyncio/runners.py:" in held["doing"], "of others the folder that it lies in"
     assert " work < " in held["doing"]
     assert sums(watchdog.held)["work"] >= 0.28
 

@@ -9,7 +9,7 @@ import pytest
 from ledger.terms import terms_of
 from ledger.unrecorded import unrecorded
 from node.handover.delivery_log import LOST
-from node.handover.term_record import TermRecord
+from node.leader.term_record import TermRecord
 from node.server import Node
 from storage.catalog.level import LEVELS
 from storage.file.delivery_file import delivery_files, read_delivery_file
