@@ -92,7 +92,7 @@ class LoopWatchdog(Watchdog):
         self._calm = 0
         self._samples: list[_Sample] = []
         self._stopped_s = 0.0  # of the time since the last look, as far as the other thread knows
-        self._sleeps = (0.0, 0.0)  # until when the other thread meant to sleep, and what the process had run for then
+        self._rests = (0.0, 0.0)  # until when the other thread meant to rest, and what the process had run for before
         self._at_s = self._ran_s = self._queued_s = 0.0  # what the clocks showed when they were looked at last
 
     def __enter__(self) -> Self:
@@ -173,9 +173,9 @@ class LoopWatchdog(Watchdog):
             self.tell(replace(hold, doing=doing, seen=seen, samples=len(samples)))
 
     def _stood_still_s(self, now_s: float) -> float:
-        """For how long the process did not run: a stopped one stands in no queue, but the other thread does not wake
+        """For how long the process did not run: a stopped one stands in no queue, but the other thread does not go on
         when it wanted to, and no thread of it runs meanwhile."""
-        until_s, process_s = self._sleeps
+        until_s, process_s = self._rests
         late_s = now_s - until_s
         return late_s if late_s > 0 and time.process_time() - process_s < late_s / 2 else 0.0
 
@@ -205,13 +205,13 @@ class LoopWatchdog(Watchdog):
         wait_s, told_s = 2 * self._held_s, 0.0
         woken_s, ran_s = time.monotonic(), time.clock_gettime(self._clock)
         while True:
-            self._sleeps = (woken_s + wait_s, time.process_time())
+            self._rests_until(wait_s)
             time.sleep(wait_s)
             if self._over:
                 return
+            self._rests_until(0.0)  # who is descheduled from here on holds the interpreter, and the loop waits for it
             before_s, woken_s = woken_s, time.monotonic()
             before_ran_s, ran_s = ran_s, time.clock_gettime(self._clock)
-            self._stopped_s = max(self._stopped_s, self._stood_still_s(woken_s))
             if self._timer is None and ran_s - before_ran_s > BUSY * (woken_s - before_s):
                 self._call(self._begin_ticks)
             wait_s = self._held_s * (2 if self._timer is None else 0.5)
@@ -227,6 +227,12 @@ class LoopWatchdog(Watchdog):
             if now_s - beat_s > HANGS * self._held_s and told_s != beat_s:
                 told_s, held_ms = beat_s, round((now_s - beat_s) * 1000)
                 log.error("loop is held and does not come back", held_ms=held_ms, doing=" < ".join(doing))
+
+    def _rests_until(self, wait_s: float) -> None:
+        """The thread means to go on after so long; for what is over now it knows whether the process ran."""
+        now_s = time.monotonic()
+        self._stopped_s = max(self._stopped_s, self._stood_still_s(now_s))
+        self._rests = (now_s + wait_s, time.process_time())
 
     def _call(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
